@@ -51,16 +51,6 @@ fn echo_serves_a_load_of_another_process() {
 }
 
 #[test]
-fn echo_compares_and_fails_where_that_is_asked() {
-    let echo = env!("CARGO_BIN_EXE_echo");
-    let args = ["compare", "--rounds", "2", "--connections", "4", "--for", "50ms"];
-    let printed = well(echo, &args);
-    assert!(printed.contains("loss by round, %"), "{printed}");
-    let strict = [&args[..], &["--at-most=-1000"]].concat();
-    assert_eq!(run(echo, &strict).status.code(), Some(1));
-}
-
-#[test]
 fn sessions_expire_renew_and_close() {
     let printed = well(env!("CARGO_BIN_EXE_sessions"), &[]);
     let expired: Vec<_> = printed.lines().filter(|line| line.contains("expired")).collect();
@@ -68,19 +58,18 @@ fn sessions_expire_renew_and_close() {
 }
 
 #[test]
-fn rpc_ends_each_call_once_though_requests_are_lost_and_replies_late() {
-    let args = ["--calls", "2000", "--timeout", "50ms"];
-    let printed = well(env!("CARGO_BIN_EXE_rpc"), &args);
-    for line in [", 20 lost, 26 delayed", "verdict: ok"] {
-        assert!(printed.contains(line), "{printed}");
+fn programs_check_themselves() {
+    for (program, args, wanted) in [
+        // Each call ends once, though requests are lost and replies late.
+        (env!("CARGO_BIN_EXE_rpc"), ["--calls=2000", "--timeout=50ms"], ", 20 lost, 26 delayed"),
+        // Leases are taken over once, and not before their end.
+        (env!("CARGO_BIN_EXE_leases"), ["--grants=40", "--time=30ms"], "leases given"),
+        // Jobs are done though workers die, or are dead letters.
+        (env!("CARGO_BIN_EXE_work_queue"), ["--jobs=500", "--visibility=50ms"], "none was lost"),
+    ] {
+        let printed = well(program, &args);
+        assert!(printed.contains(wanted) && printed.contains("verdict: ok"), "{printed}");
     }
-}
-
-#[test]
-fn leases_are_taken_over_once_and_not_before_their_end() {
-    let args = ["--grants", "40", "--time", "30ms"];
-    let printed = well(env!("CARGO_BIN_EXE_leases"), &args);
-    assert!(printed.contains("verdict: ok"), "{printed}");
 }
 
 #[test]
@@ -98,54 +87,20 @@ fn payments_are_made_once_in_a_window_and_again_after_it() {
 }
 
 #[test]
-fn jobs_are_done_though_workers_die_or_are_dead_letters() {
-    let args = ["--jobs", "500", "--visibility", "50ms"];
-    let printed = well(env!("CARGO_BIN_EXE_work_queue"), &args);
-    assert!(printed.contains("verdict: ok: none was lost"), "{printed}");
-}
-
-#[test]
-fn a_pipeline_that_loses_work_counts_each_word_once() {
-    let pipeline = env!("CARGO_BIN_EXE_pipeline");
-    let args = ["--timeout", "50ms", "--attempts", "1000"];
-    let printed = well(pipeline, &args);
-    assert!(printed.contains("verdict: ok"), "{printed}");
-    let nothing: Vec<_> = [": 0 words lost", ", 0 lines failed", ", 0 acks forgotten"]
-        .into_iter()
-        .filter(|nothing| printed.contains(nothing))
-        .collect();
-    assert!(nothing.is_empty(), "{printed}");
-    assert_eq!(run(pipeline, &["no such file"]).status.code(), Some(1));
-    let hopeless = run(pipeline, &["--fail", "1", "--attempts", "2"]);
-    assert_eq!(hopeless.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&hopeless.stderr).contains("was tried 2 times"));
-}
-
-#[test]
 fn what_cannot_be_is_refused_with_a_reason() {
-    for (program, args) in [
-        (env!("CARGO_BIN_EXE_echo"), ["compare", "--rounds=0"]),
-        (env!("CARGO_BIN_EXE_rpc"), ["--callers=0", "--calls=1"]),
-        (env!("CARGO_BIN_EXE_leases"), ["--resources=0", "--workers=1"]),
-        (env!("CARGO_BIN_EXE_work_queue"), ["--workers=0", "--jobs=1"]),
-        (env!("CARGO_BIN_EXE_pipeline"), ["--lose=2", "--fail=0"]),
-        (env!("CARGO_BIN_EXE_pipeline"), ["--most=0", "--fail=0"]),
+    for (program, args, code, why) in [
+        (env!("CARGO_BIN_EXE_echo"), &["both", "--connections=0"][..], 2, "invalid value"),
+        (env!("CARGO_BIN_EXE_rpc"), &["--callers=0"], 2, "invalid value"),
+        (env!("CARGO_BIN_EXE_leases"), &["--resources=0"], 2, "invalid value"),
+        (env!("CARGO_BIN_EXE_work_queue"), &["--workers=0"], 2, "invalid value"),
+        (env!("CARGO_BIN_EXE_rpc"), &["--timeout=0s"], 1, "zero"),
+        (env!("CARGO_BIN_EXE_leases"), &["--time=0s"], 1, "zero"),
+        (env!("CARGO_BIN_EXE_idempotency"), &["--window=0s"], 1, "zero"),
+        (env!("CARGO_BIN_EXE_work_queue"), &["--visibility=0s"], 1, "zero"),
     ] {
-        let output = run(program, &args);
+        let output = run(program, args);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
-        assert!(errors.contains("invalid value"), "{errors}");
-    }
-    for (program, args) in [
-        (env!("CARGO_BIN_EXE_rpc"), ["--timeout=0s"]),
-        (env!("CARGO_BIN_EXE_leases"), ["--time=0s"]),
-        (env!("CARGO_BIN_EXE_idempotency"), ["--window=0s"]),
-        (env!("CARGO_BIN_EXE_work_queue"), ["--visibility=0s"]),
-        (env!("CARGO_BIN_EXE_pipeline"), ["--timeout=0s"]),
-    ] {
-        let output = run(program, &args);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
-        assert!(errors.contains("zero"), "{errors}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+        assert!(errors.contains(why), "{errors}");
     }
 }

@@ -3,9 +3,10 @@
 mod drive;
 mod model;
 
+use crate::shared::shards;
 use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use drive::{Keys, Kind, Move, Op, Pick, Run, Setup, Xor};
+use drive::{Keys, Kind, Move, Op, Pick, Run, Setup, Xor, YEAR};
 use expiry::Fate;
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub struct Mix {
     batches: (usize, usize),
     /// A bound on the roots that is always there, and low.
     bounded: bool,
-    /// Settings are chosen as the property tests do: a table that is full and a tracker without timeouts are less likely.
+    /// Settings are chosen as the property tests do: a table that is full and a tracker without
+    /// timeouts are less likely.
     likely: bool,
 }
 
@@ -44,27 +46,11 @@ impl Mix {
     pub const fn new(issued: u8, chosen: u8, early: u8) -> Mix {
         let init = 3 * chosen + 2 * early;
         Mix {
+            // rustfmt would give each weight a line of its own.
+            #[rustfmt::skip]
             ops: [
-                3 * issued,
-                init,
-                12,
-                3,
-                4,
-                8,
-                4,
-                4,
-                0,
-                0,
-                0,
-                0,
-                1,
-                1,
-                early,
-                early,
-                early,
-                1,
-                1,
-                1,
+                3 * issued, init, 12, 3, 4, 8, 4, 4, 0, 0, 0, 0, 1, 1,
+                early, early, early, 1, 1, 1,
             ],
             inits: [3 * chosen, 2 * early, 0],
             clock: [4, 8, 2, 6, 6, 0, 0, 0],
@@ -133,9 +119,9 @@ fn kind(bytes: &mut Unstructured<'_>) -> Result<Kind> {
         0..=11 => Kind::Default,
         12..=14 => Kind::Tick,
         15..=18 => Kind::Short(bytes.int_in_range(1..=19_999)?),
-        19 => Kind::Year,
+        19 => Kind::Nanos(YEAR),
         20 => Kind::Never,
-        21 => Kind::Zero,
+        21 => Kind::Nanos(0),
         22 => Kind::TooLong,
         _ => Kind::Longest,
     })
@@ -164,7 +150,7 @@ impl Ack {
             2 => Move::Ticks(bytes.int_in_range(0..=399_999)?),
             3 => Move::Due(0),
             4 => Move::Due(1),
-            5 => Move::Years(bytes.int_in_range(1..=8)?),
+            5 => Move::Nanos(YEAR * bytes.int_in_range(1..=8u64)?),
             6 => Move::Back(bytes.int_in_range(0..=1_000_000_000_000)?),
             _ => Move::BackTicks(bytes.int_in_range(0..=4_999)?),
         })
@@ -239,7 +225,7 @@ impl Histories for Ack {
                 },
                 _ => perhaps(bytes, |bytes| bytes.int_in_range(1..=300))?,
             },
-            shards: *bytes.choose(&[1, 2, 8])?,
+            shards: shards(bytes)?,
             sampling: *bytes.choose(&[0.0, 0.5, 1.0])?,
             start: *bytes.choose(&[0, 1, u64::from(u32::MAX), 1 << 60])?,
             seed: bytes.arbitrary()?,

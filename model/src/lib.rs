@@ -1,9 +1,10 @@
 //! One sequential model of each public type, and what any bytes mean as a history of it.
 //!
-//! The property tests (`tests/it/oracle.rs`) call [`random`], which makes the bytes. The fuzz targets (`fuzz/`) call the
-//! functions in [`TARGETS`] with bytes of the fuzzer's, and `tests/corpus.rs` calls them with the bytes that were kept. Both
-//! read a history by the same [`Histories`], and run it beside the same model. The wheel has its driver in
-//! `src/wheel/tests`, because that looks inside.
+//! The property tests (`tests/it/oracle.rs`) call [`random`], which makes the bytes. The fuzz
+//! targets (`fuzz/`) call the functions in [`TARGETS`] with bytes of the fuzzer's, and
+//! `tests/corpus.rs` calls them with the bytes that were kept. Both read a history by the same
+//! [`Histories`], and run it beside the same model. The wheel has its driver in `src/wheel/tests`,
+//! because that looks inside.
 
 #![cfg(not(expiry_loom))]
 
@@ -12,6 +13,7 @@ mod map;
 mod queue;
 mod rotating;
 mod sessions;
+mod shared;
 mod time_cache;
 #[cfg(feature = "async")]
 mod timeouts;
@@ -53,12 +55,13 @@ pub fn run(target: &str, bytes: &[u8]) {
 }
 
 /// What a history has found.
-pub type Found = std::result::Result<(), TestCaseError>;
+pub type Found<T = ()> = std::result::Result<T, TestCaseError>;
 
 /// What histories of one type are made of, and how one is run beside the model.
 ///
-/// The bytes in `fuzz/corpus` keep their meaning only while a reader takes the same bytes in the same order. A reader that the
-/// property tests call with other choices than the fuzzer has a field that says so.
+/// The bytes in `fuzz/corpus` keep their meaning only while a reader takes the same bytes in the
+/// same order. A reader that the property tests call with other choices than the fuzzer has a field
+/// that says so.
 pub trait Histories {
     /// How the store is built.
     type Setup: Debug;
@@ -118,18 +121,19 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// What a reader makes of random bytes. They are repeated, so that a step with many parts has no lack of them.
+/// What a reader makes of random bytes. They are repeated, so that a step with many parts has no
+/// lack of them.
 fn read<T: Debug>(reader: impl Fn(&mut Unstructured<'_>) -> Result<T>) -> impl Strategy<Value = T> {
     proptest::array::uniform32(any::<u8>()).prop_map(move |bytes| {
         reader(&mut Unstructured::new(&bytes.repeat(32))).expect("all bytes mean something")
     })
 }
 
-/// Runs so many random histories of up to `length` steps, and panics with the smallest one found that fails. `family` sets
-/// the histories of one test apart from another's.
+/// Runs so many random histories of up to `length` steps, and panics with the smallest one found
+/// that fails. `family` sets the histories of one test apart from another's.
 ///
-/// `EXPIRY_PROP_CASES` is how many, instead of what each test has as its own; `EXPIRY_PROP_SEED` makes them others. A run without
-/// them is deterministic.
+/// `EXPIRY_PROP_CASES` is how many, instead of what each test has as its own; `EXPIRY_PROP_SEED`
+/// makes them others. A run without them is deterministic.
 pub fn random(histories: impl Histories, (cases, family): (u32, u8), length: usize) {
     let cases = number("EXPIRY_PROP_CASES").map_or(cases, |n| u32::try_from(n).unwrap_or(u32::MAX));
     let mut seed = [family; 32];

@@ -115,7 +115,8 @@ impl Drop for Token {
     }
 }
 
-/// Storm's definition: a bucket for each generation, the youngest in front; and what has died, a rotation at a time.
+/// Storm's definition: a bucket for each generation, the youngest in front; and what has died, a
+/// rotation at a time.
 struct Model {
     ages: VecDeque<BTreeMap<u8, usize>>,
     dead: Vec<BTreeMap<u8, usize>>,

@@ -1,5 +1,6 @@
-//! Arbitrary declarations of a topology: refused with a typed error, or run to rest in simulated time, with each message of a spout
-//! acked or given up once, and never more pending than there may be.
+//! Arbitrary declarations of a topology: refused with a typed error, or run to rest in simulated
+//! time, with each message of a spout acked or given up once, and never more pending than there may
+//! be.
 
 use crate::perhaps;
 use arbitrary::{Result, Unstructured};
@@ -174,7 +175,8 @@ fn plan(bytes: &mut Unstructured<'_>) -> Result<Plan> {
 }
 
 impl Plan {
-    /// Makes it one that can be built: what is out of bounds is brought in, and what leads nowhere leads to a part before.
+    /// Makes it one that can be built: what is out of bounds is brought in, and what leads nowhere
+    /// leads to a part before.
     fn mend(&mut self) {
         let within = |size: usize| {
             if size.wrapping_sub(1) < 1 << 20 {
@@ -507,7 +509,8 @@ pub(crate) fn topology(bytes: &[u8]) {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     topology.activate();
-    // Every message times out in the end, is emitted again a few times, and what is derived has a shorter way to go.
+    // Every message times out in the end, is emitted again a few times, and what is derived has a
+    // shorter way to go.
     let rests = topology.run(1_000_000, |due| clock.advance(due));
     assert!(rests && topology.is_finished(), "never at rest: {plan:?}\n{:?}", topology.metrics());
     let books = books.lock().unwrap();

@@ -1,15 +1,14 @@
 //! Does the same to a tracker and to the oracle, and compares everything that can be seen of it.
 
-use super::model::{Ended, Entry, Limits, Model, Time};
+use super::model::{Counts, Ended, Entry, Limits, Model, Time};
+use crate::shared::{same, set, Told, LONGEST};
+use crate::Found as Check;
 use expiry::{
     edge, AckError, AckTracker, Fate, ManualClock, Outcome, Reason, Root, RootId, Timeout,
 };
 use proptest::prelude::*;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-
-pub type Check<T = ()> = Result<T, TestCaseError>;
 
 /// How a tracker is built.
 #[derive(Debug, Clone)]
@@ -63,10 +62,9 @@ pub enum Kind {
     Default,
     Tick,
     /// Thousandths of an interval.
-    Short(u64),
-    Year,
+    Short(u32),
+    Nanos(u64),
     Never,
-    Zero,
     TooLong,
     Longest,
 }
@@ -86,7 +84,6 @@ pub enum Move {
     Ticks(u64),
     /// To the next deadline, and this much before it.
     Due(u64),
-    Years(u64),
     Back(u64),
     BackTicks(u64),
 }
@@ -121,7 +118,7 @@ pub enum Op {
 }
 
 const OWNERS: u64 = 5;
-const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
+pub const YEAR: u64 = 365 * 24 * 3600 * 1_000_000_000;
 /// Clocks stay below this: two centuries.
 const LAST: u64 = 200 * YEAR;
 
@@ -129,7 +126,7 @@ pub struct Run {
     setup: Setup,
     tracker: AckTracker,
     clock: ManualClock,
-    told: Arc<Mutex<Vec<Outcome>>>,
+    told: Told<Outcome>,
     model: Model,
     timeout: Option<Duration>,
     recent: Vec<RootId>,
@@ -143,7 +140,8 @@ impl Run {
     pub fn new(setup: &Setup) -> Check<Run> {
         let clock = ManualClock::new();
         clock.set(setup.start);
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let told = Told::new();
+        let tell = told.listener();
         let interval = setup.interval.as_nanos() as u64;
         let longer = |(ticks, part): (u64, u64)| {
             let ns = interval.saturating_mul(ticks.max(1)).min(LAST);
@@ -151,7 +149,7 @@ impl Run {
         };
         let timeout = setup.timeout.map(longer);
         let early_timeout = longer(setup.early_timeout);
-        let builder = AckTracker::builder()
+        let mut builder = AckTracker::builder()
             .interval(setup.interval)
             .early_timeout(early_timeout)
             .early_capacity(setup.early_capacity)
@@ -159,17 +157,11 @@ impl Run {
             .latency_sampling(setup.sampling)
             .seed(setup.seed)
             .clock(clock.clone())
-            .on_outcome({
-                let told = told.clone();
-                move |outcome: &Outcome| told.lock().unwrap().push(*outcome)
-            });
-        let builder = match timeout {
+            .on_outcome(move |outcome: &Outcome| tell(*outcome));
+        set!(builder.capacity(setup.capacity));
+        builder = match timeout {
             Some(timeout) => builder.timeout(timeout),
             None => builder.timeouts_off(),
-        };
-        let builder = match setup.capacity {
-            Some(capacity) => builder.capacity(capacity),
-            None => builder,
         };
         let tracker =
             builder.build_manual().map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -219,38 +211,29 @@ impl Run {
         }
     }
 
+    /// The root, if its state is known.
+    fn sure(&self, pick: Pick) -> Option<RootId> {
+        Some(self.root(pick)).filter(|&root| !self.is_unsure(root))
+    }
+
     fn is_unsure(&self, root: RootId) -> bool {
         matches!(root, RootId::Chosen(id) if self.model.limbo.contains_key(&id))
     }
 
     fn kind(&self, kind: Kind) -> Timeout {
-        let interval = self.setup.interval;
-        match kind {
-            Kind::Default => Timeout::Default,
-            Kind::Tick => Timeout::After(interval),
-            Kind::Short(parts) => {
-                let parts = u32::try_from(parts).unwrap_or(u32::MAX);
-                Timeout::After((interval / 1000 * parts).max(Duration::from_nanos(1)))
-            }
-            Kind::Year => Timeout::After(Duration::from_nanos(YEAR)),
-            Kind::Never => Timeout::Never,
-            Kind::Zero => Timeout::After(Duration::ZERO),
-            Kind::TooLong => {
-                let longest = (1u64 << 39) - 2;
-                let ns = (interval.as_nanos() as u64).saturating_mul(longest);
-                if ns == u64::MAX {
-                    // No duration of nanoseconds is too long for this interval.
-                    Timeout::Never
-                } else {
-                    Timeout::After(Duration::from_nanos(ns) + Duration::from_nanos(1))
-                }
-            }
-            Kind::Longest => {
-                let longest = (1u64 << 39) - 2;
-                let ns = (interval.as_nanos() as u64).saturating_mul(longest);
-                Timeout::After(Duration::from_nanos(ns.min(LAST)))
-            }
-        }
+        let (interval, nano) = (self.setup.interval, Duration::from_nanos(1));
+        let longest = (interval.as_nanos() as u64).saturating_mul(LONGEST);
+        Timeout::After(match kind {
+            Kind::Default => return Timeout::Default,
+            Kind::Never => return Timeout::Never,
+            // No duration of nanoseconds is too long for this interval.
+            Kind::TooLong if longest == u64::MAX => return Timeout::Never,
+            Kind::TooLong => Duration::from_nanos(longest) + nano,
+            Kind::Longest => Duration::from_nanos(longest.min(LAST)),
+            Kind::Nanos(nanos) => Duration::from_nanos(nanos),
+            Kind::Tick => interval,
+            Kind::Short(parts) => (interval / 1000 * parts).max(nano),
+        })
     }
 
     fn xor(&self, xor: Xor, root: Option<RootId>) -> u64 {
@@ -273,7 +256,6 @@ impl Run {
     }
 
     pub fn step(&mut self, op: &Op) -> Check {
-        let mut ended = Vec::new();
         match *op {
             Op::Issue(xor, owner, kind) => {
                 let (xor, owner, timeout) = (self.xor(xor, None), owner % OWNERS, self.kind(kind));
@@ -284,7 +266,7 @@ impl Run {
                 };
                 prop_assert_eq!(got.map(|_| ()), expected);
                 if let Ok(root) = got {
-                    self.issued(root, xor, owner, timeout, &mut ended)?;
+                    self.issued(root, xor, owner, timeout)?;
                 }
             }
             Op::IssueBatch(n) => {
@@ -303,7 +285,7 @@ impl Run {
                     let Some(&root) = roots.next() else {
                         return Err(TestCaseError::fail(format!("{got:?}: too few were issued")));
                     };
-                    self.issued(root, xor, owner, Timeout::Default, &mut ended)?;
+                    self.issued(root, xor, owner, Timeout::Default)?;
                 }
                 prop_assert_eq!(got, expected);
                 prop_assert!(roots.next().is_none());
@@ -318,7 +300,7 @@ impl Run {
                     return Ok(());
                 }
                 let xor = self.xor(xor, Some(root));
-                let expected = self.model.init(id, xor, owner, timeout, &mut ended);
+                let expected = self.model.init(id, xor, owner, timeout);
                 let got = match timeout {
                     Timeout::Default => self.tracker.init(id, xor, owner),
                     timeout => self.tracker.init_with(id, xor, owner, timeout),
@@ -339,9 +321,7 @@ impl Run {
                 }
                 let expected: Vec<Result<(), AckError>> = items
                     .iter()
-                    .map(|&(id, xor, owner)| {
-                        self.model.init(id, xor, owner, Timeout::Default, &mut ended)
-                    })
+                    .map(|&(id, xor, owner)| self.model.init(id, xor, owner, Timeout::Default))
                     .collect();
                 let mut got = Vec::new();
                 self.tracker.init_batch(&items, |at, result| {
@@ -354,22 +334,16 @@ impl Run {
                 }
             }
             Op::Ack(pick, xor) => {
-                let root = self.root(pick);
-                if self.is_unsure(root) {
-                    return Ok(());
-                }
+                let Some(root) = self.sure(pick) else { return Ok(()) };
                 let xor = self.xor(xor, Some(root));
-                let expected = self.model.ack(root, xor, &mut ended);
+                let expected = self.model.ack(root, xor);
                 prop_assert_eq!(self.tracker.ack(root, xor), expected, "ack of {}", root);
                 self.used(root);
             }
-            Op::AckBatch(issued, first, n) => self.ack_batch(issued, first, n, &mut ended)?,
+            Op::AckBatch(issued, first, n) => self.ack_batch(issued, first, n)?,
             Op::Fail(pick, by) => {
-                let root = self.root(pick);
-                if self.is_unsure(root) {
-                    return Ok(());
-                }
-                let expected = self.model.fail(root, by, &mut ended);
+                let Some(root) = self.sure(pick) else { return Ok(()) };
+                let expected = self.model.fail(root, by);
                 let got = match by {
                     None => self.tracker.fail(root),
                     Some(by) => self.tracker.fail_by(root, by),
@@ -378,10 +352,8 @@ impl Run {
                 self.used(root);
             }
             Op::Reset(pick, kind) => {
-                let (root, timeout) = (self.root(pick), self.kind(kind));
-                if self.is_unsure(root) {
-                    return Ok(());
-                }
+                let Some(root) = self.sure(pick) else { return Ok(()) };
+                let timeout = self.kind(kind);
                 if self.catches_up()? && self.is_unsure(root) {
                     return Ok(());
                 }
@@ -398,40 +370,30 @@ impl Run {
                 self.poll(budget)?;
             }
             Op::Settle(budget) => self.settle(budget)?,
-            Op::Drain(batch) => self.drain(batch, &mut ended)?,
+            Op::Drain(batch) => self.drain(batch)?,
             Op::FailAll(owner) => {
                 let owner = owner % OWNERS;
-                let expected = self.model.fail_all(owner, &mut ended);
+                let expected = self.model.fail_all(owner);
                 prop_assert_eq!(self.tracker.fail_all(owner), expected);
             }
             Op::Look => self.look()?,
         }
-        self.compare(ended)?;
+        self.compare()?;
         prop_assert_eq!(self.tracker.len() as u64, self.model.live(), "len");
         prop_assert_eq!(self.tracker.is_empty(), self.model.live() == 0);
         Ok(())
     }
 
-    fn issued(
-        &mut self,
-        root: Root,
-        xor: u64,
-        owner: u64,
-        timeout: Timeout,
-        ended: &mut Vec<Ended>,
-    ) -> Check {
-        prop_assert!(
-            !self.model.entries.contains_key(&RootId::Issued(root)),
-            "{:?} was issued twice",
-            root
-        );
-        self.model.issued(root, xor, owner, timeout, ended);
+    fn issued(&mut self, root: Root, xor: u64, owner: u64, timeout: Timeout) -> Check {
+        let is_new = !self.model.entries.contains_key(&RootId::Issued(root));
+        prop_assert!(is_new, "{:?} was issued twice", root);
+        self.model.issued(root, xor, owner, timeout);
         self.issued.push(root);
         self.used(RootId::Issued(root));
         Ok(())
     }
 
-    fn ack_batch(&mut self, issued: bool, first: u64, n: usize, ended: &mut Vec<Ended>) -> Check {
+    fn ack_batch(&mut self, issued: bool, first: u64, n: usize) -> Check {
         let mut items = Vec::new();
         for n in 0..n as u64 {
             let n = first.wrapping_add(n.wrapping_mul(5));
@@ -452,13 +414,13 @@ impl Run {
                 items.push((root, self.xor(xor, Some(root))));
             }
         }
-        self.acks(&items, ended)
+        self.acks(&items)
     }
 
     /// Items of one kind, in one batch.
-    fn acks(&mut self, items: &[(RootId, u64)], ended: &mut Vec<Ended>) -> Check {
-        let expected: Vec<_> =
-            items.iter().map(|&(root, xor)| self.model.ack(root, xor, ended)).collect();
+    fn acks(&mut self, items: &[(RootId, u64)]) -> Check {
+        let expected = items.iter().map(|&(root, xor)| self.model.ack(root, xor));
+        let expected: Vec<_> = expected.collect();
         let mut got = Vec::new();
         let (mut issued, mut chosen) = (Vec::new(), Vec::new());
         for &(root, xor) in items {
@@ -471,40 +433,36 @@ impl Run {
             assert_eq!(at, got.len(), "in order");
             got.push(result);
         };
-        if chosen.is_empty() {
-            self.tracker.ack_batch(&issued, &mut each);
-        } else {
-            self.tracker.ack_batch(&chosen, &mut each);
+        match chosen.is_empty() {
+            true => self.tracker.ack_batch(&issued, &mut each),
+            false => self.tracker.ack_batch(&chosen, &mut each),
         }
-        prop_assert_eq!(got, expected);
+        same!(got, expected);
         Ok(())
     }
 
-    fn drain(&mut self, batch: bool, ended: &mut Vec<Ended>) -> Check {
+    fn drain(&mut self, batch: bool) -> Check {
         let mut items: Vec<(RootId, u64)> =
             self.model.in_flight().map(|(root, _, entry)| (root, entry.xor)).collect();
         items.sort_unstable();
         if batch {
             let (chosen, issued): (Vec<_>, Vec<_>) =
                 items.into_iter().partition(|(root, _)| matches!(root, RootId::Chosen(_)));
-            self.acks(&issued, ended)?;
-            return self.acks(&chosen, ended);
+            self.acks(&issued)?;
+            return self.acks(&chosen);
         }
         for (root, xor) in items {
-            let expected = self.model.ack(root, xor, ended);
+            let expected = self.model.ack(root, xor);
             prop_assert_eq!(self.tracker.ack(root, xor), expected);
         }
         Ok(())
     }
 
     fn turn(&mut self, by: Move) {
-        let interval = self.setup.interval.as_nanos() as u64;
+        let part = self.setup.interval.as_nanos() as u64 / 1000;
         let to = match by {
             Move::Nanos(by) => self.reading.saturating_add(by),
-            Move::Ticks(parts) => {
-                self.reading.saturating_add((interval / 1000).saturating_mul(parts))
-            }
-            Move::Years(years) => self.reading.saturating_add(years * YEAR),
+            Move::Ticks(parts) => self.reading.saturating_add(part.saturating_mul(parts)),
             Move::Due(before) => match self.model.next_due() {
                 None => self.reading,
                 Some(due) => {
@@ -513,9 +471,7 @@ impl Run {
                 }
             },
             Move::Back(by) => self.reading.saturating_sub(by),
-            Move::BackTicks(parts) => {
-                self.reading.saturating_sub((interval / 1000).saturating_mul(parts))
-            }
+            Move::BackTicks(parts) => self.reading.saturating_sub(part.saturating_mul(parts)),
         };
         if to > LAST {
             return;
@@ -531,7 +487,7 @@ impl Run {
         if !polled.more {
             self.polled = self.polled.max(self.model.now);
         }
-        let told = std::mem::take(&mut *self.told.lock().unwrap());
+        let told = self.told.take();
         for outcome in &told {
             let Reason::TimedOut { due, seen } = outcome.reason else {
                 return Err(TestCaseError::fail(format!("a poll told of {outcome:?}")));
@@ -565,8 +521,9 @@ impl Run {
         Ok(polled.more)
     }
 
-    /// Where the clock has jumped by 2^38 intervals since anybody polled, a reset and the init of an early arrival poll
-    /// first, as their docs say. Here, so that what that tells is compared as after any other poll.
+    /// Where the clock has jumped by 2^38 intervals since anybody polled, a reset and the init of
+    /// an early arrival poll first, as their docs say. Here, so that what that tells is compared as
+    /// after any other poll.
     fn catches_up(&mut self) -> Check<bool> {
         let interval = self.setup.interval.as_nanos() as Time;
         let lapsed = (self.model.now - self.polled) / interval >= (1 << 38) - 1;
@@ -586,18 +543,14 @@ impl Run {
     }
 
     /// What was told is what had to be told, each once.
-    fn compare(&mut self, mut ended: Vec<Ended>) -> Check {
-        let mut told = std::mem::take(&mut *self.told.lock().unwrap());
+    fn compare(&mut self) -> Check {
+        let mut ended = std::mem::take(&mut self.model.ended);
+        let mut told = self.told.take();
         told.sort_by_key(|outcome| outcome.root);
         ended.sort_by_key(|ended| ended.root);
-        let story = |root: RootId, owner, reason| (root, owner, reason);
-        prop_assert_eq!(
-            told.iter().map(|told| story(told.root, told.owner, told.reason)).collect::<Vec<_>>(),
-            ended
-                .iter()
-                .map(|ended| story(ended.root, ended.owner, ended.reason))
-                .collect::<Vec<_>>()
-        );
+        let tellings = told.iter().map(|told| (told.root, told.owner, told.reason));
+        let ends = ended.iter().map(|ended| (ended.root, ended.owner, ended.reason));
+        same!(tellings.collect::<Vec<_>>(), ends.collect::<Vec<_>>());
         for (told, ended) in told.iter().zip(&ended) {
             self.latency(told, ended)?;
         }
@@ -616,14 +569,10 @@ impl Run {
     }
 
     fn latency(&self, outcome: &Outcome, ended: &Ended) -> Check {
-        if self.setup.sampling == 0.0 {
-            prop_assert_eq!(outcome.latency, None);
-        } else if self.setup.sampling == 1.0 {
-            prop_assert!(outcome.latency.is_some(), "{:?} is not sampled", outcome);
+        if self.setup.sampling != 0.5 {
+            same!(outcome.latency.is_some(), self.setup.sampling == 1.0);
         }
-        let Some(latency) = outcome.latency else {
-            return Ok(());
-        };
+        let Some(latency) = outcome.latency else { return Ok(()) };
         let (born, backwards) = ended.born;
         let (step, range) = self.scale();
         let lived = self.model.now - born;
@@ -637,26 +586,29 @@ impl Run {
     fn look(&self) -> Check {
         let metrics = self.tracker.metrics();
         let (total, counts) = (metrics.total, self.model.counts);
-        prop_assert_eq!(total.live, self.model.live());
-        prop_assert_eq!(total.inserted, counts.inserted);
-        prop_assert_eq!(total.acked, counts.acked);
-        prop_assert_eq!(total.failed, counts.failed);
-        prop_assert_eq!(total.expired, counts.expired);
-        prop_assert_eq!(total.late, counts.late);
-        prop_assert_eq!(total.duplicate, counts.duplicate);
-        prop_assert_eq!(total.early_held, counts.early_held);
-        prop_assert_eq!(total.early_merged, counts.early_merged);
-        prop_assert_eq!(total.early_expired, counts.early_expired + self.model.limbo_gone);
-        prop_assert_eq!(total.early_refused, counts.early_refused);
-        prop_assert_eq!(total.cancelled, 0);
-        prop_assert_eq!(metrics.lateness.total(), counts.expired);
+        let seen = Counts {
+            inserted: total.inserted,
+            acked: total.acked,
+            failed: total.failed,
+            expired: total.expired,
+            late: total.late,
+            duplicate: total.duplicate,
+            early_held: total.early_held,
+            early_merged: total.early_merged,
+            early_expired: total.early_expired,
+            early_refused: total.early_refused,
+        };
+        let early_expired = counts.early_expired + self.model.limbo_gone;
+        same!(seen, Counts { early_expired, ..counts });
+        same!((total.live, total.cancelled), (self.model.live(), 0));
+        same!(metrics.lateness.total(), counts.expired);
         prop_assert_eq!(metrics.handler_panics + metrics.undelivered, 0);
         let sum = |f: fn(&expiry::ShardMetrics) -> u64| metrics.shards.iter().map(f).sum::<u64>();
-        prop_assert_eq!(metrics.shards.len(), self.setup.shards);
-        prop_assert_eq!(sum(|shard| shard.live), total.live);
-        prop_assert_eq!(sum(|shard| shard.inserted), total.inserted);
-        prop_assert_eq!(sum(|shard| shard.acked), total.acked);
-        prop_assert_eq!(sum(|shard| shard.expired), total.expired);
+        same!(metrics.shards.len(), self.setup.shards);
+        let begun = [sum(|shard| shard.live), sum(|shard| shard.inserted)];
+        prop_assert_eq!(begun, [total.live, total.inserted]);
+        let ended = [sum(|shard| shard.acked), sum(|shard| shard.expired)];
+        prop_assert_eq!(ended, [total.acked, total.expired]);
         let live = self.model.in_flight().count() as u64;
         prop_assert_eq!(
             total.inserted,
@@ -674,7 +626,7 @@ impl Run {
         let (step, range) = self.scale();
         let now = self.model.now;
         let straight = self.model.backwards == 0;
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for root in &all {
             let Some((owner, entry)) = live.get(&root.root) else {
                 return Err(TestCaseError::fail(format!("{root:?} is not in flight")));
@@ -697,13 +649,11 @@ impl Run {
         }
         prop_assert!(all.windows(2).all(|two| two[0].age >= two[1].age));
         for owner in 0..OWNERS {
-            let mut owned: Vec<RootId> =
-                self.tracker.owned_by(owner).iter().map(|root| root.root).collect();
-            owned.sort_unstable();
-            let mut expected: Vec<RootId> =
-                live.iter().filter(|(_, (of, _))| *of == owner).map(|(&root, _)| root).collect();
-            expected.sort_unstable();
-            prop_assert_eq!(owned, expected);
+            let owned = self.tracker.owned_by(owner);
+            let expected = live.iter().filter(|(_, (of, _))| *of == owner);
+            let expected: HashSet<RootId> = expected.map(|(&root, _)| root).collect();
+            same!(owned.len(), expected.len());
+            same!(owned.iter().map(|root| root.root).collect::<HashSet<_>>(), expected);
         }
         for most in [0, 1, 7] {
             let some = self.tracker.oldest(most);
@@ -712,8 +662,7 @@ impl Run {
                 |roots: &[expiry::InFlight]| roots.iter().map(|root| root.age).collect::<Vec<_>>();
             prop_assert_eq!(ages(&some), ages(&all[..some.len()]));
         }
-        let bounds: Vec<Duration> =
-            [1u32, 1000, 1_000_000].iter().map(|&n| Duration::from_micros(1) * n).collect();
+        let bounds = [1, 1000, 1_000_000].map(Duration::from_micros);
         let counts = self.tracker.counts_by_age(&bounds);
         for at in 0..=bounds.len() {
             let from = if at == 0 { Duration::ZERO } else { bounds[at - 1] };
@@ -732,11 +681,11 @@ impl Run {
             self.model.in_flight().map(|(root, owner, _)| (root, owner)).collect();
         let fate = self.setup.end;
         let returned = self.tracker.shutdown(fate);
-        let told = std::mem::take(&mut *self.told.lock().unwrap());
+        let told = self.told.take();
         let (list, none) = if fate == Fate::Return { (returned, told) } else { (told, returned) };
         prop_assert!(none.is_empty());
         prop_assert_eq!(list.len(), expected.len());
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for outcome in list {
             prop_assert_eq!(outcome.reason, Reason::Cancelled);
             prop_assert_eq!(expected.get(&outcome.root), Some(&outcome.owner));

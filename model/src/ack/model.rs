@@ -1,15 +1,18 @@
 //! The oracle: what `AckTracker` promises, written down as a plain sequential program.
 //!
-//! A `HashMap` from root to state, no bits, no hashing, no wheel. Nothing here comes from the crate's own arithmetic: times are
-//! `i128` nanoseconds since the tracker was built, and the one rule about them is the documented one: a deadline is rounded
-//! up to the interval, is never early, and is seen by the first poll at or after it.
+//! A `HashMap` from root to state, no bits, no hashing, no wheel. Nothing here comes from the
+//! crate's own arithmetic: times are `i128` nanoseconds since the tracker was built, and the one
+//! rule about them is the documented one: a deadline is rounded up to the interval, is never early,
+//! and is seen by the first poll at or after it.
 //!
 //! # A clock that goes backwards
 //!
-//! The contract then is: nothing expires early, nothing is lost, time stands still until the clock has caught up. That
-//! leaves a tracker some freedom, so each deadline is a [`Window`]: an expiry is a violation before its beginning and a
-//! missing one is a violation after its end. While the clock only goes forwards, both are the same instant.
+//! The contract then is: nothing expires early, nothing is lost, time stands still until the clock
+//! has caught up. That leaves a tracker some freedom, so each deadline is a [`Window`]: an expiry
+//! is a violation before its beginning and a missing one is a violation after its end. While the
+//! clock only goes forwards, both are the same instant.
 
+use crate::shared::LONGEST;
 use expiry::{Ack, AckError, Done, Reason, Root, RootId, Timeout};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +25,8 @@ pub type Time = i128;
 pub struct Window {
     /// By the clock as it read when the deadline was set.
     pub may: Time,
-    /// By the latest reading that there had been until then. The same if the clock never went backwards.
+    /// By the latest reading that there had been until then. The same if the clock never went
+    /// backwards.
     pub must: Time,
     /// How many readings of the clock there had been when the deadline was set.
     pub from: usize,
@@ -85,8 +89,9 @@ pub struct Limits {
 pub struct Model {
     limits: Limits,
     pub entries: HashMap<RootId, Entry>,
-    /// Early arrivals of which it cannot be told from outside whether they have expired: due, with a budget that ran out
-    /// before the poll was through, or with a clock that went backwards. `limbo_gone` of them have.
+    /// Early arrivals of which it cannot be told from outside whether they have expired: due, with
+    /// a budget that ran out before the poll was through, or with a clock that went backwards.
+    /// `limbo_gone` of them have.
     pub limbo: HashMap<u64, Entry>,
     pub limbo_gone: u64,
     /// Early arrivals in `entries`.
@@ -99,10 +104,9 @@ pub struct Model {
     readings: Vec<Time>,
     /// How often it has gone backwards.
     pub backwards: u32,
+    /// Outcomes that the step must tell.
+    pub ended: Vec<Ended>,
 }
-
-/// The longest timeout is documented as 2^39 - 2 intervals.
-const LONGEST: u128 = (1 << 39) - 2;
 
 impl Model {
     pub fn new(limits: Limits) -> Self {
@@ -117,6 +121,7 @@ impl Model {
             high: 0,
             readings: vec![0],
             backwards: 0,
+            ended: Vec::new(),
         }
     }
 
@@ -177,7 +182,9 @@ impl Model {
             Timeout::Default => self.limits.timeout.map(|timeout| self.after(timeout)),
             Timeout::After(Duration::ZERO) => return Err(AckError::ZeroTimeout),
             Timeout::After(timeout) => {
-                if timeout.as_nanos().div_ceil(self.limits.interval.as_nanos()) > LONGEST {
+                if timeout.as_nanos().div_ceil(self.limits.interval.as_nanos())
+                    > u128::from(LONGEST)
+                {
                     return Err(AckError::TimeoutTooLong);
                 }
                 Some(self.after(timeout))
@@ -185,7 +192,7 @@ impl Model {
         })
     }
 
-    fn end(&mut self, root: RootId, reason: Reason, ended: &mut Vec<Ended>) {
+    fn end(&mut self, root: RootId, reason: Reason) {
         let entry = self.entries.remove(&root).expect("only what is there ends");
         let Phase::Live { owner } = entry.phase else {
             panic!("only what is live has an outcome");
@@ -196,27 +203,21 @@ impl Model {
             Reason::TimedOut { .. } => self.counts.expired += 1,
             _ => {}
         }
-        ended.push(Ended { root, owner, reason, born: entry.born });
+        self.ended.push(Ended { root, owner, reason, born: entry.born });
     }
 
-    fn begin(
-        &mut self,
-        root: RootId,
-        xor: u64,
-        owner: u64,
-        window: Option<Window>,
-        ended: &mut Vec<Ended>,
-    ) {
+    fn begin(&mut self, root: RootId, xor: u64, owner: u64, window: Option<Window>) {
         self.counts.inserted += 1;
         let entry =
             Entry { phase: Phase::Live { owner }, xor, window, born: (self.now, self.backwards) };
         self.entries.insert(root, entry);
         if xor == 0 {
-            self.end(root, Reason::Acked, ended);
+            self.end(root, Reason::Acked);
         }
     }
 
-    /// Whether an issue would be refused. The id is the tracker's to choose, so the rest is [`issued`](Self::issued).
+    /// Whether an issue would be refused. The id is the tracker's to choose, so the rest is
+    /// [`issued`](Self::issued).
     pub fn issue(&self, timeout: Timeout) -> Result<(), AckError> {
         self.window(timeout)?;
         if self.is_full() {
@@ -225,16 +226,9 @@ impl Model {
         Ok(())
     }
 
-    pub fn issued(
-        &mut self,
-        root: Root,
-        xor: u64,
-        owner: u64,
-        timeout: Timeout,
-        ended: &mut Vec<Ended>,
-    ) {
+    pub fn issued(&mut self, root: Root, xor: u64, owner: u64, timeout: Timeout) {
         let window = self.window(timeout).expect("it was issued");
-        self.begin(RootId::Issued(root), xor, owner, window, ended);
+        self.begin(RootId::Issued(root), xor, owner, window);
     }
 
     pub fn init(
@@ -243,13 +237,12 @@ impl Model {
         xor: u64,
         owner: u64,
         timeout: Timeout,
-        ended: &mut Vec<Ended>,
     ) -> Result<(), AckError> {
         let root = RootId::Chosen(id);
         let window = self.window(timeout)?;
         match self.entries.get(&root).cloned() {
             None if self.is_full() => return Err(AckError::Full),
-            None => self.begin(root, xor, owner, window, ended),
+            None => self.begin(root, xor, owner, window),
             Some(early) => match early.phase {
                 Phase::Live { .. } => {
                     self.counts.duplicate += 1;
@@ -260,9 +253,9 @@ impl Model {
                     self.early -= 1;
                     // A fail ends it whatever the edges say.
                     let xor = if failed.is_some() { 1 } else { xor ^ early.xor };
-                    self.begin(root, xor, owner, window, ended);
+                    self.begin(root, xor, owner, window);
                     if let Some(by) = failed {
-                        self.end(root, Reason::Failed { by }, ended);
+                        self.end(root, Reason::Failed { by });
                     }
                 }
             },
@@ -296,7 +289,7 @@ impl Model {
         Err(AckError::NotLive)
     }
 
-    pub fn ack(&mut self, root: RootId, xor: u64, ended: &mut Vec<Ended>) -> Result<Ack, AckError> {
+    pub fn ack(&mut self, root: RootId, xor: u64) -> Result<Ack, AckError> {
         if xor == 0 {
             return Err(AckError::ZeroEdge);
         }
@@ -309,7 +302,7 @@ impl Model {
                     Phase::Early { .. } => Ok(Ack::Held),
                     Phase::Live { .. } if entry.xor != 0 => Ok(Ack::Pending),
                     Phase::Live { .. } => {
-                        self.end(root, Reason::Acked, ended);
+                        self.end(root, Reason::Acked);
                         Ok(Ack::Completed)
                     }
                 }
@@ -317,12 +310,7 @@ impl Model {
         }
     }
 
-    pub fn fail(
-        &mut self,
-        root: RootId,
-        by: Option<u64>,
-        ended: &mut Vec<Ended>,
-    ) -> Result<Done, AckError> {
+    pub fn fail(&mut self, root: RootId, by: Option<u64>) -> Result<Done, AckError> {
         match (root, self.entries.get_mut(&root)) {
             (RootId::Issued(_), None) => self.late(),
             (RootId::Chosen(id), None) => self.hold(id, 0, Some(by)).map(|()| Done::Held),
@@ -332,7 +320,7 @@ impl Model {
                     Ok(Done::Held)
                 }
                 Phase::Live { .. } => {
-                    self.end(root, Reason::Failed { by }, ended);
+                    self.end(root, Reason::Failed { by });
                     Ok(Done::Now)
                 }
             },
@@ -362,11 +350,11 @@ impl Model {
         }
     }
 
-    pub fn fail_all(&mut self, owner: u64, ended: &mut Vec<Ended>) -> usize {
+    pub fn fail_all(&mut self, owner: u64) -> usize {
         let owned: Vec<RootId> =
             self.in_flight().filter(|&(_, of, _)| of == owner).map(|(root, ..)| root).collect();
         for &root in &owned {
-            self.end(root, Reason::Failed { by: None }, ended);
+            self.end(root, Reason::Failed { by: None });
         }
         owned.len()
     }
@@ -403,10 +391,8 @@ impl Model {
         if seen < due || (window.may == window.must && now == high && seen != now) {
             return Err(format!("{root}, due at {due}, was seen at {seen}, now {now}"));
         }
-        let mut ended = Vec::new();
-        let reason = Reason::TimedOut { due: Duration::ZERO, seen: Duration::ZERO };
-        self.end(root, reason, &mut ended);
-        Ok(ended.remove(0))
+        self.end(root, Reason::TimedOut { due: Duration::ZERO, seen: Duration::ZERO });
+        Ok(self.ended.pop().expect("it has just ended"))
     }
 
     /// After a poll: `through` if it had budget left, `early_expired` as the metrics say.
@@ -432,7 +418,8 @@ impl Model {
         if through {
             let before = self.limbo.len();
             let now = self.now;
-            self.limbo.retain(|_, entry| entry.window.is_none_or_later(now));
+            let must = |entry: &Entry| entry.window.is_some_and(|window| now >= window.must);
+            self.limbo.retain(|_, entry| !must(entry));
             self.counts.early_expired += (before - self.limbo.len()) as u64;
         }
         let Some(gone) = early_expired.checked_sub(self.counts.early_expired) else {
@@ -462,31 +449,17 @@ impl Model {
         Ok(())
     }
 
-    /// The first instant at which something must expire that has not.
-    /// As [`next_due`](Self::next_due), of what is certainly there still: what is in limbo may have expired.
+    /// The first instant at which something must expire that is certainly there.
     pub fn next_certain(&self) -> Option<Time> {
-        self.entries.values().filter_map(|entry| entry.window).map(|window| window.must).min()
+        next(self.entries.values())
     }
 
+    /// The same with what is in limbo, which may have expired.
     pub fn next_due(&self) -> Option<Time> {
-        self.entries
-            .values()
-            .chain(self.limbo.values())
-            .filter_map(|entry| entry.window)
-            .map(|window| window.must)
-            .min()
+        next(self.entries.values().chain(self.limbo.values()))
     }
 }
 
-trait NotDue {
-    fn is_none_or_later(&self, now: Time) -> bool;
-}
-
-impl NotDue for Option<Window> {
-    fn is_none_or_later(&self, now: Time) -> bool {
-        match self {
-            None => true,
-            Some(window) => now < window.must,
-        }
-    }
+fn next<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<Time> {
+    entries.filter_map(|entry| entry.window).map(|window| window.must).min()
 }

@@ -1,60 +1,32 @@
-//! Clients of the server: those that send lines as fast as they come back, one that falls silent, one that is slow.
+//! Clients of the server: some send lines as fast as they come back, one falls silent, one is slow.
 
 use expiry::Timeouts;
-use std::io;
+use expiry_examples::Done;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    #[error("sent {sent:?}, got {got:?}")]
-    Wrong { sent: String, got: String },
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Task(#[from] tokio::task::JoinError),
-}
-
-/// What a load came to.
-#[derive(Debug, Clone, Copy)]
-pub struct Load {
-    pub lines: u64,
-    pub took: Duration,
-}
-
-impl Load {
-    pub fn per_second(&self) -> f64 {
-        self.lines as f64 / self.took.as_secs_f64()
-    }
-}
-
-/// So many connections, each with one line under way, for so long.
-pub async fn load(
-    address: SocketAddr,
-    connections: usize,
-    time: Duration,
-) -> Result<Load, ClientError> {
+/// Sends lines on that many connections, one line under way on each. Returns the number of lines
+/// and the rate per second.
+pub async fn load(server: SocketAddr, connections: usize, time: Duration) -> Done<(u64, f64)> {
     let began = Instant::now();
     let mut clients = JoinSet::new();
     for client in 0..connections {
-        clients.spawn(talk(address, client, began + time));
+        clients.spawn(talk(server, client, began + time));
     }
     let mut lines = 0;
     while let Some(client) = clients.join_next().await {
         lines += client??;
     }
-    let took = began.elapsed();
-    Ok(Load { lines, took })
+    Ok((lines, lines as f64 / began.elapsed().as_secs_f64()))
 }
 
-/// Lines that have come back, until it is over.
-async fn talk(address: SocketAddr, client: usize, until: Instant) -> Result<u64, ClientError> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn talk(server: SocketAddr, client: usize, until: Instant) -> Done<u64> {
+    let mut stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
-    // Each client's own, so that an answer to somebody else would be seen.
+    // Each client has a line of its own, so that it would see the echo of another client's.
     let line = format!("{client:63}\n");
     let mut lines = 0;
     while Instant::now() < until {
@@ -64,42 +36,36 @@ async fn talk(address: SocketAddr, client: usize, until: Instant) -> Result<u64,
     Ok(lines)
 }
 
-/// A line of at most 64 bytes, there and back.
-async fn say(stream: &mut TcpStream, line: &[u8]) -> Result<(), ClientError> {
+/// Sends a line, and expects it back.
+async fn say(stream: &mut TcpStream, line: &[u8]) -> Done {
     stream.write_all(line).await?;
-    let mut echo = [0; 64];
-    let echo = &mut echo[..line.len()];
-    stream.read_exact(echo).await?;
+    let mut echo = vec![0; line.len()];
+    stream.read_exact(&mut echo).await?;
     if echo != line {
-        let [sent, got] = [line, echo].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        return Err(ClientError::Wrong { sent, got });
+        let [sent, got] = [line, &echo].map(String::from_utf8_lossy);
+        return Err(format!("sent {sent:?}, got {got:?}").into());
     }
     Ok(())
 }
 
-/// Says one line, and no more. How long it took the server to end that.
-pub async fn silent(address: SocketAddr) -> Result<Duration, ClientError> {
-    let mut stream = TcpStream::connect(address).await?;
+/// Sends one line and no more. Returns how long the server kept the connection.
+pub async fn silent(server: SocketAddr) -> Done<Duration> {
+    let mut stream = TcpStream::connect(server).await?;
     let began = Instant::now();
     say(&mut stream, b"a line\n").await?;
-    // The end of the stream, or a reset: either way it is over.
+    // The end of the stream, or a reset: either way the connection has ended.
     let _ = stream.read(&mut [0]).await;
     Ok(began.elapsed())
 }
 
-/// Sends a byte of a line at each `pause`, which never ends. How long the server had patience.
-pub async fn slow(
-    address: SocketAddr,
-    pause: Duration,
-    timeouts: &Timeouts,
-) -> Result<Duration, ClientError> {
-    let mut stream = TcpStream::connect(address).await?;
+/// Sends one byte after each `pause`, and never a whole line. Returns how long the server kept the
+/// connection.
+pub async fn slow(server: SocketAddr, pause: Duration, timeouts: &Timeouts) -> Done<Duration> {
+    let mut stream = TcpStream::connect(server).await?;
     let began = Instant::now();
-    let mut answer = [0];
     while stream.write_all(b"x").await.is_ok() {
-        // Nothing comes, unless it is the end.
-        let answer = stream.read(&mut answer);
-        if timeouts.timeout(pause, answer).await.is_ok() {
+        // The server sends nothing, so only the end of the stream arrives.
+        if timeouts.timeout(pause, stream.read(&mut [0])).await.is_ok() {
             break;
         }
     }

@@ -1,18 +1,15 @@
-//! An echo server with idle and request timeouts, its clients, and what the timeouts cost:
+//! An echo server with idle and request timeouts, and its clients.
 //!
 //! ```sh
 //! cargo run --release -p expiry-examples --bin echo -- both
-//! cargo run --release -p expiry-examples --bin echo -- compare --rounds 20
 //! ```
 
 mod clients;
-mod compare;
 mod server;
 
-use clap::{builder::RangedU64ValueParser, Args, Parser, Subcommand};
-use clients::ClientError;
-use compare::Comparison;
+use clap::{Args, Parser, Subcommand};
 use expiry::Timeouts;
+use expiry_examples::{at_least_one, exit, Done};
 use humantime::parse_duration;
 use server::{Limits, Server};
 use std::net::SocketAddr;
@@ -34,8 +31,12 @@ enum Command {
     Server {
         #[arg(long, default_value = "127.0.0.1:7007")]
         listen: SocketAddr,
-        #[command(flatten)]
-        limits: LimitOptions,
+        /// How long a connection may be silent.
+        #[arg(long, value_parser = parse_duration, default_value = "60s")]
+        idle: Duration,
+        /// How long a line may take, from its first byte until its echo is sent.
+        #[arg(long, value_parser = parse_duration, default_value = "10s")]
+        request: Duration,
     },
     /// Sends lines to a server as fast as they come back.
     Load {
@@ -43,34 +44,14 @@ enum Command {
         #[command(flatten)]
         load: LoadOptions,
     },
-    /// A server and its load; then a client that is silent, and one that is slow, at a server that is strict.
+    /// Runs a server under load; then strict servers with a silent client and with a slow one.
     Both {
         #[command(flatten)]
         load: LoadOptions,
-        /// What the strict server allows.
+        /// The limit of a strict server.
         #[arg(long, value_parser = parse_duration, default_value = "50ms")]
         strict: Duration,
     },
-    /// The server with timeouts beside the same without, in turn.
-    Compare {
-        #[arg(long, default_value_t = 20, value_parser = at_least_one())]
-        rounds: usize,
-        #[command(flatten)]
-        load: LoadOptions,
-        /// Fails if the median loss of throughput is above so many percent.
-        #[arg(long)]
-        at_most: Option<f64>,
-    },
-}
-
-#[derive(Args)]
-struct LimitOptions {
-    /// How long a connection may be silent.
-    #[arg(long, value_parser = parse_duration, default_value = "60s")]
-    idle: Duration,
-    /// How long a line may take, from its first byte until its echo is sent.
-    #[arg(long, value_parser = parse_duration, default_value = "10s")]
-    request: Duration,
 }
 
 #[derive(Args)]
@@ -82,52 +63,19 @@ struct LoadOptions {
     time: Duration,
 }
 
-fn at_least_one() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
-}
-
-/// For clients that are as fast as they can.
-const LIMITS: Limits = Limits { idle: Duration::from_secs(60), request: Duration::from_secs(60) };
-
-#[derive(Debug, thiserror::Error)]
-enum EchoError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error(transparent)]
-    Build(#[from] expiry::BuildError),
-    #[error(transparent)]
-    Timer(#[from] expiry::timeouts::TimerError),
-    #[error("the {who} client was disconnected after {after:?}, which is too early")]
-    TooEarly { who: &'static str, after: Duration },
-    #[error("{loss:.2} % of the throughput are lost")]
-    TooSlow { loss: f64 },
-}
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    let done = match Options::parse().command {
-        Command::Server { listen, limits } => serve(listen, limits).await,
+    exit(match Options::parse().command {
+        Command::Server { listen, idle, request } => serve(listen, Limits { idle, request }).await,
         Command::Load { server, load } => send(server, load).await,
         Command::Both { load, strict } => both(load, strict).await,
-        Command::Compare { rounds, load, at_most } => compare(rounds, load, at_most).await,
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("echo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
-async fn serve(listen: SocketAddr, limits: LimitOptions) -> Result<(), EchoError> {
-    let LimitOptions { idle, request } = limits;
-    let timeouts = Arc::new(Timeouts::new()?);
-    let server = Server::bind(listen, timeouts, Some(Limits { idle, request })).await?;
+async fn serve(listen: SocketAddr, limits: Limits) -> Done {
+    let server = Server::bind(listen, Arc::new(Timeouts::new()?), limits).await?;
     println!("listening on {}", server.address()?);
-    let (told, mut ends) = unbounded_channel();
+    let (ended, mut ends) = unbounded_channel();
     tokio::spawn(async move {
         while let Some((peer, end)) = ends.recv().await {
             if let Err(error) = end {
@@ -135,64 +83,47 @@ async fn serve(listen: SocketAddr, limits: LimitOptions) -> Result<(), EchoError
             }
         }
     });
-    Ok(server.run(told).await?)
+    Ok(server.run(ended).await?)
 }
 
-async fn send(server: SocketAddr, load: LoadOptions) -> Result<(), EchoError> {
-    let load = clients::load(server, load.connections, load.time).await?;
-    println!("{} lines, {:.0} a second", load.lines, load.per_second());
+async fn send(server: SocketAddr, load: LoadOptions) -> Done {
+    let (lines, rate) = clients::load(server, load.connections, load.time).await?;
+    println!("{lines} lines, {rate:.0} a second");
     Ok(())
 }
 
-/// A server that runs in this process.
-async fn start(timeouts: &Arc<Timeouts>, limits: Limits) -> Result<SocketAddr, EchoError> {
-    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::bind(anywhere, timeouts.clone(), Some(limits)).await?;
+/// Starts a server in this process.
+async fn start(timeouts: &Arc<Timeouts>, limits: Limits) -> Done<SocketAddr> {
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = Server::bind(any_port, timeouts.clone(), limits).await?;
     let address = server.address()?;
     tokio::spawn(server.run(unbounded_channel().0));
     Ok(address)
 }
 
-async fn both(load: LoadOptions, strict: Duration) -> Result<(), EchoError> {
+async fn both(load: LoadOptions, strict: Duration) -> Done {
     let timeouts = Arc::new(Timeouts::new()?);
-    send(start(&timeouts, LIMITS).await?, load).await?;
+    let ample = Duration::from_secs(60);
+    send(start(&timeouts, Limits { idle: ample, request: ample }).await?, load).await?;
 
-    // Of the two limits of a strict server one is for the client that is to be disconnected by it.
-    let (idle, request) = (strict, LIMITS.request);
-    let address = start(&timeouts, Limits { idle, request }).await?;
-    late_enough("silent", clients::silent(address).await?, strict)?;
-    let (idle, request) = (LIMITS.idle, strict);
-    let address = start(&timeouts, Limits { idle, request }).await?;
-    let slow = clients::slow(address, strict / 10, &timeouts);
-    late_enough("slow", slow.await?, strict)?;
+    // One of the two limits of a strict server is low: the one that the client is to exceed.
+    let server = start(&timeouts, Limits { idle: strict, request: ample }).await?;
+    late_enough("silent", clients::silent(server).await?, strict)?;
+    let server = start(&timeouts, Limits { idle: ample, request: strict }).await?;
+    late_enough("slow", clients::slow(server, strict / 10, &timeouts).await?, strict)?;
 
     let metrics = timeouts.metrics();
-    println!(
-        "{} deadlines registered, {} came, at most {:?} late",
-        metrics.registered,
-        metrics.fired,
-        metrics.lateness.quantile(1.0).unwrap_or_default()
-    );
+    let latest = metrics.lateness.quantile(1.0).unwrap_or_default();
+    let (registered, fired) = (metrics.registered, metrics.fired);
+    println!("{registered} deadlines registered, {fired} came, at most {latest:?} late");
     println!("verdict: ok");
     Ok(())
 }
 
-fn late_enough(who: &'static str, after: Duration, limit: Duration) -> Result<(), EchoError> {
-    println!("the {who} client was disconnected after {after:.1?}; the server allows {limit:?}");
+fn late_enough(client: &str, after: Duration, limit: Duration) -> Done {
+    println!("the {client} client was disconnected after {after:.1?}; the server allows {limit:?}");
     if after < limit {
-        return Err(EchoError::TooEarly { who, after });
+        return Err(format!("the {client} client was disconnected too early").into());
     }
-    Ok(())
-}
-
-async fn compare(rounds: usize, load: LoadOptions, at_most: Option<f64>) -> Result<(), EchoError> {
-    println!("{rounds} rounds, {} connections", load.connections);
-    let comparison = Comparison::run(rounds, load.connections, load.time, LIMITS).await?;
-    print!("{comparison}");
-    let loss = comparison.loss().median();
-    if at_most.is_some_and(|most| loss > most) {
-        return Err(EchoError::TooSlow { loss });
-    }
-    println!("verdict: ok");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Lines come back. Who says nothing for too long is disconnected, and so is who is slow to send a line or to take it.
+//! A server that sends lines back. It disconnects a client that is silent for too long, and one
+//! that is slow to send a line or to take it.
 
 use expiry::timeouts::{TimeoutError, TimerError};
 use expiry::Timeouts;
@@ -42,15 +43,15 @@ pub type End = (SocketAddr, Result<(), ConnectionError>);
 pub struct Server {
     listener: TcpListener,
     timeouts: Arc<Timeouts>,
-    limits: Option<Limits>,
+    limits: Limits,
 }
 
 impl Server {
-    /// Without limits, clients take as long as they like.
+    /// A server at this address that is not running yet.
     pub async fn bind(
         address: SocketAddr,
         timeouts: Arc<Timeouts>,
-        limits: Option<Limits>,
+        limits: Limits,
     ) -> io::Result<Self> {
         Ok(Server { listener: TcpListener::bind(address).await?, timeouts, limits })
     }
@@ -75,7 +76,7 @@ impl Server {
             let ends = ends.clone();
             tokio::spawn(async move {
                 let end = connection.serve(stream).await;
-                // Nobody may want to know.
+                // The receiver may be gone.
                 let _ = ends.send((peer, end));
             });
         }
@@ -84,7 +85,7 @@ impl Server {
 
 struct Connection {
     timeouts: Arc<Timeouts>,
-    limits: Option<Limits>,
+    limits: Limits,
 }
 
 impl Connection {
@@ -94,32 +95,30 @@ impl Connection {
         let mut line = Vec::new();
         loop {
             let begins = stream.fill_buf();
-            let begins = self.within(|limits| limits.idle, begins, ConnectionError::Idle);
+            let begins = self.within(self.limits.idle, begins, ConnectionError::Idle);
             if begins.await?.is_empty() {
                 return Ok(());
             }
-            // One limit for all of it: who sends a byte now and then does not get more time by that.
+            // One limit for the whole line: a client gets no more time by sending a byte now and
+            // then.
             let echo = async {
                 line.clear();
                 let mut piece = (&mut stream).take(PIECE);
                 piece.read_until(b'\n', &mut line).await?;
                 stream.get_mut().write_all(&line).await
             };
-            self.within(|limits| limits.request, echo, ConnectionError::Slow).await?;
+            self.within(self.limits.request, echo, ConnectionError::Slow).await?;
         }
     }
 
     /// What `work` comes to, if it is not late.
     async fn within<T>(
         &self,
-        limit: impl Fn(&Limits) -> Duration,
+        limit: Duration,
         work: impl Future<Output = io::Result<T>>,
         late: ConnectionError,
     ) -> Result<T, ConnectionError> {
-        let Some(limits) = &self.limits else {
-            return Ok(work.await?);
-        };
-        match self.timeouts.timeout(limit(limits), work).await {
+        match self.timeouts.timeout(limit, work).await {
             Ok(done) => Ok(done?),
             Err(TimeoutError::Elapsed) => Err(late),
             Err(TimeoutError::Timer(why)) => Err(why.into()),
@@ -153,7 +152,7 @@ mod tests {
             let builder = Timeouts::builder().interval(INTERVAL).clock(clock.clone());
             let timeouts = Arc::new(builder.build_manual().unwrap());
             let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-            let server = Server::bind(anywhere, timeouts.clone(), Some(LIMITS));
+            let server = Server::bind(anywhere, timeouts.clone(), LIMITS);
             let server = server.await.unwrap();
             let address = server.address().unwrap();
             let (told, ends) = unbounded_channel();
@@ -231,7 +230,7 @@ mod tests {
         simulated(async {
             let mut scene = Scene::set().await;
             scene.waits(1).await;
-            // More than all buffers between the two hold, so the server is going to wait for the client.
+            // More than all buffers between the two hold, so the server has to wait for the client.
             let flood = vec![b'x'; 1 << 20];
             let (mut full, began) = (0, Instant::now());
             while full < 100 || scene.timeouts.is_empty() {

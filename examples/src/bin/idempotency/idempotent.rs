@@ -1,20 +1,21 @@
-//! Calls with a key: executed once within a window, and answered alike.
+//! Calls with a key: each is executed once within a window, and its duplicates get the same answer.
 
 use expiry::expiring_map::Entry;
 use expiry::{BuildError, Clock, ExpiringMap, StoreError, Timeout};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::{Arc, RwLock, TryLockError};
 use std::time::Duration;
 
-/// What is answered.
+/// An answer, and which call it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<A> {
-    /// By this very call.
+    /// From this call.
     Executed(A),
-    /// As the first call with this key was.
+    /// From the first call with this key.
     Again(A),
 }
 
-/// What becomes of a duplicate that comes while the first one is executed.
+/// What a duplicate does that comes while the first call is being executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meanwhile {
     Wait,
@@ -29,31 +30,22 @@ pub enum CallError {
     Store(#[from] StoreError),
 }
 
-pub struct Idempotent<A: Send + 'static> {
-    calls: ExpiringMap<String, Arc<Call<A>>>,
+/// The answer of the first call with a key. The thread that executes the call holds the lock for
+/// writing until the answer is there. A call that panics poisons the lock.
+type Call<A> = Arc<RwLock<Option<A>>>;
+
+pub struct Idempotent<A: Send + Sync + 'static> {
+    calls: ExpiringMap<String, Call<A>>,
 }
 
-/// The first call with a key, and what came of it.
-struct Call<A> {
-    state: Mutex<State<A>>,
-    over: Condvar,
-}
-
-enum State<A> {
-    Running,
-    Done(A),
-    /// It has panicked; the next one may try.
-    Dropped,
-}
-
-impl<A: Clone + Send + 'static> Idempotent<A> {
-    /// The window begins with the answer.
+impl<A: Clone + Send + Sync + 'static> Idempotent<A> {
+    /// The window of a key begins with the answer.
     pub fn new(window: Duration, clock: impl Clock) -> Result<Self, BuildError> {
         let calls = ExpiringMap::builder().time_to_live(window).clock(clock);
         Ok(Idempotent { calls: calls.build()? })
     }
 
-    /// Executes it, unless that has been done within the window: then the answer is that one.
+    /// Executes the call, or returns the answer of an earlier call with this key within the window.
     pub fn call(
         &self,
         key: &str,
@@ -63,85 +55,48 @@ impl<A: Clone + Send + 'static> Idempotent<A> {
         loop {
             let before = match self.calls.entry(key.to_string()) {
                 Entry::Vacant(vacant) => {
-                    let call = Arc::new(Call::new());
-                    // As long as it takes. The entry is dropped at once: what is lent must not be kept while it is executed.
+                    let call = Call::<A>::default();
+                    let mut answer = call.write().expect("no other thread has it yet");
+                    // The timeout begins with the answer. The new entry is dropped at once: an
+                    // entry must not be kept while the call is executed.
                     match vacant.insert_with(call.clone(), Timeout::Never).map(drop) {
-                        Ok(()) => return Ok(Answer::Executed(self.execute(key, &call, execute))),
+                        Ok(()) => {
+                            let executed = self.execute(key, execute);
+                            *answer = Some(executed.clone());
+                            self.calls.touch(key);
+                            return Ok(Answer::Executed(executed));
+                        }
                         Err(refused) if refused.error == StoreError::Changed => continue,
                         Err(refused) => return Err(refused.error.into()),
                     }
                 }
                 Entry::Occupied(occupied) => occupied.get().clone(),
             };
-            if let Some(answer) = before.answer(meanwhile)? {
+            let answer = match meanwhile {
+                Meanwhile::Wait => before.read().ok(),
+                Meanwhile::Refuse => match before.try_read() {
+                    Err(TryLockError::WouldBlock) => return Err(CallError::InProgress),
+                    answer => answer.ok(),
+                },
+            };
+            // A poisoned lock has no answer. Its key is free again, and this call may take it.
+            if let Some(answer) = answer.and_then(|answer| answer.clone()) {
                 return Ok(Answer::Again(answer));
             }
         }
     }
 
-    fn execute(&self, key: &str, call: &Call<A>, execute: impl FnOnce() -> A) -> A {
-        let attempt = Attempt { calls: &self.calls, key, call };
-        let answer = execute();
-        std::mem::forget(attempt);
-        call.end(State::Done(answer.clone()));
-        // From here on for the window.
-        self.calls.touch(key);
-        answer
+    fn execute(&self, key: &str, execute: impl FnOnce() -> A) -> A {
+        catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|panic| {
+            // Before the lock is poisoned, so that a waiting thread finds the key free.
+            self.calls.remove(key);
+            resume_unwind(panic)
+        })
     }
 
-    /// Keys whose window is not over.
+    /// The number of keys whose window has not ended.
     pub fn len(&self) -> usize {
         self.calls.iter().count()
-    }
-}
-
-impl<A: Clone> Call<A> {
-    fn new() -> Self {
-        Call { state: Mutex::new(State::Running), over: Condvar::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<A>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What came of it; `None` if that is nothing.
-    fn answer(&self, meanwhile: Meanwhile) -> Result<Option<A>, CallError> {
-        let mut state = self.state();
-        loop {
-            match &*state {
-                State::Done(answer) => return Ok(Some(answer.clone())),
-                State::Dropped => return Ok(None),
-                State::Running if meanwhile == Meanwhile::Refuse => {
-                    return Err(CallError::InProgress)
-                }
-                State::Running => {
-                    let woken = self.over.wait(state);
-                    state = woken.unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
-    }
-}
-
-impl<A> Call<A> {
-    fn end(&self, end: State<A>) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = end;
-        self.over.notify_all();
-    }
-}
-
-/// A call that is being executed; dropped if it panics.
-struct Attempt<'a, A: Send + 'static> {
-    calls: &'a ExpiringMap<String, Arc<Call<A>>>,
-    key: &'a str,
-    call: &'a Call<A>,
-}
-
-impl<A: Send + 'static> Drop for Attempt<'_, A> {
-    fn drop(&mut self) {
-        // First, so that who waits finds a key that is free.
-        self.calls.remove(self.key);
-        self.call.end(State::Dropped);
     }
 }
 

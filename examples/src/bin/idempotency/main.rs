@@ -1,5 +1,5 @@
-//! Payments with idempotency keys: clients send each several times, at once and again later, and none is made twice within a day. The
-//! day is simulated; the threads are not.
+//! Payments with idempotency keys: clients send each several times, at once and again later, and
+//! none is made twice within a day. The day is simulated; the threads are not.
 //!
 //! ```sh
 //! cargo run -p expiry-examples --bin idempotency
@@ -9,6 +9,7 @@ mod idempotent;
 
 use clap::Parser;
 use expiry::ManualClock;
+use expiry_examples::{exit, on_threads, Done};
 use humantime::parse_duration;
 use idempotent::{Answer, CallError, Idempotent, Meanwhile};
 use std::process::ExitCode;
@@ -16,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// Calls with idempotency keys: duplicates within the window get the first answer, and are not executed.
+/// Calls with idempotency keys: a duplicate within the window gets the first answer.
 #[derive(Parser)]
 struct Options {
-    /// Each sends every payment.
+    /// The number of clients. Each sends every payment.
     #[arg(long, default_value_t = 8)]
     clients: usize,
     #[arg(long, default_value_t = 1000)]
@@ -27,20 +28,6 @@ struct Options {
     /// How long an answer is kept.
     #[arg(long, value_parser = parse_duration, default_value = "1day")]
     window: Duration,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum PaymentError {
-    #[error(transparent)]
-    Build(#[from] expiry::BuildError),
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("a client has panicked")]
-    Client,
-    #[error("{what}: payment {payment} was made {times} times, and not {wanted}")]
-    Times { what: &'static str, payment: usize, times: u64, wanted: u64 },
-    #[error("payment {payment} has receipt {receipt} and receipt {other}")]
-    Receipts { payment: usize, receipt: u64, other: u64 },
 }
 
 /// The number of a receipt.
@@ -54,12 +41,11 @@ struct Bank {
 }
 
 impl Bank {
-    /// What a client asks for: once, however often it asks. Or it is asked to ask again.
+    /// Makes the payment once, however often a client asks for it.
     fn pay(&self, payment: usize, meanwhile: Meanwhile) -> Result<Answer<Receipt>, CallError> {
-        let key = format!("payment {payment}");
-        self.calls.call(&key, meanwhile, || {
+        self.calls.call(&format!("payment {payment}"), meanwhile, || {
             self.made[payment].fetch_add(1, Relaxed);
-            // The money takes its way, and others their chance to ask meanwhile.
+            // Other clients get a chance to ask meanwhile.
             thread::yield_now();
             self.receipts.fetch_add(1, Relaxed)
         })
@@ -75,74 +61,56 @@ struct Answers {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("idempotency: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(run(&Options::parse()))
 }
 
-fn run(options: &Options) -> Result<(), PaymentError> {
+fn run(options: &Options) -> Done {
     let clock = ManualClock::new();
     let bank = Bank {
         calls: Idempotent::new(options.window, clock.clone())?,
         made: (0..options.payments).map(|_| AtomicU64::new(0)).collect(),
         receipts: AtomicU64::new(0),
     };
-    round("at once", &bank, options, 1)?;
+    round("at once", &bank, options.clients, 1)?;
     clock.advance(options.window / 2);
-    round("half a window later", &bank, options, 1)?;
+    round("half a window later", &bank, options.clients, 1)?;
     clock.advance(options.window);
     println!("after the window: {} answers are kept", bank.calls.len());
-    round("after the window", &bank, options, 2)?;
+    round("after the window", &bank, options.clients, 2)?;
     println!("verdict: ok: no payment was made twice within the window");
     Ok(())
 }
 
-/// All clients send all payments; each has then been made so often in all.
-fn round(
-    what: &'static str,
-    bank: &Bank,
-    options: &Options,
-    wanted: u64,
-) -> Result<(), PaymentError> {
-    let answers = thread::scope(|scope| {
-        let start = |client| {
-            // Every other one would rather be told than wait.
-            let meanwhile = [Meanwhile::Wait, Meanwhile::Refuse][client % 2];
-            scope.spawn(move || pay_all(bank, options.payments, meanwhile))
-        };
-        let clients: Vec<_> = (0..options.clients).map(start).collect();
-        let ends = clients.into_iter().map(|client| client.join());
-        ends.map(|end| end.map_err(|_| PaymentError::Client)?).collect::<Result<Vec<_>, _>>()
+/// Each client sends all payments. Each payment must then have been made `wanted` times in all.
+fn round(when: &str, bank: &Bank, clients: usize, wanted: u64) -> Done {
+    let answers = on_threads(clients, |client| {
+        // Every other client asks again instead of waiting.
+        pay_all(bank, [Meanwhile::Wait, Meanwhile::Refuse][client % 2])
     })?;
     for (payment, made) in bank.made.iter().enumerate() {
         let times = made.load(Relaxed);
         if times != wanted {
-            return Err(PaymentError::Times { what, payment, times, wanted });
+            let why = format!("{when}: payment {payment} was made {times} times, not {wanted}");
+            return Err(why.into());
         }
-        let mut receipts = answers.iter().map(|answers| answers.receipts[payment]);
-        let Some(receipt) = receipts.next() else {
-            continue;
-        };
-        if let Some(other) = receipts.find(|other| *other != receipt) {
-            return Err(PaymentError::Receipts { payment, receipt, other });
+        let receipts: Vec<_> = answers.iter().map(|answers| answers.receipts[payment]).collect();
+        if receipts.windows(2).any(|two| two[0] != two[1]) {
+            return Err(format!("{when}: payment {payment} has the receipts {receipts:?}").into());
         }
     }
+    let sum = |count: fn(&Answers) -> usize| answers.iter().map(count).sum::<usize>();
     println!(
-        "{what}: {} calls, {} executed, {} told to ask again",
-        answers.iter().map(|one| one.receipts.len()).sum::<usize>(),
-        answers.iter().map(|one| one.executed).sum::<usize>(),
-        answers.iter().map(|one| one.in_progress).sum::<usize>()
+        "{when}: {} calls, {} executed, {} told to ask again",
+        sum(|one| one.receipts.len()),
+        sum(|one| one.executed),
+        sum(|one| one.in_progress)
     );
     Ok(())
 }
 
-fn pay_all(bank: &Bank, payments: usize, meanwhile: Meanwhile) -> Result<Answers, PaymentError> {
+fn pay_all(bank: &Bank, meanwhile: Meanwhile) -> Done<Answers> {
     let mut answers = Answers::default();
-    for payment in 0..payments {
+    for payment in 0..bank.made.len() {
         let receipt = loop {
             match bank.pay(payment, meanwhile) {
                 Ok(Answer::Executed(receipt)) => {

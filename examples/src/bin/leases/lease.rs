@@ -1,4 +1,4 @@
-//! Leases on resources: one holder at a time, who renews, or is gone.
+//! Leases on resources: each has one holder at a time, which renews its lease or loses it.
 
 use expiry::{BuildError, Clock, ExpiryQueue, Handle, StoreError, Updated};
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
     pub resource: usize,
-    /// Greater than that of all who held it before: a fencing token, for the resource to compare.
+    /// Greater than the token of every holder before: a fencing token, for the resource to compare.
     pub token: u64,
 }
 
@@ -20,7 +20,8 @@ pub struct Lease {
     handle: Handle,
 }
 
-/// The queue says which holders live; a word for each resource says who holds it. Odd: the token of its holder. Even: it is free.
+/// The queue knows which holders live. A word for each resource is odd, and the holder's token, if
+/// the resource is held; it is even if the resource is free.
 pub struct Leases {
     queue: ExpiryQueue<Grant>,
     words: Arc<[AtomicU64]>,
@@ -28,8 +29,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases of so long a `time` on so many resources. `on_end` is told of those that were not renewed, by the reaper, when the next
-    /// one may have them.
+    /// Leases of that `time` on that many resources. The reaper calls `on_end` for a lease that was
+    /// not renewed, when the resource is free again.
     pub fn new(
         resources: usize,
         time: Duration,
@@ -69,14 +70,14 @@ impl Leases {
         }
     }
 
-    /// Whether the holder still has it, and has it for the whole time from now on. If not, it is somebody else's, or about to be.
+    /// Renews the lease for the whole time from now on. Returns false if the holder has lost it.
     pub fn renew(&self, lease: &Lease) -> Result<bool, StoreError> {
         self.queue.touch_by(lease.handle, self.time)
     }
 
-    /// Gives it back. False if it was lost before.
+    /// Gives the lease back. Returns false if the holder has lost it before.
     pub fn release(&self, lease: Lease) -> bool {
-        // Of this and the expiry one ends it, and that one frees the resource.
+        // Either this removal or the expiry ends the lease, and that one frees the resource.
         let ended = self.queue.remove(&lease.grant).is_some();
         if ended {
             self.words[lease.grant.resource].fetch_add(1, AcqRel);
@@ -84,7 +85,7 @@ impl Leases {
         ended
     }
 
-    /// Ends all; those who held something.
+    /// Ends all leases, and returns those that were held.
     pub fn close(&self) -> Vec<Grant> {
         self.queue.shutdown().iter().map(|left| *left.key()).collect()
     }
@@ -94,8 +95,8 @@ impl Leases {
 mod tests {
     use super::*;
     use expiry::ManualClock;
+    use expiry_examples::eventually;
     use std::sync::Mutex;
-    use std::time::Instant;
 
     const TIME: Duration = Duration::from_secs(10);
     const INTERVAL: Duration = Duration::from_millis(100);
@@ -125,14 +126,14 @@ mod tests {
             assert!(self.leases.queue.poll().is_empty(), "the handler is told");
         }
 
-        /// Time passes, and so many have been told as ended, here or by the reaper.
+        /// Time passes. Returns when so many ends have been reported, by this poll or by the
+        /// reaper.
         fn pass_and_end(&self, time: Duration, ends: usize) {
-            self.pass(time);
-            let began = Instant::now();
-            while self.ended().len() < ends {
+            self.clock.advance(time);
+            eventually(|| {
                 self.pass(Duration::ZERO);
-                assert!(began.elapsed() < Duration::from_secs(60), "of {ends}");
-            }
+                (self.ended().len() >= ends).then_some(())
+            });
         }
 
         fn ended(&self) -> Vec<Grant> {

@@ -1,4 +1,4 @@
-//! Requests that wait for their replies: each gets one, or is told that none has come in time.
+//! Requests that wait for their replies: each gets one, or learns that none has come in time.
 
 use expiry::{BuildError, Cause, Clock, ExpiringMap, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,8 @@ pub enum Delivered {
     Unknown,
 }
 
-/// A channel of one: its request's only end is sent by reference, by whoever has taken it out of the map.
+/// A channel of one: the thread that takes the entry out of the map sends the only end of the
+/// request.
 type Waiter<R> = Sender<Ending<R>>;
 
 pub struct InFlight<R: Send + Sync + 'static> {
@@ -34,7 +35,7 @@ pub struct InFlight<R: Send + Sync + 'static> {
 }
 
 impl<R: Send + Sync + 'static> InFlight<R> {
-    /// With a reaper, which tells who waits that its time is up.
+    /// Starts a reaper, which ends a request when its time is up.
     pub fn new(timeout: Duration, clock: impl Clock) -> Result<Self, BuildError> {
         let waiting = ExpiringMap::builder()
             .time_to_live(timeout)
@@ -46,7 +47,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
                     // By `answer`, which has a reply for it.
                     _ => return,
                 };
-                // Refused if nobody waits for it any more.
+                // A send is refused if the task has stopped waiting.
                 let _ = waiter.try_send(ending);
             })
             .build()?;
@@ -63,7 +64,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
 
     /// A reply has come.
     pub fn answer(&self, id: u64, reply: R) -> Delivered {
-        // Of this removal and the expiry one succeeds, and that one tells who waits.
+        // Either this removal or the expiry succeeds, and that one wakes the waiting task.
         match self.waiting.remove(&id) {
             Some(waiter) => {
                 let _ = waiter.try_send(Ending::Reply(reply));
@@ -74,12 +75,12 @@ impl<R: Send + Sync + 'static> InFlight<R> {
         }
     }
 
-    /// The connection is gone: who waits is told so, and so is who comes later.
+    /// The connection is gone. Ends all requests, and refuses new ones.
     pub fn close(&self) {
         self.waiting.shutdown();
     }
 
-    /// Those that have timed out.
+    /// Number of requests that have timed out.
     pub fn timed_out(&self) -> u64 {
         self.waiting.metrics().total.expired
     }
@@ -89,7 +90,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
 mod tests {
     use super::*;
     use expiry::ManualClock;
-    use std::time::Instant;
+    use expiry_examples::eventually;
 
     const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -102,16 +103,9 @@ mod tests {
         }
     }
 
-    /// What a request was told; a generous while is waited for it.
+    /// Waits for the end of a request.
     fn told<R>(end: &mut Receiver<Ending<R>>) -> Ending<R> {
-        let began = Instant::now();
-        loop {
-            match end.try_recv() {
-                Ok(ending) => return ending,
-                Err(_) => std::thread::yield_now(),
-            }
-            assert!(began.elapsed() < Duration::from_secs(60), "told nothing");
-        }
+        eventually(|| end.try_recv().ok())
     }
 
     fn in_flight() -> (ManualClock, InFlight<&'static str>) {

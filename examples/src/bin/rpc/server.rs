@@ -1,23 +1,23 @@
-//! A server of squares that loses some requests and is late with others, and says how many.
+//! A server of squares that loses some requests and is late with others, and counts both.
 
-use crate::client::{read_frame, write_frames};
+use crate::client::Frame;
 use expiry::Timeouts;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::BufReader;
-use tokio::net::TcpListener;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// What it does wrong. Zero is never.
-#[derive(Debug, Clone, Copy)]
+/// What the server does wrong.
+#[derive(Debug, Clone, clap::Args)]
 pub struct Faults {
-    pub lose_every: u64,
-    pub delay_every: u64,
-    pub delay: Duration,
+    /// The server loses every so manyth request; 0: none.
+    #[arg(long, default_value_t = 100)]
+    lose_every: u64,
+    /// It answers every so manyth request only after twice the timeout; 0: none.
+    #[arg(long, default_value_t = 70)]
+    delay_every: u64,
 }
 
-/// What it has done.
+/// What the server has done.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Served {
     pub received: u64,
@@ -25,25 +25,17 @@ pub struct Served {
     pub delayed: u64,
 }
 
-/// Serves one connection, to its end.
+/// Serves one connection to its end.
 pub async fn serve(
-    listener: TcpListener,
+    mut requests: UnboundedReceiver<Frame>,
+    replies: UnboundedSender<Frame>,
     faults: Faults,
+    delay: Duration,
     timeouts: Arc<Timeouts>,
-) -> io::Result<Served> {
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    let (read, write) = stream.into_split();
-    let mut read = BufReader::new(read);
-    let (replies, to_write) = unbounded_channel();
-    tokio::spawn(write_frames(write, to_write));
+) -> Served {
     let mut served = Served::default();
-    loop {
-        let (id, number) = match read_frame(&mut read).await {
-            Ok(frame) => frame,
-            Err(end) if end.kind() == io::ErrorKind::UnexpectedEof => return Ok(served),
-            Err(error) => return Err(error),
-        };
+    let is_nth = |count: u64, every: u64| every != 0 && count.is_multiple_of(every);
+    while let Some((id, number)) = requests.recv().await {
         served.received += 1;
         let reply = (id, number.wrapping_mul(number));
         if is_nth(served.received, faults.lose_every) {
@@ -52,17 +44,13 @@ pub async fn serve(
             served.delayed += 1;
             let (replies, timeouts) = (replies.clone(), timeouts.clone());
             tokio::spawn(async move {
-                if timeouts.sleep(faults.delay).await.is_ok() {
+                if timeouts.sleep(delay).await.is_ok() {
                     let _ = replies.send(reply);
                 }
             });
         } else if replies.send(reply).is_err() {
-            // Nobody listens.
-            return Ok(served);
+            break;
         }
     }
-}
-
-fn is_nth(count: u64, every: u64) -> bool {
-    every != 0 && count.is_multiple_of(every)
+    served
 }

@@ -1,4 +1,5 @@
-//! Jobs for workers that die, are slow, or forget to say that they are done; and jobs that nobody can do.
+//! Jobs for workers that die, are slow, or do not acknowledge what they have done; and jobs that
+//! kill every worker.
 //!
 //! ```sh
 //! cargo run -p expiry-examples --bin work_queue
@@ -7,46 +8,38 @@
 mod queue;
 
 use clap::{value_parser, Parser};
+use crossbeam_channel::Receiver;
 use expiry::CoarseClock;
+use expiry_examples::{at_least_one, exit, on_threads, Done};
 use humantime::parse_duration;
 use queue::{Delivery, Settings, WorkQueue};
 use rand::{rngs::SmallRng, Rng, SeedableRng};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// A work queue with a visibility timeout: every job is done at least once, or is a dead letter after its attempts.
+/// A work queue with a visibility timeout: each job is done at least once, or becomes a dead
+/// letter.
 #[derive(Parser)]
 struct Options {
     #[arg(long, default_value_t = 2000)]
     jobs: usize,
-    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..))]
-    workers: u64,
-    /// How long a job that was given out is nobody else's.
+    #[arg(long, default_value_t = 4, value_parser = at_least_one())]
+    workers: usize,
+    /// How long a job that was given out is hidden from other workers.
     #[arg(long, value_parser = parse_duration, default_value = "100ms")]
     visibility: Duration,
     /// How often a job is given out before it is a dead letter.
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..))]
     attempts: u32,
-    /// Every so manyth job makes each worker die that takes it.
+    /// Every so manyth job kills each worker that takes it; 0: none.
     #[arg(long, default_value_t = 100)]
     poison_every: usize,
-    /// Decides who dies.
+    /// Decides which workers die.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum WorkError {
-    #[error(transparent)]
-    Build(#[from] expiry::BuildError),
-    #[error(transparent)]
-    Store(#[from] expiry::StoreError),
-    #[error("a worker has panicked")]
-    Worker,
-    #[error("job {job} was done {done} times, acknowledged {acknowledged} times and given up {dead} times")]
-    Job { job: usize, done: u32, acknowledged: u32, dead: u32 },
 }
 
 /// What has become of one job.
@@ -61,6 +54,7 @@ struct Fate {
 struct Site<'a> {
     options: &'a Options,
     queue: WorkQueue<usize>,
+    dead_letters: Receiver<Arc<usize>>,
     fates: Vec<Fate>,
     /// Jobs that are neither acknowledged nor given up.
     open: AtomicIsize,
@@ -73,9 +67,13 @@ impl Site<'_> {
         self.options.poison_every != 0 && job.is_multiple_of(self.options.poison_every)
     }
 
-    /// Takes jobs until all are settled.
-    fn work(&self, mut random: SmallRng) -> Result<(), WorkError> {
+    /// Takes jobs, and counts dead letters, until all jobs are settled.
+    fn work(&self, mut random: SmallRng) -> Done {
         while self.open.load(Relaxed) > 0 {
+            for job in self.dead_letters.try_iter() {
+                self.fates[*job].dead.fetch_add(1, Relaxed);
+                self.open.fetch_sub(1, Relaxed);
+            }
             if let Some(delivery) = self.queue.receive(Duration::from_millis(10))? {
                 self.handle(delivery, &mut random)?;
             }
@@ -83,12 +81,12 @@ impl Site<'_> {
         Ok(())
     }
 
-    fn handle(&self, delivery: Delivery<usize>, random: &mut SmallRng) -> Result<(), WorkError> {
+    fn handle(&self, delivery: Delivery<usize>, random: &mut SmallRng) -> Done {
         let job = *delivery.job;
         self.most_attempts.fetch_max(delivery.attempt, Relaxed);
         let dies_before = self.is_poison(job) || random.random_bool(0.05);
         if dies_before {
-            // And another one takes its place, in this very thread.
+            // Another worker takes its place, in this very thread.
             self.deaths.fetch_add(1, Relaxed);
             return Ok(());
         }
@@ -110,12 +108,12 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// For longer than the visibility timeout, and says so in time.
-    fn do_slowly(&self, delivery: &Delivery<usize>) -> Result<(), WorkError> {
+    /// Takes longer than the visibility timeout, and extends it in time.
+    fn do_slowly(&self, delivery: &Delivery<usize>) -> Done {
         for _ in 0..4 {
             thread::sleep(self.options.visibility / 3);
             if !self.queue.extend(delivery)? {
-                // Somebody else does it too, then: at least once.
+                // Another worker does the job too: it is done at least once.
                 break;
             }
         }
@@ -124,61 +122,42 @@ impl Site<'_> {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("work_queue: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(run(&Options::parse()))
 }
 
-fn run(options: &Options) -> Result<(), WorkError> {
+fn run(options: &Options) -> Done {
     let settings = Settings { visibility: options.visibility, attempts: options.attempts };
     let (queue, dead_letters) = WorkQueue::new(settings, CoarseClock::new())?;
     (0..options.jobs).for_each(|job| queue.push(job));
     let site = Site {
         options,
         queue,
+        dead_letters,
         fates: (0..options.jobs).map(|_| Fate::default()).collect(),
         open: AtomicIsize::new(options.jobs as isize),
         deaths: AtomicUsize::new(0),
         most_attempts: AtomicU32::new(0),
     };
-    thread::scope(|scope| {
-        let start = |seed| {
-            let random = SmallRng::seed_from_u64(options.seed ^ seed << 32);
-            scope.spawn(|| site.work(random))
-        };
-        let workers: Vec<_> = (1..=options.workers).map(start).collect();
-        while site.open.load(Relaxed) > 0 {
-            if let Ok(job) = dead_letters.recv_timeout(Duration::from_millis(10)) {
-                site.fates[*job].dead.fetch_add(1, Relaxed);
-                site.open.fetch_sub(1, Relaxed);
-            }
-            if workers.iter().all(|worker| worker.is_finished()) {
-                break;
-            }
-        }
-        let mut ends = workers.into_iter().map(|worker| worker.join());
-        ends.try_for_each(|end| end.map_err(|_| WorkError::Worker)?)
+    on_threads(options.workers, |number| {
+        site.work(SmallRng::seed_from_u64(options.seed ^ (number as u64 + 1) << 32))
     })?;
     check(&site)
 }
 
-fn check(site: &Site<'_>) -> Result<(), WorkError> {
+fn check(site: &Site<'_>) -> Done {
     let [mut once, mut again, mut dead_letters] = [0, 0, 0];
     for (job, fate) in site.fates.iter().enumerate() {
         let [done, acknowledged, dead] =
             [&fate.done, &fate.acknowledged, &fate.dead].map(|count| count.load(Relaxed));
-        // A job that was done and not acknowledged each time is a dead letter too; one that is poison is nothing else.
+        // A job that was done and never acknowledged is a dead letter too. A poison job is nothing
+        // else.
         let is_settled = match (acknowledged, dead) {
             (1, 0) => done >= 1 && !site.is_poison(job),
             (0, 1) => done == 0 || !site.is_poison(job),
             _ => false,
         };
         if !is_settled {
-            return Err(WorkError::Job { job, done, acknowledged, dead });
+            return Err(format!("job {job}: {fate:?}").into());
         }
         match (dead, done) {
             (1, _) => dead_letters += 1,
@@ -187,10 +166,9 @@ fn check(site: &Site<'_>) -> Result<(), WorkError> {
         }
     }
     println!(
-        "{} jobs: {once} done once, {again} more than once, {dead_letters} dead letters; {} workers died, {} attempts at most",
-        site.options.jobs,
-        site.deaths.load(Relaxed),
-        site.most_attempts.load(Relaxed)
+        "{} jobs: {once} done once, {again} more than once, {dead_letters} dead letters; \
+         {:?} workers died, {:?} attempts at most",
+        site.options.jobs, site.deaths, site.most_attempts
     );
     println!("verdict: ok: none was lost");
     Ok(())

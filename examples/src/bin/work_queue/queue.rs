@@ -1,4 +1,4 @@
-//! Jobs that are given out, and given out again unless somebody says in time that they are done.
+//! Jobs that are given out, and given out again unless a worker acknowledges them in time.
 
 use crossbeam_channel::{unbounded, Receiver, Sender};
 use expiry::{BuildError, Cause, Clock, ExpiringMap, StoreError};
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A job on its way: which attempt at it this is, counted from 1.
+/// A job that is to be given out. Attempts count from 1.
 struct Attempt<J> {
     job: Arc<J>,
     number: u32,
 }
 
-/// What a worker is given.
+/// A job that a worker has been given.
 #[derive(Debug)]
 pub struct Delivery<J> {
     pub job: Arc<J>,
@@ -22,7 +22,7 @@ pub struct Delivery<J> {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How long a job that was given out is nobody else's.
+    /// How long a job that was given out is hidden from other workers.
     pub visibility: Duration,
     /// How often it is given out before it is a dead letter.
     pub attempts: u32,
@@ -44,10 +44,10 @@ struct Targets<J> {
 }
 
 impl<J> Targets<J> {
-    /// Somebody else gets it, unless it has had its attempts.
+    /// Gives the job out again, or makes it a dead letter after its last attempt.
     fn again(&self, failed: &Attempt<J>) {
         let (job, number) = (failed.job.clone(), failed.number + 1);
-        // A receiver that is gone has ended the work: the queue itself, or who reads dead letters.
+        // A send fails only if the receiver is gone: the queue, or the reader of dead letters.
         if number > self.attempts {
             let _ = self.dead.send(job);
         } else {
@@ -92,7 +92,8 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
         self.targets.ready.send(first).expect("the queue has the receiver");
     }
 
-    /// A job, if there is one within this time. From here on it is the caller's for the visibility timeout.
+    /// Returns a job if there is one within this time. It is the caller's for the visibility
+    /// timeout.
     pub fn receive(&self, wait: Duration) -> Result<Option<Delivery<J>>, StoreError> {
         let Ok(attempt) = self.ready.recv_timeout(wait) else {
             return Ok(None);
@@ -112,17 +113,18 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
         }
     }
 
-    /// The visibility timeout begins anew. False if it was over: somebody else is given the job.
+    /// Starts the visibility timeout anew. Returns false if it was over: another worker gets the
+    /// job.
     pub fn extend(&self, delivery: &Delivery<J>) -> Result<bool, StoreError> {
         self.given.touch_with(&delivery.receipt, self.visibility)
     }
 
-    /// It is done. False if the visibility timeout was over: it will be done again.
+    /// Ends the job. Returns false if the visibility timeout was over: it will be done again.
     pub fn acknowledge(&self, delivery: Delivery<J>) -> bool {
         self.given.remove(&delivery.receipt).is_some()
     }
 
-    /// It could not be done: somebody else gets it at once. False if that is so anyway.
+    /// Gives the job back: another worker gets it at once. Returns false if that was so already.
     pub fn reject(&self, delivery: Delivery<J>) -> bool {
         let given = self.given.remove(&delivery.receipt);
         let is_ours = given.is_some();
@@ -135,7 +137,7 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
 mod tests {
     use super::*;
     use expiry::ManualClock;
-    use std::time::Instant;
+    use expiry_examples::eventually;
 
     const SETTINGS: Settings = Settings { visibility: Duration::from_secs(30), attempts: 3 };
     /// A 300th of the timeout.
@@ -161,16 +163,10 @@ mod tests {
             self.queue.receive(Duration::ZERO).unwrap()
         }
 
-        /// What is given out again after so long; a generous while is waited for it, as the reaper may be at it.
+        /// Waits for the job that is given out again after so long.
         fn received_after(&self, time: Duration) -> Delivery<u32> {
             self.clock.advance(time);
-            let began = Instant::now();
-            loop {
-                if let Some(delivery) = self.receive() {
-                    return delivery;
-                }
-                assert!(began.elapsed() < Duration::from_secs(60), "it is lost");
-            }
+            eventually(|| self.receive())
         }
     }
 
@@ -212,7 +208,7 @@ mod tests {
         let second = scene.receive().unwrap();
         assert_eq!(second.attempt, 2);
         let third = scene.received_after(SETTINGS.visibility + INTERVAL);
-        assert!(!scene.queue.reject(second), "it is somebody else's");
+        assert!(!scene.queue.reject(second), "another worker has it");
         assert!(scene.dead.is_empty());
         assert!(scene.queue.reject(third));
         assert_eq!(*scene.dead.try_recv().unwrap(), 13);
