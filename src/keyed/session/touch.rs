@@ -21,10 +21,10 @@
 //! * A lease may be reported twice: a taking comes between the swap of a touch and its flag, and
 //!   the next taking finds the flag.
 //!
-//! No touch of a session that goes on living is lost. Of the takings that begin after the touch,
-//! the first one meets the session, as a walk meets each session that is there all the while
-//! exactly once ([`SessionTracker::for_each`]). If that taking finds the flag cleared, another
-//! taking has cleared it since the touch, and was under way then.
+//! No touch of a session that goes on living is lost. The next taking that begins after the touch
+//! has returned meets the session: a walk meets each session that is there all the while exactly
+//! once ([`SessionTracker::for_each`]). If that taking finds the flag cleared, another taking has
+//! cleared it since the touch, and tells the touch.
 //!
 //! # What moves beside the walk
 //!
@@ -155,8 +155,8 @@ impl SessionTracker {
             return Some(Err(SessionError::Closing));
         }
         if self.collects {
-            // After the swap of the lease: a taking that finds the flag finds this lease (model
-            // `q14_first_touch_and_taking`).
+            // After the swap of the lease: a taking that finds the flag finds this lease. The other
+            // way round fails in model `q14_first_touch_and_taking`. Pairs with `take_touched`.
             let seat = Self::seat(pin, found);
             if seat.is_global() {
                 seat.set_touched();
@@ -202,8 +202,8 @@ impl SessionTracker {
             if !Self::seat(pin, found).clear_touched() {
                 return;
             }
-            // After the flag: the lease of every touch that has left its report to this taking
-            // (model `q14_touch_and_taking`).
+            // After the flag: the lease of every touch that has left its report to this taking. A
+            // lease that was read before fails in model `q14_touch_and_taking`. Pairs with `renew`.
             let Some(found) = self.store.stay(pin, found.place()) else {
                 return;
             };
