@@ -1,19 +1,14 @@
-//! A cell for what readers may look at until a grace period has passed: loom checks that they do not do so later.
+//! A cell for what one thread puts in and another takes: loom checks that the taking comes after.
 
 #[cfg(not(expiry_loom))]
 mod imp {
-    /// A value that is only read until it is taken.
+    /// A value that is not looked at until it is taken.
     #[repr(transparent)]
     pub(crate) struct Kept<T>(T);
 
     impl<T> Kept<T> {
         pub(crate) fn new(value: T) -> Self {
             Kept(value)
-        }
-
-        #[inline(always)]
-        pub(crate) fn get(&self) -> &T {
-            &self.0
         }
 
         pub(crate) fn into_inner(self) -> T {
@@ -26,23 +21,12 @@ mod imp {
 mod imp {
     use loom::cell::UnsafeCell;
 
-    /// See the other one. A look counts as a read, taking it as a write: they must be in order.
+    /// See the other one. Taking the value counts as a write, which must come after `new`.
     pub(crate) struct Kept<T>(UnsafeCell<Option<T>>);
-
-    // SAFETY: shared access is by `get` only, taking by value.
-    unsafe impl<T: Sync> Sync for Kept<T> {}
-    // SAFETY: owns its value.
-    unsafe impl<T: Send> Send for Kept<T> {}
 
     impl<T> Kept<T> {
         pub(crate) fn new(value: T) -> Self {
             Kept(UnsafeCell::new(Some(value)))
-        }
-
-        pub(crate) fn get(&self) -> &T {
-            // SAFETY: nobody writes before it is taken by value, which loom checks.
-            let value: &Option<T> = self.0.with(|value| unsafe { &*value });
-            value.as_ref().expect("not taken yet")
         }
 
         pub(crate) fn into_inner(self) -> T {

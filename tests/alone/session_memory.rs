@@ -35,7 +35,6 @@ pub fn touches_of_ended_sessions_are_not_kept_for_ever() {
                     }
                 }
             }
-            // What is left over is cleared away with a session that comes.
             let last = sessions.create(ten, 7).unwrap();
             sessions.remove(last.id()).unwrap();
             let grown = heap::process().saturating_sub(before);

@@ -170,12 +170,6 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Advances the epoch as far as threads that are pinned allow, for memory that was
-    /// [left to it](crate::core::pins::Pin::after).
-    pub(crate) fn settle(&self) {
-        self.reclaim.settle();
-    }
-
     /// Whether no other thread is pinned that was when this began: none can be looking at what the
     /// caller took out of the index before.
     pub(crate) fn is_unobserved(&self) -> bool {

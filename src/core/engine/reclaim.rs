@@ -271,12 +271,6 @@ impl Reclaim {
         self.pins.turn();
     }
 
-    /// Advances the epoch as far as threads that are pinned allow, for memory that was
-    /// [left to it](Pin::after).
-    pub(super) fn settle(&self) {
-        (0..TURNS).for_each(|_| self.pins.turn());
-    }
-
     /// Whether no other thread is pinned that was when this began: none can be looking at what the
     /// caller took out of the index before. `false` also while another thread asks.
     ///

@@ -1,9 +1,7 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
 use super::id::Issuer;
-use super::pile::Pile;
 use super::seat::Seat;
-use super::touch::Touches;
 use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::error::BuildError;
 use crate::keyed::store::{Cause, Listener, Store};
@@ -11,9 +9,7 @@ use crate::lifecycle::Reaper;
 use crate::setup::{setters, Setup};
 use crate::sync::stack::Stack;
 use crate::time::{nanos, Ticks};
-use crossbeam_utils::CachePadded;
 use std::fmt;
-use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,9 +114,9 @@ impl SessionTrackerBuilder {
         self
     }
 
-    /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Costs a read-modify-write of the
-    /// session's own memory for each touch, and for the first one after each taking an allocation of 32 bytes, which whoever
-    /// takes frees: take them now and then.
+    /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Each
+    /// touch costs a read-modify-write of the session's own memory more. Each taking walks all
+    /// sessions.
     pub fn collect_touches(mut self) -> Self {
         self.collects = true;
         self
@@ -168,34 +164,23 @@ impl SessionTrackerBuilder {
         expired: impl Fn(&SessionInfo) + Send + Sync + 'static,
     ) -> Result<SessionTracker, BuildError> {
         let bounds = self.bounds()?;
-        let ended = Arc::new(Statistic::new(0));
-        let counts = ended.clone();
         let listener: Listener<SessionId, Seat> =
             Box::new(move |&id: &SessionId, seat: &Seat, cause| {
                 if cause == Cause::Expired {
-                    let (info, is_piled) = seat.end(id, Some(Duration::ZERO));
-                    if is_piled {
-                        counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    }
-                    expired(&info);
+                    expired(&seat.end(id, Some(Duration::ZERO)));
                 }
             });
         let store = Inner {
             store: Store::build(&self.setup, None, None, Some(listener))?,
-            ended_on_pile: ended,
             kept: crate::lifecycle::Leftovers::new(),
         };
-        let touched = self.collects.then(|| {
-            let shards = 0..store.engine.shards();
-            Touches { piles: shards.map(|_| CachePadded::new(Pile::new())).collect() }
-        });
         Ok(SessionTracker {
             store: Arc::new(store),
             reaper: None,
             issuer: Issuer::new(self.server, self.first),
             bounds,
             expired: None,
-            touched,
+            collects: self.collects,
         })
     }
 

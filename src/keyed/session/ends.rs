@@ -176,11 +176,7 @@ impl super::Inner {
         lease: Lease,
     ) -> SessionInfo {
         let remaining = self.remaining(lease, self.engine.clock().now());
-        let (info, is_piled) = ended.value().end(*ended.key(), remaining);
-        if is_piled {
-            self.ended_on_pile.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-        info
+        ended.value().end(*ended.key(), remaining)
     }
 }
 

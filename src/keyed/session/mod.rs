@@ -20,7 +20,6 @@ mod error;
 mod id;
 mod look;
 mod owner;
-mod pile;
 mod seat;
 mod touch;
 
@@ -31,7 +30,6 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::Seat;
-use self::touch::Touches;
 use super::store::{self, Entered, Hindered, Named, Pair, Place, Store, Wanted};
 use super::StoreError;
 use crate::core::engine::{Claim, Face, Pin};
@@ -49,8 +47,6 @@ type Found<'a> = store::Found<'a, SessionId, Seat>;
 /// The store of a tracker, and what a shutdown has ended and has yet to return.
 struct Inner {
     store: Store<SessionId, Seat>,
-    /// How many sessions on the piles have ended since these were last pruned or taken; about.
-    ended_on_pile: Arc<std::sync::atomic::AtomicU64>,
     kept: crate::lifecycle::Leftovers<SessionInfo>,
 }
 
@@ -251,8 +247,8 @@ pub struct SessionTracker {
     bounds: Bounds,
     /// What has expired, where it is polled.
     expired: Option<Arc<Stack<SessionInfo>>>,
-    /// What was touched, if that is asked for.
-    touched: Option<Touches>,
+    /// Whether touches are collected for `take_touched`.
+    collects: bool,
 }
 
 impl fmt::Debug for SessionTracker {
@@ -413,7 +409,6 @@ impl SessionTracker {
         global: bool,
         there: impl Fn(&Pin, &Found<'_>, &mut Option<Place>) -> Option<R>,
     ) -> Result<Result<Session, R>, StoreError> {
-        self.prune_ended();
         let store = &*self.store;
         let (timeout, hash) = (self.grant(timeout), self.hash(id));
         let mut pair = (id, Seat::new(timeout, owner, global));

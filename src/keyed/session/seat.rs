@@ -9,7 +9,7 @@ pub(super) const NOBODY: u64 = 0;
 
 /// Known to the whole ensemble, not to this server only.
 const GLOBAL: u32 = 1;
-/// Touched since the last taking came to it: it is on the pile, or about to be put there by whoever set this.
+/// Touched since a taking last cleared this.
 const TOUCHED: u32 = 2;
 /// Has ended, and who has ended it has looked at the other flags.
 const ENDED: u32 = 4;
@@ -50,25 +50,26 @@ impl Seat {
         (before & ENDED == 0).then_some(before & GLOBAL == 0)
     }
 
-    /// It has been touched. Whether the caller is to put it on the pile: nobody has, or will, for the taking to come.
-    ///
-    /// A read-modify-write even if it changes nothing. Release: a taking that clears this touch's flag finds the lease that the
-    /// touch has made; one that cleared it before left it to this one to be set.
-    pub(super) fn set_touched(&self) -> bool {
-        self.flags.fetch_or(TOUCHED, Ordering::AcqRel) & TOUCHED == 0
+    /// Notes that the session has been touched, for the next taking that clears the flag.
+    pub(super) fn set_touched(&self) {
+        // A read-modify-write even if the flag is set. Release pairs with `clear_touched`: the
+        // taking that clears this flag reads the lease that the touch has made.
+        self.flags.fetch_or(TOUCHED, Ordering::AcqRel);
     }
 
-    /// Clears the flag, which is set: touches from here on are for the next taking.
-    pub(super) fn clear_touched(&self) {
-        // Acquire pairs with `set_touched`: the leases of all touches that found the flag set are seen.
-        self.flags.fetch_and(!TOUCHED, Ordering::AcqRel);
+    /// Clears the flag. Returns whether it was set: then the caller reports the session. Touches
+    /// from here on are for the next taking.
+    pub(super) fn clear_touched(&self) -> bool {
+        // Acquire pairs with `set_touched`: the taking sees the leases of all touches that set the
+        // flag, or found it set.
+        self.flags.fetch_and(!TOUCHED, Ordering::AcqRel) & TOUCHED != 0
     }
 
-    /// By the thread that has ended it: what it was in the end, and whether it is on the pile.
-    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> (SessionInfo, bool) {
+    /// By the thread that has ended it: what it was in the end.
+    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         // survives: stronger than needed: one word. The swap of the lease shows the owner.
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
-        (self.info(id, flags, remaining), flags & TOUCHED != 0)
+        self.info(id, flags, remaining)
     }
 
     /// What it is just now.

@@ -1,45 +1,47 @@
-//! Touches, and which ones are to be told to somebody else.
+//! Touches, and a report of them for another server.
 //!
 //! # Collected touches (Q14)
 //!
 //! ```text
-//!   touch                                         take_touched
-//!   lease: LIVE(i, d) -> LIVE(i, d')  (swap)      take the whole pile         (swap)
-//!   flag := true   (read-modify-write)            of each: flag := false      (read-modify-write)
-//!   if it was false: onto the pile    (swap)               report the lease, read after that
+//!   touch                                         take_touched, for each session that it meets
+//!   lease: LIVE(i, d) -> LIVE(i, d')  (swap)      flag := false     (read-modify-write)
+//!   flag := true         (read-modify-write)      if the flag was set: report the lease, read now
 //! ```
 //!
-//! A touch that finds the flag set leaves its session to be reported by whoever clears it, who then reads the lease that the
-//! touch has made (Release and Acquire of the flag). One that comes after the clearing puts the session on the pile again. Only
-//! who sets the flag puts it there, and only who has taken it from there clears the flag: so while the flag is set the session is
-//! on the pile, on its way there, or in the hands of a taking, once; nothing is lost, and nothing told twice. What is on the pile
-//! names one stay of an id: of a later one the flag is another.
+//! A touch of a global session swaps the lease first and sets the flag after that. A taking clears
+//! the flag first and reads the lease after that. All changes of one flag have an order, so each
+//! touch has one clearing that comes next after it:
 //!
-//! # Touches that are never taken
+//! * That clearing finds the flag set, and its taking reports the session. No other clearing
+//!   reports for this touch. So each touch is told to one taking.
+//! * That clearing reads the flag that the touch has set, or one that later touches have set again
+//!   (Release and Acquire). So its taking reads the lease of this touch, or a newer one.
+//! * A touch that finds the flag set leaves it set. The clearing that comes next reads a lease that
+//!   is no older than this touch.
+//! * A lease may be reported twice: a taking comes between the swap of a touch and its flag, and
+//!   the next taking finds the flag.
 //!
-//! A session that ends stays on the pile. So the pile is pruned of ended sessions ([`pile`](super::pile)) when it has
-//! become twice as long as the last pruning has left it, or when more than half of it has ended and a session is created.
-//! Pruning leaves flags alone: a session that is left on the pile keeps its flag, and one that has ended has no use for it.
+//! No touch of a session that goes on living is lost. The next taking that begins after the touch
+//! has returned meets the session: a walk meets each session that is there all the while exactly
+//! once ([`SessionTracker::for_each`]). If that taking finds the flag cleared, another taking has
+//! cleared it since the touch, and tells the touch.
+//!
+//! # What moves beside the walk
+//!
+//! * A session keeps its slot: the tracker replaces no value. Its flag lies in the slot, and goes
+//!   where the session goes.
+//! * Growth of the index moves words, not slots. The walk's cursor passes each hash once, and no
+//!   migration moves a hash past the cursor (`core::index::walk`).
+//! * An id that ends and is tracked again gets a new [`Seat`](super::seat::Seat), with its flag
+//!   clear. A touch of the old life has nothing to report any more. A touch of the new life sets
+//!   the new flag. The walk may have passed the id by then: the next taking finds it.
+//! * The walk is pinned while it has found a session, so no other session gets the slot between
+//!   the clearing and the reading. A session that ends in between, or closes, is left out.
 
-use super::pile::Pile;
 use super::{Found, Session, SessionError, SessionId, SessionTracker};
 use crate::core::engine::Pin;
 use crate::keyed::store::{Place, Touched, Wanted};
-use crossbeam_utils::CachePadded;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// Touches that are collected.
-pub(super) struct Touches {
-    /// By shard.
-    pub(super) piles: Box<[CachePadded<Pile>]>,
-}
-
-/// How many ended sessions on the piles are put up with.
-#[cfg(not(expiry_loom))]
-const ENDED: u64 = 64;
-#[cfg(expiry_loom)]
-const ENDED: u64 = 0;
 
 /// As many misses as a core has outstanding, and then some.
 const GROUP: usize = 64;
@@ -82,7 +84,7 @@ impl SessionTracker {
     ///
     /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
-        if self.touched.is_none() {
+        if !self.collects {
             let touched = self.store.touch_at(session.place, self.granted(timeout), &*self.store);
             return match touched.expect(GRANTED) {
                 Touched::Renewed(_) | Touched::Unchanged => Ok(()),
@@ -152,61 +154,28 @@ impl SessionTracker {
         if !renewed.expect(GRANTED)?.is_alive() {
             return Some(Err(SessionError::Closing));
         }
-        if self.touched.is_some() {
+        if self.collects {
+            // After the swap of the lease: a taking that finds the flag finds this lease. The other
+            // way round fails in model `q14_first_touch_and_taking`. Pairs with `take_touched`.
             let seat = Self::seat(pin, found);
-            if seat.is_global() && seat.set_touched() {
-                self.collect(found.place());
+            if seat.is_global() {
+                seat.set_touched();
             }
         }
         Some(Ok(()))
     }
 
-    /// Puts a session on the pile that [`take_touched`](Self::take_touched) takes.
-    pub(super) fn collect(&self, place: Place) {
-        if let Some(touched) = &self.touched {
-            let shard = self.store.engine.shard_of_hash(place.hash);
-            if touched.piles[shard].push(place) {
-                self.prune(touched, shard);
-            }
-        }
-    }
-
-    /// Drops ended sessions from the pile of a shard.
-    #[cold]
-    fn prune(&self, touched: &Touches, shard: usize) {
-        let engine = &self.store.engine;
-        let pin = engine.pin();
-        touched.piles[shard].prune(&pin, |place| self.store.stay(&pin, place).is_some());
-        drop(pin);
-        engine.settle();
-    }
-
-    /// Drops ended sessions from all piles if there are more of them than of others.
-    #[inline]
-    pub(super) fn prune_ended(&self) {
-        if let Some(touched) = &self.touched {
-            if self.store.ended_on_pile.load(Relaxed) > ENDED {
-                self.prune_all(touched);
-            }
-        }
-    }
-
-    #[cold]
-    fn prune_all(&self, touched: &Touches) {
-        let ended = self.store.ended_on_pile.load(Relaxed);
-        if 2 * ended > touched.piles.iter().map(|pile| pile.len()).sum() {
-            self.store.ended_on_pile.fetch_sub(ended, Relaxed);
-            (0..touched.piles.len()).for_each(|shard| self.prune(touched, shard));
-        }
-    }
-
-    /// The global sessions that were touched since they were last taken, each once, and how long each has left to live: for a
-    /// follower that tells its leader, which [touches](Self::touch_batch) them for so long. Several threads may take: each touch
-    /// is told to one of them. In no order.
+    /// The global sessions that were touched since they were last taken, each with the time that it
+    /// has left to live. A follower tells its leader by it, which [touches](Self::touch_batch) each
+    /// session for that time. Several threads may take: each touch is told to one of them. In no
+    /// order.
     ///
-    /// No touch is lost: it is told by a taking under way, or by the next one. (A touch that meets the first one of the same
-    /// session, in another thread, is told with that.) Sessions that are being closed by then, or have ended, are left out. Empty
-    /// unless the tracker was built to [collect touches](super::SessionTrackerBuilder::collect_touches).
+    /// No touch is lost: a taking that is under way tells it, or the next one. Sessions that are
+    /// being closed by then, or have ended, are left out. Empty unless the tracker was built to
+    /// [collect touches](super::SessionTrackerBuilder::collect_touches).
+    ///
+    /// O(capacity), however few sessions were touched: it walks all sessions, as
+    /// [`for_each`](Self::for_each) does.
     ///
     /// ```
     /// use expiry::SessionTracker;
@@ -225,28 +194,24 @@ impl SessionTracker {
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
+        if !self.collects {
+            return all;
+        }
         let now = self.store.engine.clock().now();
-        let piles = self.touched.iter().flat_map(|touched| touched.piles.iter());
-        for pile in piles {
-            let pin = self.store.engine.pin();
-            pile.take(&pin, |place| {
-                let Some(found) = self.store.stay(&pin, place) else {
-                    return;
-                };
-                Self::seat(&pin, &found).clear_touched();
-                // After the flag: the lease of every touch that has left the telling to this.
-                let Some(found) = self.store.stay(&pin, place) else {
-                    return;
-                };
-                if let Some(left) = self.store.remaining(found.lease, now) {
-                    // SAFETY: found after the pin.
-                    all.push((unsafe { found.pair() }.0, left));
-                }
-            });
-        }
-        if self.touched.is_some() {
-            self.store.ended_on_pile.store(0, Relaxed);
-        }
+        self.store.each(|pin, found| {
+            if !Self::seat(pin, found).clear_touched() {
+                return;
+            }
+            // After the flag: the lease of every touch that has left its report to this taking. A
+            // lease that was read before fails in model `q14_touch_and_taking`. Pairs with `renew`.
+            let Some(found) = self.store.stay(pin, found.place()) else {
+                return;
+            };
+            if let Some(left) = self.store.remaining(found.lease, now) {
+                // SAFETY: found after the pin.
+                all.push((unsafe { found.pair() }.0, left));
+            }
+        });
         all
     }
 }

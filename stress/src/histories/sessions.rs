@@ -4,9 +4,9 @@
 //! expires in a poll that finds its time up, unless it is being closed. Who ends it is told whose it was, whether it was global, and
 //! whether it was being closed.
 //!
-//! A touch of a global session takes up to three steps: it renews the session, it sets the flag that the session was touched, and if it
-//! was the first to, it puts the session where the next taking finds it. A taking takes two for each session: it clears the flag, and it
-//! reads when the session is due. The driver takes the touches in each of its sweeps.
+//! A touch of a global session takes two steps: it renews the session, and it sets the flag that the
+//! session was touched. A taking takes two for each session: it clears the flag, and it reads when
+//! the session is due. The driver takes the touches in each of its sweeps.
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
@@ -36,9 +36,7 @@ pub struct Seat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Report {
     Nothing,
-    /// A touch has set the flag, and is about to put the session where a taking finds it.
-    Flagged,
-    /// The next taking finds it.
+    /// The flag is set: the next taking finds it.
     Ready,
 }
 
@@ -96,9 +94,8 @@ pub enum Did {
 
 pub struct Sessions;
 
-/// A touch that has renewed the session, and one that has set the flag.
+/// A touch that has renewed the session.
 const RENEWED: u32 = 1;
-const FLAGGED: u32 = 2;
 /// A move that has written the owner of a session that somebody is about to end.
 const WRITTEN: u32 = 1;
 /// A taking that has cleared the flag.
@@ -151,14 +148,8 @@ impl State {
                     becomes(State::Live { seat, due, report }, Then::Goes(RENEWED));
                 }
             }
-            Did::Touched { .. } if memory == RENEWED => {
-                if seat.global && report == Report::Nothing {
-                    becomes(live(seat, Report::Flagged), Then::Goes(FLAGGED));
-                } else {
-                    becomes(self, done);
-                }
-            }
-            Did::Touched { .. } => becomes(live(seat, Report::Ready), done),
+            Did::Touched { .. } if seat.global => becomes(live(seat, Report::Ready), done),
+            Did::Touched { .. } => becomes(self, done),
             Did::Closed(_) if !seat.closing => {
                 becomes(live(Seat { closing: true, ..seat }, report), done)
             }
