@@ -8,7 +8,8 @@ use clocks::{Delayed, Lagging, LAG, LAGS};
 use expiry::expiring_map::Entry;
 use expiry::{Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
 use expiry::{Lifetime, TimeCacheMap, Timeout, Updated};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread;
@@ -293,6 +294,42 @@ fn a_delayed_renewal_for_more_is_the_last_one() {
 }
 
 /// A renewal that asks for less and is not disturbed gets it.
+/// An update that lost to another one, and then slept, reports no later expiry than the key has.
+#[test]
+fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
+    type Act = Box<dyn FnOnce()>;
+    thread_local!(static AFTER: RefCell<VecDeque<Act>> = const { RefCell::new(VecDeque::new()) });
+    /// After each reading of a thread comes what that thread has planned next.
+    struct Planned(ManualClock);
+    impl Clock for Planned {
+        fn now(&self) -> u64 {
+            let now = self.0.now();
+            if let Some(act) = AFTER.with_borrow_mut(VecDeque::pop_front) {
+                act();
+            }
+            now
+        }
+    }
+    for readings in 0..8 {
+        let clock = ManualClock::new();
+        let builder = ExpiryQueue::builder().interval(SECOND).clock(Planned(clock.clone()));
+        let queue = Arc::new(builder.build().unwrap());
+        queue.update(1, 100 * SECOND).unwrap();
+        let (other, later) = (queue.clone(), clock.clone());
+        let renew: Act = Box::new(move || {
+            thread::spawn(move || other.update(1, 50 * SECOND).unwrap()).join().unwrap();
+        });
+        let sleep: Act = Box::new(move || later.advance(200 * SECOND));
+        let wait = std::iter::repeat_with(|| Box::new(|| ()) as Act).take(readings);
+        AFTER.set([renew].into_iter().chain(wait).chain([sleep]).collect());
+        let updated = queue.update(1, SECOND).unwrap();
+        AFTER.take();
+        let (has, _) = queue.get(&1).unwrap();
+        let Updated::Renewed { expiry } = updated else { panic!("{updated:?}") };
+        assert!(expiry <= has, "{readings} readings: {expiry:?} was reported, it has {has:?}");
+    }
+}
+
 #[test]
 fn what_asks_for_less_gets_it() {
     for kind in ALL.into_iter().filter(|kind| kind.chooses()) {

@@ -104,7 +104,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout, face)?;
         let Some(deadline) = renewed else {
             // Another thread has renewed it since: this renewal took effect just before that one.
-            return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?)));
+            // What is reported is no later than what the other one has set, however late this
+            // thread reads the clock.
+            let set = found.lease.deadline_near(self.engine.about_now());
+            return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?.min(set))));
         };
         let renewed = found.lease.with_deadline(deadline);
         if renewed == found.lease {
