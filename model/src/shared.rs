@@ -10,6 +10,7 @@ use std::time::Duration;
 pub const LAST: u128 = u64::MAX as u128;
 /// The longest timeout, in intervals.
 pub const LONGEST: u64 = (1 << 39) - 2;
+
 /// A time in nanoseconds as a duration, cut off at the end of time.
 pub fn nanos(time: u128) -> Duration {
     Duration::from_nanos(time.min(LAST) as u64)

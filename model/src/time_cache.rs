@@ -1,11 +1,12 @@
-//! `TimeCacheMap` beside its promise: found for an expiration from its last put, neither found nor untold when the window is over, and
-//! in between either, but once it has gone it stays away (D2, M2, M4).
+//! `TimeCacheMap` beside its promise: found for an expiration from its last put, neither found nor
+//! untold when the window is over, and in between either, but once it has gone it stays away (D2,
+//! M2, M4).
 
+use crate::shared::{Time, Told};
 use crate::steps;
 use arbitrary::{Result, Unstructured};
-use expiry::{ManualClock, TimeCacheMap};
+use expiry::TimeCacheMap;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +14,7 @@ enum Op {
     Put(u8),
     Get(u8),
     Remove(u8),
-    Pass(u64),
+    Pass(Duration),
     Poll,
 }
 
@@ -23,7 +24,7 @@ fn op(bytes: &mut Unstructured<'_>) -> Result<Op> {
         0..=3 => Op::Put(key),
         4..=6 => Op::Get(key),
         7 => Op::Remove(key),
-        8..=10 => Op::Pass(bytes.int_in_range(0..=4_000_000_000)?),
+        8..=10 => Op::Pass(Duration::from_nanos(bytes.int_in_range(0..=4_000_000_000)?)),
         _ => Op::Poll,
     })
 }
@@ -32,18 +33,17 @@ fn op(bytes: &mut Unstructured<'_>) -> Result<Op> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Put {
     value: u64,
-    at: u64,
+    at: u128,
     /// It was looked for, and not found.
     gone: bool,
 }
 
 struct Run {
     map: TimeCacheMap<u8, u64>,
-    clock: ManualClock,
-    told: Arc<Mutex<Vec<(u8, u64)>>>,
+    time: Time,
+    told: Told<(u8, u64)>,
     /// How long a value lives, at least and less than.
-    window: (u64, u64),
-    now: u64,
+    window: (u128, u128),
     entries: BTreeMap<u8, Put>,
     /// What was put over or taken out when its time had come, perhaps: it may have been told.
     displaced: Vec<(u8, Put)>,
@@ -52,11 +52,11 @@ struct Run {
 
 impl Run {
     fn may_have_gone(&self, put: &Put) -> bool {
-        self.now >= put.at + self.window.0
+        self.time.now >= put.at + self.window.0
     }
 
     fn must_have_gone(&self, put: &Put) -> bool {
-        self.now >= put.at + self.window.1
+        self.time.now >= put.at + self.window.1
     }
 
     fn look(&mut self, key: u8) {
@@ -68,10 +68,10 @@ impl Run {
         match found {
             Some(value) => {
                 assert_eq!(value, put.value, "of {key}");
-                assert!(!put.gone && !self.must_have_gone(&put), "{put:?} at {}", self.now);
+                assert!(!put.gone && !self.must_have_gone(&put), "{put:?} at {}", self.time.now);
             }
             None => {
-                assert!(self.may_have_gone(&put), "{put:?} at {}", self.now);
+                assert!(self.may_have_gone(&put), "{put:?} at {}", self.time.now);
                 self.entries.entry(key).and_modify(|put| put.gone = true);
             }
         }
@@ -87,7 +87,7 @@ impl Run {
         match op {
             Op::Put(key) => {
                 self.values += 1;
-                let (value, at) = (self.values, self.now);
+                let (value, at) = (self.values, self.time.now);
                 self.map.put(key, value).expect("there is memory");
                 self.displace(key);
                 let gone = false;
@@ -102,16 +102,13 @@ impl Run {
                 assert_eq!(removed, expected);
                 self.displace(key);
             }
-            Op::Pass(time) => {
-                self.clock.advance(Duration::from_nanos(time));
-                self.now += time;
-            }
+            Op::Pass(time) => self.time.pass(time),
             Op::Poll => {
                 self.map.poll();
                 self.told();
                 let late = |put: &Put| self.must_have_gone(put) || put.gone;
                 let late = self.entries.values().find(|put| late(put));
-                assert_eq!(late, None, "not told at {}", self.now);
+                assert_eq!(late, None, "not told at {}", self.time.now);
             }
         }
         self.told();
@@ -119,7 +116,7 @@ impl Run {
 
     /// Each is told once, and not before its time.
     fn told(&mut self) {
-        for (key, value) in std::mem::take(&mut *self.told.lock().unwrap()) {
+        for (key, value) in self.told.take() {
             let is_it = |put: &Put| put.value == value;
             let here = self.entries.get(&key).copied().filter(is_it);
             let before = |(of, put): &(u8, Put)| *of == key && is_it(put);
@@ -131,7 +128,7 @@ impl Run {
                 (None, Some(at)) => self.displaced.remove(at).1,
                 (None, None) => panic!("{value} of {key} is told, and was not there"),
             };
-            assert!(self.may_have_gone(&put), "{put:?} is told at {}", self.now);
+            assert!(self.may_have_gone(&put), "{put:?} is told at {}", self.time.now);
         }
         // What was there when it was displaced is told then, or never.
         self.displaced.clear();
@@ -146,26 +143,23 @@ pub(crate) fn time_cache(bytes: &[u8]) {
     let (Ok(expiration), Ok(buckets), Ok(ops)) = (expiration, buckets, steps(bytes, op)) else {
         return;
     };
-    let (clock, told) = (ManualClock::new(), Arc::<Mutex<Vec<_>>>::default());
+    let (time, told) = (Time::new(Duration::ZERO), Told::new());
+    let tell = told.listener();
     let built = TimeCacheMap::builder(Duration::from_nanos(expiration))
         .buckets(buckets)
-        .clock(clock.clone())
-        .on_expire({
-            let told = told.clone();
-            move |key: &u8, value: &u64| told.lock().unwrap().push((*key, *value))
-        })
+        .clock(time.clock.clone())
+        .on_expire(move |key: &u8, value: &u64| tell((*key, *value)))
         .build_manual();
     let map = match built {
         Ok(map) => map,
         Err(error) => return assert!(buckets < 2, "{error}"),
     };
-    let more = expiration.div_ceil(buckets as u64 - 1);
+    let most = expiration + expiration.div_ceil(buckets as u64 - 1);
     let mut run = Run {
         map,
-        clock,
+        time,
         told,
-        window: (expiration, expiration + more),
-        now: 0,
+        window: (expiration.into(), most.into()),
         entries: BTreeMap::new(),
         displaced: Vec::new(),
         values: 0,
@@ -173,7 +167,7 @@ pub(crate) fn time_cache(bytes: &[u8]) {
     for &op in &ops {
         run.step(op);
     }
-    run.step(Op::Pass(run.window.1));
+    run.step(Op::Pass(Duration::from_nanos(most)));
     run.step(Op::Poll);
     assert!(run.map.is_empty() && run.entries.is_empty());
 }

@@ -1,6 +1,8 @@
-//! `Timeouts` beside their promise: over neither before its time nor, once somebody has polled, an interval later; woken once, by the
-//! waker of the latest poll; refused only where the capacity is used up; nothing left behind.
+//! `Timeouts` beside their promise: over neither before its time nor, once somebody has polled, an
+//! interval later; woken once, by the waker of the latest poll; refused only where the capacity is
+//! used up; nothing left behind.
 
+use crate::shared::{set, LONGEST};
 use crate::{perhaps, steps};
 use arbitrary::{Result, Unstructured};
 use expiry::timeouts::{Limited, Sleep, TimeoutError, TimerError};
@@ -18,8 +20,6 @@ use std::time::Duration;
 const PLACES: usize = 6;
 /// Wakers that each of them meets.
 const WAKERS: usize = 2;
-/// Ticks that an entry can express; what is further off is registered again.
-const LONGEST: u64 = (1 << 39) - 2;
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
@@ -75,11 +75,7 @@ impl Future for Inner {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.0.get() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        self.0.get().then_some(()).map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -156,13 +152,9 @@ impl<'t> Run<'t> {
     fn poll(&mut self, at: usize, with: usize) {
         let (now, shut, waiting) = (self.now, self.shut, self.waiting());
         let full = self.capacity.is_some_and(|capacity| waiting >= capacity);
-        let fresh = self.places[at].as_ref().map(|place| place.after);
-        let Some(counts) = fresh.map(|after| self.over_after(after)) else {
-            return;
-        };
-        let Some(place) = &mut self.places[at] else {
-            return;
-        };
+        let Some(after) = self.places[at].as_ref().map(|place| place.after) else { return };
+        let counts = self.over_after(after);
+        let Some(place) = &mut self.places[at] else { return };
         let waker = Waker::from(place.wakers[with].0.clone());
         let context = &mut Context::from_waker(&waker);
         let said = match &mut place.future {
@@ -221,9 +213,7 @@ impl<'t> Run<'t> {
 
     fn reset(&mut self, at: usize, after: u64) {
         let over = self.over_after(after.max(1));
-        let Some(place) = &mut self.places[at] else {
-            return;
-        };
+        let Some(place) = &mut self.places[at] else { return };
         let length = Duration::from_nanos(after);
         match &mut place.future {
             Fut::Sleep(sleep) => sleep.reset(length),
@@ -241,7 +231,8 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// Who was woken: once, by the right waker, in time. One that was reset just now may have been by its old deadline.
+    /// Who was woken: once, by the right waker, in time. One that was reset just now may have been
+    /// by its old deadline.
     fn heard(&mut self, reset: Option<(usize, (usize, u64))>) {
         for (at, place) in self.places.iter_mut().enumerate() {
             let Some(place) = place else { continue };
@@ -256,6 +247,7 @@ impl<'t> Run<'t> {
                 };
                 assert_eq!(which, with, "another waker");
                 let (earliest, _) = place.over.expect("it was registered");
+                // What is further off than an entry can express is registered again.
                 let far = earliest.saturating_sub(since) / self.interval + 2 >= LONGEST;
                 let by_old = reset.is_some_and(|(of, _)| of == at);
                 place.woken = self.now >= earliest;
@@ -326,14 +318,11 @@ pub(crate) fn timeouts(bytes: &[u8]) {
         return;
     };
     let clock = ManualClock::new();
-    let builder = Timeouts::builder()
+    let mut builder = Timeouts::builder()
         .interval(Duration::from_nanos(interval))
         .shards(1 << shards)
         .clock(clock.clone());
-    let builder = match capacity {
-        Some(capacity) => builder.capacity(capacity),
-        None => builder,
-    };
+    set!(builder.capacity(capacity));
     let timeouts = builder.build_manual().expect("all settings are sound");
     let mut run = Run {
         timeouts: &timeouts,
