@@ -21,37 +21,36 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Labels {
-    own: Vec<Label>,
     /// The first is the name.
     all: Vec<Label>,
     by_shard: bool,
 }
 
 impl Labels {
-    /// The label `name`: what tells this store from the others of the process. Two that are published under one name, with the same labels,
-    /// overwrite each other.
+    /// The label `name`: what tells this store from the others of the process. Two that are
+    /// published under one name, with the same labels, overwrite each other.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Labels { own: Vec::new(), all: vec![Label::new("name", name.into())], by_shard: false }
+        Labels { all: vec![Label::new("name", name.into())], by_shard: false }
     }
 
     /// One more label. Not `name`, `shard` or `le`, which are taken.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        let label = Label::new(key.into(), value.into());
-        self.own.push(label.clone());
-        self.all.push(label);
+        self.all.push(Label::new(key.into(), value.into()));
         self
     }
 
-    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum. Of snapshots that have shards.
+    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum.
+    /// Of snapshots that have shards.
     #[must_use]
     pub fn by_shard(mut self) -> Self {
         self.by_shard = true;
         self
     }
 
-    /// What it says, `name` first: keys and values. For those who publish something of their own beside it.
+    /// What it says, `name` first: keys and values. For those who publish something of their own
+    /// beside it.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + '_ {
         self.all.iter().map(|label| (label.key(), label.value()))
     }
@@ -149,7 +148,8 @@ impl Value for Lateness {
     }
 }
 
-/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is above is in `+Inf`.
+/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is
+/// above is in `+Inf`.
 const LE: std::ops::RangeInclusive<u32> = 14..=36;
 
 #[derive(Clone, Copy)]
@@ -168,7 +168,8 @@ macro_rules! series {
     ($($kind:ident $constant:ident = $name:literal, $unit:ident, $help:literal;)*) => {
         $(pub(crate) const $constant: Series = Series { name: $name, kind: Kind::$kind };)*
 
-        /// Tells the recorder what each series is, and its unit: once, after the recorder was installed.
+        /// Tells the recorder what each series is, and its unit: once, after the recorder was
+        /// installed.
         ///
         /// | series | kind | unit | what it is |
         /// |---|---|---|---|
