@@ -134,6 +134,7 @@ mod rotating;
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub mod settings;
 mod setup;
+mod snapshot;
 #[cfg(feature = "async")]
 mod stream;
 mod sync;

@@ -6,9 +6,6 @@
 //! counters that Prometheus makes of a histogram, not recorded once more into one of the recorder's.
 
 use crate::core::lateness::Lateness;
-#[cfg(feature = "async")]
-use crate::timeouts::TimeoutsMetrics;
-use crate::{Metrics, ShardMetrics, StoreMetrics, StoreShardMetrics};
 use ::metrics::{with_recorder, Key, Label, Level, Metadata, Recorder, Unit};
 use std::time::Duration;
 
@@ -24,42 +21,41 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Labels {
-    own: Vec<Label>,
     /// The first is the name.
     all: Vec<Label>,
     by_shard: bool,
 }
 
 impl Labels {
-    /// The label `name`: what tells this store from the others of the process. Two that are published under one name, with the same labels,
-    /// overwrite each other.
+    /// The label `name`: what tells this store from the others of the process. Two that are
+    /// published under one name, with the same labels, overwrite each other.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Labels { own: Vec::new(), all: vec![Label::new("name", name.into())], by_shard: false }
+        Labels { all: vec![Label::new("name", name.into())], by_shard: false }
     }
 
     /// One more label. Not `name`, `shard` or `le`, which are taken.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        let label = Label::new(key.into(), value.into());
-        self.own.push(label.clone());
-        self.all.push(label);
+        self.all.push(Label::new(key.into(), value.into()));
         self
     }
 
-    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum. Of snapshots that have shards.
+    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum.
+    /// Of snapshots that have shards.
     #[must_use]
     pub fn by_shard(mut self) -> Self {
         self.by_shard = true;
         self
     }
 
-    /// What it says, `name` first: keys and values. For those who publish something of their own beside it.
+    /// What it says, `name` first: keys and values. For those who publish something of their own
+    /// beside it.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + '_ {
         self.all.iter().map(|label| (label.key(), label.value()))
     }
 
-    fn each<S>(&self, shards: &[S], total: &S, publish: fn(&S, &Out<'_>)) {
+    pub(crate) fn each<S>(&self, shards: &[S], total: &S, publish: fn(&S, &Out<'_>)) {
         if !self.by_shard {
             return self.out(|out| publish(total, out));
         }
@@ -70,7 +66,7 @@ impl Labels {
         }
     }
 
-    fn out(&self, f: impl FnOnce(&Out<'_>)) {
+    pub(crate) fn out(&self, f: impl FnOnce(&Out<'_>)) {
         out(&self.all, f);
     }
 }
@@ -85,7 +81,7 @@ static METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Where one set of labels goes.
-struct Out<'a> {
+pub(crate) struct Out<'a> {
     recorder: &'a dyn Recorder,
     labels: &'a [Label],
 }
@@ -95,83 +91,98 @@ fn out(labels: &[Label], f: impl FnOnce(&Out<'_>)) {
 }
 
 impl Out<'_> {
-    fn labelled(&self, name: &'static str, further: Option<Label>) -> Key {
+    fn set(&self, series: &Series, further: Option<Label>, value: u64) {
         let labels: Vec<Label> = self.labels.iter().cloned().chain(further).collect();
-        Key::from_parts(name, labels)
+        let key = Key::from_parts(series.name, labels);
+        match series.kind {
+            Kind::Counter => self.recorder.register_counter(&key, &METADATA).absolute(value),
+            #[allow(clippy::cast_precision_loss)] // beyond 2^53
+            Kind::Gauge => self.recorder.register_gauge(&key, &METADATA).set(value as f64),
+        }
     }
+}
 
-    fn counter(&self, counter: &Counter, value: u64) {
-        self.recorder.register_counter(&self.labelled(counter.0, None), &METADATA).absolute(value);
+/// A value of a snapshot, which is published as a series.
+pub(crate) trait Value {
+    fn publish(&self, series: &Series, out: &Out<'_>);
+}
+
+impl Value for u64 {
+    fn publish(&self, series: &Series, out: &Out<'_>) {
+        out.set(series, None, *self);
     }
+}
 
-    fn gauge(&self, gauge: &Gauge, value: u64) {
-        #[allow(clippy::cast_precision_loss)] // beyond 2^53
-        self.recorder.register_gauge(&self.labelled(gauge.0, None), &METADATA).set(value as f64);
+/// `None` is not published.
+impl Value for Option<u64> {
+    fn publish(&self, series: &Series, out: &Out<'_>) {
+        if let Some(value) = self {
+            value.publish(series, out);
+        }
     }
+}
 
-    fn lateness(&self, lateness: &Lateness) {
+/// In nanoseconds.
+impl Value for Duration {
+    fn publish(&self, series: &Series, out: &Out<'_>) {
+        #[allow(clippy::cast_possible_truncation)] // 584 years
+        (self.as_nanos() as u64).publish(series, out);
+    }
+}
+
+/// The series counts all of it. Its buckets are series of their own.
+impl Value for Lateness {
+    fn publish(&self, series: &Series, out: &Out<'_>) {
+        let up_to = |le: String, sum| out.set(&LATENESS_BUCKET, Some(Label::new("le", le)), sum);
         let mut sum = 0;
-        for (power, count) in (1..).zip(&lateness.counts) {
+        for (power, count) in (1..).zip(&self.counts) {
             sum += count;
             if LE.contains(&power) {
                 #[allow(clippy::cast_precision_loss)] // a power of two
                 let le = (1u64 << power) as f64 / 1e9;
-                self.up_to(le.to_string(), sum);
+                up_to(le.to_string(), sum);
             }
         }
-        self.up_to("+Inf".into(), sum);
-        self.counter(&LATENESS_COUNT, sum);
-    }
-
-    fn up_to(&self, le: String, count: u64) {
-        let key = self.labelled(LATENESS_BUCKET.0, Some(Label::new("le", le)));
-        self.recorder.register_counter(&key, &METADATA).absolute(count);
-    }
-
-    fn room(&self, capacity: Option<u64>, refused: u64) {
-        if let Some(capacity) = capacity {
-            self.gauge(&CAPACITY, capacity);
-        }
-        self.counter(&REFUSED, refused);
-    }
-
-    fn reaper(&self, busy: Duration, rounds: u64) {
-        #[allow(clippy::cast_possible_truncation)] // 584 years
-        self.counter(&REAPER_BUSY, busy.as_nanos() as u64);
-        self.counter(&REAPER_ROUNDS, rounds);
+        up_to("+Inf".into(), sum);
+        sum.publish(series, out);
     }
 }
 
-/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is above is in `+Inf`.
+/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is
+/// above is in `+Inf`.
 const LE: std::ops::RangeInclusive<u32> = 14..=36;
 
-struct Counter(&'static str);
-struct Gauge(&'static str);
-
-impl Counter {
-    fn describe(&self, recorder: &dyn Recorder, unit: Unit, help: &'static str) {
-        recorder.describe_counter(self.0.into(), Some(unit), help.into());
-    }
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
 }
 
-impl Gauge {
-    fn describe(&self, recorder: &dyn Recorder, unit: Unit, help: &'static str) {
-        recorder.describe_gauge(self.0.into(), Some(unit), help.into());
-    }
+/// What one value of all stores is published as.
+pub(crate) struct Series {
+    name: &'static str,
+    kind: Kind,
 }
 
 macro_rules! series {
     ($($kind:ident $constant:ident = $name:literal, $unit:ident, $help:literal;)*) => {
-        $(const $constant: $kind = $kind($name);)*
+        $(pub(crate) const $constant: Series = Series { name: $name, kind: Kind::$kind };)*
 
-        /// Tells the recorder what each series is, and its unit: once, after the recorder was installed.
+        /// Tells the recorder what each series is, and its unit: once, after the recorder was
+        /// installed.
         ///
         /// | series | kind | unit | what it is |
         /// |---|---|---|---|
         $(#[doc = concat!("| `", $name, "` | ", stringify!($kind), " | ", stringify!($unit), " | ", $help, " |")])*
         pub fn describe() {
             with_recorder(|recorder| {
-                $($constant.describe(recorder, Unit::$unit, $help);)*
+                $({
+                    let (name, unit) = ($name.into(), Some(Unit::$unit));
+                    match Kind::$kind {
+                        Kind::Counter => recorder.describe_counter(name, unit, $help.into()),
+                        Kind::Gauge => recorder.describe_gauge(name, unit, $help.into()),
+                    }
+                })*
             });
         }
     };
@@ -199,173 +210,11 @@ series! {
     Counter EARLY_EXPIRED = "expiry_early_expired_total", Count, "of these, how many waited in vain";
     Counter EARLY_REFUSED = "expiry_early_refused_total", Count, "acks, fails and resets that came before their init and were refused because too many roots were held";
     Counter LATENESS_BUCKET = "expiry_lateness_seconds_bucket", Count, "expirations that were seen at most `le` seconds after they were due";
-    Counter LATENESS_COUNT = "expiry_lateness_seconds_count", Count, "all of these";
+    Counter LATENESS = "expiry_lateness_seconds_count", Count, "all of these";
     Counter REAPER_BUSY = "expiry_reaper_busy_nanoseconds_total", Nanoseconds, "time that the reaper has spent working";
     Counter REAPER_ROUNDS = "expiry_reaper_rounds_total", Count, "how often it has woken up";
     Counter HANDLER_PANICS = "expiry_handler_panics_total", Count, "panics of handlers, listeners, wakers, and of the clock on the reaper's thread, that were caught";
     Counter DROP_PANICS = "expiry_drop_panics_total", Count, "panics of keys' and values' drops that were caught";
     Counter SPILLED = "expiry_spilled_total", Count, "what went to the second queue of a full channel";
     Counter UNDELIVERED = "expiry_undelivered_total", Count, "what nobody got: dropped by a full channel, or the receiver was gone";
-}
-
-// Each takes its snapshot apart by name: a counter that is added there does not compile until it is published here.
-
-impl ShardMetrics {
-    fn publish(&self, out: &Out<'_>) {
-        let &ShardMetrics {
-            live,
-            slots,
-            tables,
-            inserted,
-            acked,
-            failed,
-            expired,
-            cancelled,
-            late,
-            duplicate,
-            early_held,
-            early_merged,
-            early_expired,
-            early_refused,
-        } = self;
-        out.gauge(&LIVE, live);
-        out.gauge(&SLOTS, slots);
-        out.gauge(&TABLES, tables);
-        out.counter(&INSERTED, inserted);
-        out.counter(&ACKED, acked);
-        out.counter(&FAILED, failed);
-        out.counter(&EXPIRED, expired);
-        out.counter(&CLOSED, cancelled);
-        out.counter(&LATE, late);
-        out.counter(&DUPLICATE, duplicate);
-        out.counter(&EARLY_HELD, early_held);
-        out.counter(&EARLY_MERGED, early_merged);
-        out.counter(&EARLY_EXPIRED, early_expired);
-        out.counter(&EARLY_REFUSED, early_refused);
-    }
-}
-
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-impl Metrics {
-    /// Sets each series of [`describe`]'s table that a tracker has to this snapshot, in the recorder of the facade `metrics`. `cancelled` is
-    /// `expiry_closed_total`. O(series), with an allocation and a look-up in the recorder for each: for a thread that does so every few seconds.
-    pub fn publish(&self, labels: impl Into<Labels>) {
-        let Metrics {
-            shards,
-            total,
-            capacity,
-            refused,
-            lateness,
-            reaper_busy,
-            reaper_rounds,
-            handler_panics,
-            spilled,
-            undelivered,
-        } = self;
-        let labels = labels.into();
-        labels.each(shards, total, ShardMetrics::publish);
-        labels.out(|out| {
-            out.room(*capacity, *refused);
-            out.lateness(lateness);
-            out.reaper(*reaper_busy, *reaper_rounds);
-            out.counter(&HANDLER_PANICS, *handler_panics);
-            out.counter(&SPILLED, *spilled);
-            out.counter(&UNDELIVERED, *undelivered);
-        });
-    }
-}
-
-impl StoreShardMetrics {
-    fn publish(&self, out: &Out<'_>) {
-        let &StoreShardMetrics {
-            live,
-            slots,
-            tables,
-            inserted,
-            replaced,
-            removed,
-            expired,
-            closed,
-        } = self;
-        out.gauge(&LIVE, live);
-        out.gauge(&SLOTS, slots);
-        out.gauge(&TABLES, tables);
-        out.counter(&INSERTED, inserted);
-        out.counter(&REPLACED, replaced);
-        out.counter(&REMOVED, removed);
-        out.counter(&EXPIRED, expired);
-        out.counter(&CLOSED, closed);
-    }
-}
-
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-impl StoreMetrics {
-    /// Sets each series of [`describe`]'s table that a keyed store has to this snapshot, in the recorder of the facade `metrics`. Cost: as
-    /// [`Metrics::publish`].
-    pub fn publish(&self, labels: impl Into<Labels>) {
-        let StoreMetrics {
-            shards,
-            total,
-            capacity,
-            refused,
-            lateness,
-            reaper_busy,
-            reaper_rounds,
-            listener_panics,
-            listener_waiting,
-            spilled,
-            undelivered,
-            drop_panics,
-            unreclaimed,
-        } = self;
-        let labels = labels.into();
-        labels.each(shards, total, StoreShardMetrics::publish);
-        labels.out(|out| {
-            out.room(*capacity, *refused);
-            out.lateness(lateness);
-            out.reaper(*reaper_busy, *reaper_rounds);
-            out.counter(&HANDLER_PANICS, *listener_panics);
-            out.gauge(&LISTENER_WAITING, *listener_waiting);
-            out.counter(&SPILLED, *spilled);
-            out.counter(&UNDELIVERED, *undelivered);
-            out.counter(&DROP_PANICS, *drop_panics);
-            out.gauge(&UNRECLAIMED, *unreclaimed);
-        });
-    }
-}
-
-#[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(all(feature = "async", feature = "metrics"))))]
-impl TimeoutsMetrics {
-    /// Sets each series of [`describe`]'s table that timeouts have to this snapshot, in the recorder of the facade
-    /// `metrics`: `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled` is
-    /// `expiry_removed_total`. Cost: as [`Metrics::publish`].
-    pub fn publish(&self, labels: impl Into<Labels>) {
-        let TimeoutsMetrics {
-            waiting,
-            slots,
-            capacity,
-            refused,
-            registered,
-            fired,
-            cancelled,
-            closed,
-            lateness,
-            reaper_busy,
-            reaper_rounds,
-            waker_panics,
-        } = self;
-        labels.into().out(|out| {
-            out.gauge(&LIVE, *waiting);
-            out.gauge(&SLOTS, *slots);
-            out.counter(&INSERTED, *registered);
-            out.counter(&EXPIRED, *fired);
-            out.counter(&REMOVED, *cancelled);
-            out.counter(&CLOSED, *closed);
-            out.room(*capacity, *refused);
-            out.lateness(lateness);
-            out.reaper(*reaper_busy, *reaper_rounds);
-            out.counter(&HANDLER_PANICS, *waker_panics);
-        });
-    }
 }

@@ -126,53 +126,52 @@ impl Setup {
     }
 }
 
-/// The setters that the builders of all faces have, each with its settings in a field `setup`: of what the face holds, and by
-/// which method one is built that goes by a clock of its own; and what the face has to say of the interval and the capacity.
+/// Makes a builder's setters. A row has a setter's documentation, its name, its arguments, and the
+/// field that it sets to an expression.
+///
+/// Before the rows come the setters that the builders of all stores have, whose settings are in a
+/// field `setup`. A builder names what its store holds, and the method that builds a store without
+/// a reaper. It documents its interval and its capacity itself.
 macro_rules! setters {
     (
         $things:literal, $manual:literal,
         $(#[$interval:meta])* interval,
         $(#[$capacity:meta])* capacity,
+        $($own:tt)*
     ) => {
-        $(#[$interval])*
-        pub fn interval(mut self, interval: ::std::time::Duration) -> Self {
-            self.setup.interval = Some(interval);
-            self
-        }
-
-        #[doc = concat!("Into how many shards ", $things, " are spread: a power of two up to 256.")]
-        pub fn shards(mut self, shards: usize) -> Self {
-            self.setup.shards = Some(shards);
-            self
-        }
-
-        $(#[$capacity])*
-        pub fn capacity(mut self, capacity: usize) -> Self {
-            self.setup.capacity = Some(capacity);
-            self
-        }
-
-        #[doc = concat!("The clock to go by. One that does not run with real time is for [`", $manual, "`](Self::", $manual, "):")]
-        /// a reaper thread sleeps by the machine's time and does not notice that a [`ManualClock`](crate::ManualClock) was
-        /// advanced.
-        pub fn clock(mut self, clock: impl $crate::Clock) -> Self {
-            self.setup.clock = Some(::std::sync::Arc::new(clock));
-            self
-        }
-
-        #[doc = concat!("How much the reaper does before it looks round again: expired ", $things, ", buckets, cascades.")]
-        pub fn reaper_budget(mut self, budget: usize) -> Self {
-            self.setup.budget = budget;
-            self
-        }
-
-        /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of other types go through a hasher first,
-        /// which has a seed of its own. Not for production: whoever knows the seed can choose keys that collide.
-        pub fn seed(mut self, seed: u64) -> Self {
-            self.setup.seed = Some(seed);
-            self
+        $crate::setup::setters! {
+            $(#[$interval])*
+            interval(interval: ::std::time::Duration) sets setup.interval = Some(interval);
+            /// Into how many shards
+            #[doc = concat!($things, " are spread: a power of two up to 256.")]
+            shards(shards: usize) sets setup.shards = Some(shards);
+            $(#[$capacity])*
+            capacity(capacity: usize) sets setup.capacity = Some(capacity);
+            /// The clock to go by. One that does not run with real time is for
+            #[doc = concat!("[`", $manual, "`](Self::", $manual, "):")]
+            /// a reaper thread sleeps by the machine's time and does not notice that a
+            /// [`ManualClock`](crate::ManualClock) was advanced.
+            clock(clock: impl $crate::Clock) sets setup.clock = Some(::std::sync::Arc::new(clock));
+            /// How much the reaper does before it looks round again: expired
+            #[doc = concat!($things, ", buckets, cascades.")]
+            reaper_budget(budget: usize) sets setup.budget = budget;
+            /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of
+            /// other types go through a hasher first, which has a seed of its own. Not for
+            /// production: whoever knows the seed can choose keys that collide.
+            seed(seed: u64) sets setup.seed = Some(seed);
+            $($own)*
         }
     };
+    ($(
+        $(#[$meta:meta])*
+        $name:ident($($value:ident: $type:ty),*) sets $($field:ident).+ = $to:expr;
+    )*) => {$(
+        $(#[$meta])*
+        pub fn $name(mut self $(, $value: $type)*) -> Self {
+            self.$($field).+ = $to;
+            self
+        }
+    )*};
 }
 
 pub(crate) use setters;

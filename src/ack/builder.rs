@@ -90,67 +90,45 @@ impl AckTrackerBuilder {
         /// refused with [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic
         /// operation on a shared counter at the beginning and the end of each entry.
         capacity,
-    }
-
-    /// How long a root may take from its init, unless it says otherwise itself.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Roots never time out, unless they say otherwise themselves. Early arrivals still do.
-    pub fn timeouts_off(mut self) -> Self {
-        self.timeout = None;
-        self
-    }
-
-    /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses them
-    /// all. Only roots chosen by callers can have any.
-    pub fn early_capacity(mut self, early: usize) -> Self {
-        self.early_capacity = early as u64;
-        self
-    }
-
-    /// How long they may wait, from the first arrival on; further acks do not renew it, a reset
-    /// does.
-    pub fn early_timeout(mut self, timeout: Duration) -> Self {
-        self.early_timeout = Some(timeout);
-        self
-    }
-
-    /// The share of roots whose latency is taken, 0.0 to 1.0. A sampled root costs two exact clock
-    /// readings more, about 40 ns.
-    pub fn latency_sampling(mut self, rate: f64) -> Self {
-        self.sampling = rate;
-        self
-    }
-
-    /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
-    pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
-        self.on_drop = on_drop;
-        self
-    }
-
-    /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the root
-    /// calls it. Write the closure's argument with its type, `|outcome: &Outcome| ...`: without it
-    /// the compiler finds it not general enough.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, Outcome};
-    /// let (sender, told) = std::sync::mpsc::channel();
-    /// let tracker = AckTracker::builder()
-    ///     .on_outcome(move |outcome: &Outcome| sender.send((outcome.owner, outcome.is_failed())).unwrap())
-    ///     .build_manual()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail(root)?; // by this thread, which tells it
-    /// assert_eq!(told.try_recv()?, (42, true));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn on_outcome(mut self, handler: impl Handler) -> Self {
-        self.handler = Some(Box::new(handler));
-        self
+        /// How long a root may take from its init, unless it says otherwise itself.
+        timeout(timeout: Duration) sets timeout = Some(timeout);
+        /// Roots never time out, unless they say otherwise themselves. Early arrivals still do.
+        timeouts_off() sets timeout = None;
+        /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses
+        /// them all. Only roots chosen by callers can have any.
+        early_capacity(early: usize) sets early_capacity = early as u64;
+        /// How long they may wait, from the first arrival on; further acks do not renew it, a reset
+        /// does.
+        early_timeout(timeout: Duration) sets early_timeout = Some(timeout);
+        /// The share of roots whose latency is taken, 0.0 to 1.0. A sampled root costs two exact
+        /// clock readings more, about 40 ns.
+        latency_sampling(rate: f64) sets sampling = rate;
+        /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
+        on_drop(on_drop: OnDrop) sets on_drop = on_drop;
+        /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
+        /// root calls it. Write the closure's argument with its type, `|outcome: &Outcome| ...`:
+        /// without it the compiler finds it not general enough.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{edge, AckTracker, Outcome};
+        /// let (sender, told) = std::sync::mpsc::channel();
+        /// let tracker = AckTracker::builder()
+        ///     .on_outcome(move |outcome: &Outcome| {
+        ///         sender.send((outcome.owner, outcome.is_failed())).unwrap();
+        ///     })
+        ///     .build_manual()?;
+        /// let root = tracker.issue(edge(), 42)?;
+        /// tracker.fail(root)?; // by this thread, which tells it
+        /// assert_eq!(told.try_recv()?, (42, true));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        on_outcome(handler: impl Handler) sets handler = Some(Box::new(handler));
+        /// As where the system has no fence of two sides.
+        #[cfg(expiry_loom)]
+        #[doc(hidden)]
+        without_fence() sets setup.asymmetric = false;
     }
 
     /// Builds the tracker and starts its reaper thread.
@@ -222,14 +200,6 @@ impl AckTrackerBuilder {
             reaper: None,
             on_drop,
         })
-    }
-
-    /// As where the system has no fence of two sides.
-    #[cfg(expiry_loom)]
-    #[doc(hidden)]
-    pub fn without_fence(mut self) -> Self {
-        self.setup.asymmetric = false;
-        self
     }
 
     fn handler_target(&mut self) -> Target {

@@ -6,109 +6,112 @@ use super::AckTracker;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
 use crate::core::lease::State;
+use crate::snapshot::snapshot;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Counters of one shard. Monotonic but for `live`. Read one after another while others count, so
-/// sums are exact only when nothing is going on.
-///
-/// # Examples
-///
-/// ```
-/// use expiry::{edge, AckError, AckTracker, ShardMetrics};
-///
-/// let tracker = AckTracker::builder().build_manual()?;
-/// let work = edge();
-/// let root = tracker.issue(work, 42)?;
-/// tracker.ack(root, work)?;
-/// assert_eq!(tracker.ack(root, work), Err(AckError::NotLive)); // too late
-/// let metrics = tracker.metrics();
-/// let ShardMetrics { inserted, acked, late, live, .. } = metrics.total;
-/// assert_eq!((inserted, acked, late, live), (1, 1, 1, 0));
-/// assert_eq!(metrics.shards.iter().map(|shard| shard.acked).sum::<u64>(), 1); // in one of them
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct ShardMetrics {
-    /// Entries now: roots in flight and early arrivals.
-    pub live: u64,
-    /// Slots whose memory is held, in use or not: about 41 bytes each, and 16 to 29 more for an id
-    /// that was chosen. `live` of `slots` is the share of the held memory in use.
-    pub slots: u64,
-    /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper
-    /// carries ids over.
-    pub tables: u64,
-    /// Roots that were tracked.
-    pub inserted: u64,
-    /// Of these, how many were acked.
-    pub acked: u64,
-    /// How many failed.
-    pub failed: u64,
-    /// How many timed out.
-    pub expired: u64,
-    /// How many were cancelled by the shutdown.
-    pub cancelled: u64,
-    /// Acks, fails and resets that came after the end of their root, or for one that was never
-    /// issued.
-    pub late: u64,
-    /// Inits that were refused because the root was in flight already.
-    pub duplicate: u64,
-    /// Roots of which something came before their init, and was held; however much it was.
-    pub early_held: u64,
-    /// Number of these that met their init.
-    pub early_merged: u64,
-    /// How many waited in vain.
-    pub early_expired: u64,
-    /// Early arrivals that were refused because too many were held.
-    pub early_refused: u64,
+snapshot! {
+    /// Counters of one shard. Monotonic but for `live`. Read one after another while others count,
+    /// so sums are exact only when nothing is going on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{edge, AckError, AckTracker, ShardMetrics};
+    ///
+    /// let tracker = AckTracker::builder().build_manual()?;
+    /// let work = edge();
+    /// let root = tracker.issue(work, 42)?;
+    /// tracker.ack(root, work)?;
+    /// assert_eq!(tracker.ack(root, work), Err(AckError::NotLive)); // too late
+    /// let metrics = tracker.metrics();
+    /// let ShardMetrics { inserted, acked, late, live, .. } = metrics.total;
+    /// assert_eq!((inserted, acked, late, live), (1, 1, 1, 0));
+    /// let acked: u64 = metrics.shards.iter().map(|shard| shard.acked).sum();
+    /// assert_eq!(acked, 1); // in one of them
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct ShardMetrics of [] trees: Trees, shard {
+        /// Entries now: roots in flight and early arrivals.
+        live: u64 as LIVE = trees.live(shard).0;
+        /// Slots whose memory is held, in use or not: about 41 bytes each, and 16 to 29 more for an
+        /// id that was chosen. `live` of `slots` is the share of the held memory in use.
+        slots: u64 as SLOTS = trees.engine.held(shard);
+        /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper
+        /// carries ids over.
+        tables: u64 as TABLES = 1 + trees.engine.index(shard).tables_to_carry() as u64;
+        /// Roots that were tracked.
+        inserted: u64 as INSERTED sum begun;
+        /// Of these, how many were acked.
+        acked: u64 as ACKED sum acked;
+        /// How many failed.
+        failed: u64 as FAILED sum failed;
+        /// How many timed out.
+        expired: u64 as EXPIRED sum expired;
+        /// How many were cancelled by the shutdown.
+        cancelled: u64 as CLOSED sum cancelled;
+        /// Acks, fails and resets that came after the end of their root, or for one that was never
+        /// issued.
+        late: u64 as LATE sum late;
+        /// Inits that were refused because the root was in flight already.
+        duplicate: u64 as DUPLICATE sum duplicate;
+        /// Roots of which something came before their init, and was held; however much it was.
+        early_held: u64 as EARLY_HELD sum early_held;
+        /// Number of these that met their init.
+        early_merged: u64 as EARLY_MERGED sum early_merged;
+        /// How many waited in vain.
+        early_expired: u64 as EARLY_EXPIRED sum early_expired;
+        /// Early arrivals that were refused because too many were held.
+        early_refused: u64 as EARLY_REFUSED sum refused;
+    }
 }
 
-/// A snapshot of a tracker's counters.
-///
-/// ```
-/// use expiry::{edge, AckTracker};
-///
-/// let tracker = AckTracker::builder().build()?;
-/// tracker.issue(edge(), 42)?;
-/// let metrics = tracker.metrics();
-/// println!("{} of {} slots", metrics.total.live, metrics.total.slots);
-/// println!("99 % of timeouts were seen within {:?}", metrics.lateness.quantile(0.99));
-/// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Metrics {
-    /// Shard by shard.
-    pub shards: Vec<ShardMetrics>,
-    /// All shards together.
-    pub total: ShardMetrics,
-    /// The most entries there may be, if that is bounded.
-    pub capacity: Option<u64>,
-    /// Calls that found no room for their root, or for what came early: the capacity was reached,
-    /// there was no memory, or there were too many ids of one hash. (Where acks of too many roots
-    /// came early, that is [`early_refused`](ShardMetrics::early_refused).)
-    pub refused: u64,
-    /// How late expirations were seen.
-    pub lateness: Lateness,
-    /// Time that the reaper has spent working, of all the time since the tracker was built.
-    pub reaper_busy: Duration,
-    /// How often it has woken up.
-    pub reaper_rounds: u64,
-    /// Panics of the handler that were caught, and of the clock on the reaper's thread.
-    pub handler_panics: u64,
-    /// Outcomes that went to the second queue of the channel; see
-    /// [`WhenFull::Spill`](crate::WhenFull::Spill).
-    pub spilled: u64,
-    /// Outcomes that were lost: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or sent after
-    /// the receiver was gone.
-    pub undelivered: u64,
+snapshot! {
+    /// A snapshot of a tracker's counters.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker};
+    ///
+    /// let tracker = AckTracker::builder().build()?;
+    /// tracker.issue(edge(), 42)?;
+    /// let metrics = tracker.metrics();
+    /// println!("{} of {} slots", metrics.total.live, metrics.total.slots);
+    /// println!("99 % of timeouts were seen within {:?}", metrics.lateness.quantile(0.99));
+    /// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct Metrics by ShardMetrics of [] trees: Trees {
+        /// The most entries there may be, if that is bounded.
+        capacity: Option<u64> as CAPACITY = trees.engine.capacity();
+        /// Calls that found no room for their root, or for what came early: the capacity was
+        /// reached, there was no memory, or there were too many ids of one hash. (Where acks of too
+        /// many roots came early, that is [`early_refused`](ShardMetrics::early_refused).)
+        refused: u64 as REFUSED = trees.engine.refusals();
+        /// How late expirations were seen.
+        lateness: Lateness as LATENESS = trees.engine.lateness();
+        /// Time that the reaper has spent working, of all the time since the tracker was built.
+        reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(trees.engine.busy.get());
+        /// How often it has woken up.
+        reaper_rounds: u64 as REAPER_ROUNDS = trees.engine.rounds.get();
+        /// Panics of the handler that were caught, and of the clock on the reaper's thread.
+        handler_panics: u64 as HANDLER_PANICS
+            = trees.deliver.panics.load(Relaxed) + trees.engine.clock_panics.get();
+        /// Outcomes that went to the second queue of the channel; see
+        /// [`WhenFull::Spill`](crate::WhenFull::Spill).
+        spilled: u64 as SPILLED = trees.deliver.astray().0;
+        /// Outcomes that were lost: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or sent
+        /// after the receiver was gone.
+        undelivered: u64 as UNDELIVERED = trees.deliver.astray().1;
+    }
+    /// Sets each series of [`describe`](crate::publish::describe)'s table that a tracker has to
+    /// this snapshot, in the recorder of the facade `metrics`. `cancelled` is
+    /// `expiry_closed_total`. O(series), with an allocation and a look-up in the recorder for each:
+    /// for a thread that does so every few seconds.
+    publish
 }
 
 /// A root in flight, as it was when the call looked at it.
@@ -142,66 +145,6 @@ pub struct InFlight {
 }
 
 impl Trees {
-    fn snapshot(&self) -> Metrics {
-        let shards: Vec<ShardMetrics> = (0..self.engine.shards())
-            .map(|shard| {
-                let mut sum = ShardMetrics {
-                    live: self.live(shard).0,
-                    slots: self.engine.held(shard),
-                    tables: 1 + self.engine.index(shard).tables_to_carry() as u64,
-                    ..ShardMetrics::default()
-                };
-                for share in self.engine.stripes() {
-                    let Some(counts) = share.counts.get(shard) else {
-                        continue;
-                    };
-                    sum.inserted += counts.begun.get();
-                    sum.acked += counts.acked.get();
-                    sum.failed += counts.failed.get();
-                    sum.expired += counts.expired.get();
-                    sum.cancelled += counts.cancelled.get();
-                    sum.late += counts.late.get();
-                    sum.duplicate += counts.duplicate.get();
-                    sum.early_held += counts.early_held.get();
-                    sum.early_merged += counts.early_merged.get();
-                    sum.early_expired += counts.early_expired.get();
-                    sum.early_refused += counts.refused.get();
-                }
-                sum
-            })
-            .collect();
-        let total = shards.iter().fold(ShardMetrics::default(), |a, b| ShardMetrics {
-            live: a.live + b.live,
-            slots: a.slots + b.slots,
-            tables: a.tables + b.tables,
-            inserted: a.inserted + b.inserted,
-            acked: a.acked + b.acked,
-            failed: a.failed + b.failed,
-            expired: a.expired + b.expired,
-            cancelled: a.cancelled + b.cancelled,
-            late: a.late + b.late,
-            duplicate: a.duplicate + b.duplicate,
-            early_held: a.early_held + b.early_held,
-            early_merged: a.early_merged + b.early_merged,
-            early_expired: a.early_expired + b.early_expired,
-            early_refused: a.early_refused + b.early_refused,
-        });
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let (spilled, undelivered) = self.deliver.astray();
-        Metrics {
-            shards,
-            total,
-            capacity: self.engine.capacity(),
-            refused: self.engine.refusals(),
-            lateness: self.engine.lateness(),
-            reaper_busy: Duration::from_nanos(self.engine.busy.get()),
-            reaper_rounds: self.engine.rounds.get(),
-            handler_panics: self.deliver.panics.load(relaxed) + self.engine.clock_panics.get(),
-            spilled,
-            undelivered,
-        }
-    }
-
     /// Calls `f` with every root that is in flight. Each is read consistently; together they are no
     /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
@@ -251,7 +194,7 @@ impl AckTracker {
     /// A snapshot of the counters. O(threads x shards); delays no other thread.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.trees.snapshot()
+        Metrics::of(&self.trees)
     }
 
     /// Entries now: roots in flight and early arrivals. O(threads x shards).

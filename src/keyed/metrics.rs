@@ -4,153 +4,113 @@ use super::listener_thread::ListenerThread;
 use super::store::Store;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
+use crate::snapshot::snapshot;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`.
-/// Read one after another while others count, so sums are exact only when nothing is going
-/// on: then `inserted` is `live + removed + expired + closed`.
-///
-/// # Examples
-///
-/// ```
-/// # let map = expiry::ExpiringMap::builder().shards(4).build()?;
-/// for key in 0..100 {
-///     map.insert(key, "value")?;
-/// }
-/// map.remove(&7);
-/// let metrics = map.metrics();
-/// let live: Vec<u64> = metrics.shards.iter().map(|shard| shard.live).collect();
-/// assert_eq!((live.len(), live.iter().sum()), (4, metrics.total.live));
-/// let total = metrics.total;
-/// assert_eq!(total.inserted, total.live + total.removed + total.expired + total.closed);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct StoreShardMetrics {
-    /// Entries now, those included whose time is up but which no thread has ended yet.
-    pub live: u64,
-    /// Slots whose memory is held, in use or not. A slot takes 8 bytes, and key and value
-    /// (a pointer to them above 64 bytes), and 5 bytes beside it. A key takes 16 to 29 more
-    /// in the index. `live` of `slots` is the share of the held memory in use.
-    pub slots: u64,
-    /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates
-    /// keys.
-    pub tables: u64,
-    /// Entries that came in, under a key that had none.
-    pub inserted: u64,
-    /// Values that took another's place.
-    pub replaced: u64,
-    /// Entries that a call removed.
-    pub removed: u64,
-    /// Entries whose time was up.
-    pub expired: u64,
-    /// Entries that ended with the store.
-    pub closed: u64,
+snapshot! {
+    /// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`.
+    /// Read one after another while others count, so sums are exact only when nothing is going
+    /// on: then `inserted` is `live + removed + expired + closed`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().shards(4).build()?;
+    /// for key in 0..100 {
+    ///     map.insert(key, "value")?;
+    /// }
+    /// map.remove(&7);
+    /// let metrics = map.metrics();
+    /// let live: Vec<u64> = metrics.shards.iter().map(|shard| shard.live).collect();
+    /// assert_eq!((live.len(), live.iter().sum()), (4, metrics.total.live));
+    /// let total = metrics.total;
+    /// assert_eq!(total.inserted, total.live + total.removed + total.expired + total.closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct StoreShardMetrics of [<K: 'static, V: 'static>] store: Store<K, V>, shard {
+        /// Entries now, those included whose time is up but which no thread has ended yet.
+        live: u64 as LIVE = store.live(shard).0;
+        /// Slots whose memory is held, in use or not. A slot takes 8 bytes, and key and value
+        /// (a pointer to them above 64 bytes), and 5 bytes beside it. A key takes 16 to 29 more
+        /// in the index. `live` of `slots` is the share of the held memory in use.
+        slots: u64 as SLOTS = store.engine.held(shard);
+        /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates
+        /// keys.
+        tables: u64 as TABLES = 1 + store.engine.index(shard).tables_to_carry() as u64;
+        /// Entries that came in, under a key that had none.
+        inserted: u64 as INSERTED sum inserted;
+        /// Values that took another's place.
+        replaced: u64 as REPLACED sum replaced;
+        /// Entries that a call removed.
+        removed: u64 as REMOVED sum removed;
+        /// Entries whose time was up.
+        expired: u64 as EXPIRED sum expired;
+        /// Entries that ended with the store.
+        closed: u64 as CLOSED sum closed;
+    }
 }
 
-/// A snapshot of a keyed store's counters.
-///
-/// ```
-/// # let map = expiry::ExpiringMap::builder().build()?;
-/// map.insert(1, "one")?;
-/// map.insert(1, "eins")?;
-/// map.remove(&1);
-/// let total = map.metrics().total;
-/// assert_eq!((total.inserted, total.replaced, total.removed, total.live), (1, 1, 1, 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct StoreMetrics {
-    /// Shard by shard.
-    pub shards: Vec<StoreShardMetrics>,
-    /// All shards together.
-    pub total: StoreShardMetrics,
-    /// The most entries there may be, if that is bounded.
-    pub capacity: Option<u64>,
-    /// Calls that found no room for their entry: the capacity was reached, there was no
-    /// memory, or there were too many keys of one hash.
-    pub refused: u64,
-    /// How late expirations were seen.
-    pub lateness: Lateness,
-    /// Time that the reaper has spent working, of all the time since the store was built.
-    pub reaper_busy: Duration,
-    /// How often it has woken up.
-    pub reaper_rounds: u64,
-    /// Panics of the listener, or handler, that were caught, and of the clock on the reaper's thread.
-    pub listener_panics: u64,
-    /// Ends that wait for a map's [listener
-    /// thread](crate::ExpiringMapBuilder::listener_thread) to call the listener. Each keeps
-    /// its entry's slot, with key and value.
-    pub listener_waiting: u64,
-    /// Keys of a queue, or ends of a map with a listener thread, that went to the second
-    /// queue of a full channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
-    pub spilled: u64,
-    /// Keys, or ends, that were not delivered: dropped by
-    /// [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
-    pub undelivered: u64,
-    /// Panics of `Drop` of this store's keys and values that the store has caught.
-    pub drop_panics: u64,
-    /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
-    /// the driver has yet to drop key and value. Those that a caller holds as `Ended`, or
-    /// that wait for the listener thread, are not counted.
-    pub unreclaimed: u64,
+snapshot! {
+    /// A snapshot of a keyed store's counters.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert(1, "one")?;
+    /// map.insert(1, "eins")?;
+    /// map.remove(&1);
+    /// let total = map.metrics().total;
+    /// assert_eq!((total.inserted, total.replaced, total.removed, total.live), (1, 1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct StoreMetrics by StoreShardMetrics of [<K: 'static, V: 'static>] store: Store<K, V> {
+        /// The most entries there may be, if that is bounded.
+        capacity: Option<u64> as CAPACITY = store.engine.capacity();
+        /// Calls that found no room for their entry: the capacity was reached, there was no
+        /// memory, or there were too many keys of one hash.
+        refused: u64 as REFUSED = store.engine.refusals();
+        /// How late expirations were seen.
+        lateness: Lateness as LATENESS = store.engine.lateness();
+        /// Time that the reaper has spent working, of all the time since the store was built.
+        reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(store.engine.busy.get());
+        /// How often it has woken up.
+        reaper_rounds: u64 as REAPER_ROUNDS = store.engine.rounds.get();
+        /// Panics of the listener, or handler, that were caught, and of the clock on the reaper's
+        /// thread.
+        listener_panics: u64 as HANDLER_PANICS
+            = store.panics.load(Relaxed) + store.engine.clock_panics.get();
+        /// Ends that wait for a map's [listener
+        /// thread](crate::ExpiringMapBuilder::listener_thread) to call the listener. Each keeps
+        /// its entry's slot, with key and value.
+        listener_waiting: u64 as LISTENER_WAITING
+            = store.listener_thread.as_ref().map_or(0, ListenerThread::waiting);
+        /// Keys of a queue, or ends of a map with a listener thread, that went to the second
+        /// queue of a full channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+        spilled: u64 as SPILLED = store.astray().0;
+        /// Keys, or ends, that were not delivered: dropped by
+        /// [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
+        undelivered: u64 as UNDELIVERED = store.astray().1;
+        /// Panics of `Drop` of this store's keys and values that the store has caught.
+        drop_panics: u64 as DROP_PANICS = store.drop_panics.load(Relaxed);
+        /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
+        /// the driver has yet to drop key and value. Those that a caller holds as `Ended`, or
+        /// that wait for the listener thread, are not counted.
+        unreclaimed: u64 as UNRECLAIMED = store.engine.unreclaimed();
+    }
+    /// Sets each series of [`describe`](crate::publish::describe)'s table that a keyed store has to
+    /// this snapshot, in the recorder of the facade `metrics`. Cost: as
+    /// [`Metrics::publish`](crate::Metrics::publish).
+    publish
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    fn shard_metrics(&self, shard: usize) -> StoreShardMetrics {
-        let mut sum = StoreShardMetrics {
-            live: self.live(shard).0,
-            slots: self.engine.held(shard),
-            tables: 1 + self.engine.index(shard).tables_to_carry() as u64,
-            ..StoreShardMetrics::default()
-        };
-        for share in self.engine.stripes() {
-            let Some(counts) = share.counts.get(shard) else {
-                continue;
-            };
-            sum.inserted += counts.inserted.get();
-            sum.replaced += counts.replaced.get();
-            sum.removed += counts.removed.get();
-            sum.expired += counts.expired.get();
-            sum.closed += counts.closed.get();
-        }
-        sum
+    pub(super) fn metrics(&self) -> StoreMetrics {
+        StoreMetrics::of(self)
     }
 
-    pub(super) fn metrics(&self) -> StoreMetrics {
-        let shards: Vec<_> =
-            (0..self.engine.shards()).map(|shard| self.shard_metrics(shard)).collect();
-        let total = shards.iter().fold(StoreShardMetrics::default(), |a, b| StoreShardMetrics {
-            live: a.live + b.live,
-            slots: a.slots + b.slots,
-            tables: a.tables + b.tables,
-            inserted: a.inserted + b.inserted,
-            replaced: a.replaced + b.replaced,
-            removed: a.removed + b.removed,
-            expired: a.expired + b.expired,
-            closed: a.closed + b.closed,
-        });
-        let astray = self.listener_thread.as_ref().map(ListenerThread::astray);
-        let (spilled, undelivered) = astray.unwrap_or_default();
-        StoreMetrics {
-            shards,
-            total,
-            capacity: self.engine.capacity(),
-            refused: self.engine.refusals(),
-            lateness: self.engine.lateness(),
-            reaper_busy: Duration::from_nanos(self.engine.busy.get()),
-            reaper_rounds: self.engine.rounds.get(),
-            listener_panics: self.panics.load(Relaxed) + self.engine.clock_panics.get(),
-            listener_waiting: self.listener_thread.as_ref().map_or(0, ListenerThread::waiting),
-            spilled,
-            undelivered,
-            drop_panics: self.drop_panics.load(Relaxed),
-            unreclaimed: self.engine.unreclaimed(),
-        }
+    /// Number of ends that had no room in the listener thread's channel and spilled, and number of
+    /// those that were lost.
+    fn astray(&self) -> (u64, u64) {
+        self.listener_thread.as_ref().map(ListenerThread::astray).unwrap_or_default()
     }
 }

@@ -71,6 +71,10 @@ impl TimeoutsBuilder {
         /// The most futures that may wait at once; beyond it a new one is refused with
         /// [`TimerError::Full`](super::TimerError::Full). Exact.
         capacity,
+        /// As where the system has no fence of two sides.
+        #[cfg(any(test, expiry_loom))]
+        #[doc(hidden)]
+        without_fence() sets setup.asymmetric = false;
     }
 
     /// Builds, and starts the reaper: a thread that sleeps until something is due, and wakes the tasks that wait for it.
@@ -94,14 +98,6 @@ impl TimeoutsBuilder {
     pub fn build_manual(self) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
         Ok(Timeouts { waiters: Arc::new(Waiters::new(config)?), reaper: None })
-    }
-
-    /// As where the system has no fence of two sides.
-    #[cfg(any(test, expiry_loom))]
-    #[doc(hidden)]
-    pub fn without_fence(mut self) -> Self {
-        self.setup.asymmetric = false;
-        self
     }
 }
 

@@ -20,10 +20,10 @@ pub use limited::Limited;
 pub use sleep::Sleep;
 
 use crate::ack::Polled;
-use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
 use crate::lifecycle::{shut, shut_soon, Reaper};
+use crate::snapshot::snapshot;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
@@ -116,62 +116,71 @@ pub struct Timeouts {
     reaper: Option<Reaper>,
 }
 
-/// Counters. Monotonic but for `waiting` and `slots`; read one after another while others count. When nothing is going on, `registered` is
-/// `waiting + fired + cancelled + closed`.
-///
-/// # Examples
-///
-/// ```
-/// use expiry::timeouts::TimeoutsMetrics;
-/// use expiry::{ManualClock, Timeouts};
-/// use std::{future::pending, time::Duration};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-/// # runtime.block_on(async {
-/// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-/// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-/// timeouts.timeout(second, async { 42 }).await?; // ready when it is polled: not registered
-/// let late = timeouts.timeout(second, pending::<()>());
-/// let in_time = timeouts.timeout(second, tokio::task::yield_now());
-/// let _ = tokio::join!(late, in_time, async {
-///     tokio::task::yield_now().await;
-///     clock.advance(second);
-///     timeouts.poll(1000);
-/// });
-/// let TimeoutsMetrics { registered, fired, cancelled, waiting, .. } = timeouts.metrics();
-/// assert_eq!((registered, fired, cancelled, waiting), (2, 1, 1, 0));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct TimeoutsMetrics {
-    /// Futures that wait now.
-    pub waiting: u64,
-    /// Slots whose memory is held, in use or not: about 37 bytes each.
-    pub slots: u64,
-    /// The most futures that may wait at once, if that is bounded.
-    pub capacity: Option<u64>,
-    /// Polls that found no room for their deadline: the capacity was reached, or there was no memory.
-    pub refused: u64,
-    /// How often a future was found pending, and its deadline registered.
-    pub registered: u64,
-    /// Deadlines that came.
-    pub fired: u64,
-    /// Deadlines that did not, because the future was ready, or dropped.
-    pub cancelled: u64,
-    /// Those that ended with the shutdown.
-    pub closed: u64,
-    /// How late what fired was seen, beyond the rounding up to the interval; before its task was woken.
-    pub lateness: Lateness,
-    /// Time that rounds of the reaper have taken, wakers included.
-    pub reaper_busy: Duration,
-    /// Rounds of the reaper.
-    pub reaper_rounds: u64,
-    /// Panics of wakers that were caught, and of the clock on the reaper's thread.
-    pub waker_panics: u64,
+snapshot! {
+    /// Counters. Monotonic but for `waiting` and `slots`; read one after another while others
+    /// count. When nothing is going on, `registered` is `waiting + fired + cancelled + closed`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::timeouts::TimeoutsMetrics;
+    /// use expiry::{ManualClock, Timeouts};
+    /// use std::{future::pending, time::Duration};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// timeouts.timeout(second, async { 42 }).await?; // ready when it is polled: not registered
+    /// let late = timeouts.timeout(second, pending::<()>());
+    /// let in_time = timeouts.timeout(second, tokio::task::yield_now());
+    /// let _ = tokio::join!(late, in_time, async {
+    ///     tokio::task::yield_now().await;
+    ///     clock.advance(second);
+    ///     timeouts.poll(1000);
+    /// });
+    /// let TimeoutsMetrics { registered, fired, cancelled, waiting, .. } = timeouts.metrics();
+    /// assert_eq!((registered, fired, cancelled, waiting), (2, 1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[derive(Default)]
+    pub struct TimeoutsMetrics of [] waiters: Waiters {
+        /// Futures that wait now.
+        waiting: u64 as LIVE = waiters.engine.len(waiters) as u64;
+        /// Slots whose memory is held, in use or not: about 37 bytes each.
+        slots: u64 as SLOTS
+            = (0..waiters.engine.shards()).map(|shard| waiters.engine.held(shard)).sum();
+        /// The most futures that may wait at once, if that is bounded.
+        capacity: Option<u64> as CAPACITY = waiters.engine.capacity();
+        /// Polls that found no room for their deadline: the capacity was reached, or there was no
+        /// memory.
+        refused: u64 as REFUSED = waiters.engine.refusals();
+        /// How often a future was found pending, and its deadline registered.
+        registered: u64 as INSERTED = waiters.sum(|counts| &counts.registered);
+        /// Deadlines that came.
+        fired: u64 as EXPIRED = waiters.sum(|counts| &counts.fired);
+        /// Deadlines that did not, because the future was ready, or dropped.
+        cancelled: u64 as REMOVED = waiters.sum(|counts| &counts.cancelled);
+        /// Those that ended with the shutdown.
+        closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
+        /// How late what fired was seen, beyond the rounding up to the interval; before its task
+        /// was woken.
+        lateness: Lateness as LATENESS = waiters.engine.lateness();
+        /// Time that rounds of the reaper have taken, wakers included.
+        reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(waiters.engine.busy.get());
+        /// Rounds of the reaper.
+        reaper_rounds: u64 as REAPER_ROUNDS = waiters.engine.rounds.get();
+        /// Panics of wakers that were caught, and of the clock on the reaper's thread.
+        waker_panics: u64 as HANDLER_PANICS
+            = waiters.panics.load(Relaxed) + waiters.engine.clock_panics.get();
+    }
+    /// Sets each series of [`describe`](crate::publish::describe)'s table that timeouts have to
+    /// this snapshot, in the recorder of the facade `metrics`: `waiting` is `expiry_live`,
+    /// `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled`
+    /// is `expiry_removed_total`. Cost: as [`Metrics::publish`](crate::Metrics::publish).
+    publish
 }
 
 impl fmt::Debug for Timeouts {
@@ -267,31 +276,7 @@ impl Timeouts {
     /// Counters. O(threads * shards).
     #[must_use]
     pub fn metrics(&self) -> TimeoutsMetrics {
-        let engine = &self.waiters.engine;
-        let mut sum = TimeoutsMetrics {
-            capacity: engine.capacity(),
-            refused: engine.refusals(),
-            lateness: engine.lateness(),
-            reaper_busy: Duration::from_nanos(engine.busy.get()),
-            reaper_rounds: engine.rounds.get(),
-            waker_panics: self.waiters.panics.load(Relaxed)
-                + self.waiters.engine.clock_panics.get(),
-            ..TimeoutsMetrics::default()
-        };
-        for shard in 0..engine.shards() {
-            sum.waiting += self.waiters.live(shard).0;
-            sum.slots += engine.held(shard);
-            for share in engine.stripes() {
-                let Some(counts) = share.counts.get(shard) else {
-                    continue;
-                };
-                sum.registered += counts.registered.get();
-                sum.fired += counts.fired.get();
-                sum.cancelled += counts.cancelled.get();
-                sum.closed += counts.closed.get();
-            }
-        }
-        sum
+        TimeoutsMetrics::of(&self.waiters)
     }
 
     /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an

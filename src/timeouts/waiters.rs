@@ -124,6 +124,12 @@ impl Waiters {
         Ok(Waiters { longest: nanos(engine.ticks().longest()), engine, panics: Statistic::new(0) })
     }
 
+    /// Sums one counter of all shards and threads.
+    pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
+        let of = |shard| self.engine.stripes().filter_map(move |share| share.counts.get(shard));
+        (0..self.engine.shards()).flat_map(of).map(|counts| counter(counts).get()).sum()
+    }
+
     /// The tick at which `after` nanoseconds from now on are over.
     pub(super) fn due(&self, after: u64) -> u64 {
         self.engine.with_stripe(|mine, _| self.engine.due(mine, after.max(1)))

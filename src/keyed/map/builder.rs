@@ -85,25 +85,20 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
 impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     setters! {
         "entries", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
-        /// entries, are much shorter than the time to live, set it by the shortest.
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where
+        /// times to idle, or lifetimes of entries, are much shorter than the time to live, set it
+        /// by the shortest.
         interval,
-        /// The most entries there may be at once; beyond it new keys are refused with [`StoreError::Full`], unless something is due, which
-        /// is then ended first. Exact.
+        /// The most entries there may be at once; beyond it new keys are refused with
+        /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.
         capacity,
-    }
-
-    /// How long an entry lives after it was inserted, replaced or touched, unless it says otherwise itself.
-    pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = Some(time);
-        self
-    }
-
-    /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 16 bytes an entry, and a `get`
-    /// one compare-and-swap in every interval. With a time to live too the nearer of the two counts.
-    pub fn time_to_idle(mut self, time: Duration) -> Self {
-        self.time_to_idle = Some(time);
-        self
+        /// How long an entry lives after it was inserted, replaced or touched, unless it says
+        /// otherwise itself.
+        time_to_live(time: Duration) sets time_to_live = Some(time);
+        /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 16
+        /// bytes an entry, and a `get` one compare-and-swap in every interval. With a time to live
+        /// too the nearer of the two counts.
+        time_to_idle(time: Duration) sets time_to_idle = Some(time);
     }
 
     /// Reads the exact clock for deadlines: entries live no longer for a coarse one's lag.

@@ -84,49 +84,29 @@ impl SessionTrackerBuilder {
         "sessions", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
-        /// The most sessions there may be at once, those included that are being closed; beyond it new ones are refused with
-        /// [`StoreError::Full`](crate::StoreError::Full), unless something is due, which is then expired first. Exact.
+        /// The most sessions there may be at once, those included that are being closed; beyond it
+        /// new ones are refused with [`StoreError::Full`](crate::StoreError::Full), unless
+        /// something is due, which is then expired first. Exact.
         capacity,
-    }
-
-    /// The shortest timeout that is granted, at least the interval; who asks for less gets this.
-    pub fn minimum_timeout(mut self, timeout: Duration) -> Self {
-        self.minimum = Some(timeout);
-        self
-    }
-
-    /// The longest timeout that is granted; who asks for more gets this.
-    pub fn maximum_timeout(mut self, timeout: Duration) -> Self {
-        self.maximum = Some(timeout);
-        self
-    }
-
-    /// What is in the top byte of all ids: a different one on each server whose ids may meet.
-    pub fn server_id(mut self, server: u8) -> Self {
-        self.server = server;
-        self
-    }
-
-    /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`]); what is above is left out. 0 is
-    /// no id: the next one is taken. For ids that are to be reproducible, or go on after the last one of a log.
-    pub fn first_id(mut self, first: u64) -> Self {
-        self.first = Some(first);
-        self
-    }
-
-    /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Each
-    /// touch costs a read-modify-write of the session's own memory more. Each taking walks all
-    /// sessions.
-    pub fn collect_touches(mut self) -> Self {
-        self.collects = true;
-        self
-    }
-
-    /// After a stall of the process of more than `threshold`, sessions that could not have been renewed get its length added
-    /// instead of expiring. As [`ExpiryQueueBuilder::pause_grace`](crate::ExpiryQueueBuilder::pause_grace).
-    pub fn pause_grace(mut self, threshold: Duration) -> Self {
-        self.setup.pause_grace = Some(threshold);
-        self
+        /// The shortest timeout that is granted, at least the interval; who asks for less gets
+        /// this.
+        minimum_timeout(timeout: Duration) sets minimum = Some(timeout);
+        /// The longest timeout that is granted; who asks for more gets this.
+        maximum_timeout(timeout: Duration) sets maximum = Some(timeout);
+        /// What is in the top byte of all ids: a different one on each server whose ids may meet.
+        server_id(server: u8) sets server = server;
+        /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`]);
+        /// what is above is left out. 0 is no id: the next one is taken. For ids that are to be
+        /// reproducible, or go on after the last one of a log.
+        first_id(first: u64) sets first = Some(first);
+        /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`].
+        /// Each touch costs a read-modify-write of the session's own memory more. Each taking
+        /// walks all sessions.
+        collect_touches() sets collects = true;
+        /// After a stall of the process of more than `threshold`, sessions that could not have been
+        /// renewed get its length added instead of expiring. As
+        /// [`ExpiryQueueBuilder::pause_grace`](crate::ExpiryQueueBuilder::pause_grace).
+        pause_grace(threshold: Duration) sets setup.pause_grace = Some(threshold);
     }
 
     /// Builds a tracker that is polled, by whoever likes.

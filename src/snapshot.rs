@@ -1,0 +1,107 @@
+//! Snapshots of counters, each made from one table of its series.
+
+/// Makes a snapshot's public structure, its reading, and its publishing from one table.
+///
+/// A row has the field's documentation, name and type. The constant after `as` is the series of
+/// [`publish`](crate::publish) that shows the field. The expression reads it.
+///
+/// A table with `publish` after it is a store's. A store that counts shard by shard names the
+/// shard's structure after `by`. A shard's table has no `publish`: its fields are sums, and a
+/// field that each thread counts names its counter after `sum` instead of an expression.
+macro_rules! snapshot {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident of [$($generics:tt)*] $store:ident: $of:ty, $shard:ident {$(
+            $(#[$doc:meta])*
+            $field:ident: u64 as $series:ident $(sum $counter:ident)? $(= $value:expr)?;
+        )*}
+    ) => {
+        $crate::snapshot::snapshot! { @
+            $(#[$meta])*
+            #[derive(Copy, Default)]
+            $name {} {$($(#[$doc])* $field: u64 as $series;)*}
+        }
+
+        impl $name {
+            fn of $($generics)* ($store: &$of, $shard: usize) -> Self {
+                let mut sum = $name { $($($field: $value,)?)* ..$name::default() };
+                for share in $store.engine.stripes() {
+                    if let Some(counts) = share.counts.get($shard) {
+                        $($(sum.$field += counts.$counter.get();)?)*
+                    }
+                }
+                sum
+            }
+
+            fn plus(self, other: &Self) -> Self {
+                $name { $($field: self.$field + other.$field),* }
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(by $part:ident)? of [$($generics:tt)*] $store:ident: $of:ty {
+            $($(#[$doc:meta])* $field:ident: $type:ty as $series:ident = $value:expr;)*
+        }
+        $(#[$publish:meta])*
+        publish
+    ) => {
+        $crate::snapshot::snapshot! { @
+            $(#[$meta])*
+            $name {$(
+                /// Shard by shard.
+                pub shards: Vec<$part>,
+                /// All shards together.
+                pub total: $part,
+            )?} {$($(#[$doc])* $field: $type as $series;)*}
+        }
+
+        impl $name {
+            fn of $($generics)* ($store: &$of) -> Self {
+                $(
+                    let shards = 0..$store.engine.shards();
+                    let shards: Vec<_> = shards.map(|shard| $part::of($store, shard)).collect();
+                )?
+                $name {
+                    $(total: shards.iter().fold($part::default(), $part::plus), shards,)?
+                    $($field: $value),*
+                }
+            }
+        }
+
+        #[cfg(feature = "metrics")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+        impl $name {
+            $(#[$publish])*
+            pub fn publish(&self, labels: impl Into<$crate::publish::Labels>) {
+                let labels = labels.into();
+                $(labels.each(&self.shards, &self.total, $part::publish_to);)?
+                labels.out(|out| self.publish_to(out));
+            }
+        }
+    };
+    (
+        @ $(#[$meta:meta])*
+        $name:ident {$($shards:tt)*} {$(
+            $(#[$doc:meta])* $field:ident: $type:ty as $series:ident;
+        )*}
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[non_exhaustive]
+        pub struct $name {
+            $($shards)*
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        #[cfg(feature = "metrics")]
+        impl $name {
+            fn publish_to(&self, out: &$crate::publish::Out<'_>) {
+                $($crate::publish::Value::publish(&self.$field, &$crate::publish::$series, out);)*
+            }
+        }
+    };
+}
+
+pub(crate) use snapshot;
