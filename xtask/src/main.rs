@@ -105,6 +105,8 @@ impl Step {
 fn loom(name: &str, args: &str) -> Step {
     cargo(name, &format!("test --locked --release -p loom-tests --tests {args}"))
         .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
+        // Panics say where they are without it.
+        .with("CARGO_PROFILE_RELEASE_DEBUG", "0")
         // Flags for the whole build would rebuild everything each time, were it one target directory.
         .with("CARGO_TARGET_DIR", Path::new("target").join("loom").display().to_string())
 }
@@ -132,12 +134,13 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
             "clippy, no features",
             "clippy --locked -p expiry --no-default-features -- -D warnings",
         ),
-        // Without the models, which are empty there, and this program, whose own tests are `nightly`'s.
+        // Without the models, which are empty there, and the tools, whose own tests are `nightly`'s.
         cargo(
             "tests",
             &format!(
-                "test --locked --workspace --exclude loom-tests --exclude xtask {left_out} \
-                 --all-features --no-fail-fast --lib --bins --tests"
+                "test --locked --workspace --exclude loom-tests --exclude xtask \
+                 --exclude expiry-benches {left_out} --all-features --no-fail-fast --lib --bins \
+                 --tests"
             ),
         ),
         doc_tests::step(),
@@ -171,7 +174,7 @@ fn nightly() -> Vec<Step> {
             "lowest versions",
             &format!("minimal-versions check --direct --all-features {crates}"),
         ),
-        cargo("tests of the tools", "test --locked -p xtask"),
+        cargo("tests of the tools", "test --locked -p xtask -p expiry-benches --lib --bins"),
         Step { own: Some(|| inject::main(&[])), ..cargo("seeded bugs", "xtask inject") },
         deep_loom(),
     ];
