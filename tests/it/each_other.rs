@@ -1,16 +1,13 @@
 //! Stores whose handlers shut each other down. A thread that is inside a handler, a listener or a waker
 //! of any store waits for no other store, so every pair comes to its end.
 
-use crate::support::{wait_for, GENEROUS, MS};
+use crate::support::{poll_with, wait_for, waker, GENEROUS, MS};
 use expiry::{
     edge, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, Lifetime, ManualClock, Outcome,
 };
 use expiry::{SessionInfo, SessionTracker, Timeout, Timeouts, WhenFull};
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier, OnceLock};
-use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,14 +23,6 @@ trait Subject: Send + Sync {
 
 /// What the end of the first entry calls.
 type Event = Arc<dyn Fn() + Send + Sync>;
-
-struct Calls(Event);
-
-impl Wake for Calls {
-    fn wake(self: Arc<Self>) {
-        (self.0)();
-    }
-}
 
 /// A tracker, and whether its thread polls it.
 struct Acks(AckTracker, bool);
@@ -76,9 +65,9 @@ fn acks_with_a_channel(event: Event) -> Box<dyn Subject> {
     let builder = AckTracker::builder().timeout(HOUR).interval(MS);
     let (tracker, outcomes) = builder.build_manual_with_channel(8, WhenFull::Wait).unwrap();
     let mut outcomes = outcomes.into_stream();
-    let waker = Waker::from(Arc::new(Calls(event)));
+    let calls = waker(move || event());
     let mut next = Box::pin(async move { outcomes.recv().await });
-    assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(poll_with(&mut next, &calls).is_pending());
     std::mem::forget(next);
     tracker.issue(edge(), 1).unwrap();
     tracker.issue_with(edge(), 2, Timeout::After(MS)).unwrap();
@@ -162,10 +151,7 @@ impl Subject for Timeouts {
     }
 
     fn is_down(&self) -> bool {
-        let mut sleep = pin!(self.sleep(HOUR));
-        let noop = Waker::from(Arc::new(Calls(Arc::new(|| ()))));
-        let mut context = Context::from_waker(&noop);
-        self.is_empty() && sleep.as_mut().poll(&mut context).is_ready()
+        self.is_empty() && poll_with(&mut self.sleep(HOUR), &waker(|| ())).is_ready()
     }
 
     fn poll(&self) {
@@ -176,12 +162,9 @@ impl Subject for Timeouts {
 fn timeouts(event: Event) -> Box<dyn Subject> {
     let timeouts = Timeouts::builder().interval(MS).build_manual().unwrap();
     let timeouts: &'static Timeouts = Box::leak(Box::new(timeouts));
-    for (after, waker) in [
-        (HOUR, Waker::from(Arc::new(Calls(Arc::new(|| ()))))),
-        (MS, Waker::from(Arc::new(Calls(event)))),
-    ] {
-        let sleep = Box::leak(Box::new(Box::pin(timeouts.sleep(after))));
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    for (after, waker) in [(HOUR, waker(|| ())), (MS, waker(move || event()))] {
+        let sleep = Box::leak(Box::new(timeouts.sleep(after)));
+        assert!(poll_with(sleep, &waker).is_pending());
     }
     struct Leaked(&'static Timeouts);
     impl Subject for Leaked {

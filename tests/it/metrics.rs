@@ -171,27 +171,14 @@ fn a_store_by_shards_sums_to_its_total() {
 fn timeouts_are_published_under_the_same_names() {
     let kept = Kept::default();
     let timeouts = expiry::Timeouts::new().unwrap();
-    let waker = std::task::Waker::from(Arc::new(Nobody));
     let mut sleep = timeouts.sleep(1000 * SECOND);
-    let polled = std::future::Future::poll(
-        std::pin::Pin::new(&mut sleep),
-        &mut std::task::Context::from_waker(&waker),
-    );
-    assert!(polled.is_pending());
+    assert!(crate::support::Task::new().poll(&mut sleep).is_pending());
     with_local_recorder(&kept, || timeouts.metrics().publish("requests"));
     assert_eq!(kept.gauge("expiry_live{name=\"requests\"}"), 1.0);
     drop(sleep);
     with_local_recorder(&kept, || timeouts.metrics().publish("requests"));
     assert_eq!(kept.gauge("expiry_live{name=\"requests\"}"), 0.0);
     assert_eq!(kept.counter("expiry_removed_total{name=\"requests\"}"), 1);
-}
-
-#[cfg(feature = "async")]
-struct Nobody;
-
-#[cfg(feature = "async")]
-impl std::task::Wake for Nobody {
-    fn wake(self: Arc<Self>) {}
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Timeouts of futures: by a manual clock and wakers that count, and under tokio.
 
-use crate::support::Task;
+use crate::support::{bad_drop, poll_with, waker, Task};
 use expiry::timeouts::{Interval, Limited, MissedTick, Sleep, TimeoutError, TimerError};
 use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::Future;
@@ -324,19 +324,6 @@ fn the_same_timeout_a_moment_after_a_tick_is_over_a_tick_later() {
     assert_eq!(tasks.each_ref().map(|task| task.woken()), [1, 0]);
 }
 
-/// A waker whose last owner panics.
-struct PanicsAtTheEnd;
-
-impl Wake for PanicsAtTheEnd {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for PanicsAtTheEnd {
-    fn drop(&mut self) {
-        panic!("as it was meant to");
-    }
-}
-
 #[test]
 fn a_waker_that_panics_when_another_takes_its_place_leaves_nothing_behind() {
     // The second is further off than a lease can say.
@@ -344,10 +331,7 @@ fn a_waker_that_panics_when_another_takes_its_place_leaves_nothing_behind() {
         let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
         let task = Task::new();
         let mut sleep = timeouts.sleep(after);
-        let panics = Waker::from(Arc::new(PanicsAtTheEnd));
-        let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&panics));
-        assert!(polled.is_pending());
-        drop(panics);
+        assert!(poll_with(&mut sleep, &bad_drop()).is_pending());
         clock.advance(MS);
         let changed = AssertUnwindSafe(|| task.poll(&mut sleep));
         assert!(catch_unwind(changed).is_err());
@@ -654,24 +638,15 @@ fn who_comes_late_does_not_end_a_strangers_entry() {
     assert_eq!(other.woken(), tenants.len());
 }
 
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("a waker");
-    }
-}
-
 #[test]
 fn a_waker_that_panics_costs_nobody_else_anything() {
     let (timeouts, clock) = manual(|settings| settings);
     let task = Task::new();
-    let panics = Waker::from(Arc::new(Panics));
+    let panics = waker(|| panic!("a waker"));
     let mut all: Vec<_> = (0..100).map(|_| timeouts.sleep(MS)).collect();
     for (at, sleep) in all.iter_mut().enumerate() {
         if at % 10 == 3 {
-            let polled = Pin::new(sleep).poll(&mut Context::from_waker(&panics));
-            assert!(polled.is_pending());
+            assert!(poll_with(sleep, &panics).is_pending());
         } else {
             assert!(task.poll(sleep).is_pending());
         }
@@ -772,19 +747,13 @@ fn a_waker_may_use_what_wakes_it() {
 /// Without a reaper the round in which a waker asks for the shutdown is followed by it: others that wait, for hours, hear of it.
 #[test]
 fn a_waker_that_shuts_down_in_a_poll_closes_all() {
-    struct Last(Arc<Timeouts>);
-    impl Wake for Last {
-        fn wake(self: Arc<Self>) {
-            self.0.shutdown();
-        }
-    }
     let (timeouts, clock) = manual(|settings| settings);
     let timeouts = Arc::new(timeouts);
-    let waker = Waker::from(Arc::new(Last(timeouts.clone())));
+    let last = timeouts.clone();
+    let last = waker(move || last.shutdown());
     let (task, mut first, mut second) =
         (Task::new(), timeouts.sleep(MS), timeouts.sleep(10_000_000 * MS));
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+    assert!(poll_with(&mut first, &last).is_pending());
     assert!(task.poll(&mut second).is_pending());
     pass(&timeouts, &clock, 5 * MS);
     assert_eq!(task.woken(), 1);
@@ -796,29 +765,17 @@ fn a_waker_that_shuts_down_in_a_poll_closes_all() {
 /// Where the reaper calls it: the reaper does the rest before it would sleep for as long as the next one has to wait.
 #[test]
 fn a_waker_that_shuts_down_in_the_reapers_round_closes_all() {
-    struct Last(Arc<Timeouts>);
-    impl Wake for Last {
-        fn wake(self: Arc<Self>) {
-            self.0.shutdown();
-        }
-    }
-    struct Tells(mpsc::Sender<()>);
-    impl Wake for Tells {
-        fn wake(self: Arc<Self>) {
-            self.0.send(()).unwrap();
-        }
-    }
     let timeouts = Arc::new(Timeouts::builder().shards(1).build().unwrap());
     let (sender, receiver) = mpsc::channel();
-    let tells = Waker::from(Arc::new(Tells(sender)));
-    let last = Waker::from(Arc::new(Last(timeouts.clone())));
+    let tells = waker(move || sender.send(()).unwrap());
+    let last = timeouts.clone();
+    let last = waker(move || last.shutdown());
     let (mut first, mut second) = (timeouts.sleep(20 * MS), timeouts.sleep(3_600_000 * MS));
-    let poll = |sleep: &mut Sleep<'_>, waker| Pin::new(sleep).poll(&mut Context::from_waker(waker));
-    assert!(poll(&mut second, &tells).is_pending());
-    assert!(poll(&mut first, &last).is_pending());
+    assert!(poll_with(&mut second, &tells).is_pending());
+    assert!(poll_with(&mut first, &last).is_pending());
     receiver.recv_timeout(Duration::from_secs(60)).expect("within an hour");
     let closed = Poll::Ready(Err(TimerError::Closed));
-    assert_eq!(poll(&mut second, &tells), closed);
+    assert_eq!(poll_with(&mut second, &tells), closed);
 }
 
 #[test]
@@ -1107,18 +1064,15 @@ fn a_shutdown_under_tokio() {
 /// The reaper thread itself lets the last owner go.
 #[test]
 fn dropped_by_a_waker() {
-    struct Drops(Mutex<Option<Arc<Timeouts>>>, mpsc::Sender<()>);
-    impl Wake for Drops {
-        fn wake(self: Arc<Self>) {
-            drop(self.0.lock().unwrap().take());
-            self.1.send(()).unwrap();
-        }
-    }
     let timeouts = Arc::new(Timeouts::new().unwrap());
     let (sender, receiver) = mpsc::channel();
-    let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(timeouts.clone())), sender)));
+    let last = Mutex::new(Some(timeouts.clone()));
+    let drops = waker(move || {
+        drop(last.lock().unwrap().take());
+        sender.send(()).unwrap();
+    });
     let mut sleep = timeouts.sleep(MS);
-    assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(poll_with(&mut sleep, &drops).is_pending());
     // Forgotten: nobody looks at it any more, and its waker is woken all the same.
     std::mem::forget(sleep);
     drop(timeouts);
