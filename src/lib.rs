@@ -4,14 +4,14 @@
 //! # Five minutes
 //!
 //! ```
-//! use expiry::{AckTracker, Cause, ExpiringMap, ExpiryQueue, Outcome, Tuple};
+//! use expiry::{AckTracker, RemovalCause, ExpiringMap, ExpiryQueue, Outcome, Tuple};
 //! use std::time::Duration;
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // Values that are found until their time is up; each end is told once.
 //!     let answers = ExpiringMap::builder()
 //!         .time_to_live(Duration::from_secs(60))
-//!         .on_end(|question: &String, _: &u32, cause: Cause| println!("{question}: {cause}"))
+//!         .removal_listener(|question: &String, _: &u32, cause: RemovalCause| println!("{question}: {cause}"))
 //!         .build()?;
 //!     answers.insert("6 * 7".to_string(), 42)?;
 //!     assert_eq!(answers.get("6 * 7").as_deref(), Some(&42));
@@ -114,6 +114,8 @@ struct ReadmeDoctests;
 compile_error!("expiry needs 64-bit atomics, which this target has not");
 
 mod ack;
+#[cfg(feature = "async")]
+mod capacity;
 mod channel;
 mod core;
 mod error;
@@ -127,8 +129,6 @@ mod panics;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
-#[cfg(feature = "async")]
-mod room;
 mod rotating;
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
@@ -146,9 +146,12 @@ mod trace;
 pub mod wheel;
 
 pub use ack::{
-    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Fate, Handler, InFlight,
-    Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics, Tuple,
+    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
+    OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use capacity::CapacityReady;
 pub use channel::{Receiver, WhenFull};
 pub use core::lateness::Lateness;
 pub use error::BuildError;
@@ -157,21 +160,18 @@ pub use error::BuildError;
 pub use error::Closed;
 pub use hash::{DefaultHasher, RandomState};
 pub use keyed::{
-    Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Lifetime, Ref, Session, SessionError, SessionId, SessionInfo,
+    Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
+    Lifetimes, Ref, RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo,
     SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
     TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};
-#[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-pub use room::Room;
 pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use stream::ReceiverStream;
-pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
+pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};

@@ -33,7 +33,7 @@ pub use edge::edge;
 pub use error::AckError;
 pub use metrics::{InFlight, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
-pub use shutdown::Fate;
+pub use shutdown::ShutdownMode;
 pub use tuple::Tuple;
 
 use crate::lifecycle::Reaper;
@@ -205,7 +205,7 @@ impl AckTracker {
     }
 
     /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see
-    /// [`Room`](crate::Room), which has an example. It does not wait for what
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. It does not wait for what
     /// [`AckError::EarlyFull`] refuses.
     ///
     /// # Examples
@@ -228,7 +228,7 @@ impl AckTracker {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.trees.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.trees.engine.door())
     }
 }

@@ -1,8 +1,8 @@
 //! Storm's `TimeCacheMap`: a map that forgets what has not been put again for a while.
 
 use super::map::{ExpiringMap, ExpiringMapBuilder, Ref};
-use super::removed::Ended;
-use super::store::Cause;
+use super::removed::Removed;
+use super::store::RemovalCause;
 use super::InsertError;
 use crate::error::BuildError;
 use crate::time::Clock;
@@ -86,8 +86,8 @@ where
     /// A callback that the map's thread calls for each entry that has expired; not for entries that
     /// were removed or put again. It may panic, be slow, or call the map.
     pub fn on_expire(mut self, callback: impl Fn(&K, &V) + Send + Sync + 'static) -> Self {
-        self.map = self.map.on_end(move |key, value, cause| {
-            if cause == Cause::Expired {
+        self.map = self.map.removal_listener(move |key, value, cause| {
+            if cause == RemovalCause::Expired {
                 callback(key, value);
             }
         });
@@ -200,7 +200,7 @@ where
     }
 
     /// Takes a key's value out. The callback is not called.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {

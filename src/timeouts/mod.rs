@@ -1,6 +1,6 @@
 //! Timeouts of futures: on the engine that all faces share, under tokio or any other executor, or none.
 //!
-//! [`Timeouts`] is the face. [`Limited`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
+//! [`Timeouts`] is the face. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
 //! the waker that they are polled with.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
@@ -8,16 +8,16 @@
 mod builder;
 mod error;
 mod interval;
-mod limited;
 mod sleep;
+mod timeout;
 mod waiters;
 mod waker;
 
 pub use builder::TimeoutsBuilder;
 pub use error::{TimeoutError, TimerError};
 pub use interval::{Interval, MissedTick};
-pub use limited::Limited;
 pub use sleep::Sleep;
+pub use timeout::Timeout;
 
 use crate::ack::Polled;
 use crate::core::lateness::Lateness;
@@ -210,10 +210,10 @@ impl Timeouts {
 
     /// Gives a future so much time, from the first poll on that finds it pending. The future is polled before the time is looked at.
     ///
-    /// The error of the [`Limited`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
+    /// The error of the [`Timeout`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
     #[inline]
-    pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Limited<'_, F::IntoFuture> {
-        Limited::new(future.into_future(), Sleep::fresh(&self.waiters, after))
+    pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Timeout<'_, F::IntoFuture> {
+        Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
 
     /// Is ready so long after this call.
@@ -279,7 +279,7 @@ impl Timeouts {
         TimeoutsMetrics::of(&self.waiters)
     }
 
-    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`CapacityReady`](crate::CapacityReady), which has an
     /// example. It is for who has been told [`TimerError::Full`].
     ///
     /// # Examples
@@ -309,8 +309,8 @@ impl Timeouts {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.waiters.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.waiters.engine.door())
     }
 
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A

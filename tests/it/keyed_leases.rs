@@ -7,7 +7,7 @@ use crate::support::clocks;
 use clocks::{Delayed, Lagging, LAG, LAGS};
 use expiry::expiring_map::Entry;
 use expiry::{Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
-use expiry::{Lifetime, TimeCacheMap, Timeout, Updated};
+use expiry::{Lifetime, Lifetimes, TimeCacheMap, Updated};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -129,7 +129,7 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         renew: Box::new(move |time| match kind {
             MapTouch | MapTouchBound | MapTouchIdle => map.touch(&1),
             MapGetIdle => map.get(&1).is_some(),
-            _ => map.touch_with(&1, time).unwrap(),
+            _ => map.touch_with_lifetime(&1, time).unwrap(),
         }),
         is_there: Box::new(move || {
             while same.poll(1000) {}
@@ -388,8 +388,8 @@ fn slow(capacity: usize, interval: Duration) -> (Slow, ManualClock) {
         .shards(1)
         .capacity(capacity)
         .clock(clock.clone())
-        .on_end(move |_: &u64, _: &u64, cause| {
-            if cause == expiry::Cause::Expired && IN_CALL.get() {
+        .removal_listener(move |_: &u64, _: &u64, cause| {
+            if cause == expiry::RemovalCause::Expired && IN_CALL.get() {
                 CALLED.set(true);
                 passing.advance(60 * SECOND);
             }
@@ -402,19 +402,19 @@ fn slow(capacity: usize, interval: Duration) -> (Slow, ManualClock) {
 /// A call that puts key 1 in, to live for ten seconds.
 type Puts = fn(&Slow, &ManualClock);
 
-const ALONE: &str = "insert_with a time to idle alone";
+const ALONE: &str = "insert_with_lifetime a time to idle alone";
 
 const PUTS: [(&str, Puts); 9] = [
     ("insert", |map, _| {
         assert!(map.insert(1, 2).unwrap().is_none());
     }),
-    ("insert_with", |map, _| {
-        assert!(map.insert_with(1, 2, 10 * SECOND).unwrap().is_none());
+    ("insert_with_lifetime", |map, _| {
+        assert!(map.insert_with_lifetime(1, 2, 10 * SECOND).unwrap().is_none());
     }),
     (ALONE, |map, _| {
-        let lifetime = Lifetime::new().idle(10 * SECOND);
-        let lifetime = lifetime.live(Timeout::Never);
-        assert!(map.insert_with(1, 2, lifetime).unwrap().is_none());
+        let lifetime = Lifetimes::new().idle(10 * SECOND);
+        let lifetime = lifetime.live(Lifetime::Never);
+        assert!(map.insert_with_lifetime(1, 2, lifetime).unwrap().is_none());
     }),
     ("upsert", |map, _| {
         let update = |there: Option<&u64>| (2 + there.unwrap_or(&0), ());
@@ -437,8 +437,8 @@ const PUTS: [(&str, Puts); 9] = [
         };
         assert_eq!(*map.entry(1).or_insert_with(slow).unwrap(), 2);
     }),
-    ("or_insert_for", |map, _| {
-        let put = map.entry(1).or_insert_for(10 * SECOND, || 2).unwrap();
+    ("or_insert_with_lifetime", |map, _| {
+        let put = map.entry(1).or_insert_with_lifetime(10 * SECOND, || 2).unwrap();
         assert_eq!(*put, 2);
     }),
     ("the vacant entry's insert", |map, _| {
@@ -589,7 +589,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
     for jump in [1 << 38, 1 << 39, (1 << 39) + 77, 3 << 38, 1 << 40, 5 << 39, 1 << 43] {
         let (map, clock) = rig::map(|map| map.time_to_idle(10 * SECOND).interval(MS));
         map.insert(1, 0).unwrap();
-        map.insert_with(2, 0, Lifetime::new().idle(Timeout::Never)).unwrap();
+        map.insert_with_lifetime(2, 0, Lifetimes::new().idle(Lifetime::Never)).unwrap();
         clock.advance(Duration::from_millis(jump.min(at_most)));
         assert!(map.get(&1).is_none(), "{jump}");
         assert!(map.get(&2).is_some(), "{jump}");

@@ -113,7 +113,7 @@ fn a_tracker_s_counters_are_set_and_never_added() {
     }
     assert_eq!(kept.gauge("expiry_live{name=\"acks\"}"), 0.0);
     assert!(kept.gauge("expiry_slots{name=\"acks\"}") >= 16.0);
-    tracker.shutdown(expiry::Fate::Cancel);
+    tracker.shutdown(expiry::ShutdownMode::Cancel);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
 
 use crate::rig;
-use expiry::{BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
+use expiry::{
+    BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause,
+};
 use expiry::{
     ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
 };
@@ -127,8 +129,8 @@ fn a_slow_poller_holds_up_one_shard_only() {
             .interval(SECOND)
             .shards(2)
             .clock(clock.clone())
-            .on_end(move |_: &u64, (): &(), cause| {
-                assert_eq!(cause, Cause::Expired);
+            .removal_listener(move |_: &u64, (): &(), cause| {
+                assert_eq!(cause, RemovalCause::Expired);
                 let me = std::thread::current().id();
                 *told.lock().unwrap().entry(me).or_default() += 1;
                 let is_slow = slow.lock().unwrap().take_if_is(me);
@@ -192,8 +194,8 @@ fn a_poll_in_a_listener_finds_nothing() {
             .interval(SECOND)
             .shards(4)
             .clock(clock.clone())
-            .on_end(move |_: &u64, (): &(), cause| {
-                if cause == Cause::Expired {
+            .removal_listener(move |_: &u64, (): &(), cause| {
+                if cause == RemovalCause::Expired {
                     let outer = depth.fetch_add(1, Relaxed);
                     let more = map.upgrade().unwrap().poll(usize::MAX);
                     depth.fetch_sub(1, Relaxed);

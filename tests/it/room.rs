@@ -2,8 +2,8 @@
 
 use crate::support::{bad_drop, poll_with, waker, Task};
 use expiry::{
-    edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcomes,
-    Room, SessionTracker, StoreError, Timeouts, WhenFull,
+    edge, AckError, AckTracker, CapacityReady, Closed, ExpiringMap, ExpiryQueue, ManualClock,
+    Outcomes, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ fn enter(queue: &ExpiryQueue<u64>, key: u64) {
 }
 
 /// As many that wait, each with its task.
-fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); N] {
+fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, CapacityReady<'_>); N] {
     std::array::from_fn(|_| {
         let (task, mut room) = (Task::new(), queue.room());
         assert!(task.poll(&mut room).is_pending());
@@ -40,7 +40,7 @@ fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); 
     })
 }
 
-fn woken<const N: usize>(all: &[(Arc<Task>, Room<'_>); N]) -> [usize; N] {
+fn woken<const N: usize>(all: &[(Arc<Task>, CapacityReady<'_>); N]) -> [usize; N] {
     std::array::from_fn(|at| all[at].0.woken())
 }
 
@@ -284,7 +284,7 @@ fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
     let (tracker, outcomes) = built;
     let tracker = Arc::new(tracker);
     let theirs = tracker.clone();
-    let last = waker(move || assert!(theirs.shutdown(Fate::Cancel).is_empty()));
+    let last = waker(move || assert!(theirs.shutdown(ShutdownMode::Cancel).is_empty()));
     let root = tracker.issue(edge(), 7).unwrap();
     let mut room = tracker.room();
     assert!(poll_with(&mut room, &last).is_pending());
@@ -292,7 +292,7 @@ fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
     tracker.fail(root).unwrap();
     if by_hand {
         // It was only asked for.
-        assert!(tracker.shutdown(Fate::Cancel).is_empty());
+        assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
     }
     let runtime = tokio::runtime::Builder::new_current_thread();
     let mut stream = outcomes.into_stream();
@@ -318,7 +318,7 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
     let (theirs, left) = (tracker.clone(), Arc::new(Mutex::new(Vec::new())));
     let into = left.clone();
     let last = waker(move || {
-        let left = theirs.shutdown(Fate::Return);
+        let left = theirs.shutdown(ShutdownMode::Return);
         into.lock().unwrap().extend(left.iter().map(|outcome| outcome.owner));
     });
     let root = tracker.issue(edge(), 7).unwrap();
@@ -366,7 +366,7 @@ fn trackers_have_room_when_roots_end() {
     tracker.issue(edge(), 0).unwrap();
     let (task, mut room) = (Task::new(), tracker.room());
     assert!(task.poll(&mut room).is_pending());
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert_eq!(task.poll(&mut room), Poll::Ready(Err(Closed)));
 }
 

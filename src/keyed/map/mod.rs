@@ -29,13 +29,13 @@ use std::sync::Arc;
 /// nearer of the two.
 ///
 /// ```
-/// use expiry::{Cause, ExpiringMap};
+/// use expiry::{RemovalCause, ExpiringMap};
 /// use std::time::Duration;
 ///
 /// let sessions = ExpiringMap::builder()
 ///     .time_to_live(Duration::from_secs(3600))
 ///     .time_to_idle(Duration::from_secs(300))
-///     .on_end(|user: &String, token: &u64, cause: Cause| println!("{user} {token}: {cause:?}"))
+///     .removal_listener(|user: &String, token: &u64, cause: RemovalCause| println!("{user} {token}: {cause:?}"))
 ///     .build()?;
 /// sessions.insert("ada".to_string(), 4711)?;
 /// assert_eq!(sessions.get("ada").as_deref(), Some(&4711));
@@ -74,7 +74,7 @@ use std::sync::Arc;
 ///   [`shutdown`](Self::shutdown), and, rarely, an insertion that finds the map full, or a call
 ///   after the clock has jumped by years.
 /// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
-///   [`Ended::into_value`](crate::Ended::into_value), the thread that drops the last handle to the
+///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last handle to the
 ///   map, and, at the end of a shutdown, its
 ///   [listener thread](ExpiringMapBuilder::listener_thread).
 /// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live

@@ -105,7 +105,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
-    /// [`Room`](crate::Room), which has an example. A key that is due makes room when the reaper,
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room when the reaper,
     /// or a thread that polls, ends it.
     ///
     /// # Examples
@@ -129,7 +129,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.store().engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.store().engine.door())
     }
 }

@@ -1,6 +1,6 @@
 //! What the calls of a queue return.
 
-use crate::keyed::removed::Ended;
+use crate::keyed::removed::Removed;
 use crate::keyed::store::Place;
 use std::fmt;
 use std::ops::Deref;
@@ -76,7 +76,7 @@ pub enum Updated {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Expired<K: 'static> {
-    pub(super) ended: Ended<'static, K, ()>,
+    pub(super) ended: Removed<'static, K, ()>,
     pub(super) expiry: Duration,
 }
 

@@ -5,8 +5,8 @@ use crate::channel::Sender;
 use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
-use crate::keyed::removed::{Ended, EndedSlot};
-use crate::keyed::store::{Cause, Named, Pair};
+use crate::keyed::removed::{EndedSlot, Removed};
+use crate::keyed::store::{Named, Pair, RemovalCause};
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl<K: 'static> Shared<K> {
 
     /// A key that a shutdown has ended, as it would have expired.
     pub(super) fn left(&self, ended: EndedSlot<&Inner<K>, K, ()>, lease: Lease) -> Expired<K> {
-        Expired { ended: Ended::kept(ended, &self.store), expiry: self.expiry(lease) }
+        Expired { ended: Removed::kept(ended, &self.store), expiry: self.expiry(lease) }
     }
 
     /// When a key is due.
@@ -46,8 +46,8 @@ impl<K: 'static> Shared<K> {
 
     /// The key that has expired in this slot, which the caller has ended.
     fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
-        let ended = self.store.ended_by_driver(claim, named, Cause::Expired);
-        Expired { ended: Ended::kept(ended, &self.store), expiry: self.since_start(deadline) }
+        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+        Expired { ended: Removed::kept(ended, &self.store), expiry: self.since_start(deadline) }
     }
 }
 
@@ -89,7 +89,7 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
         match &self.target {
             Target::Poll(stack) => stack.push(self.expired(&claim, named, deadline)),
             Target::Handler(handler) => {
-                let ended = self.store.ended_by_driver(&claim, named, Cause::Expired);
+                let ended = self.store.ended_by_driver(&claim, named, RemovalCause::Expired);
                 self.store.guard(|| handler(ended.key()));
             }
             Target::Channel(sender) => sender.send(self.expired(&claim, named, deadline)),

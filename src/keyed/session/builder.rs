@@ -4,7 +4,7 @@ use super::id::Issuer;
 use super::seat::Seat;
 use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::error::BuildError;
-use crate::keyed::store::{Cause, Listener, Store};
+use crate::keyed::store::{Listener, RemovalCause, Store};
 use crate::lifecycle::Reaper;
 use crate::setup::{setters, Setup};
 use crate::sync::stack::Stack;
@@ -146,7 +146,7 @@ impl SessionTrackerBuilder {
         let bounds = self.bounds()?;
         let listener: Listener<SessionId, Seat> =
             Box::new(move |&id: &SessionId, seat: &Seat, cause| {
-                if cause == Cause::Expired {
+                if cause == RemovalCause::Expired {
                     expired(&seat.end(id, Some(Duration::ZERO)));
                 }
             });

@@ -48,7 +48,7 @@ impl SessionTracker {
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        // Ended in a touch or a creation, or by a poll that is about to take it.
+        // Removed in a touch or a creation, or by a poll that is about to take it.
         if self.expired.as_ref().is_some_and(|expired| !expired.is_empty()) {
             return Some(Duration::ZERO);
         }
@@ -91,11 +91,11 @@ impl SessionTracker {
         let (ended, lease) = self.store.remove(&pin, wanted)?;
         drop(pin);
         let info = self.store.info(&ended, lease);
-        self.store.tell(&ended, crate::keyed::Cause::Removed);
+        self.store.tell(&ended, crate::keyed::RemovalCause::Removed);
         Some(info)
     }
 
-    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`CapacityReady`](crate::CapacityReady), which has an
     /// example. What is due makes room when somebody polls, or the reaper comes to it.
     ///
     /// # Examples
@@ -120,8 +120,8 @@ impl SessionTracker {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.store.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.store.engine.door())
     }
 
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:

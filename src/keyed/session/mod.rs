@@ -37,7 +37,7 @@ use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::lifecycle::Reaper;
 use crate::sync::stack::Stack;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -278,8 +278,8 @@ impl SessionTracker {
         self.store.deadline(self.granted(timeout), &*self.store).expect(touch::GRANTED)
     }
 
-    fn granted(&self, timeout: Duration) -> Timeout {
-        Timeout::After(self.grant(timeout))
+    fn granted(&self, timeout: Duration) -> Lifetime {
+        Lifetime::After(self.grant(timeout))
     }
 
     /// What a session has beside its lease, for as long as the pin lives that it was found under.
@@ -431,7 +431,7 @@ impl SessionTracker {
                     let Some(ended) = closed else {
                         return Ok(Ok(Session { id, place, timeout }));
                     };
-                    store.tell(&ended, store::Cause::Closed);
+                    store.tell(&ended, store::RemovalCause::Closed);
                     return Err(StoreError::Closed);
                 }
                 Err((Hindered::Overtaken, back)) => pair = back,

@@ -1,6 +1,6 @@
 //! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
 
-use super::{Cause, Named, Pair, Store};
+use super::{Named, Pair, RemovalCause, Store};
 use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::error::BuildError;
@@ -19,7 +19,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
     /// Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
-        self.close_with(|ended, _| self.tell(&ended, Cause::Closed))
+        self.close_with(|ended, _| self.tell(&ended, RemovalCause::Closed))
     }
 
     /// As [`close`](Self::close). Gives the entries to `left` instead of the listener.
@@ -28,7 +28,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease),
     ) -> bool {
         let give = |claim: Claim<'_, Pair<K, V>>, named: Named, lease| {
-            left(self.ended_by_driver(&claim, named, Cause::Closed), lease);
+            left(self.ended_by_driver(&claim, named, RemovalCause::Closed), lease);
         };
         let closed = self.engine.close(self, give);
         if closed {

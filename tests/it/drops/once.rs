@@ -226,12 +226,12 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
             drop(map.insert(k(id), v(id)).unwrap());
             let lent = map.get(&k(id)).unwrap();
             let ended = map.remove(&k(id)).unwrap();
-            let ended = ended.into_value().err().expect("it is lent");
+            let ended = ended.try_into_value().err().expect("it is lent");
             if first {
                 drop(lent);
                 settle();
                 assert!(*ended.key() == k(id));
-                match ended.into_value() {
+                match ended.try_into_value() {
                     Ok(value) => assert!(value == v(id)),
                     // The reaper is in the middle of something.
                     Err(_) => assert!(reaper),
@@ -249,7 +249,7 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
         // A replaced one, taken out.
         drop(map.insert(k(22), v(22)).unwrap());
         let replaced = map.insert(k(22), v(23)).unwrap().unwrap();
-        drop(replaced.into_value());
+        drop(replaced.try_into_value());
         assert!(*map.get(&k(22)).unwrap().value() == v(23));
         map.retain(|_, value| *value != v(25));
     });
@@ -353,13 +353,13 @@ fn by_many<K: Part, V: Part>() {
                     let key = K::new(id, census);
                     match random >> 8 & 7 {
                         0 | 1 => drop(map.remove(&key)),
-                        2 => drop(map.remove(&key).map(expiry::Ended::into_value)),
+                        2 => drop(map.remove(&key).map(expiry::Removed::try_into_value)),
                         3 => kept.extend(map.remove(&key)),
                         4 => drop(map.entry(key).or_insert(V::new(id, census)).unwrap()),
                         5 => map.upsert(key, |_| (V::new(id, census), ())).unwrap(),
                         _ => {
                             let before = map.insert(key, V::new(id, census)).unwrap();
-                            drop(before.map(expiry::Ended::into_value));
+                            drop(before.map(expiry::Removed::try_into_value));
                         }
                     }
                     if let Some(lent) = map.get(&K::new(id, census)) {
