@@ -28,7 +28,7 @@ use std::task::{Context, Poll};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// # runtime.block_on(async {
-/// let leases = std::sync::Arc::new(ExpiryQueue::builder().capacity(1).build()?);
+/// let leases = std::sync::Arc::new(ExpiryQueue::builder().capacity(1).build_manual()?);
 /// enter(&leases, 1).await?;
 /// let second = tokio::spawn({
 ///     let leases = leases.clone();

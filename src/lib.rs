@@ -18,7 +18,6 @@
 //!
 //!     // Keys that must be touched to live.
 //!     let leases = ExpiryQueue::builder()
-//!         .build_with_handler(|worker: &u64| println!("worker {worker} has fallen silent"))?;
 //!     leases.update(7, Duration::from_secs(10))?;
 //!     assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
 //!
@@ -56,7 +55,7 @@
 //!
 //! # Without a thread
 //!
-//! Each face that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
+//! Each store that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
 //!
 //! | face | built by | polled by | which returns | and how long to sleep |
 //! |---|---|---|---|---|
@@ -64,8 +63,8 @@
 //! | `Timeouts` | `build_manual` | `poll(budget)`; wakes the tasks | [`Polled`] | `next` of it |
 //! | [`ExpiringMap`] | `build_manual` | [`poll(budget)`](ExpiringMap::poll); the listener is told | `true` if the budget ran out | nothing says it: the interval |
 //! | [`TimeCacheMap`] | `build_manual` | [`poll()`](TimeCacheMap::poll), until nothing is due; the callback is told | nothing | a bucket's time, `T / (n - 1)`, or less |
-//! | [`ExpiryQueue`] | **`build`**; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
-//! | [`SessionTracker`] | **`build`** | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
+//! | [`ExpiryQueue`] | `build_manual`; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
+//! | [`SessionTracker`] | `build_manual`; `build_manual_with_channel` | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
 //! | [`TimerWheel`] | `new` | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired | [`expiration_delay()`](TimerWheel::expiration_delay), in its unit |
 //! | [`RotatingMap`] | `new` | [`rotate()`](RotatingMap::rotate) | the dead | your period |
 //!

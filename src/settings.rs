@@ -321,7 +321,7 @@ settings! {
     ///
     /// let settings: ExpiryQueueSettings = toml::from_str("interval = \"1s\"\ncapacity = 1")?;
     /// assert_eq!(settings.interval, Some(Duration::from_secs(1)));
-    /// let leases = ExpiryQueue::builder().settings(&settings).build()?;
+    /// let leases = ExpiryQueue::builder().settings(&settings).build_manual()?;
     /// leases.update("worker 1", Duration::from_secs(10))?;
     /// assert_eq!(leases.update("worker 2", Duration::from_secs(10)), Err(StoreError::Full));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -344,7 +344,7 @@ settings! {
     /// use std::time::Duration;
     ///
     /// let settings: SessionTrackerSettings = toml::from_str("minimum_timeout = \"4s\"\nserver_id = 1")?;
-    /// let sessions = SessionTracker::builder().settings(&settings).build()?;
+    /// let sessions = SessionTracker::builder().settings(&settings).build_manual()?;
     /// let session = sessions.create(Duration::from_secs(1), 7)?;
     /// assert_eq!((session.timeout(), session.id().server()), (Duration::from_secs(4), 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

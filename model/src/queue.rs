@@ -201,7 +201,7 @@ impl<K: Key> Run<K> {
             .clock(time.clock.clone());
         set!(builder.capacity(setup.capacity));
         Run {
-            queue: builder.build().unwrap(),
+            queue: builder.build_manual().unwrap(),
             time,
             interval: setup.interval,
             capacity: setup.capacity.unwrap_or(usize::MAX),

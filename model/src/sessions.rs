@@ -308,7 +308,7 @@ impl Run {
         }
         let longest = Span::Intervals(LONGEST).duration(interval);
         Run {
-            sessions: builder.build().unwrap(),
+            sessions: builder.build_manual().unwrap(),
             model: Model {
                 interval,
                 bounds: bounds.unwrap_or((interval, longest)),

@@ -148,7 +148,7 @@ pub(crate) fn time_cache(bytes: &[u8]) {
     let built = TimeCacheMap::builder(Duration::from_nanos(expiration))
         .buckets(buckets)
         .clock(time.clock.clone())
-        .on_expire(move |key: &u8, value: &u64| tell((*key, *value)))
+        .expiry_listener(move |key: &u8, value: &u64| tell((*key, *value)))
         .build_manual();
     let map = match built {
         Ok(map) => map,

@@ -36,7 +36,7 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::ShutdownMode;
 pub use tuple::Tuple;
 
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 #[cfg(doc)]
 use crate::WhenFull;
 use std::fmt;
@@ -170,9 +170,10 @@ pub enum OnDrop {
 /// assert!(tracker.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct AckTracker {
     trees: Arc<Trees>,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Trees>>,
     on_drop: OnDrop,
 }
 
@@ -181,7 +182,7 @@ impl fmt::Debug for AckTracker {
         f.debug_struct("AckTracker")
             .field("len", &self.len())
             .field("shards", &self.trees.engine.shards())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,11 +1,12 @@
 //! Shutdowns: the tracker refuses new roots, the live ones end, and the reaper stops.
 
+use super::trees::Trees;
 #[cfg(doc)]
 use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
 #[cfg(feature = "async")]
 use crate::core::engine::Face;
-use crate::lifecycle::{shut, Reaper};
+use crate::lifecycle::{shut, Reaper, Shut};
 use crate::panics::is_inside;
 #[cfg(doc)]
 use crate::WhenFull;
@@ -85,7 +86,7 @@ impl AckTracker {
         if fate == ShutdownMode::Return {
             trees.returned.want();
         }
-        shut(&trees.engine, self.reaper.as_ref(), trees);
+        self.owner.shut();
         match fate {
             ShutdownMode::Return => trees.returned.take(),
             _ => Vec::new(),
@@ -94,7 +95,7 @@ impl AckTracker {
 
     /// The reaper, if there is one in this process.
     fn reaper(&self) -> Option<&Reaper> {
-        Reaper::here(self.reaper.as_ref())
+        Reaper::here(self.owner.reaper())
     }
 
     fn is_drained(&self) -> bool {
@@ -198,9 +199,11 @@ impl AckTracker {
     }
 }
 
-impl Drop for AckTracker {
-    /// As [`shutdown`](Self::shutdown) with [`ShutdownMode::Cancel`].
-    fn drop(&mut self) {
-        self.shutdown(ShutdownMode::Cancel);
+impl Shut for Trees {
+    /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
+    fn shut(&self, reaper: Option<&Reaper>) {
+        self.engine.refuse();
+        self.deliver.close();
+        shut(&self.engine, reaper, self);
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 /// use expiry::{ExpiryQueue, StoreError};
 /// use std::time::Duration;
 ///
-/// let leases = ExpiryQueue::builder().capacity(1).build()?;
+/// let leases = ExpiryQueue::builder().capacity(1).build_manual()?;
 /// leases.update(1, Duration::from_secs(10))?;
 /// assert_eq!(leases.update(2, Duration::from_secs(10)), Err(StoreError::Full));
 /// assert_eq!(leases.update(1, Duration::ZERO), Err(StoreError::ZeroTimeout)); // it is as it was

@@ -17,6 +17,7 @@ mod queue;
 mod removed;
 mod session;
 mod store;
+mod target;
 mod time_cache;
 
 pub use error::{InsertError, StoreError};

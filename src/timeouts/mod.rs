@@ -22,7 +22,7 @@ pub use timeout::Timeout;
 use crate::ack::Polled;
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
-use crate::lifecycle::{shut, shut_soon, Reaper};
+use crate::lifecycle::{shut, shut_soon, Owner, Reaper, Shut};
 use crate::snapshot::snapshot;
 use std::fmt;
 use std::future::IntoFuture;
@@ -111,9 +111,10 @@ use waiters::Waiters;
 /// All futures may be dropped at any time, and polled with any waker each time. Wakers are called by the reaper (or who polls), one after
 /// the other: one that takes long makes others late, one that panics is counted. What waits at a shutdown is woken, and resolves to
 /// [`TimerError::Closed`]; so does what comes after it.
+#[derive(Clone)]
 pub struct Timeouts {
     waiters: Arc<Waiters>,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Waiters>>,
 }
 
 snapshot! {
@@ -188,7 +189,7 @@ impl fmt::Debug for Timeouts {
         f.debug_struct("Timeouts")
             .field("len", &self.len())
             .field("interval", &self.waiters.engine.ticks().interval())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }
@@ -336,7 +337,7 @@ impl Timeouts {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        shut(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters);
+        self.owner.shut();
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
@@ -345,7 +346,7 @@ impl Timeouts {
     ///
     /// The last one of a server's: its requests, and the draining of trackers, need timers.
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
-        shut_soon(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters)
+        shut_soon(&self.waiters.engine, self.owner.reaper(), &*self.waiters)
     }
 
     /// For models: the clock has come to `tick`.
@@ -356,8 +357,8 @@ impl Timeouts {
     }
 }
 
-impl Drop for Timeouts {
-    fn drop(&mut self) {
-        self.shutdown();
+impl Shut for Waiters {
+    fn shut(&self, reaper: Option<&Reaper>) {
+        shut(&self.engine, reaper, self);
     }
 }

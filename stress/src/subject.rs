@@ -221,11 +221,13 @@ pub fn build<P: Payload>(
             let builder = set!(ExpiryQueue::builder());
             let queue = if reaper {
                 let (told, clock) = (told.clone(), clock.clone());
-                builder.build_with_handler(move |key: &P| {
-                    told(key.number(), End::Expired(clock.now()));
-                })?
+                builder
+                    .expiry_listener(move |key: &P| {
+                        told(key.number(), End::Expired(clock.now()));
+                    })
+                    .build()?
             } else {
-                builder.build()?
+                builder.build_manual()?
             };
             Arc::new(Keys { queue, clock, told, alive: Arc::default() })
         }

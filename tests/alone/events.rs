@@ -176,7 +176,7 @@ fn stalled(queue: &ExpiryQueue<&'static str>, clock: &ManualClock) {
 fn graced(clock: &ManualClock) -> ExpiryQueue<&'static str> {
     let builder = ExpiryQueue::builder().interval(SECOND);
     let builder = builder.pause_grace(5 * SECOND).clock(clock.clone());
-    builder.build().unwrap()
+    builder.build_manual().unwrap()
 }
 
 pub fn a_process_that_was_stalled() {

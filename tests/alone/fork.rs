@@ -129,14 +129,14 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         assert_eq!(told.load(Ordering::SeqCst), 1);
     }
 
-    let queue = ExpiryQueue::builder().build_with_handler(|_: &u64| ());
+    let queue = ExpiryQueue::builder().expiry_listener(|_: &u64| ()).build();
     let queue = queue.unwrap();
     queue.update(1, SECOND).unwrap();
     in_child("a queue", || {
         assert_eq!(queue.shutdown().len(), 1);
         assert!(support::Task::new().block_on(queue.shutdown_async()).is_empty());
     });
-    let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| ());
+    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| ()).build();
     let sessions = sessions.unwrap();
     sessions.create(SECOND, 1).unwrap();
     in_child("sessions", || {

@@ -63,8 +63,12 @@ fn a_polled_map(many: usize) {
 
 fn a_polled_queue(many: usize) {
     let (clock, there) = (ManualClock::new(), Arc::default());
-    let queue =
-        ExpiryQueue::builder().interval(SECOND).shards(4).clock(clock.clone()).build().unwrap();
+    let queue = ExpiryQueue::builder()
+        .interval(SECOND)
+        .shards(4)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
     for key in 0..many as u64 {
         queue.update(Counted::new(key, &there), SECOND).unwrap();
     }

@@ -112,7 +112,7 @@ fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
 fn who_waits_is_told_of_what_a_creation_has_ended() {
     let clock = ManualClock::new();
     let sessions =
-        SessionTracker::builder().interval(INTERVAL).clock(clock.clone()).build().unwrap();
+        SessionTracker::builder().interval(INTERVAL).clock(clock.clone()).build_manual().unwrap();
     let old = sessions.create(ticks(1000), 7).unwrap();
     clock.advance(ticks(1 << 38) + ticks(1 << 30));
     sessions.create(ticks(1000), 7).unwrap();

@@ -285,7 +285,7 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
     let manual =
         ExpiringMap::builder().time_to_live(SECOND).clock(clock.clone()).build_manual().unwrap();
-    let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+    let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     wait_for("the stuck one is being dropped", || entered.load(SeqCst));
     for _ in 0..20 {
         for key in 0..500 {

@@ -87,7 +87,7 @@ impl Subject for ExpiryQueue<u64> {
 
 fn queue(event: Event) -> Box<dyn Subject> {
     let builder = ExpiryQueue::builder().interval(MS);
-    let queue = builder.build_with_handler(move |_: &u64| event()).unwrap();
+    let queue = builder.expiry_listener(move |_: &u64| event()).build().unwrap();
     queue.update(1, HOUR).unwrap();
     queue.update(2, MS).unwrap();
     Box::new(queue)
@@ -105,7 +105,7 @@ impl Subject for SessionTracker {
 
 fn sessions(event: Event) -> Box<dyn Subject> {
     let builder = SessionTracker::builder().interval(MS);
-    let sessions = builder.build_with_handler(move |_: &SessionInfo| event()).unwrap();
+    let sessions = builder.expiry_listener(move |_: &SessionInfo| event()).build().unwrap();
     sessions.create(HOUR, 1).unwrap();
     sessions.create(MS, 2).unwrap();
     Box::new(sessions)
@@ -311,7 +311,7 @@ fn the_next_shutdown_returns_all<S: Sync>(
 #[test]
 fn the_shutdown_after_one_in_a_listener_returns_all_sessions() {
     let make = || {
-        let sessions = SessionTracker::builder().interval(MS).build().unwrap();
+        let sessions = SessionTracker::builder().interval(MS).build_manual().unwrap();
         (0..200).for_each(|owner| assert!(sessions.create(HOUR, owner).is_ok()));
         sessions
     };
@@ -321,7 +321,7 @@ fn the_shutdown_after_one_in_a_listener_returns_all_sessions() {
 #[test]
 fn the_shutdown_after_one_in_a_listener_returns_all_keys() {
     let make = || {
-        let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+        let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
         (0..200u64).for_each(|key| assert!(queue.update(key, HOUR).is_ok()));
         queue
     };

@@ -466,7 +466,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
         let map = TimeCacheMap::builder(expiration)
             .buckets(buckets)
             .clock(clock.clone())
-            .on_expire(move |key: &u64, put_at: &Duration| {
+            .expiry_listener(move |key: &u64, put_at: &Duration| {
                 assert_eq!(Duration::from_millis(*key * 313), *put_at);
                 list.lock().unwrap().push(*key);
                 // A third of a second each: a bucket full of them takes longer than the interval.
@@ -514,7 +514,7 @@ fn a_time_cache_does_what_the_old_one_did() {
     let list = expired.clone();
     let map = TimeCacheMap::builder(SECOND * 10)
         .clock(clock.clone())
-        .on_expire(move |key: &&str, _: &u64| list.lock().unwrap().push(key))
+        .expiry_listener(move |key: &&str, _: &u64| list.lock().unwrap().push(key))
         .build_manual()
         .unwrap();
     map.put("renewed", 1).unwrap();
@@ -804,7 +804,7 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
 fn a_time_cache_has_a_thread_of_its_own() {
     let (sender, expired) = std::sync::mpsc::channel();
     let map = TimeCacheMap::builder(Duration::from_millis(20))
-        .on_expire(move |key: &u64, value: &u64| sender.send((*key, *value)).unwrap())
+        .expiry_listener(move |key: &u64, value: &u64| sender.send((*key, *value)).unwrap())
         .build()
         .unwrap();
     map.put(1, 10).unwrap();

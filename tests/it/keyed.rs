@@ -107,7 +107,7 @@ fn every_value_ends_exactly_once() {
 }
 
 fn queue<K: std::hash::Hash + Eq + Send + Sync + 'static>(clock: &ManualClock) -> ExpiryQueue<K> {
-    ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build().unwrap()
+    ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap()
 }
 
 fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug + 'static>(
@@ -166,7 +166,7 @@ fn no_key_is_stranded() {
     for (polls, removes) in [(false, false), (true, false), (true, true)] {
         const KEYS: u64 = 100_000;
         let interval = Duration::from_millis(1);
-        let queue = ExpiryQueue::<u64>::builder().interval(interval).build().unwrap();
+        let queue = ExpiryQueue::<u64>::builder().interval(interval).build_manual().unwrap();
         let expired = AtomicUsize::new(0);
         let removed = AtomicUsize::new(0);
         let inserted = AtomicUsize::new(0);

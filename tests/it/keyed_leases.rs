@@ -97,7 +97,7 @@ fn subject(kind: Kind, interval: Duration, clock: impl Clock) -> Arc<Subject> {
 
 fn queue(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
     let builder = ExpiryQueue::builder().interval(interval).clock(clock);
-    let queue = Arc::new(builder.build().unwrap());
+    let queue = Arc::new(builder.build_manual().unwrap());
     let Updated::Inserted { handle, .. } = queue.update(1_u64, TIME).unwrap() else {
         unreachable!("it is new")
     };
@@ -145,7 +145,7 @@ fn sessions(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         CollectedTouchFor | CollectedTouchByFor => builder.collect_touches(),
         _ => builder,
     };
-    let sessions = Arc::new(builder.build().unwrap());
+    let sessions = Arc::new(builder.build_manual().unwrap());
     let session = sessions.create(TIME, 7).unwrap();
     let id: SessionId = session.id();
     let same = sessions.clone();
@@ -313,7 +313,7 @@ fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
     for readings in 0..8 {
         let clock = ManualClock::new();
         let builder = ExpiryQueue::builder().interval(SECOND).clock(Planned(clock.clone()));
-        let queue = Arc::new(builder.build().unwrap());
+        let queue = Arc::new(builder.build_manual().unwrap());
         queue.update(1, 100 * SECOND).unwrap();
         let (other, later) = (queue.clone(), clock.clone());
         let renew: Act = Box::new(move || {
@@ -524,7 +524,7 @@ fn what_is_put_into_a_time_cache_lives_its_full_time() {
     let passing = clock.clone();
     let cache = TimeCacheMap::builder(10 * SECOND)
         .buckets(11)
-        .on_expire(move |_: &u64, _: &u64| passing.advance(60 * SECOND))
+        .expiry_listener(move |_: &u64, _: &u64| passing.advance(60 * SECOND))
         .clock(clock.clone())
         .build_manual()
         .unwrap();
@@ -555,12 +555,13 @@ fn a_key_that_room_is_made_for_in_a_queue_lives_its_full_time() {
             .capacity(1)
             .clock(clock.clone())
             // Or the reaper calls it, which is no part of the update.
-            .build_with_handler(move |_: &u64| {
+            .expiry_listener(move |_: &u64| {
                 if thread::current().id() == here {
                     passing.advance(600 * SECOND);
                     calls.store(true, Relaxed);
                 }
             })
+            .build()
             .unwrap();
         queue.update(1, 3600 * SECOND).unwrap();
         clock.advance(3600 * SECOND);
@@ -612,7 +613,8 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
 #[test]
 fn a_session_that_is_created_after_a_jump_of_years_lives_its_full_time() {
     let clock = ManualClock::new();
-    let sessions = SessionTracker::builder().interval(MS).clock(clock.clone()).build().unwrap();
+    let sessions =
+        SessionTracker::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
     let old = sessions.create(10 * SECOND, 7).unwrap();
     clock.advance(Duration::from_millis(1 << 38));
     let new = sessions.create(10 * SECOND, 7).unwrap();

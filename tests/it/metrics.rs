@@ -119,7 +119,8 @@ fn a_tracker_s_counters_are_set_and_never_added() {
 #[test]
 fn lateness_is_cumulative_and_in_seconds() {
     let (kept, clock) = (Kept::default(), ManualClock::new());
-    let queue = ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build().unwrap();
+    let queue =
+        ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     for late in [0, 3, 3, 200] {
         queue.update("key", SECOND).unwrap();
         let due = queue.wait_time().unwrap();

@@ -98,7 +98,7 @@ fn a_poll_with_a_budget_carries_the_rest_forward() {
 /// W6: a handle is of one stay, also where the same key has come again into the same slot.
 #[test]
 fn a_handle_of_an_earlier_stay_renews_nothing() {
-    let queue = builder(&ManualClock::new()).shards(1).build().unwrap();
+    let queue = builder(&ManualClock::new()).shards(1).build_manual().unwrap();
     let insert = || match queue.update(7, SECOND) {
         Ok(Updated::Inserted { handle, .. }) => handle,
         other => panic!("{other:?}"),
@@ -496,7 +496,7 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
     };
     // Its reaper sleeps by the machine's time; all is polled from here, or there: it is the same.
     let queue =
-        builder(&clock).shards(4).pause_grace(SECOND * 5).build_with_handler(handler).unwrap();
+        builder(&clock).shards(4).pause_grace(SECOND * 5).expiry_listener(handler).build().unwrap();
     let began = std::time::Instant::now();
     for key in 0..6 {
         queue.update(key, SECOND * 100 + SECOND * 15 * key as u32).unwrap();
@@ -530,7 +530,7 @@ fn others_expire_while_a_handler_is_slow() {
         }
     };
     let queue =
-        builder(&clock).shards(2).pause_grace(SECOND * 5).build_with_handler(handler).unwrap();
+        builder(&clock).shards(2).pause_grace(SECOND * 5).expiry_listener(handler).build().unwrap();
     for key in 0..KEYS as u64 {
         queue.update(key, SECOND * (100 + 10 * u32::from(key > 0))).unwrap();
     }
@@ -633,7 +633,7 @@ fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
 
 #[test]
 fn a_pause_grace_of_zero_is_refused() {
-    let built = builder(&ManualClock::new()).pause_grace(Duration::ZERO).build();
+    let built = builder(&ManualClock::new()).pause_grace(Duration::ZERO).build_manual();
     assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
 }
 
@@ -757,9 +757,10 @@ fn what_a_poll_finds_goes_where_it_was_to_go() {
     let told = Arc::new(AtomicUsize::new(0));
     let into = told.clone();
     let handled = builder(&clock)
-        .build_with_handler(move |_: &u64| {
+        .expiry_listener(move |_: &u64| {
             into.fetch_add(1, Relaxed);
         })
+        .build()
         .unwrap();
     let (sent, channel) = builder(&clock).build_with_channel(10, WhenFull::Wait).unwrap();
     handled.update(1, SECOND).unwrap();
@@ -843,7 +844,7 @@ fn a_poller_looks_again_where_another_has_been() {
         .shards(1)
         .pause_grace(SECOND * 100)
         .clock(clock.clone());
-    let queue = queue.build().unwrap();
+    let queue = queue.build_manual().unwrap();
     queue.update(1, SECOND).unwrap();
     looks_again(&clock, || queue.poll().len());
 }
@@ -856,7 +857,7 @@ fn a_poller_of_sessions_looks_again_where_another_has_been() {
         .shards(1)
         .pause_grace(SECOND * 100)
         .clock(clock.clone());
-    let sessions = sessions.build().unwrap();
+    let sessions = sessions.build_manual().unwrap();
     sessions.create(SECOND, 1).unwrap();
     looks_again(&clock, || sessions.poll().len());
 }
@@ -880,7 +881,7 @@ impl Clone for Moving {
 fn a_dump_has_a_key_that_comes_again_once() {
     let queue = MOVES.get_or_init(|| {
         let builder = ExpiryQueue::builder().interval(SECOND);
-        builder.clock(ManualClock::new()).build().unwrap()
+        builder.clock(ManualClock::new()).build_manual().unwrap()
     });
     for key in 0..100 {
         queue.update(Moving(key), SECOND * 10).unwrap();

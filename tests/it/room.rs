@@ -20,7 +20,7 @@ fn full(capacity: u64) -> ExpiryQueue<u64> {
     let queue = ExpiryQueue::builder()
         .capacity(usize::try_from(capacity).unwrap())
         .clock(ManualClock::new())
-        .build()
+        .build_manual()
         .unwrap();
     (0..capacity).for_each(|key| enter(&queue, key));
     assert_eq!(queue.update(capacity, SECOND), Err(StoreError::Full));
@@ -47,7 +47,7 @@ fn woken<const N: usize>(all: &[(Arc<Task>, CapacityReady<'_>); N]) -> [usize; N
 #[test]
 fn there_is_room_where_there_is() {
     let task = Task::new();
-    let unbounded = ExpiryQueue::<u64>::builder().build().unwrap();
+    let unbounded = ExpiryQueue::<u64>::builder().build_manual().unwrap();
     assert_eq!(task.poll(&mut unbounded.room()), READY);
     let queue = full(1);
     queue.remove(&0);
@@ -333,7 +333,7 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
 #[test]
 fn what_expires_makes_room() {
     let (clock, task) = (ManualClock::new(), Task::new());
-    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build().unwrap();
+    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build_manual().unwrap();
     enter(&queue, 0);
     let mut room = queue.room();
     assert!(task.poll(&mut room).is_pending());
@@ -383,7 +383,7 @@ fn maps_sessions_and_timeouts_have_room() {
     map.remove(&1);
     assert_eq!((task.woken() > 0, task.poll(&mut room)), (true, READY));
 
-    let sessions = SessionTracker::builder().capacity(1).build().unwrap();
+    let sessions = SessionTracker::builder().capacity(1).build_manual().unwrap();
     let session = sessions.create(10 * SECOND, 7).unwrap();
     let mut room = sessions.room();
     assert!(task.poll(&mut room).is_pending());
@@ -406,7 +406,7 @@ fn turns(runtime: &tokio::runtime::Runtime) {
     const TASKS: u64 = 64;
     const TURNS: u64 = 100;
     let builder = ExpiryQueue::<u64>::builder().capacity(3);
-    let queue = Arc::new(builder.clock(ManualClock::new()).build().unwrap());
+    let queue = Arc::new(builder.clock(ManualClock::new()).build_manual().unwrap());
     let entered = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {

@@ -111,12 +111,12 @@ fn a_queue_is_as_its_settings_say() {
     let settings: ExpiryQueueSettings = read(
         "interval = \"1s\"\npause_grace = \"5s\"\nshards = 8\ncapacity = 1\nreaper_budget = 9",
     );
-    let queue = ExpiryQueue::builder().settings(&settings).build().unwrap();
+    let queue = ExpiryQueue::builder().settings(&settings).build_manual().unwrap();
     queue.update(1, 10 * SECOND).unwrap();
     assert!(queue.update(2, 10 * SECOND).is_err());
     assert_eq!(queue.metrics().shards.len(), 8);
     let zero: ExpiryQueueSettings = read("pause_grace = \"0s\"");
-    let refused = ExpiryQueue::<u64>::builder().settings(&zero).build();
+    let refused = ExpiryQueue::<u64>::builder().settings(&zero).build_manual();
     assert_eq!(refused.err(), Some(BuildError::ZeroPauseGrace));
     round_trip(&settings);
 }
@@ -136,7 +136,7 @@ fn sessions_are_as_their_settings_say() {
         collect_touches = true
         "#,
     );
-    let sessions = SessionTracker::builder().settings(&settings).build().unwrap();
+    let sessions = SessionTracker::builder().settings(&settings).build_manual().unwrap();
     assert_eq!(sessions.grant(SECOND), 4 * SECOND);
     assert_eq!(sessions.grant(100 * SECOND), 40 * SECOND);
     let session = sessions.create(10 * SECOND, 7).unwrap();

@@ -201,7 +201,7 @@ fn a_queue_gives_back_what_there_was() {
     assert!(block_on(queue.shutdown_async()).is_empty());
     assert!(block_on(expired.into_stream().recv()).is_none());
 
-    let polled = ExpiryQueue::builder().build().unwrap();
+    let polled = ExpiryQueue::builder().build_manual().unwrap();
     polled.update(7, LONG).unwrap();
     let ended = polled.shutdown_async();
     assert!(polled.is_empty());
@@ -213,7 +213,11 @@ fn a_queue_gives_back_what_there_was() {
 fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     let queue = |reaper: bool| {
         let builder = ExpiryQueue::builder();
-        let queue = if reaper { builder.build_with_handler(|_: &u64| ()) } else { builder.build() };
+        let queue = if reaper {
+            builder.expiry_listener(|_: &u64| ()).build()
+        } else {
+            builder.build_manual()
+        };
         let queue = queue.unwrap();
         queue.update(7, LONG).unwrap();
         drop(queue.shutdown_async());
@@ -221,7 +225,8 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     };
     let sessions = |reaper: bool| {
         let builder = SessionTracker::builder();
-        let sessions = if reaper { builder.build_with_handler(|_| ()) } else { builder.build() };
+        let sessions =
+            if reaper { builder.expiry_listener(|_| ()).build() } else { builder.build_manual() };
         let sessions = sessions.unwrap();
         sessions.create(LONG, 7).unwrap();
         drop(sessions.shutdown_async());
@@ -287,7 +292,7 @@ fn what_is_kept_is_given_once_or_dropped() {
     for asks in [false, true] {
         let dropped = Arc::new(AtomicUsize::new(0));
         let builder = ExpiryQueue::builder();
-        let queue = builder.build_with_handler(|_: &Key| {}).unwrap();
+        let queue = builder.expiry_listener(|_: &Key| {}).build().unwrap();
         for key in 0..5 {
             queue.update(Key(key, dropped.clone()), LONG).unwrap();
         }
@@ -303,14 +308,14 @@ fn what_is_kept_is_given_once_or_dropped() {
 
 #[test]
 fn sessions_are_given_back() {
-    let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| {}).unwrap();
+    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| {}).build().unwrap();
     let ids = [7, 8].map(|owner| sessions.create(SECOND * 60, owner).unwrap().id());
     let ended = sessions.shutdown_async();
     assert!(sessions.create(SECOND * 60, 9).is_err());
     let mut left: Vec<_> = block_on(ended).iter().map(|session| session.id).collect();
     left.sort_unstable();
     assert_eq!(left, ids);
-    let polled = SessionTracker::builder().build().unwrap();
+    let polled = SessionTracker::builder().build_manual().unwrap();
     polled.create(SECOND * 60, 7).unwrap();
     assert_eq!(block_on(polled.shutdown_async())[0].owner, 7);
 }

@@ -145,7 +145,7 @@ impl<K: Key, N: Name> Store<K, ()> for Queue<K, N> {
             panic!("the queues are polled by the harness");
         };
         let builder = ExpiryQueue::builder().interval(setup.interval).clock(clock.clone());
-        Queue(builder.build().expect("valid settings"), PhantomData)
+        Queue(builder.build_manual().expect("valid settings"), PhantomData)
     }
 
     #[inline]

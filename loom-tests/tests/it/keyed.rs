@@ -191,7 +191,7 @@ model!(m2_two_inserts_of_a_fresh_key, large, || {
 fn queue() -> (Arc<ExpiryQueue<u64>>, ManualClock) {
     let clock = ManualClock::new();
     let queue = ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
-    (Arc::new(queue.build().unwrap()), clock)
+    (Arc::new(queue.build_manual().unwrap()), clock)
 }
 
 fn expired(queue: &ExpiryQueue<u64>) -> Vec<u64> {

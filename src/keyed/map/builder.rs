@@ -6,6 +6,7 @@ use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::keyed::listener_thread::ListenerThread;
 use crate::keyed::store::{Listener, RemovalCause, Store};
+use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 #[cfg(doc)]
 use crate::StoreError;
@@ -53,10 +54,22 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
 }
 
 /// How a map gets its hasher.
+#[derive(Clone)]
 enum Hashing<S> {
     Chosen(S),
     /// By the settings: their seed may have been set after this was made.
     ByDefault(fn(&Setup) -> S),
+}
+
+impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
+    fn clone(&self) -> Self {
+        ExpiringMapBuilder {
+            setup: self.setup.clone(),
+            listener: self.listener.clone(),
+            hasher: self.hasher.clone(),
+            ..*self
+        }
+    }
 }
 
 impl<K, V, S> fmt::Debug for ExpiringMapBuilder<K, V, S> {
@@ -119,7 +132,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         mut self,
         listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static,
     ) -> Self {
-        self.listener = Some(Box::new(listener));
+        self.listener = Some(Arc::new(listener));
         self
     }
 
@@ -255,10 +268,7 @@ where
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        let budget = self.setup.budget;
-        let mut map = self.build_manual()?;
-        map.reaper = Some(map.store.start(budget)?);
-        Ok(map)
+        self.built(true)
     }
 
     /// Builds the map without a thread: nothing is told as expired but in [`ExpiringMap::poll`], though what is over is
@@ -268,6 +278,10 @@ where
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
+        self.built(false)
+    }
+
+    fn built(self, reaper: bool) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let hasher = match self.hasher {
             Hashing::Chosen(hasher) => hasher,
             Hashing::ByDefault(make) => make(&self.setup),
@@ -279,7 +293,11 @@ where
             store.listener_thread = store.listener.is_some().then_some(thread);
         }
         let store = Arc::new(store);
+        let mut owner = Owner::new(&store);
         ListenerThread::start(&store)?;
-        Ok(ExpiringMap { store, hasher, reaper: None })
+        if reaper {
+            owner = owner.started(|store| &store.engine, self.setup.budget)?;
+        }
+        Ok(ExpiringMap { store, hasher, owner: Arc::new(owner) })
     }
 }

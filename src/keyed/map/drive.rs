@@ -134,7 +134,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        self.store.shut(self.reaper.as_ref());
+        self.owner.shut();
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
@@ -148,16 +148,10 @@ where
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
         store.wait_no_more();
-        let closed = shut_soon(&store.engine, self.reaper.as_ref(), store);
+        let closed = shut_soon(&store.engine, self.owner.reaper(), store);
         async move {
             closed.await;
             store.delivered().await;
         }
-    }
-}
-
-impl<K: 'static, V: 'static, S> Drop for ExpiringMap<K, V, S> {
-    fn drop(&mut self) {
-        self.store.shut(self.reaper.as_ref());
     }
 }

@@ -18,12 +18,14 @@ pub use many::Guard;
 
 use super::store::{Store, Wanted};
 use crate::core::engine::Pin;
+use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A concurrent map whose entries expire: each after its time to live, or its time to idle, or the
 /// nearer of the two.
@@ -97,10 +99,43 @@ use std::sync::Arc;
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,
     hasher: S,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Store<K, V>>>,
+}
+
+impl<K: 'static, V: 'static, S: Clone> Clone for ExpiringMap<K, V, S> {
+    /// Another handle to the same map. Two reference counts.
+    fn clone(&self) -> Self {
+        ExpiringMap {
+            store: self.store.clone(),
+            hasher: self.hasher.clone(),
+            owner: self.owner.clone(),
+        }
+    }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
+    /// A map whose entries live for `time_to_live`, with a reaper and without a listener.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMapBuilder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::ExpiringMap;
+    /// use std::time::Duration;
+    ///
+    /// let tokens = ExpiringMap::new(Duration::from_secs(300))?;
+    /// let handle = tokens.clone(); // the same map
+    /// std::thread::spawn(move || handle.insert("ada", 7).map(drop)).join().unwrap()?;
+    /// assert_eq!(tokens.get("ada").as_deref(), Some(&7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(time_to_live: Duration) -> Result<Self, BuildError> {
+        Self::builder().time_to_live(time_to_live).build()
+    }
+
     /// Settings with defaults.
     pub fn builder() -> ExpiringMapBuilder<K, V> {
         ExpiringMapBuilder::default()
@@ -155,7 +190,7 @@ impl<K: 'static, V: 'static, S> fmt::Debug for ExpiringMap<K, V, S> {
         f.debug_struct("ExpiringMap")
             .field("len", &self.store.len())
             .field("interval", &self.store.engine.ticks().interval())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }

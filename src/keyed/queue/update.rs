@@ -86,7 +86,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     /// # use std::time::Duration;
     /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// # let leases = expiry::ExpiryQueue::builder().build_manual()?;
     /// leases.update("worker", 10 * second)?;
     /// let (_, handle) = leases.get("worker").unwrap();
     /// assert!(leases.touch_by(handle, 10 * second)?); // no look-up

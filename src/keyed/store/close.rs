@@ -3,10 +3,8 @@
 use super::{Named, Pair, RemovalCause, Store};
 use crate::core::engine::Claim;
 use crate::core::lease::Lease;
-use crate::error::BuildError;
 use crate::keyed::removed::EndedSlot;
-use crate::lifecycle::{shut, Reaper};
-use std::sync::Arc;
+use crate::lifecycle::{shut, Reaper, Shut};
 use std::time::Duration;
 
 /// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
@@ -61,18 +59,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.engine.until_parted(has_ended).await;
         }
     }
+}
 
-    /// Starts a reaper.
-    pub(in crate::keyed) fn start(self: &Arc<Self>, budget: usize) -> Result<Reaper, BuildError>
-    where
-        K: Send + Sync,
-        V: Send + Sync,
-    {
-        Reaper::start(self, |store| &store.engine, budget)
-    }
-
-    /// Shuts the store down, as [`shut`] does, and waits for the listener thread.
-    pub(in crate::keyed) fn shut(&self, reaper: Option<&Reaper>) {
+impl<K: 'static, V: 'static> Shut for Store<K, V> {
+    /// Then waits for the listener thread.
+    fn shut(&self, reaper: Option<&Reaper>) {
         self.wait_no_more();
         shut(&self.engine, reaper, self);
         if let Some(thread) = &self.listener_thread {

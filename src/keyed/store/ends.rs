@@ -7,6 +7,7 @@ use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// How an entry ended.
 ///
@@ -49,7 +50,7 @@ impl std::fmt::Display for RemovalCause {
 
 /// Called for every end, once, by the thread that ended the entry, or by the listener thread;
 /// afterwards and unpinned. It may call the store, be slow, or panic.
-pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
+pub(crate) type Listener<K, V> = Arc<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile.

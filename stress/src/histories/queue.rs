@@ -218,6 +218,6 @@ impl<K: Key> Load<K> {
         if let Some(capacity) = capacity {
             builder = builder.capacity(capacity);
         }
-        Ok(Load { queue: builder.build()?, time: time.clone(), _keys: PhantomData })
+        Ok(Load { queue: builder.build_manual()?, time: time.clone(), _keys: PhantomData })
     }
 }

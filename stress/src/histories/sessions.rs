@@ -336,7 +336,7 @@ impl Load {
             builder = builder.capacity(capacity);
         }
         Ok(Load {
-            tracker: builder.build()?,
+            tracker: builder.build_manual()?,
             time: time.clone(),
             places: (0..places).map(|_| Mutex::new(None)).collect(),
             owners: AtomicU32::new(0),

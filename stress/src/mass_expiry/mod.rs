@@ -194,15 +194,17 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         .reaper_budget(options.budget as usize)
         .clock(time);
     let queue = if pollers > 0 {
-        builder.build()?
+        builder.build_manual()?
     } else {
         let books = books.clone();
-        builder.build_with_handler(move |&key| {
-            if key != ALARM {
-                books.expired(key);
-                books.hold();
-            }
-        })?
+        builder
+            .expiry_listener(move |&key| {
+                if key != ALARM {
+                    books.expired(key);
+                    books.hold();
+                }
+            })
+            .build()?
     };
     let shared = Shared {
         options,

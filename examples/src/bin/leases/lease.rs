@@ -42,10 +42,11 @@ impl Leases {
         let queue = ExpiryQueue::builder()
             .interval((time / 100).max(Duration::from_millis(1)))
             .clock(clock)
-            .build_with_handler(move |grant: &Grant| {
+            .expiry_listener(move |grant: &Grant| {
                 free[grant.resource].fetch_add(1, AcqRel);
                 removal_listener(*grant);
-            })?;
+            })
+            .build()?;
         Ok(Leases { queue, words, time })
     }
 
