@@ -7,7 +7,7 @@ mod text;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
-use crate::options::{Cli, Soak};
+use crate::options::{Cli, Scenario, Soak};
 use crate::report::{thousands, Report};
 use crate::usage::{one_arena, resident, trim};
 use crate::watch;
@@ -30,15 +30,6 @@ const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a run ended.
-enum End {
-    Finished(Run),
-    /// With its text.
-    Stuck(Run),
-    /// By Ctrl-C.
-    Interrupted,
-}
-
 /// Runs the scenario.
 ///
 /// # Errors
@@ -58,7 +49,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
     one_arena();
     let seconds = options.each.as_secs_f64();
     let text = Text::write(options.seed, (seconds * 256.0).clamp(16.0, 16_384.0) as usize)?;
-    let plan = Plan::new(&options.only, &options.also, seconds, options.seed, text.path().into());
+    let plan = Plan::new(&options.only, &options.also, seconds, options.seed, text.0.clone());
     let mut log = Log::open(options.log.as_deref(), options.seed, plan.runs())?;
     let checks = Checks::new(&[RUNS_PASS, NOBODY_STUCK, MEMORY_FLAT]);
     let process = log.next_process();
@@ -84,81 +75,64 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
             plan.runs()
         );
         let limit = options.patience + 20 * options.each;
-        match one((cycle, place), arguments, limit)? {
-            End::Interrupted => {
-                ended_by = "Ctrl-C";
-                break;
-            }
-            End::Stuck(run) => {
-                checks.violated(NOBODY_STUCK, || run.arguments.clone());
-                log.add(Line::Run(run))?;
-                // What is stuck holds memory and cores: nothing after it would mean anything.
-                ended_by = "a run that is stuck";
-                break;
-            }
-            End::Finished(run) => {
-                eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
-                log.add(Line::Run(run))?;
-            }
+        let Some((run, is_stuck)) = one((cycle, place), arguments, limit)? else {
+            ended_by = "Ctrl-C";
+            break;
+        };
+        if is_stuck {
+            checks.violated(NOBODY_STUCK, || run.arguments.clone());
+            log.add(Line::Run(run))?;
+            // What is stuck holds memory and cores: nothing after it would mean anything.
+            ended_by = "a run that is stuck";
+            break;
         }
+        eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
+        log.add(Line::Run(run))?;
         if place + 1 == plan.runs() {
             trim();
             let resident = resident();
             log.add(Line::Cycle { cycle, process, resident })?;
-            eprintln!("== cycle {cycle}: {:.1} MiB resident", mib(resident));
+            eprintln!("== cycle {cycle}: {} MiB resident", mibs(&[resident]));
         }
     }
     Ok(report(options, &log, &checks, before + began.elapsed().as_secs_f64(), ended_by))
 }
 
 /// The scenario that these arguments are of.
-fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
+fn parse(arguments: &str) -> Result<Scenario, Error> {
     let words = ["stress"].into_iter().chain(arguments.split_whitespace());
     let refused =
         |why: String| Error::Option { option: "--also", why: format!("{arguments}: {why}") };
     let cli = Cli::try_parse_from(words).map_err(|error| refused(error.to_string()))?;
     match cli.scenario {
-        Some(crate::options::Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
+        Some(Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
         Some(scenario) => Ok(scenario),
     }
 }
 
-/// One run, on a thread of its own.
-fn one((cycle, place): (u64, usize), arguments: String, limit: Duration) -> Result<End, Error> {
+/// One run, on a thread of its own, and whether it is stuck. `None` if Ctrl-C has cut it short.
+fn one(
+    (cycle, place): (u64, usize),
+    arguments: String,
+    limit: Duration,
+) -> Result<Option<(Run, bool)>, Error> {
     let scenario = parse(&arguments)?;
     let began = Instant::now();
-    let mut run = Run {
-        cycle,
-        place,
-        arguments,
-        passed: false,
-        operations: 0,
-        seconds: 0.0,
-        resident: 0,
-        violations: Vec::new(),
-    };
     let gives_up = || interrupt::asked() || began.elapsed() >= limit;
     let ran = watch::apart(move || crate::perform(&scenario), LOOK, gives_up);
-    // It has been cut short.
     if interrupt::asked() {
-        return Ok(End::Interrupted);
+        return Ok(None);
     }
-    run.seconds = began.elapsed().as_secs_f64();
-    run.resident = resident();
-    match ran {
-        Some(Ok(Ok(report))) => {
-            run.passed = report.passed();
-            run.operations = report.operations();
-            run.violations = report.violations;
-        }
-        Some(Ok(Err(error))) => run.violations.push(error.to_string()),
-        Some(Err(_)) => run.violations.push("panicked".into()),
-        None => {
-            run.violations.push(format!("stuck for {limit:?}"));
-            return Ok(End::Stuck(run));
-        }
-    }
-    Ok(End::Finished(run))
+    let is_stuck = ran.is_none();
+    let (passed, operations, violations) = match ran {
+        Some(Ok(Ok(report))) => (report.passed(), report.operations(), report.violations),
+        Some(Ok(Err(error))) => (false, 0, vec![error.to_string()]),
+        Some(Err(_)) => (false, 0, vec!["panicked".into()]),
+        None => (false, 0, vec![format!("stuck for {limit:?}")]),
+    };
+    let (seconds, resident) = (began.elapsed().as_secs_f64(), resident());
+    let run = Run { cycle, place, arguments, passed, operations, seconds, resident, violations };
+    Ok(Some((run, is_stuck)))
 }
 
 /// Of one scenario's runs.
@@ -190,9 +164,7 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
         if resident.len() >= CYCLES {
             judged += 1;
             checks.expect(MEMORY_FLAT, is_flat(&resident[1..]), || {
-                let all: Vec<_> =
-                    resident.iter().map(|&bytes| format!("{:.1}", mib(bytes))).collect();
-                format!("process {process}, MiB after each cycle: {}", all.join(" "))
+                format!("process {process}, MiB after each cycle: {}", mibs(resident))
             });
         }
     }
@@ -222,13 +194,11 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
     }
     let last = log.resident().pop().unwrap_or_default();
     if !last.is_empty() {
-        let all: Vec<_> = last.iter().map(|&bytes| format!("{:.1}", mib(bytes))).collect();
-        report.notes.push(format!("MiB resident after each cycle: {}", all.join(" ")));
+        report.notes.push(format!("MiB resident after each cycle: {}", mibs(&last)));
     }
     if judged == 0 {
-        report
-            .notes
-            .push(format!("memory was not judged: that takes {CYCLES} cycles of one process"));
+        let why = format!("memory was not judged: that takes {CYCLES} cycles of one process");
+        report.notes.push(why);
     }
     report
 }
@@ -240,8 +210,9 @@ fn is_flat(resident: &[u64]) -> bool {
     most(later) <= most(earlier) * (1.0 + SHARE) + BYTES
 }
 
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+fn mibs(bytes: &[u64]) -> String {
+    let mib = |bytes: &u64| format!("{:.1}", *bytes as f64 / f64::from(1 << 20));
+    bytes.iter().map(mib).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

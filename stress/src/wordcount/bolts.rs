@@ -13,13 +13,10 @@ use std::time::Instant;
 
 /// What a bolt does with a tuple.
 pub trait Process: Send {
-    /// Does it, once.
     fn process(&mut self, tuple: &Tuple<Piece>, out: &mut BoltCollector<'_, Piece>);
 
     /// Hands in what it has.
-    fn finish(&mut self, run: &Run) {
-        let _ = run;
-    }
+    fn finish(&mut self, _run: &Run) {}
 }
 
 /// Takes lines apart.
@@ -65,7 +62,6 @@ pub struct Worker<P> {
 }
 
 impl<P: Process> Worker<P> {
-    /// A bolt that does this.
     pub fn new(process: P, run: &Arc<Run>) -> Self {
         Worker { process, run: run.clone(), late: VecDeque::new() }
     }
@@ -124,7 +120,3 @@ impl<P: Process> Bolt<Piece> for Worker<P> {
         self.process.finish(&self.run);
     }
 }
-
-#[cfg(test)]
-#[path = "bolts_tests.rs"]
-mod tests;

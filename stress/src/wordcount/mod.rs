@@ -53,11 +53,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a run has, for all its tasks.
 pub struct Run {
-    /// The input.
     files: Files,
-    /// What happens to whom.
     faults: Faults,
-    /// Who is told that something is wrong.
     checks: Arc<Checks>,
     /// Where attempts end.
     books: Arc<Books>,
@@ -87,35 +84,6 @@ struct Stats {
     held: AtomicU64,
     /// The latest that a timeout was seen after it was due, in nanoseconds.
     latest: AtomicU64,
-}
-
-impl Stats {
-    fn fault(&self, fault: Fault) -> u64 {
-        self.faults[fault as usize].load(Relaxed)
-    }
-
-    /// What is shown beside what the tracker says.
-    fn show(&self, components: &[ComponentMetrics], gauge: &mut Gauge) {
-        if let [lines, .., count] = components {
-            // What the report's headline counts.
-            gauge.done = count.executed;
-            gauge.expired = lines.timed_out;
-            gauge.text = format!(
-                "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}{}",
-                lines.emitted - lines.replayed.min(lines.emitted),
-                lines.pending,
-                count.executed,
-                lines.failed,
-                lines.timed_out,
-                lines.replayed,
-                human(self.latest.load(Relaxed)),
-                match self.fault(Fault::Stall) {
-                    0 => String::new(),
-                    stalls => format!(", {stalls} stalls"),
-                },
-            );
-        }
-    }
 }
 
 /// Runs the scenario.
@@ -163,19 +131,19 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let components = topology.kill();
     let took = began.elapsed();
     let spouts = std::mem::take(&mut *held(&run.spouts));
-    if spouts.lines == 0 {
+    if spouts.counts.lines == 0 {
         return Err(run.files.no_text());
     }
     let seen = Seen {
         direct: direct::count(&run.files, &run.checks),
         unsuccessful: run.books.unsuccessful.load(Relaxed),
         duplicated: run.books.duplicated.load(Relaxed),
-        surplus: run.books.take_surplus(),
+        surplus: std::mem::take(&mut *held(&run.books.surplus)),
         counted: std::mem::take(&mut *held(&run.counted)),
         spouts,
-        topology: (&components[..]).into(),
+        topology: components,
         metrics: tracker.metrics(),
-        faults: FAULTS.map(|fault| run.stats.fault(fault)),
+        faults: FAULTS.map(|fault| run.stats.faults[fault as usize].load(Relaxed)),
         held: run.stats.held.load(Relaxed),
         faults_off: run.faults.off(),
     };
@@ -185,12 +153,11 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Where all tasks put something at their end.
+/// The content of a lock. What is in these locks is whole, whoever has panicked.
 fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The topology.
 fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
     let threads = threads(options.threads);
     let mut topology = TopologyBuilder::new();
@@ -254,12 +221,31 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
     live.finish()
 }
 
-/// What is shown.
+/// What is shown: what the tracker says, and beside it what the topology does.
 fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
     let tracked = topology.tracker().map(|tracker| Gauge::of_tracker(tracker));
     let mut gauge = tracked.unwrap_or_default();
     gauge.violations = run.checks.violations();
-    run.stats.show(components, &mut gauge);
+    let [lines, .., count] = components else {
+        return gauge;
+    };
+    // What the report's headline counts.
+    gauge.done = count.executed;
+    gauge.expired = lines.timed_out;
+    gauge.text = format!(
+        "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}",
+        lines.emitted.saturating_sub(lines.replayed),
+        lines.pending,
+        count.executed,
+        lines.failed,
+        lines.timed_out,
+        lines.replayed,
+        human(run.stats.latest.load(Relaxed)),
+    );
+    let stalls = run.stats.faults[Fault::Stall as usize].load(Relaxed);
+    if stalls > 0 {
+        gauge.text += &format!(", {stalls} stalls");
+    }
     gauge
 }
 
