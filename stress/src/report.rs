@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What came of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub scenario: &'static str,
     /// How long the load lasted, without preparation and verification.
@@ -80,16 +80,9 @@ impl Report {
             violations_total,
             // The options are plain structs, which always have a JSON form.
             parameters: serde_json::to_value(parameters).unwrap_or_default(),
-            counts: BTreeMap::new(),
-            figures: BTreeMap::new(),
-            latency: BTreeMap::new(),
-            notes: Vec::new(),
-            series: Series::default(),
-            charts: Vec::new(),
-            tables: Vec::new(),
-            details: serde_json::Value::Null,
             machine: Machine::this(),
             command: command(),
+            ..Report::default()
         }
     }
 
@@ -99,16 +92,7 @@ impl Report {
         (self.ops_per_s * self.seconds.max(1e-9)).round() as u64
     }
 
-    /// Whether every check holds.
-    pub fn passed(&self) -> bool {
-        self.passed
-    }
-
     /// Prints it, and writes what was asked for.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be written.
     pub fn print(mut self, output: &Output) -> Result<(), Error> {
         use std::io::Write;
         self.charts.splice(..0, self.usual_charts());
@@ -240,10 +224,10 @@ mod tests {
     fn a_violation_fails_the_report() {
         let checks = Checks::new(&["sound", "whole"]);
         let good = report(&checks);
-        assert!(good.passed() && good.text().ends_with("PASSED"));
+        assert!(good.passed && good.text().ends_with("PASSED"));
         checks.violated("whole", || "a piece is missing".into());
         let bad = report(&checks);
-        assert!(!bad.passed() && bad.text().ends_with("FAILED"));
+        assert!(!bad.passed && bad.text().ends_with("FAILED"));
         assert!(bad.text().contains("whole: a piece is missing"));
     }
 

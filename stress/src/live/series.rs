@@ -1,6 +1,6 @@
 //! What a run has been like over time: samples at equal distances, never more than [`MOST`].
 
-use super::gauge::Gauge;
+use super::Gauge;
 use crate::latency::nanos;
 use crate::usage::resident;
 use serde::Serialize;

@@ -46,10 +46,6 @@ pub struct Log {
 impl Log {
     /// Of a new soak, or of one that goes on in `path`. A last line that is not whole is left out: it was being written when
     /// the soak was killed.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read or written, or is the log of another soak.
     pub fn open(path: Option<&Path>, seed: u64, runs: usize) -> Result<Self, Error> {
         let mut log = Log::default();
         if let Some(path) = path {
@@ -79,10 +75,6 @@ impl Log {
     }
 
     /// Adds a line, which is in the file when this returns.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be written.
     pub fn add(&mut self, line: Line) -> Result<(), Error> {
         if let Some((path, file)) = &mut self.file {
             // Plain structs, which always have a JSON form.

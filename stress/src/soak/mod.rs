@@ -31,10 +31,6 @@ const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense, or the log cannot be written.
 pub fn run(options: &Soak) -> Result<Report, Error> {
     let names = plan::names();
     if let Some(unknown) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
@@ -55,36 +51,33 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
     let process = log.next_process();
     let before: f64 = log.runs().map(|run| run.seconds).sum();
     let began = Instant::now();
-    let mut ended_by = "its time";
-    loop {
+    let length = options.length().as_secs_f64();
+    let ended_by = loop {
         let (cycle, place) = log.next(plan.runs());
         let spent = before + began.elapsed().as_secs_f64();
         if options.cycles.is_some_and(|cycles| cycle >= cycles) {
-            ended_by = "its cycles";
-            break;
+            break "its cycles";
         }
-        if spent >= options.length().as_secs_f64() {
-            break;
+        if spent >= length {
+            break "its time";
         }
         let arguments = plan.arguments(cycle, place);
         eprintln!(
             "== {:.1} of {:.1} min, cycle {cycle}, run {} of {}: stress {arguments}",
             spent / 60.0,
-            options.length().as_secs_f64() / 60.0,
+            length / 60.0,
             place + 1,
             plan.runs()
         );
         let limit = options.patience + 20 * options.each;
         let Some((run, is_stuck)) = one((cycle, place), arguments, limit)? else {
-            ended_by = "Ctrl-C";
-            break;
+            break "Ctrl-C";
         };
         if is_stuck {
             checks.violated(NOBODY_STUCK, || run.arguments.clone());
             log.add(Line::Run(run))?;
             // What is stuck holds memory and cores: nothing after it would mean anything.
-            ended_by = "a run that is stuck";
-            break;
+            break "a run that is stuck";
         }
         eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
         log.add(Line::Run(run))?;
@@ -94,7 +87,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
             log.add(Line::Cycle { cycle, process, resident })?;
             eprintln!("== cycle {cycle}: {} MiB resident", mibs(&[resident]));
         }
-    }
+    };
     Ok(report(options, &log, &checks, before + began.elapsed().as_secs_f64(), ended_by))
 }
 
@@ -125,7 +118,7 @@ fn one(
     }
     let is_stuck = ran.is_none();
     let (passed, operations, violations) = match ran {
-        Some(Ok(Ok(report))) => (report.passed(), report.operations(), report.violations),
+        Some(Ok(Ok(report))) => (report.passed, report.operations(), report.violations),
         Some(Ok(Err(error))) => (false, 0, vec![error.to_string()]),
         Some(Err(_)) => (false, 0, vec!["panicked".into()]),
         None => (false, 0, vec![format!("stuck for {limit:?}")]),
@@ -179,19 +172,15 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
         ("processes_whose_memory_was_judged", judged),
     ]);
     report.notes.push(format!("ended by {ended_by}"));
-    report.notes.push(format!(
-        "{:12} {:>6} {:>7} {:>12} {:>9}",
-        "scenario", "runs", "failed", "operations", "seconds"
-    ));
-    for (name, sum) in &sums {
-        report.notes.push(format!(
-            "{name:12} {:>6} {:>7} {:>12} {:>9.0}",
-            sum.runs,
-            sum.failed,
-            thousands(sum.operations as f64),
-            sum.seconds
-        ));
-    }
+    let row = |[name, runs, failed, operations, seconds]: [&str; 5]| {
+        format!("{name:12} {runs:>6} {failed:>7} {operations:>12} {seconds:>9}")
+    };
+    report.notes.push(row(["scenario", "runs", "failed", "operations", "seconds"]));
+    report.notes.extend(sums.iter().map(|(name, sum)| {
+        let (operations, seconds) = (thousands(sum.operations as f64), sum.seconds);
+        let (runs, failed) = (sum.runs.to_string(), sum.failed.to_string());
+        row([name, &runs, &failed, &operations, &format!("{seconds:.0}")])
+    }));
     let last = log.resident().pop().unwrap_or_default();
     if !last.is_empty() {
         report.notes.push(format!("MiB resident after each cycle: {}", mibs(&last)));

@@ -101,13 +101,8 @@ impl Plan {
     pub fn new(only: &[String], also: &[String], seconds: f64, seed: u64, text: PathBuf) -> Self {
         let all = only.is_empty() && also.is_empty();
         let asked = |at: &usize| all || only.iter().any(|name| name == RUNS[*at].0);
-        Plan {
-            chosen: (0..RUNS.len()).filter(asked).collect(),
-            also: also.to_vec(),
-            seconds,
-            seed,
-            text,
-        }
+        let chosen = (0..RUNS.len()).filter(asked).collect();
+        Plan { chosen, also: also.to_vec(), seconds, seed, text }
     }
 
     /// How many runs a cycle has.

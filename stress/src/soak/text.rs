@@ -11,10 +11,6 @@ pub struct Text(pub PathBuf);
 
 impl Text {
     /// About so many kilobytes of it.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
     pub fn write(seed: u64, kilobytes: usize) -> Result<Self, Error> {
         let name = format!("stress-soak-{}-{seed}", std::process::id());
         let folder = std::env::temp_dir().join(name);

@@ -37,10 +37,6 @@ pub struct Faults {
 
 impl Faults {
     /// The faults that the options ask for.
-    ///
-    /// # Errors
-    ///
-    /// If the rates add up to more than one.
     pub fn new(options: &Wordcount) -> Result<Self, Error> {
         let rates = [options.drop, options.fail, options.duplicate, options.late, options.stall];
         let mut sum = 0.0;

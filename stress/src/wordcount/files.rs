@@ -61,10 +61,6 @@ pub struct Files {
 
 impl Files {
     /// Lists the files under `path`, or under the crates in Cargo's home.
-    ///
-    /// # Errors
-    ///
-    /// If the path cannot be read or nothing is there.
     pub fn list(path: Option<&Path>) -> Result<Self, Error> {
         let root = path.map_or_else(sources_of_crates, |path| Ok(path.to_path_buf()))?;
         let unreadable =
@@ -196,11 +192,7 @@ impl<R: BufRead> Lines<R> {
         Lines { text, rest: Vec::new(), cut: false, bytes: 0, cuts: 0 }
     }
 
-    /// Reads the next line, without its end; false after the last one.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports, and then the line that it happened in is lost.
+    /// Reads the next line, without its end; false after the last one. The line in which an error happens is lost.
     pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         line.append(&mut self.rest);

@@ -26,7 +26,7 @@ use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Wordcount};
 use crate::report::Report;
 use attempt::{Books, Piece};
-use bolts::{Count, Split, Worker};
+use bolts::{Stage, Worker};
 use expiry::AckTracker;
 use expiry_topology::{ComponentMetrics, Replay, Topology, TopologyBuilder};
 use faults::{Fault, Faults, FAULTS};
@@ -87,10 +87,6 @@ struct Stats {
 }
 
 /// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense or there is nothing to read.
 pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let faults = Faults::new(options)?;
     let spouts = options.spouts as usize;
@@ -173,14 +169,14 @@ fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
         .replay(Replay::default().without_limit().base(PAUSE).factor(1.0));
     let own = run.clone();
     topology
-        .bolt("split", move |_| Worker::new(Split::default(), &own))
+        .bolt("split", move |_| Worker::new(Stage::Split(Vec::new()), &own))
         .parallelism(threads)
         .tick_every(TICK)
         .shuffle("lines")
         .field("word", Piece::text);
     let own = run.clone();
     topology
-        .bolt("count", move |_| Worker::new(Count::default(), &own))
+        .bolt("count", move |_| Worker::new(Stage::Count(Counts::default()), &own))
         .parallelism(threads)
         .tick_every(TICK)
         .fields("split", ["word"]);

@@ -1,7 +1,7 @@
 //! Tests of a spout's own checks: outcomes that come twice, to nobody or too early, and room that is not what it should be.
 
 use super::*;
-use crate::wordcount::bolts::{Split, Worker};
+use crate::wordcount::bolts::{Stage, Worker};
 use crate::wordcount::tests::{begun, prepared};
 use expiry::ManualClock;
 use expiry_topology::{ManualTopology, TopologyBuilder};
@@ -58,7 +58,7 @@ fn at_most<S: Spout<Piece> + 'static>(
     let own = run.clone();
     builder.spout("lines", move |_| make(Reader::new(&own))).max_pending(most);
     let own = run.clone();
-    builder.bolt("split", move |_| Worker::new(Split::default(), &own)).shuffle("lines");
+    builder.bolt("split", move |_| Worker::new(Stage::Split(Vec::new()), &own)).shuffle("lines");
     builder.start_manual().unwrap()
 }
 

@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::options::{parsed, Scenario};
-use bolts::Process;
 use expiry::ManualClock;
-use expiry_topology::{BoltCollector, ManualTopology, Tuple};
+use expiry_topology::{Bolt, BoltCollector, ManualTopology, Tuple};
 
 /// The options of `stress wordcount` with these arguments.
 pub fn options(args: &str) -> Wordcount {
@@ -93,16 +92,22 @@ fn each_fault_does_what_it_says() {
     }
 }
 
-/// Does nothing, but may say of each attempt that it has ended, which it has not.
-struct Nothing {
+/// A bolt that may say of each attempt that it has ended, which it has not.
+struct Liar {
     lies: bool,
+    worker: Worker,
 }
 
-impl Process for Nothing {
-    fn process(&mut self, tuple: &Tuple<Piece>, _out: &mut BoltCollector<'_, Piece>) {
+impl Bolt<Piece> for Liar {
+    fn execute(&mut self, tuple: Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
         if self.lies {
             tuple.attempt.end(false);
         }
+        self.worker.execute(tuple, out);
+    }
+
+    fn tick(&mut self, out: &mut BoltCollector<'_, Piece>) {
+        self.worker.tick(out);
     }
 }
 
@@ -116,7 +121,7 @@ fn late_acks(lies: bool, after: Duration) -> (bool, u64) {
     builder.spout("lines", move |_| Reader::new(&own)).max_pending(2).replay(Replay::default());
     let own = run.clone();
     builder
-        .bolt("late", move |_| Worker::new(Nothing { lies }, &own))
+        .bolt("late", move |_| Liar { lies, worker: Worker::new(Stage::Split(Vec::new()), &own) })
         .tick_every(TICK)
         .shuffle("lines");
     let mut topology = builder.start_manual().unwrap();
