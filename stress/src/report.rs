@@ -144,7 +144,8 @@ impl Report {
         )];
         let tables = [self.counted(), self.times()];
         let tables = self.tables.iter().chain(&tables).filter(|table| !table.rows.is_empty());
-        out.extend(tables.map(Table::text));
+        out.extend(tables.map(|table| table.text().trim_end().to_string()));
+        out.push(String::new());
         out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
         for (name, holds) in &self.checks {
             let verdict = if *holds { "ok" } else { "FAIL" };

@@ -73,6 +73,29 @@ pub struct Run {
     counted: Mutex<Counts>,
 }
 
+impl Run {
+    /// A run whose tracker has this interval.
+    fn new(options: &Wordcount, faults: Faults, files: Files, interval: Duration) -> Self {
+        let checks = Arc::new(Checks::new(verdict::names(faults.off())));
+        let spouts = options.spouts as usize;
+        Run {
+            files,
+            faults,
+            books: Arc::new(Books::new(checks.clone())),
+            checks,
+            timeout: options.timeout,
+            // A coarse clock may add a little to a deadline; the interval always does.
+            late_after: options.timeout + 2 * interval + SURELY,
+            stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
+            max_pending: options.max_pending as usize / spouts,
+            max_bytes: PENDING_BYTES / spouts,
+            stats: Stats::default(),
+            spouts: Mutex::default(),
+            counted: Mutex::default(),
+        }
+    }
+}
+
 /// What the metrics of a topology do not have.
 #[derive(Debug, Default)]
 struct Stats {
@@ -89,12 +112,9 @@ struct Stats {
 /// Runs the scenario.
 pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let faults = Faults::new(options)?;
-    let spouts = options.spouts as usize;
     if options.max_pending < options.spouts {
-        return Err(Error::Option {
-            option: "--max-pending",
-            why: format!("is below one for each spout; use at least {spouts}"),
-        });
+        let why = format!("is below one for each spout; use at least {}", options.spouts);
+        return Err(Error::Option { option: "--max-pending", why });
     }
     // The tracker's settings are tried before a large folder is.
     let mut tracker = AckTracker::builder().timeout(options.timeout);
@@ -102,22 +122,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
         tracker = tracker.interval(interval);
     }
     let interval = tracker.build_manual()?.interval();
-    let checks = Arc::new(Checks::new(verdict::names(faults.off())));
-    let run = Arc::new(Run {
-        files: Files::list(options.path.as_deref())?,
-        faults,
-        books: Arc::new(Books::new(checks.clone())),
-        checks,
-        timeout: options.timeout,
-        // A coarse clock may add a little to a deadline; the interval always does.
-        late_after: options.timeout + 2 * interval + SURELY,
-        stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
-        max_pending: options.max_pending as usize / spouts,
-        max_bytes: PENDING_BYTES / spouts,
-        stats: Stats::default(),
-        spouts: Mutex::default(),
-        counted: Mutex::default(),
-    });
+    let run = Arc::new(Run::new(options, faults, Files::list(options.path.as_deref())?, interval));
     let began = Instant::now();
     let topology = topology(options, &run).start()?;
     let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);

@@ -17,22 +17,13 @@ pub fn options(args: &str) -> Wordcount {
 pub fn prepared(args: &str) -> (Arc<Run>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
-    let checks = Arc::new(Checks::new(verdict::names(true)));
-    let run = Run {
-        files: Files::list(Some(dir.path())).unwrap(),
-        faults: Faults::new(&options(args)).unwrap(),
-        books: Arc::new(Books::new(checks.clone())),
-        checks,
-        // The tracker goes by a simulated clock, attempts by the real one.
-        timeout: Duration::ZERO,
-        late_after: Duration::ZERO,
-        stall_for: Duration::ZERO,
-        max_pending: 2,
-        max_bytes: 1 << 20,
-        stats: Stats::default(),
-        spouts: Mutex::default(),
-        counted: Mutex::default(),
-    };
+    let files = Files::list(Some(dir.path())).unwrap();
+    let options = options(args);
+    let faults = Faults::new(&options).unwrap();
+    let mut run = Run::new(&options, faults, files, Duration::ZERO);
+    // The tracker goes by a simulated clock, attempts by the real one.
+    (run.timeout, run.late_after, run.stall_for) = Default::default();
+    run.max_pending = 2;
     (Arc::new(run), dir)
 }
 
