@@ -47,14 +47,6 @@ impl Latency {
     }
 }
 
-fn since(all: &Histogram<u64>, seen: &mut Histogram<u64>) -> Percentiles {
-    let mut fresh = all.clone();
-    // What was seen is part of it.
-    fresh.subtract(&*seen).expect("the same bounds, and less");
-    *seen = all.clone();
-    Percentiles::of(&fresh)
-}
-
 impl Default for Latency {
     fn default() -> Self {
         Self::new()
@@ -66,19 +58,13 @@ impl Default for Latency {
 pub struct Percentiles {
     /// How many were measured.
     pub count: u64,
-    /// Their mean.
     pub mean: f64,
     /// Half are at most this long.
     pub p50: u64,
-    /// Nine in ten.
     pub p90: u64,
-    /// 99 in a hundred.
     pub p99: u64,
-    /// 999 in a thousand.
     pub p99_9: u64,
-    /// 9999 in ten thousand.
     pub p99_99: u64,
-    /// The longest.
     pub max: u64,
     /// Shares of all, and what they took at most: two for each halving of what takes longer, as far as there were so many.
     pub curve: Vec<(f64, u64)>,
@@ -132,7 +118,11 @@ impl Times {
     /// The figures of what was handed over since the last time.
     pub fn since(&mut self) -> Percentiles {
         self.all.refresh_timeout(HANDOVER);
-        since(&self.all, &mut self.seen)
+        let mut fresh = self.all.clone();
+        // What was seen is part of it.
+        fresh.subtract(&self.seen).expect("the same bounds, and less");
+        self.seen = self.all.clone();
+        Percentiles::of(&fresh)
     }
 
     /// The figures of all. The threads have dropped their parts.
@@ -207,11 +197,15 @@ mod tests {
 
     #[test]
     fn units_fit() {
-        assert_eq!(human(12), "12 ns");
-        assert_eq!(human(1_234), "1.2 us");
-        assert_eq!(human(12_345), "12.3 us");
-        assert_eq!(human(999_960), "1.0 ms");
-        assert_eq!(human(12_345_678), "12.3 ms");
-        assert_eq!(human(12_345_678_901), "12.3 s");
+        for (nanos, text) in [
+            (12, "12 ns"),
+            (1_234, "1.2 us"),
+            (12_345, "12.3 us"),
+            (999_960, "1.0 ms"),
+            (12_345_678, "12.3 ms"),
+            (12_345_678_901, "12.3 s"),
+        ] {
+            assert_eq!(human(nanos), text);
+        }
     }
 }

@@ -58,20 +58,18 @@ fn main() -> ExitCode {
         if interrupt::asked() {
             report.notes.insert(0, "ended by Ctrl-C".into());
         }
-        let passed = report.passed();
+        let passed = report.passed;
         report.print(&cli.output)?;
         Ok(passed)
     });
     match ran {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
-        Err(error) => unusable(&error),
+        Err(error) => {
+            eprintln!("stress: {error}");
+            ExitCode::from(UNUSABLE)
+        }
     }
-}
-
-fn unusable(error: &Error) -> ExitCode {
-    eprintln!("stress: {error}");
-    ExitCode::from(UNUSABLE)
 }
 
 /// What runs if nothing was asked for.

@@ -1,29 +1,10 @@
 //! The command line.
 
-mod faults;
-mod growth;
-mod histories;
-mod hostile;
-mod mass_expiry;
-mod nats;
-mod sessions;
-mod soak;
-mod ttl;
-
-pub use faults::Faults;
-pub use growth::{Grown, Growth};
-pub use histories::{Histories, On};
-pub use hostile::Hostile;
-pub use mass_expiry::MassExpiry;
-pub use nats::Nats;
-pub use sessions::{Peer, Sessions};
-pub use soak::Soak;
-pub use ttl::Ttl;
-
 use crate::checks::Check;
 use crate::error::Error;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,31 +77,31 @@ pub enum Scenario {
     #[command(after_help = ACK)]
     Ack(Ack),
     /// An expiry queue, or a session tracker, under load from all threads, each history judged
-    #[command(after_help = sessions::HELP)]
+    #[command(after_help = SESSIONS)]
     Sessions(Sessions),
     /// An expiring map under a cache's load, each value's story told
-    #[command(after_help = ttl::HELP)]
+    #[command(after_help = TTL)]
     Ttl(Ttl),
     /// Records what real threads do to few keys of all faces, and checks that it is linearizable
-    #[command(after_help = histories::HELP)]
+    #[command(after_help = HISTORIES)]
     Histories(Histories),
     /// From the default size to many entries, from all threads, and back
-    #[command(after_help = growth::HELP)]
+    #[command(after_help = GROWTH)]
     Growth(Growth),
     /// Many entries expire at once, while threads go on
-    #[command(after_help = mass_expiry::HELP)]
+    #[command(after_help = MASS_EXPIRY)]
     MassExpiry(MassExpiry),
     /// Faults injected into every face of the engine, each with its check
-    #[command(after_help = faults::HELP)]
+    #[command(after_help = FAULTS)]
     Faults(Faults),
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
-    #[command(after_help = hostile::HELP)]
+    #[command(after_help = HOSTILE)]
     Hostile(Hostile),
     /// A pipeline over three processes and three NATS brokers, some of which are killed and stopped
-    #[command(after_help = nats::HELP)]
+    #[command(after_help = NATS)]
     Nats(Nats),
     /// All of them over and over, for hours
-    #[command(after_help = soak::HELP)]
+    #[command(after_help = SOAK)]
     Soak(Soak),
 }
 
@@ -134,16 +115,6 @@ attempt. Rates are per word (and per line, for the tuple of the line itself) and
 attempt, so that long lines get through in the end. At the end every count must equal that of a \
 separate, direct count of the same files, plus what unsuccessful attempts and duplicates had counted.";
 
-const ACK: &str = "\
-Every rate is a share of roots. A root that is left unacked has at least one edge outstanding. Half of the \
-duplicates repeat the last ack, which must change nothing, and half repeat another, which leaves the \
-root to its timeout. Late operations (acks, fails, resets) come after a root has ended and must be \
-refused; for chosen ids they are held like early ones, and must expire.
-
-With --rate roots come at random by a schedule (Poisson's), and issue_since_due is how long after they were due they were in; \
-the schedule does not wait for places, so what cannot be kept up with shows there.";
-
-/// Options of `wordcount`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Wordcount {
     /// A file, or a folder to read recursively [default: the sources of the crates in Cargo's home]
@@ -186,6 +157,15 @@ pub struct Wordcount {
     pub spouts: u32,
 }
 
+const ACK: &str = "\
+Every rate is a share of roots. A root that is left unacked has at least one edge outstanding. Half of the \
+duplicates repeat the last ack, which must change nothing, and half repeat another, which leaves the \
+root to its timeout. Late operations (acks, fails, resets) come after a root has ended and must be \
+refused; for chosen ids they are held like early ones, and must expire.
+
+With --rate roots come at random by a schedule (Poisson's), and issue_since_due is how long after they were due they were in; \
+the schedule does not wait for places, so what cannot be kept up with shows there.";
+
 /// In what order roots are acked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -216,7 +196,6 @@ pub enum Ids {
     Chosen,
 }
 
-/// Options of `ack`.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Ack {
     /// Threads [default: the number of cores]
@@ -285,36 +264,475 @@ pub struct Ack {
     pub seed: u64,
 }
 
-/// A share of something: 0 to 1.
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
-        _ => Err("a rate is a number from 0 to 1".into()),
+const SESSIONS: &str = "\
+All threads update, touch (by key and by handle) and remove the same few keys of an expiry queue, which expire meanwhile; with \
+--tracker they create, touch (by id, by handle and in batches), close, move, upgrade and remove sessions, whose touches are collected \
+for a leader. Each history must be linearizable: this is `stress histories --on queue`, or `--on sessions`, whose help says more.
+
+With --contended, keys are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
+intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \
+stranded. Time is simulated. --peer drives an algorithm of others in the same way.";
+
+/// Whom to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Peer {
+    /// ZooKeeper's `ExpiryQueue`, over dashmap.
+    Zookeeper,
+}
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Sessions {
+    /// Threads that update, touch and remove [default: 3; 2 with --contended]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=48))]
+    pub threads: Option<u32>,
+    /// How long to keep the load up, in seconds; with --contended no longer than this once threads have met [default: 10; as long as it takes
+    /// with --contended --keys]
+    #[arg(long, value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Keys, or places at which sessions are met [default: 4]; with --contended, fresh keys that
+    /// at least two threads come to [default: 2000000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub keys: Option<u64>,
+    /// Sessions of a tracker instead of keys of a queue
+    #[arg(long, conflicts_with = "contended")]
+    pub tracker: bool,
+    /// Fresh keys on which threads meet with a few updates and which nobody touches again
+    #[arg(long)]
+    pub contended: bool,
+    /// Keys are strings instead of integers: the form of the queue that has nodes; with --contended
+    #[arg(long, requires = "contended")]
+    pub strings: bool,
+    /// Threads that poll for what has expired; with --contended [default: none and 1 in turn]
+    #[arg(long, requires = "contended", value_parser = clap::value_parser!(u32).range(0..=16))]
+    pub pollers: Option<u32>,
+    /// Share of keys that a thread removes in the end; with --contended [default: 0 and 0.25 in turn]
+    #[arg(long, requires = "contended", value_parser = rate, value_name = "RATE")]
+    pub removes: Option<f64>,
+    /// Drive this one's algorithm too, to see the check find something; with --contended
+    #[arg(long, value_enum, requires = "contended")]
+    pub peer: Option<Peer>,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const HISTORIES: &str = "\
+A run is a row of rounds, on a map, a queue of integers, one of strings, a tracker with roots that callers choose, one with roots \
+that it issues, and a session tracker, in turn; every other time around with a bounded capacity. In a round all threads call at full speed, on few keys, \
+and move a manual clock on; a driver does so too, and polls. Noted are each call, its answer, and when it began and ended; what a poll, or a \
+handler, told is a call of who told it. Then each key's history must be linearizable: there must be one order, in keeping \
+with when each call began and ended, in which every answer is that of a sequential model of the face. The model knows deadlines: what \
+is due may end in a poll, must be gone when a poll has gone by, and nothing ends early. A renewal takes nothing back that an earlier \
+one was told: only one that asked for less sets a nearer deadline, counted from a reading that is no older. An insertion that has \
+ended something first, and told a listener, counts from then. The checker leaves nothing out: a \
+history that it refuses has no explanation, and one that it takes has one.
+
+In the report operations are calls and tellings, polls left out; histories are keys of rounds, and each root that was issued; \
+configurations_most is how many ways of explaining what had gone by there were at most at one time. The time is that under load; \
+checked_per_s is by the time of checking.
+
+A history that has no explanation is printed from the last time that no call was under way.";
+
+/// What the calls are made on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    /// An `ExpiringMap`.
+    Map,
+    /// An `ExpiryQueue`.
+    Queue,
+    /// An `AckTracker`, with roots that callers choose.
+    Acks,
+    /// An `AckTracker`, with roots that it issues.
+    Roots,
+    /// A `SessionTracker`.
+    Sessions,
+}
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Histories {
+    /// Only on one of them, instead of all in turn
+    #[arg(long, value_enum)]
+    pub on: Option<On>,
+    /// Threads that call, beside the driver
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=48))]
+    pub threads: u8,
+    /// How long to go on, recording and checking, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Keys, or places at which issued roots, or sessions, are met
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub keys: u32,
+    /// Operations of each thread in a round
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub operations: u32,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const TTL: &str = "\
+A row says what a cache's load is made of. Its operations are these on the map:
+  get, gets          get; one that finds nothing inserts, as who uses a cache does (but with --no-fill)
+  set                insert
+  add                insert by the entry, if it is vacant
+  replace            insert by the entry, if it is occupied
+  cas                insert by the entry, if the key of this thread's last gets still has the value that it found
+  append, prepend    insert by the entry what is there, longer by an eighth, for the rest of its time to live
+  incr, decr         insert by the entry what is there anew, for the rest of its time to live
+  delete             remove
+Shares of operations and of times to live are made to add up to 1; an exponent that is NA counts as 0. Times to live \
+are divided by the squeeze, so that they pass within the run. In the report fills are misses that inserted, stored the \
+requests that did, not_stored those that did not find the key as they wanted it, \
+changed the entries that had changed since they were looked at, and were looked at again.
+
+Threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
+found any more by a get that began after its end was told.
+
+The built-in rows are statistics of Twitter's caches (stress/data/README.md).";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Ttl {
+    /// A table of rows [default: the built-in one]
+    #[arg(long, value_name = "FILE.csv")]
+    pub mix: Option<PathBuf>,
+    /// Which row, by its cluster [default: 23 of the built-in table; otherwise the first]
+    #[arg(long, value_name = "CLUSTER")]
+    pub row: Option<String>,
+    /// How long to keep the load up, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Threads [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub threads: Option<u32>,
+    /// This many requests a second, all threads together, by a schedule, instead of as many as can be done; their time is taken from
+    /// when they were due
+    #[arg(long, value_parser = per_second, value_name = "REQUESTS")]
+    pub rate: Option<f64>,
+    /// Distinct keys [default: by the row's frequency, and no more than --memory allows]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keys: Option<u32>,
+    /// The most that keys and values may take together, in MiB
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20), value_name = "MIB")]
+    pub memory: u32,
+    /// Keys are integers instead of strings of the row's length
+    #[arg(long)]
+    pub integers: bool,
+    /// A get that finds nothing leaves it at that
+    #[arg(long)]
+    pub no_fill: bool,
+    /// What times to live are divided by [default: such that their mean is an eighth of the run]
+    #[arg(long, value_parser = factor, value_name = "FACTOR")]
+    pub squeeze: Option<f64>,
+    /// The granularity of times to live [default: a sixteenth of the shortest, within 1 ms and 1 s]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub interval: Option<Duration>,
+    /// How much later than promised an end may be told, because the machine is busy
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub allowance: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const GROWTH: &str = "\
+From the default size to --entries, from all threads: an ack tracker with issued roots, one with chosen roots, and an expiring map of \
+integers, one after another. Each insert is timed. Readers look meanwhile for what was in before they \
+began to look, and must find it. Then each entry is looked up by its key, all of them end, each once, and memory is given back.
+
+Bytes an entry are those by which the process grew in it, less 8 MiB for the harness and the chunks that threads sit in. What the \
+defaults allow is what docs/performance.md has measured for many entries, and a third to a half more: an index may just have doubled.
+
+With --bounded the capacity is --entries, and threads insert twice as many: exactly so many get in, each of the others is refused as \
+full, and never while there is room; what is removed makes exactly as much room again. Bytes and readers are no part of that.
+
+Examples:
+  stress growth
+  stress growth --entries 10000000 --on map --readers 2 --report growth.html
+  stress growth --bounded --entries 100000";
+
+/// What grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grown {
+    /// An ack tracker that issues the roots.
+    Issued,
+    /// An ack tracker with chosen roots.
+    Chosen,
+    /// An expiring map.
+    Map,
+}
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Growth {
+    /// What grows; may be repeated [default: all of them]
+    #[arg(long, value_enum)]
+    pub on: Vec<Grown>,
+    /// How many entries
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=1 << 30))]
+    pub entries: u32,
+    /// Threads that insert [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub threads: Option<u32>,
+    /// Threads that look up what is in
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub readers: u32,
+    /// The capacity is the number of entries, and twice as many want to get in
+    #[arg(long)]
+    pub bounded: bool,
+    /// Most bytes that an issued root may take
+    #[arg(long, default_value_t = 48, value_name = "BYTES")]
+    pub bytes_issued: u32,
+    /// Most bytes that a chosen root may take
+    #[arg(long, default_value_t = 88, value_name = "BYTES")]
+    pub bytes_chosen: u32,
+    /// Most bytes that an entry of the map may take, its key and value included
+    #[arg(long, default_value_t = 120, value_name = "BYTES")]
+    pub bytes_map: u32,
+    /// Share of the memory that must be given back once all has ended
+    #[arg(long, default_value_t = 0.85, value_parser = rate, value_name = "SHARE")]
+    pub given_back: f64,
+    /// Seed of the keys
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const MASS_EXPIRY: &str = "\
+Threads fill an ExpiryQueue with entries that are all due an hour later, in as many intervals as asked for, renew some of them, and go on \
+inserting, renewing and removing keys of their own, each operation timed. Then the clock leaps over that hour, and all of \
+it expires: by the reaper, or by pollers with a budget; the threads go on, and renew and remove what is about to expire. What they did \
+before is compared with what they do during. In the report foreground operations are those of their own keys.
+
+With a reaper, the first expiry's handler does not return until each thread has done a thousand operations more: \
+who waited for the one that drives would wait for ever.
+
+A poll gives at most as many entries as its budget, and 15 to finish a bucket that it has begun.
+
+Examples:
+  stress mass-expiry
+  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct MassExpiry {
+    /// How many entries expire
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=1 << 30))]
+    pub entries: u32,
+    /// In how many intervals
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub intervals: u32,
+    /// Threads that go on meanwhile [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub threads: Option<u32>,
+    /// Threads that poll; 0 for the queue's own reaper and a handler
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
+    pub pollers: u32,
+    /// What a poll, or a round of the reaper, may do
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub budget: u32,
+    /// Share of the entries that are renewed or removed before
+    #[arg(long, default_value_t = 0.1, value_parser = rate, value_name = "RATE")]
+    pub renew: f64,
+    /// How long the threads' operations are timed before, in seconds
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// The granularity of time
+    #[arg(long, default_value = "1ms", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub interval: Duration,
+    /// How much later than promised an expiry may be told, and how long the foreground may stand still, because the machine is busy
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub allowance: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const FAULTS: &str = "\
+Faults, each injected into roots of both kinds, a map and a queue where it applies:
+  reaper_blocked        a handler blocks the reaper's thread; threads, and polls beside it, go on
+  clock_stands_still    the clock stands still while threads go on, with a reaper and with pollers, and moves again
+  clock_jumps           the clock jumps forwards by seconds, hours and years between and under operations
+  handlers_panic        every third call of the handler panics
+  handlers_reenter      handlers begin, end, renew and look up entries, and poll
+  handlers_shut_down    a handler shuts its own engine down, in a poll and on the reaper's thread
+  threads_die           threads panic with entries begun, tuples and references held, in waves; what their thread-locals \
+do at a thread's end too
+  memory_refused        the system gives no pages, the allocator no boxes, in the middle of growth
+  consumers_stop        whoever reads the channel stops, or goes away; each policy for a full channel
+
+After each: every entry that was accepted has ended exactly once, none before its time, none that was refused has; nothing \
+is left; memory (slots, keys and values) has been given back; and nobody is stuck (--limit). Entries that a handler's \
+shutdown ends untold, as the docs of the queue say, are looked at before.
+
+Examples:
+  stress faults
+  stress faults --only threads_die --only memory_refused --size 1000000
+  stress faults --stall 10s --seed 7 --json";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Faults {
+    /// Inject this fault only; may be repeated
+    #[arg(long, value_name = "FAULT")]
+    pub only: Vec<String>,
+    /// How many entries a fault meets, about
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=100_000_000))]
+    pub size: u32,
+    /// Threads beside the one that injects
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub threads: u32,
+    /// How long the reaper is kept blocked, and a clock standing
+    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub stall: Duration,
+    /// How long a fault may take before it counts as stuck
+    #[arg(long, default_value = "120s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub limit: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const HOSTILE: &str = "\
+Attacks, each beside its friendly case in the same run, in turns, medians of three:
+  weak_hasher          keys of a map whose low or high hash bits are all the same under a user's weak hasher; random keys
+  integer_keys         integer keys that are multiples of 2^40; random ones
+  aimed_keys           strings that collide under an attacker's own hasher; random ones
+  aimed_roots          chosen roots that collide in an index with the attacker's secret; random ones. As a control the \
+same is aimed at a tracker with that secret (which the docs warn of), and must hit
+  unknown_issued       acks of roots that were never issued; acks of roots that are live
+  unknown_chosen       acks of roots that nobody inits, held until they are too many; acks of roots that are live
+  never_acked          inits that nobody acks, up to the capacity; inits that are acked
+  one_tick             all deadlines in one tick; deadlines that are spread out
+  cascading            all deadlines where each cascades through a level of the wheel; deadlines a second away
+  guessed_roots        acks of ids that differ from a live root's in incarnation and random bits; acks of the root
+
+What holds or not: nothing unknown is ever accepted, what is accepted ends once, refusals are the right ones, and the \
+memory of a flood is flat and given back. Hostile keys and roots may cost at most 1.5 times as much as random ones, by \
+the thread's own time: that is judged from 100000 keys on.
+
+Examples:
+  stress hostile
+  stress hostile --only aimed_roots --size 1000000 --json";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Hostile {
+    /// This attack only; may be repeated
+    #[arg(long, value_name = "ATTACK")]
+    pub only: Vec<String>,
+    /// How many keys, or roots; a flood has four times as many
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=50_000_000))]
+    pub size: u32,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const NATS: &str = "\
+Three local brokers and three worker processes. Each line of the files under PATH becomes a message of the stream `lines`; a worker \
+reads it, counts its words in a topology, and publishes the counts to the stream `counts`, under the line's number. At the end each \
+line must be there, the sum of the counts must equal a direct count, and each line that kills its worker must be one dead letter.
+
+It needs nats-server: one that EXPIRY_NATS_SERVER names, one in PATH, or one that pip fetches, pinned by hash.";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Nats {
+    /// A file, or a folder to read recursively [default: this workspace's `src`]
+    pub path: Option<PathBuf>,
+    /// How many lines; the files are read again and again
+    #[arg(long, default_value_t = 80_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub lines: u64,
+    /// Kills a worker and a broker half-way, and starts both again
+    #[arg(long)]
+    pub kill: bool,
+    /// Stops a worker for longer than the brokers wait for its acks
+    #[arg(long)]
+    pub pause: bool,
+    /// Lines among the others that kill the worker which counts them
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub poison: u64,
+    /// A worker: its name and the brokers
+    #[arg(long, hide = true, num_args = 2)]
+    #[serde(skip)]
+    pub worker: Option<Vec<String>>,
+}
+
+const SOAK: &str = "\
+A soak is a row of cycles, a cycle one run of each scenario, one after another in this process, each time with other seeds, \
+numbers of threads, sizes, clocks and orders. After each cycle, with everything dropped, resident memory is noted: \
+from the second cycle on its maximum in the later half must not be above that in the earlier half by more than a \
+tenth and 16 MiB (from the sixth cycle of a process on; before that nothing is judged). A run that fails, panics or gets stuck \
+fails the soak, which goes on.
+
+With --log each finished run is a line of JSON in FILE. A soak that was killed goes on where that ends, for \
+the time that is left; what failed there has failed. Ctrl-C ends a soak with its report; the run under way does not count.
+
+Examples:
+  stress soak --hours 8 --log soak.jsonl
+  stress soak --minutes 5 --each 10s --only ack --only ttl
+  stress soak --hours 1 --also \"ack --order shuffled --in-flight 1000000 --seconds 30\"";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Soak {
+    /// How many hours
+    #[arg(long, value_parser = seconds, conflicts_with = "minutes", required_unless_present = "minutes")]
+    pub hours: Option<f64>,
+    /// How many minutes
+    #[arg(long, value_parser = seconds)]
+    pub minutes: Option<f64>,
+    /// How long each run takes, about
+    #[arg(long, default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub each: Duration,
+    /// How much longer than twenty times that a run may take before it is stuck
+    #[arg(long, default_value = "15m", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub patience: Duration,
+    /// Runs of this scenario only; may be repeated
+    #[arg(long, value_name = "SCENARIO")]
+    pub only: Vec<String>,
+    /// One more run in each cycle: the arguments of a scenario; may be repeated
+    #[arg(long, value_name = "ARGUMENTS")]
+    pub also: Vec<String>,
+    /// Where finished runs are noted, and read again
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// End after so many cycles
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub cycles: Option<u64>,
+    /// Seed of all seeds
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Soak {
+    /// How long it is to take.
+    pub fn length(&self) -> Duration {
+        let minutes = self.minutes.or(self.hours.map(|hours| hours * 60.0));
+        Duration::from_secs_f64(minutes.unwrap_or(0.0) * 60.0)
     }
+}
+
+fn number(text: &str, within: RangeInclusive<f64>, why: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| within.contains(number));
+    number.ok_or_else(|| why.into())
+}
+
+/// A share of something.
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, 0.0..=1.0, "a rate is a number from 0 to 1")
 }
 
 /// How often in a second.
 fn per_second(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (1e-3..=1e9).contains(&rate) => Ok(rate),
-        _ => Err("a rate is a number of operations a second, from 0.001 to 1000000000".into()),
-    }
+    let why = "a rate is a number of operations a second, from 0.001 to 1000000000";
+    number(text, 1e-3..=1e9, why)
 }
 
-/// A number of seconds above zero.
 fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
-        _ => Err("a time is a number of seconds, above 0 and up to 1000000".into()),
-    }
+    let why = "a time is a number of seconds, above 0 and up to 1000000";
+    number(text, f64::MIN_POSITIVE..=1e6, why)
 }
 
 /// What something is divided by.
 fn factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(factor) if (1e-9..=1e15).contains(&factor) => Ok(factor),
-        _ => Err("a factor is a number above 0".into()),
-    }
+    number(text, 1e-9..=1e15, "a factor is a number above 0")
 }
 
 /// Those of `all` that `--only` names, or all of them if it names none. They are a `what`, each.
@@ -370,8 +788,9 @@ mod tests {
         }
         assert_eq!((seconds("2.5"), factor("1e7")), (Ok(2.5), Ok(1e7)));
         assert_eq!(per_second("2e5"), Ok(2e5));
-        assert!(per_second("0").is_err() && per_second("NaN").is_err());
-        assert!(factor("0").is_err() && factor("-1").is_err() && factor("NaN").is_err());
+        for bad in ["0", "-1", "NaN"] {
+            assert!(per_second(bad).is_err() && factor(bad).is_err(), "{bad}");
+        }
         for bad in ["0", "-1", "inf", "NaN", "1e9"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }

@@ -6,37 +6,32 @@ use crate::latency::{human, Percentiles};
 use crate::live::Series;
 use crate::machine::{command, Machine};
 use crate::options::Output;
-use crate::page::Chart;
+use crate::page::{words, Chart};
 use crate::sentences::sentence;
+use indicatif::HumanCount;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 /// What came of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// Which scenario.
     pub scenario: &'static str,
     /// How long the load lasted, without preparation and verification.
     pub seconds: f64,
     /// Operations per second; `operation` says which.
     pub ops_per_s: f64,
-    /// What `ops_per_s` counts.
     pub operation: &'static str,
-    /// The seed of everything random.
     pub seed: u64,
     /// Whether all checks hold.
     pub passed: bool,
-    /// Each check and whether it holds.
     pub checks: BTreeMap<Check, bool>,
     /// What was violated, in words; of many, the first.
     pub violations: Vec<String>,
-    /// How many violations there were in all.
     pub violations_total: u64,
     /// The options that the run had.
     pub parameters: serde_json::Value,
-    /// What was counted.
     pub counts: BTreeMap<&'static str, u64>,
     /// Rates and shares that are not whole numbers.
     pub figures: BTreeMap<&'static str, f64>,
@@ -54,7 +49,6 @@ pub struct Report {
     /// What else there is, in a form of the scenario's own.
     #[serde(skip_serializing_if = "serde_json::Value::is_null")]
     pub details: serde_json::Value,
-    /// Where it was.
     pub machine: Machine,
     /// How this program was called.
     pub command: String,
@@ -86,16 +80,9 @@ impl Report {
             violations_total,
             // The options are plain structs, which always have a JSON form.
             parameters: serde_json::to_value(parameters).unwrap_or_default(),
-            counts: BTreeMap::new(),
-            figures: BTreeMap::new(),
-            latency: BTreeMap::new(),
-            notes: Vec::new(),
-            series: Series::default(),
-            charts: Vec::new(),
-            tables: Vec::new(),
-            details: serde_json::Value::Null,
             machine: Machine::this(),
             command: command(),
+            ..Report::default()
         }
     }
 
@@ -105,21 +92,10 @@ impl Report {
         (self.ops_per_s * self.seconds.max(1e-9)).round() as u64
     }
 
-    /// Whether every check holds.
-    pub fn passed(&self) -> bool {
-        self.passed
-    }
-
     /// Prints it, and writes what was asked for.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be written.
     pub fn print(mut self, output: &Output) -> Result<(), Error> {
         use std::io::Write;
-        let mut charts = self.usual_charts();
-        charts.append(&mut self.charts);
-        self.charts = charts;
+        self.charts.splice(..0, self.usual_charts());
         // Strings, numbers and maps with string keys: always has a JSON form.
         let object = || serde_json::to_string(&self).unwrap_or_default();
         let to_stdout = output.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
@@ -135,10 +111,25 @@ impl Report {
         }
     }
 
-    /// The counts for people: without the faults that were not asked for.
-    pub fn shown_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let counts = self.counts.iter().map(|(&name, &count)| (name, count));
-        counts.filter(|(name, count)| *count > 0 || !name.starts_with("fault_"))
+    /// The counts, without the faults that were not asked for, and the figures.
+    pub fn counted(&self) -> Table {
+        let counts = self.counts.iter();
+        let counts = counts.filter(|(name, count)| **count > 0 || !name.starts_with("fault_"));
+        let counts = counts.map(|(name, count)| [words(name), HumanCount(*count).to_string()]);
+        let figures = self.figures.iter();
+        let figures = figures.map(|(name, figure)| [words(name), format!("{figure:.2}")]);
+        Table::new("Counts", ["", ""], counts.chain(figures))
+    }
+
+    /// The percentiles of all that was timed.
+    pub fn times(&self) -> Table {
+        let head = ["", "p50", "p90", "p99", "p99.9", "p99.99", "max", "measured"];
+        let rows = self.latency.iter().map(|(name, p)| {
+            let [p50, p90, p99, p99_9, p99_99, max] =
+                [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max].map(human);
+            [words(name), p50, p90, p99, p99_9, p99_99, max, HumanCount(p.count).to_string()]
+        });
+        Table::new("Times", head, rows)
     }
 
     /// The report for people.
@@ -151,25 +142,10 @@ impl Report {
             self.operation,
             self.seed
         )];
-        out.extend(self.tables.iter().map(Table::text));
-        for (name, count) in self.shown_counts() {
-            out.push(format!("  {name:<24} {count:>14}"));
-        }
-        for (name, figure) in &self.figures {
-            out.push(format!("  {name:<24} {figure:>14.2}"));
-        }
-        for (name, p) in &self.latency {
-            out.push(format!(
-                "  {name:<24} p50 {}, p90 {}, p99 {}, p99.9 {}, p99.99 {}, max {} ({} measured)",
-                human(p.p50),
-                human(p.p90),
-                human(p.p99),
-                human(p.p99_9),
-                human(p.p99_99),
-                human(p.max),
-                p.count
-            ));
-        }
+        let tables = [self.counted(), self.times()];
+        let tables = self.tables.iter().chain(&tables).filter(|table| !table.rows.is_empty());
+        out.extend(tables.map(|table| table.text().trim_end().to_string()));
+        out.push(String::new());
         out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
         for (name, holds) in &self.checks {
             let verdict = if *holds { "ok" } else { "FAIL" };
@@ -188,7 +164,6 @@ impl Report {
 /// Rows of text under a head; what stands first in a row is its name.
 #[derive(Debug)]
 pub struct Table {
-    /// What it shows.
     pub title: String,
     /// What is in the columns.
     pub head: Vec<String>,
@@ -197,9 +172,19 @@ pub struct Table {
 }
 
 impl Table {
+    pub fn new<const N: usize>(
+        title: &str,
+        head: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Self {
+        let rows = rows.into_iter().map(Vec::from).collect();
+        Table { title: title.into(), head: head.map(String::from).to_vec(), rows }
+    }
+
     /// In columns, names to the left, figures to the right.
     fn text(&self) -> String {
-        let rows = || std::iter::once(&self.head).chain(&self.rows);
+        let head = self.head.iter().any(|name| !name.is_empty()).then_some(&self.head);
+        let rows = || head.into_iter().chain(&self.rows);
         let width = |at: usize| rows().map(|row| row[at].chars().count()).max();
         let widths: Vec<usize> = (0..self.head.len()).filter_map(width).collect();
         let line = |row: &Vec<String>| {
@@ -216,8 +201,7 @@ impl Table {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text)
-        .map_err(|why| Error::Unwritable { path: path.into(), why: why.to_string() })
+    std::fs::write(path, text).map_err(Error::unwritable(path))
 }
 
 /// A rate with a unit that fits.
@@ -241,22 +225,17 @@ mod tests {
     fn a_violation_fails_the_report() {
         let checks = Checks::new(&["sound", "whole"]);
         let good = report(&checks);
-        assert!(good.passed() && good.text().ends_with("PASSED"));
+        assert!(good.passed && good.text().ends_with("PASSED"));
         checks.violated("whole", || "a piece is missing".into());
         let bad = report(&checks);
-        assert!(!bad.passed() && bad.text().ends_with("FAILED"));
+        assert!(!bad.passed && bad.text().ends_with("FAILED"));
         assert!(bad.text().contains("whole: a piece is missing"));
     }
 
     #[test]
     fn a_table_is_in_columns() {
-        let cells = |cells: [&str; 2]| cells.map(String::from).to_vec();
-        let table = Table {
-            title: "t".into(),
-            head: cells(["", "ns"]),
-            rows: vec![cells(["one", "1"]), cells(["two more", "1000"])],
-        };
-        let text = table.text();
+        let rows = [["one", "1"], ["two more", "1000"]].map(|row| row.map(String::from));
+        let text = Table::new("t", ["", "ns"], rows).text();
         assert_eq!(text, "\n  t\n              ns\n  one          1\n  two more  1000\n");
     }
 

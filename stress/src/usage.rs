@@ -2,23 +2,17 @@
 
 use std::time::Duration;
 
+/// A field of one of the system's tables about memory, in bytes; 0 where the system does not say.
+pub fn memory(table: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(table).unwrap_or_default();
+    let kib = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kib = kib.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
 /// Resident memory in bytes; 0 where the system does not say.
 pub fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * page()
-}
-
-#[cfg(target_os = "linux")]
-fn page() -> u64 {
-    // SAFETY: it only asks.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(4096)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn page() -> u64 {
-    4096
+    memory("/proc/self/status", "VmRSS")
 }
 
 /// Has the allocator keep all of its memory in one place. In one for each thread, what is free between the leftovers of
@@ -52,4 +46,16 @@ pub fn thread_time() -> Duration {
         }
     }
     std::time::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_is_read_as_the_system_says_it() {
+        let (all, resident) = (super::memory("/proc/meminfo", "MemTotal"), super::resident());
+        assert!(all > resident && resident > 1 << 16, "{all} {resident}");
+        assert_eq!(super::memory("/proc/meminfo", "MemTota"), 0);
+        assert_eq!(super::memory("/nowhere", "MemTotal"), 0);
+    }
 }

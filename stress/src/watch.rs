@@ -25,10 +25,6 @@ pub fn moved(to: u64) {
 }
 
 /// Runs a scenario, for as long as something moves at least every so often.
-///
-/// # Errors
-///
-/// Those of the scenario.
 pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> {
     let name = match **scenario {
         Scenario::Wordcount(_) => "wordcount",
@@ -64,9 +60,7 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
             checks.violated(NOBODY_STUCK, || {
                 format!("nothing has moved for {limit:?}; see where each thread is: gdb, or a core")
             });
-            let none = ("operations", 0);
-            let took = began.elapsed();
-            Ok(Report::new(name, none, took, 0, &checks, &()))
+            Ok(Report::new(name, ("operations", 0), began.elapsed(), 0, &checks, &()))
         }
     }
 }

@@ -1,15 +1,15 @@
 //! What a run shows of itself while it goes on, on standard error: a view that is redrawn on a terminal, a line per second
 //! elsewhere. What was shown is kept as a series, for the report.
 
-mod gauge;
 mod series;
 mod view;
 
-pub use gauge::Gauge;
 pub use series::{Sample, Series};
 
+use crate::latency::Percentiles;
 use crate::report::thousands;
 use crate::watch;
+use expiry::{AckTracker, Lateness, StoreMetrics};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use view::View;
@@ -18,6 +18,61 @@ use view::View;
 const REDRAW: Duration = Duration::from_millis(250);
 /// How often a line is printed elsewhere.
 const LINE: Duration = Duration::from_secs(1);
+
+/// A reading. Counts and times are those since the run began.
+#[derive(Debug, Clone, Default)]
+pub struct Gauge {
+    /// What the throughput is of.
+    pub done: u64,
+    pub live: u64,
+    pub expired: u64,
+    /// How late expirations were seen.
+    pub lateness: Lateness,
+    /// Entries of each shard.
+    pub shards: Vec<u64>,
+    /// How long the reaper has worked.
+    pub reaper: Duration,
+    /// Of operations since the reading before.
+    pub latency: Option<Percentiles>,
+    pub violations: u64,
+    /// What else there is to say.
+    pub text: String,
+}
+
+/// A reading of an engine's metrics. A tracker's and a store's are of two types with these fields.
+macro_rules! of {
+    ($metrics:expr) => {{
+        let metrics = $metrics;
+        Gauge {
+            live: metrics.total.live,
+            expired: metrics.total.expired,
+            lateness: metrics.lateness,
+            shards: metrics.shards.iter().map(|shard| shard.live).collect(),
+            reaper: metrics.reaper_busy,
+            ..Gauge::default()
+        }
+    }};
+}
+
+impl Gauge {
+    /// What a tracker says.
+    pub fn of_tracker(tracker: &AckTracker) -> Self {
+        of!(tracker.metrics())
+    }
+
+    /// What a keyed store says.
+    pub fn of_store(metrics: StoreMetrics) -> Self {
+        of!(metrics)
+    }
+
+    /// The largest shard beside the mean, and the smallest. `None` where nothing is to be compared.
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    pub fn balance(&self) -> Option<(f64, f64)> {
+        let (least, most) = (self.shards.iter().min()?, self.shards.iter().max()?);
+        let mean = self.shards.iter().sum::<u64>() as f64 / self.shards.len() as f64;
+        (mean > 0.0).then(|| (*least as f64 / mean, *most as f64 / mean))
+    }
+}
 
 /// A run as it is shown.
 pub struct Live {

@@ -1,9 +1,8 @@
 //! What a run has been like over time: samples at equal distances, never more than [`MOST`].
 
-use super::gauge::Gauge;
+use super::Gauge;
 use crate::latency::nanos;
 use crate::usage::resident;
-use expiry::Lateness;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -21,13 +20,11 @@ pub struct Sample {
     pub live: u64,
     /// Expirations per second.
     pub expired_per_s: f64,
-    /// Half of its expirations were at most so late, in ns, to a factor of two.
+    /// Half of its expirations were at most so late, in ns: a bound to a factor of two, an edge of a histogram's bucket.
     pub lateness_p50: u64,
-    /// 99 in a hundred.
     pub lateness_p99: u64,
     /// Half of its operations took at most so long, in ns.
     pub latency_p50: u64,
-    /// 99 in a hundred.
     pub latency_p99: u64,
     /// The reaper's share of one core.
     pub reaper: f64,
@@ -51,16 +48,6 @@ impl Sample {
     }
 }
 
-/// What rates are since: a reading, and when it was taken.
-#[derive(Debug, Clone, Default)]
-struct Before {
-    at: Duration,
-    done: u64,
-    expired: u64,
-    lateness: Lateness,
-    reaper: Duration,
-}
-
 /// The samples of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
@@ -71,21 +58,20 @@ pub struct Series {
     folded: usize,
     #[serde(skip)]
     waiting: Vec<Sample>,
-    /// What was read last.
+    /// What was read last, and when.
     #[serde(skip)]
-    before: Before,
+    before: (Duration, Gauge),
 }
 
 impl Series {
-    /// All that is there.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
     /// Takes a reading; the rates are those since the one before. `at` is since the run began.
     pub fn read(&mut self, at: Duration, gauge: &Gauge) -> Sample {
-        let before = &self.before;
-        let seconds = at.saturating_sub(before.at).as_secs_f64().max(1e-9);
+        let (since, before) = &self.before;
+        let seconds = at.saturating_sub(*since).as_secs_f64().max(1e-9);
         #[allow(clippy::cast_precision_loss)] // counts below 2^53
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let late = gauge.lateness.since(&before.lateness);
@@ -101,13 +87,7 @@ impl Series {
             reaper: gauge.reaper.saturating_sub(before.reaper).as_secs_f64() / seconds,
             resident: resident(),
         };
-        self.before = Before {
-            at,
-            done: gauge.done,
-            expired: gauge.expired,
-            lateness: gauge.lateness.clone(),
-            reaper: gauge.reaper,
-        };
+        self.before = (at, gauge.clone());
         self.push(sample);
         sample
     }

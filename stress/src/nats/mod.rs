@@ -64,10 +64,6 @@ fn failed(why: impl std::fmt::Display) -> Error {
 }
 
 /// Runs the scenario, or a worker of it.
-///
-/// # Errors
-///
-/// There is nothing to read, no server, or the brokers do not start.
 pub fn run(options: &options::Nats) -> Result<Report, Error> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().map_err(failed)?;

@@ -28,10 +28,6 @@ fn count(line: &Line, out: &mut Derive<'_, '_, Line>) {
 }
 
 /// Works until its input ends, which it does when the first process dies, too.
-///
-/// # Errors
-///
-/// The brokers cannot be reached.
 pub async fn run(name: &str, servers: &str) -> Result<(), Error> {
     let options = Options::new(APP, name).servers(servers.split(','));
     let nats = Nats::connect(options).await.map_err(failed)?;

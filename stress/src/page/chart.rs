@@ -17,11 +17,9 @@ pub const COLOURS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Seconds.
     Seconds,
     /// Nanoseconds, on a logarithmic scale.
     Nanos,
-    /// Bytes.
     Bytes,
     /// A number of something.
     Count,
@@ -68,12 +66,9 @@ impl Unit {
 
 /// Three digits, in the unit that fits, each so many of the one before.
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
-    let mut left = number;
-    let mut units = units.iter().peekable();
-    let mut unit = units.next();
-    while left >= 999.5 && units.peek().is_some() {
-        left /= step;
-        unit = units.next();
+    let (mut left, mut at) = (number, 0);
+    while left >= 999.5 && at + 1 < units.len() {
+        (left, at) = (left / step, at + 1);
     }
     let after = match left {
         left if left >= 99.95 => 0,
@@ -81,7 +76,7 @@ fn scaled(number: f64, step: f64, units: &[&str]) -> String {
         _ => 2,
     };
     let digits = format!("{left:.after$}");
-    format!("{} {}", trimmed(&digits), unit.unwrap_or(&"")).trim_end().into()
+    format!("{} {}", trimmed(&digits), units[at]).trim_end().into()
 }
 
 /// Four digits behind the point at most.
@@ -100,9 +95,7 @@ fn trimmed(digits: &str) -> &str {
 /// What is on an axis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Axis {
-    /// What it is.
     pub label: String,
-    /// In which unit.
     pub unit: Unit,
 }
 
@@ -119,24 +112,17 @@ pub struct Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Lines.
     Lines,
     /// A bar at each x.
     Bars,
 }
 
-/// A chart.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Chart {
-    /// What it shows.
     pub title: String,
-    /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
     pub y: Axis,
-    /// How it is drawn.
     pub kind: Kind,
-    /// What is drawn.
     pub lines: Vec<Line>,
 }
 
@@ -171,10 +157,7 @@ impl Chart {
 
     /// Whether there is nothing to be seen in it: one point is no line.
     pub fn is_empty(&self) -> bool {
-        let least = match self.kind {
-            Kind::Lines => 2,
-            Kind::Bars => 1,
-        };
+        let least = if self.kind == Kind::Lines { 2 } else { 1 };
         self.lines.iter().all(|line| line.points.len() < least)
     }
 
@@ -196,16 +179,13 @@ impl Chart {
         in_colours(&svg)
     }
 
-    fn placed(&self) -> Vec<Vec<(f64, f64)>> {
-        let place = |&(x, y): &(f64, f64)| (self.x.unit.place(x), self.y.unit.place(y));
-        self.lines.iter().map(|line| line.points.iter().map(place).collect()).collect()
-    }
-
     fn draw_on(
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
     ) -> Result<(), Box<dyn std::error::Error>> {
-        let placed = self.placed();
+        let place = |&(x, y): &(f64, f64)| (self.x.unit.place(x), self.y.unit.place(y));
+        let placed: Vec<Vec<_>> =
+            self.lines.iter().map(|line| line.points.iter().map(place).collect()).collect();
         let bar = self.bar(&placed);
         let (mut across, mut up) =
             (range(&placed, |point| point.0), range(&placed, |point| point.1));
@@ -262,26 +242,19 @@ impl Chart {
 
     /// How wide a bar and its gap are: what the two nearest are apart.
     fn bar(&self, placed: &[Vec<(f64, f64)>]) -> f64 {
-        let gaps =
-            placed.iter().flat_map(|points| points.windows(2)).map(|two| two[1].0 - two[0].0);
-        let nearest = gaps.filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
-        if nearest.is_finite() {
-            nearest
-        } else {
-            1.0
-        }
+        let pairs = placed.iter().flat_map(|points| points.windows(2));
+        let gaps = pairs.map(|two| two[1].0 - two[0].0).filter(|gap| *gap > 0.0);
+        gaps.reduce(f64::min).unwrap_or(1.0)
     }
 }
 
 /// From the least to the most, and never empty.
 fn range(placed: &[Vec<(f64, f64)>], of: fn(&(f64, f64)) -> f64) -> std::ops::Range<f64> {
     let values = || placed.iter().flatten().map(of);
-    let least = values().fold(f64::INFINITY, f64::min);
-    let most = values().fold(f64::NEG_INFINITY, f64::max);
-    match (least, most) {
-        _ if !least.is_finite() || !most.is_finite() => 0.0..1.0,
-        _ if most - least < 1e-9 => least..least + least.abs().max(1.0),
-        _ => least..most,
+    match (values().reduce(f64::min), values().reduce(f64::max)) {
+        (Some(least), Some(most)) if most - least >= 1e-9 => least..most,
+        (Some(least), Some(_)) => least..least + least.abs().max(1.0),
+        _ => 0.0..1.0,
     }
 }
 
@@ -352,14 +325,17 @@ mod tests {
 
     #[test]
     fn scales_have_the_labels_of_their_values() {
-        let label = |unit: Unit, value: f64| unit.label(unit.place(value));
-        assert_eq!(label(Unit::Nanos, 1000.0), "1 us");
-        assert_eq!(label(Unit::Quantile, 0.999), "99.9");
+        for (unit, value, label) in [
+            (Unit::Nanos, 1000.0, "1 us"),
+            (Unit::Quantile, 0.999, "99.9"),
+            (Unit::Share, 0.125, "12.5 %"),
+            (Unit::PerSecond, 2.5e6, "2.5 M/s"),
+            (Unit::Bytes, 3.5 * f64::from(1 << 30), "3.5 GiB"),
+            (Unit::Count, 0.0, "0"),
+        ] {
+            assert_eq!(unit.label(unit.place(value)), label);
+        }
         assert_eq!(Unit::Quantile.label(0.5), "68");
         assert_eq!(Unit::Quantile.label(2.5), "99.68");
-        assert_eq!(label(Unit::Share, 0.125), "12.5 %");
-        assert_eq!(label(Unit::PerSecond, 2.5e6), "2.5 M/s");
-        assert_eq!(label(Unit::Bytes, 3.5 * f64::from(1 << 30)), "3.5 GiB");
-        assert_eq!(label(Unit::Count, 0.0), "0");
     }
 }

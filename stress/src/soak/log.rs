@@ -3,43 +3,29 @@
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{Error as IoError, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
-    /// The first one: the soak that this is the log of.
-    Soak {
-        /// Its seed.
-        seed: u64,
-        /// How many runs a cycle has.
-        runs: usize,
-    },
+    /// The first one: the soak that this is the log of, with how many runs a cycle has.
+    Soak { seed: u64, runs: usize },
     /// A run has finished.
     Run(Run),
-    /// A cycle has.
-    Cycle {
-        /// Which one.
-        cycle: u64,
-        /// Of the process with this number.
-        process: u64,
-        /// Resident memory, with everything dropped.
-        resident: u64,
-    },
+    /// A cycle has, of the process with this number, with this resident memory when everything was dropped.
+    Cycle { cycle: u64, process: u64, resident: u64 },
 }
 
 /// A run that has finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// In which cycle.
     pub cycle: u64,
-    /// The how manyeth of it.
+    /// The how manyeth of its cycle.
     pub place: usize,
     /// With what arguments; these alone repeat it.
     pub arguments: String,
-    /// Whether all its checks held.
     pub passed: bool,
     /// Operations whose outcomes were checked.
     pub operations: u64,
@@ -47,7 +33,6 @@ pub struct Run {
     pub seconds: f64,
     /// Resident memory after it.
     pub resident: u64,
-    /// What did not hold.
     pub violations: Vec<String>,
 }
 
@@ -61,52 +46,41 @@ pub struct Log {
 impl Log {
     /// Of a new soak, or of one that goes on in `path`. A last line that is not whole is left out: it was being written when
     /// the soak was killed.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read or written, or is the log of another soak.
     pub fn open(path: Option<&Path>, seed: u64, runs: usize) -> Result<Self, Error> {
         let mut log = Log::default();
         if let Some(path) = path {
-            let unwritable =
-                |why: std::io::Error| Error::Unwritable { path: path.into(), why: why.to_string() };
+            let unwritable = Error::unwritable(path);
             let mut options = OpenOptions::new();
-            let options = options.read(true).write(true).create(true);
-            let mut file = options.truncate(false).open(path).map_err(unwritable)?;
-            let (lines, whole) = read(&file).map_err(unwritable)?;
-            file.set_len(whole).map_err(unwritable)?;
-            file.seek(SeekFrom::End(0)).map_err(unwritable)?;
-            log.lines = lines;
+            let options = options.read(true).write(true).create(true).truncate(false);
+            let mut file = options.open(path).map_err(&unwritable)?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text).map_err(&unwritable)?;
+            let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+            log.lines = lines(&text[..whole]).map_err(&unwritable)?;
+            file.set_len(whole as u64).map_err(&unwritable)?;
+            file.seek(SeekFrom::End(0)).map_err(&unwritable)?;
             log.file = Some((path.into(), file));
         }
+        let soak = Line::Soak { seed, runs };
         match log.lines.first() {
-            None => log.add(Line::Soak { seed, runs })?,
-            Some(first) if *first != (Line::Soak { seed, runs }) => {
-                return Err(Error::Option {
-                    option: "--log",
-                    why: format!(
-                    "is the log of another soak ({}); go on with its options, or name another file",
-                    serde_json::to_string(first).unwrap_or_default()
-                ),
-                })
+            None => log.add(soak)?,
+            Some(first) if *first == soak => {}
+            Some(other) => {
+                let other = serde_json::to_string(other).unwrap_or_default();
+                let why = format!("is the log of another soak ({other}); go on with its options, or name another file");
+                return Err(Error::Option { option: "--log", why });
             }
-            Some(_) => {}
         }
         Ok(log)
     }
 
     /// Adds a line, which is in the file when this returns.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be written.
     pub fn add(&mut self, line: Line) -> Result<(), Error> {
         if let Some((path, file)) = &mut self.file {
             // Plain structs, which always have a JSON form.
             let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
             let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-            written
-                .map_err(|why| Error::Unwritable { path: path.clone(), why: why.to_string() })?;
+            written.map_err(Error::unwritable(path))?;
         }
         self.lines.push(line);
         Ok(())
@@ -150,25 +124,16 @@ impl Log {
     }
 }
 
-/// The lines that are whole, and how many bytes they are.
-fn read(file: &File) -> std::io::Result<(Vec<Line>, u64)> {
-    let (mut lines, mut whole) = (Vec::new(), 0);
-    let mut reader = BufReader::new(file);
-    loop {
-        let mut text = Vec::new();
-        let length = reader.read_until(b'\n', &mut text)?;
-        let is_last = text.last() != Some(&b'\n');
-        match serde_json::from_slice(&text) {
-            Ok(line) if !is_last => lines.push(line),
-            _ if is_last => return Ok((lines, whole)),
-            Ok(_) | Err(_) => {
-                let what = String::from_utf8_lossy(&text).trim_end().to_string();
-                let why = format!("line {} is none of a soak's log: {what}", lines.len() + 1);
-                return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-            }
-        }
-        whole += length as u64;
-    }
+/// The lines of a log's text.
+fn lines(text: &[u8]) -> Result<Vec<Line>, IoError> {
+    let line = |(number, text): (usize, &[u8])| {
+        serde_json::from_slice(text).map_err(|_| {
+            let what = String::from_utf8_lossy(text).trim_end().to_string();
+            let why = format!("line {} is none of a soak's log: {what}", number + 1);
+            IoError::new(ErrorKind::InvalidData, why)
+        })
+    };
+    text.split_inclusive(|&byte| byte == b'\n').enumerate().map(line).collect()
 }
 
 #[cfg(test)]

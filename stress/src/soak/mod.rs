@@ -7,7 +7,7 @@ mod text;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
-use crate::options::{Cli, Soak};
+use crate::options::{Cli, Scenario, Soak};
 use crate::report::{thousands, Report};
 use crate::usage::{one_arena, resident, trim};
 use crate::watch;
@@ -30,20 +30,7 @@ const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a run ended.
-enum End {
-    Finished(Run),
-    /// With its text.
-    Stuck(Run),
-    /// By Ctrl-C.
-    Interrupted,
-}
-
 /// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense, or the log cannot be written.
 pub fn run(options: &Soak) -> Result<Report, Error> {
     let names = plan::names();
     if let Some(unknown) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
@@ -58,107 +45,87 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
     one_arena();
     let seconds = options.each.as_secs_f64();
     let text = Text::write(options.seed, (seconds * 256.0).clamp(16.0, 16_384.0) as usize)?;
-    let plan = Plan::new(&options.only, &options.also, seconds, options.seed, text.path().into());
+    let plan = Plan::new(&options.only, &options.also, seconds, options.seed, text.0.clone());
     let mut log = Log::open(options.log.as_deref(), options.seed, plan.runs())?;
     let checks = Checks::new(&[RUNS_PASS, NOBODY_STUCK, MEMORY_FLAT]);
     let process = log.next_process();
     let before: f64 = log.runs().map(|run| run.seconds).sum();
     let began = Instant::now();
-    let mut ended_by = "its time";
-    loop {
+    let length = options.length().as_secs_f64();
+    let ended_by = loop {
         let (cycle, place) = log.next(plan.runs());
         let spent = before + began.elapsed().as_secs_f64();
         if options.cycles.is_some_and(|cycles| cycle >= cycles) {
-            ended_by = "its cycles";
-            break;
+            break "its cycles";
         }
-        if spent >= options.length().as_secs_f64() {
-            break;
+        if spent >= length {
+            break "its time";
         }
         let arguments = plan.arguments(cycle, place);
         eprintln!(
             "== {:.1} of {:.1} min, cycle {cycle}, run {} of {}: stress {arguments}",
             spent / 60.0,
-            options.length().as_secs_f64() / 60.0,
+            length / 60.0,
             place + 1,
             plan.runs()
         );
         let limit = options.patience + 20 * options.each;
-        match one((cycle, place), arguments, limit)? {
-            End::Interrupted => {
-                ended_by = "Ctrl-C";
-                break;
-            }
-            End::Stuck(run) => {
-                checks.violated(NOBODY_STUCK, || run.arguments.clone());
-                log.add(Line::Run(run))?;
-                // What is stuck holds memory and cores: nothing after it would mean anything.
-                ended_by = "a run that is stuck";
-                break;
-            }
-            End::Finished(run) => {
-                eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
-                log.add(Line::Run(run))?;
-            }
+        let Some((run, is_stuck)) = one((cycle, place), arguments, limit)? else {
+            break "Ctrl-C";
+        };
+        if is_stuck {
+            checks.violated(NOBODY_STUCK, || run.arguments.clone());
+            log.add(Line::Run(run))?;
+            // What is stuck holds memory and cores: nothing after it would mean anything.
+            break "a run that is stuck";
         }
+        eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
+        log.add(Line::Run(run))?;
         if place + 1 == plan.runs() {
             trim();
             let resident = resident();
             log.add(Line::Cycle { cycle, process, resident })?;
-            eprintln!("== cycle {cycle}: {:.1} MiB resident", mib(resident));
+            eprintln!("== cycle {cycle}: {} MiB resident", mibs(&[resident]));
         }
-    }
+    };
     Ok(report(options, &log, &checks, before + began.elapsed().as_secs_f64(), ended_by))
 }
 
 /// The scenario that these arguments are of.
-fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
+fn parse(arguments: &str) -> Result<Scenario, Error> {
     let words = ["stress"].into_iter().chain(arguments.split_whitespace());
     let refused =
         |why: String| Error::Option { option: "--also", why: format!("{arguments}: {why}") };
     let cli = Cli::try_parse_from(words).map_err(|error| refused(error.to_string()))?;
     match cli.scenario {
-        Some(crate::options::Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
+        Some(Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
         Some(scenario) => Ok(scenario),
     }
 }
 
-/// One run, on a thread of its own.
-fn one((cycle, place): (u64, usize), arguments: String, limit: Duration) -> Result<End, Error> {
+/// One run, on a thread of its own, and whether it is stuck. `None` if Ctrl-C has cut it short.
+fn one(
+    (cycle, place): (u64, usize),
+    arguments: String,
+    limit: Duration,
+) -> Result<Option<(Run, bool)>, Error> {
     let scenario = parse(&arguments)?;
     let began = Instant::now();
-    let mut run = Run {
-        cycle,
-        place,
-        arguments,
-        passed: false,
-        operations: 0,
-        seconds: 0.0,
-        resident: 0,
-        violations: Vec::new(),
-    };
     let gives_up = || interrupt::asked() || began.elapsed() >= limit;
     let ran = watch::apart(move || crate::perform(&scenario), LOOK, gives_up);
-    // It has been cut short.
     if interrupt::asked() {
-        return Ok(End::Interrupted);
+        return Ok(None);
     }
-    run.seconds = began.elapsed().as_secs_f64();
-    run.resident = resident();
-    match ran {
-        Some(Ok(Ok(report))) => {
-            run.passed = report.passed();
-            run.operations = report.operations();
-            run.violations = report.violations;
-        }
-        Some(Ok(Err(error))) => run.violations.push(error.to_string()),
-        Some(Err(_)) => run.violations.push("panicked".into()),
-        None => {
-            run.violations.push(format!("stuck for {limit:?}"));
-            return Ok(End::Stuck(run));
-        }
-    }
-    Ok(End::Finished(run))
+    let is_stuck = ran.is_none();
+    let (passed, operations, violations) = match ran {
+        Some(Ok(Ok(report))) => (report.passed, report.operations(), report.violations),
+        Some(Ok(Err(error))) => (false, 0, vec![error.to_string()]),
+        Some(Err(_)) => (false, 0, vec!["panicked".into()]),
+        None => (false, 0, vec![format!("stuck for {limit:?}")]),
+    };
+    let (seconds, resident) = (began.elapsed().as_secs_f64(), resident());
+    let run = Run { cycle, place, arguments, passed, operations, seconds, resident, violations };
+    Ok(Some((run, is_stuck)))
 }
 
 /// Of one scenario's runs.
@@ -190,9 +157,7 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
         if resident.len() >= CYCLES {
             judged += 1;
             checks.expect(MEMORY_FLAT, is_flat(&resident[1..]), || {
-                let all: Vec<_> =
-                    resident.iter().map(|&bytes| format!("{:.1}", mib(bytes))).collect();
-                format!("process {process}, MiB after each cycle: {}", all.join(" "))
+                format!("process {process}, MiB after each cycle: {}", mibs(resident))
             });
         }
     }
@@ -207,28 +172,22 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
         ("processes_whose_memory_was_judged", judged),
     ]);
     report.notes.push(format!("ended by {ended_by}"));
-    report.notes.push(format!(
-        "{:12} {:>6} {:>7} {:>12} {:>9}",
-        "scenario", "runs", "failed", "operations", "seconds"
-    ));
-    for (name, sum) in &sums {
-        report.notes.push(format!(
-            "{name:12} {:>6} {:>7} {:>12} {:>9.0}",
-            sum.runs,
-            sum.failed,
-            thousands(sum.operations as f64),
-            sum.seconds
-        ));
-    }
+    let row = |[name, runs, failed, operations, seconds]: [&str; 5]| {
+        format!("{name:12} {runs:>6} {failed:>7} {operations:>12} {seconds:>9}")
+    };
+    report.notes.push(row(["scenario", "runs", "failed", "operations", "seconds"]));
+    report.notes.extend(sums.iter().map(|(name, sum)| {
+        let (operations, seconds) = (thousands(sum.operations as f64), sum.seconds);
+        let (runs, failed) = (sum.runs.to_string(), sum.failed.to_string());
+        row([name, &runs, &failed, &operations, &format!("{seconds:.0}")])
+    }));
     let last = log.resident().pop().unwrap_or_default();
     if !last.is_empty() {
-        let all: Vec<_> = last.iter().map(|&bytes| format!("{:.1}", mib(bytes))).collect();
-        report.notes.push(format!("MiB resident after each cycle: {}", all.join(" ")));
+        report.notes.push(format!("MiB resident after each cycle: {}", mibs(&last)));
     }
     if judged == 0 {
-        report
-            .notes
-            .push(format!("memory was not judged: that takes {CYCLES} cycles of one process"));
+        let why = format!("memory was not judged: that takes {CYCLES} cycles of one process");
+        report.notes.push(why);
     }
     report
 }
@@ -240,8 +199,9 @@ fn is_flat(resident: &[u64]) -> bool {
     most(later) <= most(earlier) * (1.0 + SHARE) + BYTES
 }
 
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+fn mibs(bytes: &[u64]) -> String {
+    let mib = |bytes: &u64| format!("{:.1}", *bytes as f64 / f64::from(1 << 20));
+    bytes.iter().map(mib).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -3,25 +3,20 @@
 use crate::error::Error;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Files of text in a folder of their own, which goes when this does.
 #[derive(Debug)]
-pub struct Text(PathBuf);
+pub struct Text(pub PathBuf);
 
 impl Text {
     /// About so many kilobytes of it.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
     pub fn write(seed: u64, kilobytes: usize) -> Result<Self, Error> {
-        let folder =
-            std::env::temp_dir().join(format!("stress-soak-{}-{seed}", std::process::id()));
-        let unwritable =
-            |why: std::io::Error| Error::Unwritable { path: folder.clone(), why: why.to_string() };
-        std::fs::create_dir_all(&folder).map_err(unwritable)?;
+        let name = format!("stress-soak-{}-{seed}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let unwritable = Error::unwritable(&folder);
         let text = Text(folder.clone());
+        std::fs::create_dir_all(&folder).map_err(&unwritable)?;
         let mut rng = SmallRng::seed_from_u64(seed);
         for file in 0..8 {
             let mut lines = String::new();
@@ -34,14 +29,9 @@ impl Text {
                 }
                 lines.push('\n');
             }
-            std::fs::write(folder.join(format!("{file}.txt")), lines).map_err(unwritable)?;
+            std::fs::write(folder.join(format!("{file}.txt")), lines).map_err(&unwritable)?;
         }
         Ok(text)
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
     }
 }
 

@@ -11,93 +11,72 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a bolt does with a tuple.
-pub trait Process: Send {
-    /// Does it, once.
-    fn process(&mut self, tuple: &Tuple<Piece>, out: &mut BoltCollector<'_, Piece>);
-
-    /// Hands in what it has.
-    fn finish(&mut self, run: &Run) {
-        let _ = run;
-    }
-}
-
-/// Takes lines apart.
-#[derive(Default)]
-pub struct Split(Vec<Range<usize>>);
-
-impl Process for Split {
-    fn process(&mut self, line: &Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
-        self.0.extend(words(line.text()));
-        // Before any of them is emitted: it may be counted at once.
-        line.attempt.has_words(self.0.len());
-        for (number, place) in (0..).zip(self.0.drain(..)) {
-            out.emit(line, line.word(number, place));
-        }
-    }
-}
-
-/// Counts words.
-#[derive(Default)]
-pub struct Count(Counts);
-
-impl Process for Count {
-    #[inline]
-    fn process(&mut self, word: &Tuple<Piece>, _out: &mut BoltCollector<'_, Piece>) {
-        words::add(&mut self.0, word.text(), 1);
-        word.attempt.count(word.number);
-    }
-
-    fn finish(&mut self, run: &Run) {
-        let mut all = held(&run.counted);
-        for (word, n) in std::mem::take(&mut self.0) {
-            words::add(&mut all, &word, n);
-        }
-    }
+/// What a bolt does with tuples.
+pub enum Stage {
+    /// Takes lines apart, by way of the places of a line's words.
+    Split(Vec<Range<usize>>),
+    /// Counts words.
+    Count(Counts),
 }
 
 /// A bolt: processes tuples and acks them, unless a fault prevents it.
-pub struct Worker<P> {
-    process: P,
+pub struct Worker {
+    stage: Stage,
     run: Arc<Run>,
     /// Tuples to be acked late, with when. Not quite in order; each is acked at its own time or after.
     late: VecDeque<(Instant, Tuple<Piece>)>,
 }
 
-impl<P: Process> Worker<P> {
-    /// A bolt that does this.
-    pub fn new(process: P, run: &Arc<Run>) -> Self {
-        Worker { process, run: run.clone(), late: VecDeque::new() }
+impl Worker {
+    pub fn new(stage: Stage, run: &Arc<Run>) -> Self {
+        Worker { stage, run: run.clone(), late: VecDeque::new() }
+    }
+
+    #[inline]
+    fn process(&mut self, tuple: &Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
+        match &mut self.stage {
+            Stage::Split(places) => {
+                places.extend(words(tuple.text()));
+                // Before any of them is emitted: it may be counted at once.
+                tuple.attempt.has_words(places.len());
+                for (number, place) in (0..).zip(places.drain(..)) {
+                    out.emit(tuple, tuple.word(number, place));
+                }
+            }
+            Stage::Count(counts) => {
+                words::add(counts, tuple.text(), 1);
+                tuple.attempt.count(tuple.number);
+            }
+        }
     }
 
     #[cold]
     fn fault(&mut self, fault: Fault, tuple: Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
-        let run = &self.run;
-        run.stats.faults[fault as usize].fetch_add(1, Relaxed);
+        self.run.stats.faults[fault as usize].fetch_add(1, Relaxed);
         match fault {
             Fault::Drop => return,
             Fault::Fail => return out.fail(tuple),
-            Fault::Duplicate => self.process.process(&tuple, out),
+            Fault::Duplicate => self.process(&tuple, out),
             Fault::Late => {
-                self.process.process(&tuple, out);
-                run.stats.held.fetch_add(1, Relaxed);
-                let due = tuple.attempt.issued + run.late_after;
+                self.process(&tuple, out);
+                self.run.stats.held.fetch_add(1, Relaxed);
+                let due = tuple.attempt.issued + self.run.late_after;
                 return self.late.push_back((due, tuple));
             }
-            Fault::Stall => std::thread::sleep(run.stall_for),
+            Fault::Stall => std::thread::sleep(self.run.stall_for),
         }
-        self.process.process(&tuple, out);
+        self.process(&tuple, out);
         out.ack(tuple);
     }
 }
 
-impl<P: Process> Bolt<Piece> for Worker<P> {
+impl Bolt<Piece> for Worker {
     fn execute(&mut self, tuple: Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
         let Attempt { line, number, .. } = &*tuple.attempt;
         if let Some(fault) = self.run.faults.draw(line.id, *number, tuple.number) {
             return self.fault(fault, tuple, out);
         }
-        self.process.process(&tuple, out);
+        self.process(&tuple, out);
         out.ack(tuple);
     }
 
@@ -121,10 +100,11 @@ impl<P: Process> Bolt<Piece> for Worker<P> {
     }
 
     fn cleanup(&mut self) {
-        self.process.finish(&self.run);
+        if let Stage::Count(counts) = &mut self.stage {
+            let mut all = held(&self.run.counted);
+            for (word, n) in std::mem::take(counts) {
+                words::add(&mut all, &word, n);
+            }
+        }
     }
 }
-
-#[cfg(test)]
-#[path = "bolts_tests.rs"]
-mod tests;

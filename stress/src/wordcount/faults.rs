@@ -37,23 +37,19 @@ pub struct Faults {
 
 impl Faults {
     /// The faults that the options ask for.
-    ///
-    /// # Errors
-    ///
-    /// If the rates add up to more than one.
     pub fn new(options: &Wordcount) -> Result<Self, Error> {
         let rates = [options.drop, options.fail, options.duplicate, options.late, options.stall];
         let mut sum = 0.0;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // saturates, is not negative
         let bounds = rates.map(|rate| {
             sum += rate;
-            bound(sum)
+            (sum * 2f64.powi(64)) as u64
         });
         // Five rates of 0.2 may add up to a little more than 1.
         if sum > 1.0 + 1e-9 {
-            return Err(Error::Shares {
-                names: "--drop, --fail, --duplicate, --late and --stall",
-                sum,
-            });
+            let names = "--drop, --fail, --duplicate, --late and --stall";
+            return Err(Error::Shares { names, sum });
         }
         Ok(Faults { seed: options.seed, bounds })
     }
@@ -75,12 +71,6 @@ impl Faults {
     }
 }
 
-/// The number that a share of `rate` of all 64-bit numbers is below.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and is not negative
-fn bound(rate: f64) -> u64 {
-    (rate * 2f64.powi(64)) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,29 +81,24 @@ mod tests {
     }
 
     #[test]
-    fn without_rates_nothing_happens() {
-        let faults = faults("").unwrap();
-        assert!(faults.off());
-        assert!((0..1000).all(|line| faults.draw(line, 0, 0).is_none()));
-    }
-
-    #[test]
     fn each_fault_has_its_rate_and_halves_with_each_attempt() {
-        let faults =
-            faults("--drop 0.1 --fail 0.2 --duplicate 0.05 --late 0.05 --stall 0.1").unwrap();
+        let rates = [0.1, 0.2, 0.05, 0.05, 0.1];
+        let all = "--drop 0.1 --fail 0.2 --duplicate 0.05 --late 0.05 --stall 0.1";
+        let all = faults(all).unwrap();
         let draws = 100_000;
+        let hits = |attempt, fault| {
+            (0..draws).filter(|&line| all.draw(line, attempt, 3) == Some(fault)).count()
+        };
         for attempt in 0..3 {
-            for (fault, rate) in FAULTS.into_iter().zip([0.1, 0.2, 0.05, 0.05, 0.1]) {
-                let hits =
-                    (0..draws).filter(|&line| faults.draw(line, attempt, 3) == Some(fault)).count();
+            for (fault, rate) in FAULTS.into_iter().zip(rates) {
+                let hits = hits(attempt, fault) as f64;
                 let expected = rate * draws as f64 / f64::from(1 << attempt);
-                assert!(
-                    (hits as f64 - expected).abs() < 0.1 * expected,
-                    "{fault:?} {attempt} {hits}"
-                );
+                assert!((hits - expected).abs() < 0.1 * expected, "{fault:?} {attempt} {hits}");
             }
         }
-        assert!((0..draws).all(|line| faults.draw(line, 64, 3).is_none()));
+        assert!((0..draws).all(|line| all.draw(line, 64, 3).is_none()));
+        let none = faults("").unwrap();
+        assert!(none.off() && (0..1000).all(|line| none.draw(line, 0, 0).is_none()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which files are read, which are skipped and why, and how text becomes lines.
 
+use super::held;
 use super::words::{is_word, LONGEST_WORD};
 use crate::error::Error;
 use crate::interrupt;
@@ -7,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 use walkdir::WalkDir;
 
 /// How much of a file decides whether it is text.
@@ -22,36 +23,18 @@ const NAMED: u64 = 5;
 /// A file to be read.
 #[derive(Debug)]
 pub struct Source {
-    /// Where it is.
     pub path: PathBuf,
-    /// How many bytes the pipeline has read from it; [`UNREAD`] if it was skipped.
-    pub read: AtomicU64,
+    /// How many bytes the pipeline has read from it; nothing if it was skipped.
+    pub read: OnceLock<u64>,
 }
 
-/// [`Source::read`] of a file that has not been read.
-pub const UNREAD: u64 = u64::MAX;
-
-/// Why a file is skipped.
+/// Why a file is skipped: the kind of reason, and what the system said if it refused.
 #[derive(Debug)]
-pub enum Skip {
-    /// Its head holds a zero byte.
-    Binary,
-    /// Its head is not UTF-8.
-    NotUtf8,
-    /// It is no regular file.
-    Special,
-    /// The system refused, with this reason.
-    Unreadable(String),
-}
+pub struct Skip(&'static str, Option<String>);
 
 impl Skip {
-    fn name(&self) -> &'static str {
-        match self {
-            Skip::Binary => "binary",
-            Skip::NotUtf8 => "not UTF-8",
-            Skip::Special => "no regular file",
-            Skip::Unreadable(_) => "unreadable",
-        }
+    pub fn unreadable(why: impl ToString) -> Self {
+        Skip("unreadable", Some(why.to_string()))
     }
 }
 
@@ -67,27 +50,19 @@ pub struct Skipped {
 /// The files under a path.
 #[derive(Debug)]
 pub struct Files {
-    /// The path.
-    pub root: PathBuf,
+    root: PathBuf,
     /// Regular files, in an order that depends on their names only.
     pub list: Vec<Source>,
     /// What they hold together, as far as the file system says.
     pub bytes: u64,
-    skipped: Mutex<Skipped>,
+    pub skipped: Mutex<Skipped>,
     next: AtomicUsize,
 }
 
 impl Files {
     /// Lists the files under `path`, or under the crates in Cargo's home.
-    ///
-    /// # Errors
-    ///
-    /// If the path cannot be read or nothing is there.
     pub fn list(path: Option<&Path>) -> Result<Self, Error> {
-        let root = match path {
-            Some(path) => path.to_path_buf(),
-            None => sources_of_crates()?,
-        };
+        let root = path.map_or_else(sources_of_crates, |path| Ok(path.to_path_buf()))?;
         let unreadable =
             |error: io::Error| Error::Unreadable { path: root.clone(), why: error.to_string() };
         let metadata = std::fs::metadata(&root).map_err(unreadable)?;
@@ -96,33 +71,28 @@ impl Files {
         } else if metadata.is_file() {
             File::open(&root).map_err(unreadable)?;
         }
-        let mut files = Files {
-            root: root.clone(),
-            list: Vec::new(),
-            bytes: 0,
-            skipped: Mutex::default(),
-            next: AtomicUsize::new(0),
-        };
-        for entry in WalkDir::new(&root).sort_by_file_name() {
+        let (mut list, mut bytes) = (Vec::new(), 0);
+        let (skipped, next) = (Mutex::default(), AtomicUsize::new(0));
+        let mut files = Files { root, list: Vec::new(), bytes: 0, skipped, next };
+        for entry in WalkDir::new(&files.root).sort_by_file_name() {
             match entry {
                 Ok(entry) if entry.file_type().is_dir() => {}
                 // The path itself may be a link to a file.
                 Ok(entry)
                     if entry.file_type().is_file() || entry.depth() == 0 && metadata.is_file() =>
                 {
-                    files.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
-                    files
-                        .list
-                        .push(Source { path: entry.into_path(), read: AtomicU64::new(UNREAD) });
+                    bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+                    list.push(Source { path: entry.into_path(), read: OnceLock::new() });
                 }
                 // Opening a pipe could wait for ever; following links could go round in circles.
-                Ok(entry) => files.skip(entry.path(), &Skip::Special),
+                Ok(entry) => files.skip(entry.path(), &Skip("no regular file", None)),
                 Err(error) => {
-                    let path = error.path().unwrap_or(&root).to_path_buf();
-                    files.skip(&path, &Skip::Unreadable(error.to_string()));
+                    let path = error.path().unwrap_or(&files.root);
+                    files.skip(path, &Skip::unreadable(&error));
                 }
             }
         }
+        (files.list, files.bytes) = (list, bytes);
         if files.list.is_empty() {
             return Err(files.no_text());
         }
@@ -130,50 +100,37 @@ impl Files {
     }
 
     /// Notes that a file is skipped.
-    pub fn skip(&self, path: &Path, why: &Skip) {
-        let mut skipped = self.lock();
-        let count = skipped.counts.entry(why.name()).or_default();
+    pub fn skip(&self, path: &Path, Skip(kind, why): &Skip) {
+        let mut skipped = held(&self.skipped);
+        let count = skipped.counts.entry(kind).or_default();
         *count += 1;
         if *count <= NAMED {
-            let reason = match why {
-                Skip::Unreadable(reason) => reason,
-                other => other.name(),
-            };
+            let reason = why.as_deref().unwrap_or(kind);
             skipped.named.push(format!("skipped {}: {reason}", path.display()));
         }
     }
 
     /// The error that there is no text, with what there is instead.
     pub fn no_text(&self) -> Error {
-        let skipped = self.lock();
-        let kinds: Vec<String> =
-            skipped.counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-        let found = match (self.list.is_empty() && kinds.is_empty(), kinds.is_empty()) {
-            (true, _) => "no file there".into(),
-            (_, true) => "all files are empty".into(),
-            (_, false) => format!("skipped: {}", kinds.join(", ")),
+        let skipped = held(&self.skipped);
+        let kinds: Vec<_> = skipped.counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+        let found = match (kinds.is_empty(), self.list.is_empty()) {
+            (true, true) => "no file there".into(),
+            (true, false) => "all files are empty".into(),
+            (false, _) => format!("skipped: {}", kinds.join(", ")),
         };
         Error::NoText { path: self.root.clone(), found }
     }
 
-    /// What has been skipped so far.
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, Skipped> {
-        match self.skipped.lock() {
-            Ok(skipped) => skipped,
-            // Counting cannot have stopped halfway.
-            Err(poisoned) => poisoned.into_inner(),
-        }
-    }
-
     /// How many files have been come to.
     pub fn begun(&self) -> u64 {
-        self.next.load(Ordering::Relaxed) as u64
+        self.next.load(Relaxed).min(self.list.len()) as u64
     }
 
     /// The next file that is text, with its number, for one of several readers. Skips the others. After Ctrl-C there is none.
     pub fn next_text(&self) -> Option<(usize, Lines<Text>)> {
         while !interrupt::asked() {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let number = self.next.fetch_add(1, Relaxed);
             let source = self.list.get(number)?;
             match open_text(&source.path) {
                 Ok(text) => return Some((number, Lines::new(text))),
@@ -190,10 +147,9 @@ fn sources_of_crates() -> Result<PathBuf, Error> {
     let home = std::env::home_dir().map(|home| home.join(".cargo"));
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home).unwrap_or_default();
     let path = cargo.join("registry").join("src");
-    if path.is_dir() {
-        Ok(path)
-    } else {
-        Err(Error::NoSources { path })
+    match path.is_dir() {
+        true => Ok(path),
+        false => Err(Error::NoSources { path }),
     }
 }
 
@@ -201,21 +157,20 @@ fn sources_of_crates() -> Result<PathBuf, Error> {
 pub type Text = BufReader<Chain<Cursor<Vec<u8>>, File>>;
 
 /// Opens a file if its head looks like text.
-pub fn open_text(path: &Path) -> Result<Text, Skip> {
-    let unreadable = |error: io::Error| Skip::Unreadable(error.to_string());
-    let file = File::open(path).map_err(unreadable)?;
+fn open_text(path: &Path) -> Result<Text, Skip> {
+    let file = File::open(path).map_err(Skip::unreadable)?;
     let mut head = Vec::with_capacity(HEAD);
-    (&file).take(HEAD as u64).read_to_end(&mut head).map_err(unreadable)?;
+    (&file).take(HEAD as u64).read_to_end(&mut head).map_err(Skip::unreadable)?;
     if head.contains(&0) {
-        return Err(Skip::Binary);
+        return Err(Skip("binary", None));
     }
     match std::str::from_utf8(&head) {
-        Ok(_) => {}
         // The head may end within a character.
-        Err(error) if error.error_len().is_none() && head.len() == HEAD => {}
-        Err(_) => return Err(Skip::NotUtf8),
+        Err(error) if error.error_len().is_some() || head.len() < HEAD => {
+            Err(Skip("not UTF-8", None))
+        }
+        _ => Ok(BufReader::with_capacity(64 << 10, Cursor::new(head).chain(file))),
     }
-    Ok(BufReader::with_capacity(64 << 10, Cursor::new(head).chain(file)))
 }
 
 /// Lines of a text, cut to a bounded length.
@@ -233,16 +188,11 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Lines of `text`.
     pub fn new(text: R) -> Self {
         Lines { text, rest: Vec::new(), cut: false, bytes: 0, cuts: 0 }
     }
 
-    /// Reads the next line, without its end; false after the last one.
-    ///
-    /// # Errors
-    ///
-    /// What the system reports, and then the line that it happened in is lost.
+    /// Reads the next line, without its end; false after the last one. The line in which an error happens is lost.
     pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         line.append(&mut self.rest);
@@ -266,5 +216,97 @@ impl<R: BufRead> Lines<R> {
 }
 
 #[cfg(test)]
-#[path = "files_tests.rs"]
-mod tests;
+mod tests {
+    use super::super::words::words;
+    use super::*;
+
+    fn lines(text: &[u8]) -> (Vec<Vec<u8>>, u64) {
+        let mut lines = Lines::new(text);
+        let (mut all, mut line) = (Vec::new(), Vec::new());
+        while lines.next_line(&mut line).unwrap() {
+            all.push(line.clone());
+        }
+        assert_eq!(lines.bytes, text.len() as u64);
+        (all, lines.cuts)
+    }
+
+    #[test]
+    fn lines_end_with_newlines_or_the_text_or_where_a_run_is_too_long() {
+        assert_eq!(lines(b""), (vec![], 0));
+        assert_eq!(lines(b"\n"), (vec![vec![]], 0));
+        assert_eq!(lines(b"a\n\nb"), (vec![b"a".to_vec(), vec![], b"b".to_vec()], 0));
+        let (all, cuts) = lines(&vec![b'x'; 2 * LONGEST_LINE + 10]);
+        let lengths: Vec<usize> = all.iter().map(Vec::len).collect();
+        assert_eq!((lengths, cuts), (vec![LONGEST_LINE, LONGEST_LINE, 10], 2));
+        // Exactly full: nothing is continued, so nothing counts as cut.
+        let (all, cuts) = lines(&vec![b'x'; LONGEST_LINE]);
+        assert_eq!((all.len(), cuts), (1, 0));
+    }
+
+    #[test]
+    fn long_lines_are_cut_after_a_word() {
+        let mut text = b"word ".repeat(LONGEST_LINE / 5 * 2);
+        text.extend(b"\nlast");
+        let (all, cuts) = lines(&text);
+        assert!(cuts >= 1);
+        assert_eq!(all.len() as u64, 2 + cuts);
+        assert!(all.iter().all(|line| line.len() <= LONGEST_LINE));
+        for line in &all[..all.len() - 1] {
+            assert!(words(line).all(|place| &line[place.clone()] == b"word"));
+        }
+        let found: usize = all.iter().map(|line| words(line).count()).sum();
+        assert_eq!(found, LONGEST_LINE / 5 * 2 + 1);
+    }
+
+    #[test]
+    fn other_files_are_skipped_with_their_reasons() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut across = vec![b'a'; HEAD - 1];
+        across.extend("é".as_bytes());
+        for (name, bytes, skipped) in [
+            ("text", "héllo\n".as_bytes(), None),
+            ("zero", b"a\0b", Some("binary")),
+            ("latin", b"caf\xe9 au lait", Some("not UTF-8")),
+            // A character across the head's end is no reason to skip; half of one at the end of the file is.
+            ("across", &across, None),
+            ("half", b"caf\xc3", Some("not UTF-8")),
+        ] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(open_text(&path).err().map(|skip| skip.0), skipped, "{name}");
+        }
+        let Skip(kind, why) = open_text(&dir.path().join("gone")).unwrap_err();
+        assert!(kind == "unreadable" && why.is_some_and(|why| !why.is_empty()));
+    }
+
+    #[test]
+    fn a_file_that_vanishes_is_counted_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "x\n").unwrap();
+        std::fs::write(dir.path().join("b"), "y\n").unwrap();
+        let files = Files::list(Some(dir.path())).unwrap();
+        std::fs::remove_file(dir.path().join("a")).unwrap();
+        let (number, mut lines) = files.next_text().unwrap();
+        let mut line = Vec::new();
+        assert!(lines.next_line(&mut line).unwrap());
+        assert_eq!((number, line), (1, b"y".to_vec()));
+        assert!(files.next_text().is_none());
+        let skipped = held(&files.skipped);
+        assert_eq!(skipped.counts["unreadable"], 1);
+        assert!(skipped.named[0].contains("/a: "), "{:?}", skipped.named);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_within_a_folder_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "x\n").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
+        let files = Files::list(Some(dir.path())).unwrap();
+        assert_eq!(files.list.len(), 1);
+        assert_eq!(held(&files.skipped).counts["no regular file"], 1);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("a"), &link).unwrap();
+        assert_eq!(Files::list(Some(&link)).unwrap().list.len(), 1);
+    }
+}

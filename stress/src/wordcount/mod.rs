@@ -26,7 +26,7 @@ use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Wordcount};
 use crate::report::Report;
 use attempt::{Books, Piece};
-use bolts::{Count, Split, Worker};
+use bolts::{Stage, Worker};
 use expiry::AckTracker;
 use expiry_topology::{ComponentMetrics, Replay, Topology, TopologyBuilder};
 use faults::{Fault, Faults, FAULTS};
@@ -53,11 +53,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a run has, for all its tasks.
 pub struct Run {
-    /// The input.
     files: Files,
-    /// What happens to whom.
     faults: Faults,
-    /// Who is told that something is wrong.
     checks: Arc<Checks>,
     /// Where attempts end.
     books: Arc<Books>,
@@ -76,6 +73,29 @@ pub struct Run {
     counted: Mutex<Counts>,
 }
 
+impl Run {
+    /// A run whose tracker has this interval.
+    fn new(options: &Wordcount, faults: Faults, files: Files, interval: Duration) -> Self {
+        let checks = Arc::new(Checks::new(verdict::names(faults.off())));
+        let spouts = options.spouts as usize;
+        Run {
+            files,
+            faults,
+            books: Arc::new(Books::new(checks.clone())),
+            checks,
+            timeout: options.timeout,
+            // A coarse clock may add a little to a deadline; the interval always does.
+            late_after: options.timeout + 2 * interval + SURELY,
+            stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
+            max_pending: options.max_pending as usize / spouts,
+            max_bytes: PENDING_BYTES / spouts,
+            stats: Stats::default(),
+            spouts: Mutex::default(),
+            counted: Mutex::default(),
+        }
+    }
+}
+
 /// What the metrics of a topology do not have.
 #[derive(Debug, Default)]
 struct Stats {
@@ -89,48 +109,12 @@ struct Stats {
     latest: AtomicU64,
 }
 
-impl Stats {
-    fn fault(&self, fault: Fault) -> u64 {
-        self.faults[fault as usize].load(Relaxed)
-    }
-
-    /// What is shown beside what the tracker says.
-    fn show(&self, components: &[ComponentMetrics], gauge: &mut Gauge) {
-        if let [lines, .., count] = components {
-            // What the report's headline counts.
-            gauge.done = count.executed;
-            gauge.expired = lines.timed_out;
-            gauge.text = format!(
-                "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}{}",
-                lines.emitted - lines.replayed.min(lines.emitted),
-                lines.pending,
-                count.executed,
-                lines.failed,
-                lines.timed_out,
-                lines.replayed,
-                human(self.latest.load(Relaxed)),
-                match self.fault(Fault::Stall) {
-                    0 => String::new(),
-                    stalls => format!(", {stalls} stalls"),
-                },
-            );
-        }
-    }
-}
-
 /// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense or there is nothing to read.
 pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let faults = Faults::new(options)?;
-    let spouts = options.spouts as usize;
     if options.max_pending < options.spouts {
-        return Err(Error::Option {
-            option: "--max-pending",
-            why: format!("is below one for each spout; use at least {spouts}"),
-        });
+        let why = format!("is below one for each spout; use at least {}", options.spouts);
+        return Err(Error::Option { option: "--max-pending", why });
     }
     // The tracker's settings are tried before a large folder is.
     let mut tracker = AckTracker::builder().timeout(options.timeout);
@@ -138,22 +122,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
         tracker = tracker.interval(interval);
     }
     let interval = tracker.build_manual()?.interval();
-    let checks = Arc::new(Checks::new(verdict::names(faults.off())));
-    let run = Arc::new(Run {
-        files: Files::list(options.path.as_deref())?,
-        faults,
-        books: Arc::new(Books::new(checks.clone())),
-        checks,
-        timeout: options.timeout,
-        // A coarse clock may add a little to a deadline; the interval always does.
-        late_after: options.timeout + 2 * interval + SURELY,
-        stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
-        max_pending: options.max_pending as usize / spouts,
-        max_bytes: PENDING_BYTES / spouts,
-        stats: Stats::default(),
-        spouts: Mutex::default(),
-        counted: Mutex::default(),
-    });
+    let run = Arc::new(Run::new(options, faults, Files::list(options.path.as_deref())?, interval));
     let began = Instant::now();
     let topology = topology(options, &run).start()?;
     let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);
@@ -163,19 +132,19 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let components = topology.kill();
     let took = began.elapsed();
     let spouts = std::mem::take(&mut *held(&run.spouts));
-    if spouts.lines == 0 {
+    if spouts.counts.lines == 0 {
         return Err(run.files.no_text());
     }
     let seen = Seen {
         direct: direct::count(&run.files, &run.checks),
         unsuccessful: run.books.unsuccessful.load(Relaxed),
         duplicated: run.books.duplicated.load(Relaxed),
-        surplus: run.books.take_surplus(),
+        surplus: std::mem::take(&mut *held(&run.books.surplus)),
         counted: std::mem::take(&mut *held(&run.counted)),
         spouts,
-        topology: (&components[..]).into(),
+        topology: components,
         metrics: tracker.metrics(),
-        faults: FAULTS.map(|fault| run.stats.fault(fault)),
+        faults: FAULTS.map(|fault| run.stats.faults[fault as usize].load(Relaxed)),
         held: run.stats.held.load(Relaxed),
         faults_off: run.faults.off(),
     };
@@ -185,12 +154,11 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Where all tasks put something at their end.
+/// The content of a lock. What is in these locks is whole, whoever has panicked.
 fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The topology.
 fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
     let threads = threads(options.threads);
     let mut topology = TopologyBuilder::new();
@@ -206,14 +174,14 @@ fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
         .replay(Replay::default().without_limit().base(PAUSE).factor(1.0));
     let own = run.clone();
     topology
-        .bolt("split", move |_| Worker::new(Split::default(), &own))
+        .bolt("split", move |_| Worker::new(Stage::Split(Vec::new()), &own))
         .parallelism(threads)
         .tick_every(TICK)
         .shuffle("lines")
         .field("word", Piece::text);
     let own = run.clone();
     topology
-        .bolt("count", move |_| Worker::new(Count::default(), &own))
+        .bolt("count", move |_| Worker::new(Stage::Count(Counts::default()), &own))
         .parallelism(threads)
         .tick_every(TICK)
         .fields("split", ["word"]);
@@ -254,12 +222,31 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
     live.finish()
 }
 
-/// What is shown.
+/// What is shown: what the tracker says, and beside it what the topology does.
 fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
     let tracked = topology.tracker().map(|tracker| Gauge::of_tracker(tracker));
     let mut gauge = tracked.unwrap_or_default();
     gauge.violations = run.checks.violations();
-    run.stats.show(components, &mut gauge);
+    let [lines, .., count] = components else {
+        return gauge;
+    };
+    // What the report's headline counts.
+    gauge.done = count.executed;
+    gauge.expired = lines.timed_out;
+    gauge.text = format!(
+        "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}",
+        lines.emitted.saturating_sub(lines.replayed),
+        lines.pending,
+        count.executed,
+        lines.failed,
+        lines.timed_out,
+        lines.replayed,
+        human(run.stats.latest.load(Relaxed)),
+    );
+    let stalls = run.stats.faults[Fault::Stall as usize].load(Relaxed);
+    if stalls > 0 {
+        gauge.text += &format!(", {stalls} stalls");
+    }
     gauge
 }
 

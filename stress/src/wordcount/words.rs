@@ -9,22 +9,10 @@ pub const LONGEST_WORD: usize = 256;
 /// How often each word occurs.
 pub type Counts = HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>;
 
-/// Which bytes belong to words: ASCII letters and digits, the underscore, and everything above ASCII.
-static WORD: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let ascii = byte as u8;
-        table[byte] = ascii.is_ascii_alphanumeric() || ascii == b'_' || byte >= 0x80;
-        byte += 1;
-    }
-    table
-};
-
-/// Whether a byte belongs to a word.
+/// Whether a byte belongs to a word: ASCII letters and digits, the underscore, and everything above ASCII.
 #[inline]
 pub fn is_word(byte: u8) -> bool {
-    WORD[byte as usize]
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
 /// The places of the words in a line, in order.
@@ -41,11 +29,10 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
 /// Adds `more` to the count of `word`.
 #[inline]
 pub fn add(counts: &mut Counts, word: &[u8], more: u64) {
-    match counts.get_mut(word) {
-        Some(count) => *count += more,
-        None => {
-            counts.insert(word.into(), more);
-        }
+    if let Some(count) = counts.get_mut(word) {
+        *count += more;
+    } else {
+        counts.insert(word.into(), more);
     }
 }
 
@@ -63,15 +50,17 @@ mod tests {
     }
 
     #[test]
-    fn words_are_runs() {
-        assert_eq!(split(b""), [] as [&[u8]; 0]);
-        assert_eq!(split(b" \t+-"), [] as [&[u8]; 0]);
-        assert_eq!(split(b"let x_1 = f(y);"), [&b"let"[..], b"x_1", b"f", b"y"]);
-        assert_eq!(split("naïve café".as_bytes()), ["naïve".as_bytes(), "café".as_bytes()]);
-    }
-
-    #[test]
-    fn long_words_are_cut() {
+    fn words_are_runs_and_long_ones_are_cut() {
+        let naive = "naïve café".as_bytes();
+        let cases: [(&[u8], &[&[u8]]); 4] = [
+            (b"", &[]),
+            (b" \t+-", &[]),
+            (b"let x_1 = f(y);", &[b"let", b"x_1", b"f", b"y"]),
+            (naive, &["naïve".as_bytes(), "café".as_bytes()]),
+        ];
+        for (line, words) in cases {
+            assert_eq!(split(line), words);
+        }
         let line = vec![b'a'; 2 * LONGEST_WORD + 3];
         let lengths: Vec<usize> = split(&line).iter().map(|word| word.len()).collect();
         assert_eq!(lengths, [LONGEST_WORD, LONGEST_WORD, 3]);

@@ -1,6 +1,6 @@
 //! `stress faults` and `stress hostile`, end to end through the binary, small.
 
-use crate::common::{count, refused, run};
+use crate::common::{count, run};
 
 #[test]
 fn every_fault_is_borne() {
@@ -22,16 +22,4 @@ fn every_attack_is_borne() {
         assert!(attack["ns_hostile"].as_f64().unwrap() > 0.0, "{attack}");
         assert!(attack["slots_hostile"].as_u64().unwrap() > 0, "{attack}");
     }
-}
-
-#[test]
-fn what_is_unknown_is_refused() {
-    refused(
-        "",
-        &[
-            ("faults --only dancing", "they are reaper_blocked"),
-            ("hostile --only dancing", "they are weak_hasher"),
-            ("faults --size 10", "size"),
-        ],
-    );
 }

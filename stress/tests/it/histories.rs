@@ -1,6 +1,6 @@
 //! `stress histories`, end to end through the binary, a few seconds in all.
 
-use crate::common::{self, count, refused};
+use crate::common::{self, count};
 
 fn run(args: &str) -> serde_json::Value {
     common::run(&format!("histories {args}"))
@@ -25,18 +25,4 @@ fn one_key_and_four_threads() {
         let histories = count(&report, "histories");
         assert!(histories >= count(&report, "rounds"), "{report}");
     }
-}
-
-#[test]
-fn options_that_make_no_sense_are_refused() {
-    refused(
-        "histories",
-        &[
-            ("--threads 0", "threads"),
-            ("--keys 0", "keys"),
-            ("--operations 0", "operations"),
-            ("--seconds 0", "above 0"),
-            ("--on wheel", "map"),
-        ],
-    );
 }

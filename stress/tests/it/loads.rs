@@ -1,6 +1,6 @@
 //! `stress growth` and `stress mass-expiry`, end to end through the binary, about a second each.
 
-use crate::common::{count, failing, refused, run};
+use crate::common::{count, run};
 
 #[test]
 fn growth_of_all_kinds_and_back() {
@@ -28,21 +28,4 @@ fn what_expires_at_once_stops_nobody() {
     let report = run(&format!("{common} --pollers 2 --budget 50"));
     let most = count(&report, "longest_poll_entries");
     assert!(count(&report, "expired") > 0 && (1..=65).contains(&most), "{most}");
-}
-
-#[test]
-fn a_check_that_fails_fails_the_run() {
-    let args = "growth --entries 500000 --on issued --bytes-issued 1";
-    failing(args, "memory_per_entry", "none_lost");
-}
-
-#[test]
-fn what_makes_no_sense_is_refused() {
-    refused(
-        "",
-        &[
-            ("growth --entries 5", "not in 1000"),
-            ("mass-expiry --intervals 10000 --interval 1m", "use fewer"),
-        ],
-    );
 }

@@ -7,6 +7,7 @@ mod histories;
 mod loads;
 #[cfg(feature = "nats")]
 mod nats;
+mod refusals;
 mod report;
 mod sessions;
 mod soak;

@@ -1,18 +1,25 @@
 //! `stress soak`, end to end through the binary: it runs, goes on where it was killed, and fails if a run fails.
 
-use crate::common::{count, refused, stderr, stress};
+use crate::common::{count, interrupted, start, stderr, stress, words};
 use std::path::Path;
 
 /// Three quick runs a cycle.
-const QUICK: &str =
-    "soak --each 50ms --only ttl --only histories --also ack\u{a0}--seconds\u{a0}0.05";
+const QUICK: [&str; 9] = [
+    "soak",
+    "--each",
+    "50ms",
+    "--only",
+    "ttl",
+    "--only",
+    "histories",
+    "--also",
+    "ack --seconds 0.05",
+];
 
-fn soak(args: &str, log: &Path) -> (Option<i32>, serde_json::Value) {
-    let log = log.to_str().unwrap();
-    let mut all: Vec<String> = QUICK.split(' ').map(|arg| arg.replace('\u{a0}', " ")).collect();
-    all.extend(args.split(' ').map(|arg| arg.replace('\u{a0}', " ")));
-    all.extend(["--log", log, "--json"].map(String::from));
-    let output = stress(&all);
+/// Soaks with these words more, and these arguments: its exit status and its object.
+fn soak(args: &str, more: &[&str], log: &Path) -> (Option<i32>, serde_json::Value) {
+    let log = ["--json", "--log", log.to_str().unwrap()];
+    let output = stress(&[&QUICK, &words(args)[..], more, &log].concat());
     let text = String::from_utf8_lossy(&output.stdout);
     let json = serde_json::from_str(&text);
     let json = json.unwrap_or_else(|why| panic!("{why}: {text} {}", stderr(&output)));
@@ -28,7 +35,7 @@ fn lines(log: &Path) -> Vec<serde_json::Value> {
 fn it_runs_and_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("soak.jsonl");
-    let (code, report) = soak("--minutes 10 --cycles 1", &log);
+    let (code, report) = soak("--minutes 10 --cycles 1", &[], &log);
     assert_eq!(code, Some(0), "{report}");
     assert_eq!(count(&report, "runs"), 3);
     assert!(count(&report, "operations_checked") > 0);
@@ -40,7 +47,7 @@ fn it_runs_and_goes_on_where_it_was() {
     let mut text = std::fs::read_to_string(&log).unwrap();
     text.truncate(text.trim_end().rfind('\n').unwrap() + 10);
     std::fs::write(&log, text).unwrap();
-    let (code, report) = soak("--minutes 10 --cycles 2", &log);
+    let (code, report) = soak("--minutes 10 --cycles 2", &[], &log);
     assert_eq!(code, Some(0), "{report}");
     assert_eq!(count(&report, "runs"), 6);
     let all = lines(&log);
@@ -56,7 +63,7 @@ fn it_runs_and_goes_on_where_it_was() {
     assert!(seeds.len() > 4, "seeds change: {seeds:?}");
 
     // Its time is over: nothing more is run.
-    let (code, report) = soak("--minutes 0.001", &log);
+    let (code, report) = soak("--minutes 0.001", &[], &log);
     assert_eq!((code, count(&report, "runs")), (Some(0), 6));
 }
 
@@ -65,59 +72,33 @@ fn it_fails_if_a_run_fails_and_remembers_that() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("soak.jsonl");
     // No thread is punctual to 10 microseconds thousands of times.
-    let args = "--minutes 10 --also ack --seconds 0.2 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
+    let late =
+        "ack --seconds 0.2 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
                 --interval 10us --allowance 0s --in-flight 1000";
-    let args = args.replacen("--also ", "--also|", 1).replace(' ', "\u{a0}");
-    let args = args.replace("--minutes\u{a0}10\u{a0}", "--minutes 10 ").replace('|', " ");
-    let (code, report) = soak(&format!("{args} --cycles 1"), &log);
+    let (code, report) = soak("--minutes 10 --cycles 1", &["--also", late], &log);
     assert_eq!(code, Some(1), "{report}");
     assert_eq!(report["checks"]["runs_pass"], false);
     assert_eq!((count(&report, "runs"), count(&report, "runs_failed")), (4, 1));
     assert!(report["violations"].to_string().contains("later than promised"));
     // Nothing is run any more, and it has failed all the same.
-    let (code, report) = soak(&format!("{args} --cycles 1"), &log);
+    let (code, report) = soak("--minutes 10 --cycles 1", &["--also", late], &log);
     assert_eq!((code, count(&report, "runs_failed")), (Some(1), 1));
-}
-
-#[test]
-fn what_makes_no_sense_is_refused() {
-    refused(
-        "",
-        &[
-            ("soak", "--hours"),
-            ("soak --hours 1 --minutes 1", "cannot be used with"),
-            ("soak --hours 1 --only dancing", "dancing"),
-            ("soak --hours 1 --also dancing", "dancing"),
-            ("soak --hours 0", "above 0"),
-        ],
-    );
 }
 
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_it_with_its_report() {
-    use std::process::{Command, Stdio};
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("soak.jsonl");
-    let soak = Command::new(env!("CARGO_BIN_EXE_stress"))
-        .args(["soak", "--hours", "1", "--also", "ack --seconds 0.05", "--json", "--log"])
-        .arg(&log)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let also = "ack --seconds 0.05";
+    let log_name = log.to_str().unwrap();
+    let soak = start(&["soak", "--hours", "1", "--also", also, "--json", "--log", log_name]);
     let began = std::time::Instant::now();
     // It runs: there is a line of a run.
     while std::fs::read_to_string(&log).unwrap_or_default().lines().count() < 2 {
         assert!(began.elapsed().as_secs() < 60, "nothing is run");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let pid = soak.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let output = soak.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(report["notes"].to_string().contains("ended by Ctrl-C"), "{report}");
+    let report = interrupted(soak);
     assert_eq!(count(&report, "runs") > 0, report["passed"] == true);
 }

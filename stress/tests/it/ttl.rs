@@ -1,6 +1,6 @@
 //! `stress ttl`, end to end through the binary, about a second each; and what it says of tables that are wrong.
 
-use crate::common::{self, count, error, failing, stress, with_all};
+use crate::common::{self, count, error, stress, with_all};
 
 fn run(args: &str) -> serde_json::Value {
     common::run(&format!("ttl {args}"))
@@ -67,11 +67,4 @@ fn a_table_of_ones_own() {
     );
     let none = folder.path().join("none.csv");
     error(&stress(&["ttl", "--mix", none.to_str().unwrap()]), "cannot read");
-}
-
-#[test]
-fn a_check_that_fails_fails_the_run() {
-    // No thread is punctual to a millisecond, without any allowance, thousands of times.
-    let args = "ttl --seconds 0.5 --squeeze 10000 --keys 100000 --interval 10us --allowance 0s";
-    failing(args, "none_late", "none_early");
 }

@@ -1,16 +1,33 @@
 //! Running the binary.
 
-#![allow(dead_code)] // each test uses its part
-
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Runs `stress` with these arguments.
 pub fn stress<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stress")).args(args).output().expect("the binary runs")
 }
 
-fn words(args: &str) -> Vec<&str> {
+/// The arguments in a text, none of which has a space in it.
+pub fn words(args: &str) -> Vec<&str> {
     args.split_whitespace().collect()
+}
+
+/// Starts `stress`, whose output can be read.
+pub fn start<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Child {
+    let mut stress = Command::new(env!("CARGO_BIN_EXE_stress"));
+    stress.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Ctrl-C ends a run with its report: the object, whose run has not failed.
+pub fn interrupted(run: Child) -> serde_json::Value {
+    let pid = run.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = run.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(report["notes"].to_string().contains("ended by Ctrl-C"), "{report}");
+    report
 }
 
 /// Runs `stress` with these words and `--json`; its object, all of whose checks hold.
@@ -26,13 +43,6 @@ pub fn failing(args: &str, fails: &str, holds: &str) -> serde_json::Value {
     assert_eq!(json["checks"][fails], false, "{json}");
     assert_eq!(json["checks"][holds], true, "{json}");
     json
-}
-
-/// `stress` refuses a scenario with each of these options, and says why.
-pub fn refused(scenario: &str, cases: &[(&str, &str)]) {
-    for (args, why) in cases {
-        error(&stress(&words(&format!("{scenario} {args}"))), why);
-    }
 }
 
 /// That a run was refused, and said why.

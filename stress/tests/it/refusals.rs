@@ -1,0 +1,106 @@
+//! Options that make no sense are refused and say why; and runs whose checks fail are failures.
+
+use crate::common::{error, failing, stress, words};
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let cases: [(&str, &[(&str, &str)]); 10] = [
+        ("nonsense", &[("", "--help")]),
+        (
+            "ack",
+            &[
+                ("--fail-rate 0.9 --timeout-rate 0.9", "at most 1"),
+                ("--early-rate 0.5", "--ids chosen"),
+                ("--seconds 0", "above 0"),
+                ("--edges 0", "edges"),
+                ("--in-flight 0", "in-flight"),
+                ("--timeout 0s", "is zero"),
+                ("--timeout 1ms --interval 1s", "above the timeout"),
+                ("--interval 1us", "too short"),
+            ],
+        ),
+        (
+            "wordcount src",
+            &[
+                ("--drop 1.5", "from 0 to 1"),
+                ("--drop 0.6 --late 0.6", "at most 1"),
+                ("--max-pending 0", "max-pending"),
+                ("--spouts 4 --max-pending 3", "at least 4"),
+                ("--timeout 0s", "is zero"),
+                ("--timeout 1ms --interval 1s", "above the timeout"),
+                ("--timeout 10000y --interval 1ms", "too long"),
+                ("--timeout soon", "timeout"),
+            ],
+        ),
+        (
+            "histories",
+            &[
+                ("--threads 0", "threads"),
+                ("--keys 0", "keys"),
+                ("--operations 0", "operations"),
+                ("--seconds 0", "above 0"),
+                ("--on wheel", "map"),
+            ],
+        ),
+        (
+            "sessions",
+            &[
+                ("--contended --threads 1", "nobody meets alone"),
+                ("--tracker --contended", "cannot be used with"),
+                ("--strings", "--contended"),
+                ("--keys 257", "use less"),
+                ("--peer zookeeper", "--contended"),
+                ("--keys 0", "keys"),
+            ],
+        ),
+        ("faults", &[("--only dancing", "they are reaper_blocked"), ("--size 10", "size")]),
+        ("hostile", &[("--only dancing", "they are weak_hasher")]),
+        ("growth", &[("--entries 5", "not in 1000")]),
+        ("mass-expiry", &[("--intervals 10000 --interval 1m", "use fewer")]),
+        (
+            "soak",
+            &[
+                ("", "--hours"),
+                ("--hours 1 --minutes 1", "cannot be used with"),
+                ("--hours 1 --only dancing", "dancing"),
+                ("--hours 1 --also dancing", "dancing"),
+                ("--hours 0", "above 0"),
+            ],
+        ),
+    ];
+    for (scenario, options) in cases {
+        for (options, why) in options {
+            error(&stress(&words(&format!("{scenario} {options}"))), why);
+        }
+    }
+}
+
+/// No thread is punctual to microseconds, without any allowance, thousands of times; and no root fits in a byte.
+#[test]
+fn a_check_that_fails_fails_the_run() {
+    for (args, fails, holds, violation) in [
+        (
+            "ack --seconds 0.3 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
+             --interval 10us --allowance 0s --in-flight 1000",
+            "none_late",
+            "none_early",
+            "later than promised",
+        ),
+        (
+            "ttl --seconds 0.5 --squeeze 10000 --keys 100000 --interval 10us --allowance 0s",
+            "none_late",
+            "none_early",
+            "none_late",
+        ),
+        (
+            "growth --entries 500000 --on issued --bytes-issued 1",
+            "memory_per_entry",
+            "none_lost",
+            "memory_per_entry",
+        ),
+    ] {
+        let json = failing(args, fails, holds);
+        assert_eq!(json["passed"], false);
+        assert!(json["violations"].to_string().contains(violation), "{json}");
+    }
+}
