@@ -13,7 +13,7 @@
 
 use super::check::{Span, Then};
 use super::due::Due;
-use super::record::{heard_of, left_by_poll, Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{heard_of, left_by_poll, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{Ack, AckError, AckTracker, BuildError, Done, Outcome, Reason, RootId, Timeout};
 use rand::rngs::SmallRng;
@@ -61,7 +61,7 @@ use Stage::{Early, Initing, Live, Merged};
 use State::{Absent, Ended, There};
 
 /// An end that the handler was told of during the call, by the thread that made it, and whose.
-type Told = Option<(Kind, Owner)>;
+type Told = Option<(Reason, Owner)>;
 
 /// An answer of `None` is that the root is not live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,8 +94,10 @@ pub enum Did {
         due: u32,
     },
     /// The handler was told something that no call accounts for.
-    ToldOf(Kind, Owner),
+    ToldOf(Reason, Owner),
 }
+
+const FAILED: Reason = Reason::Failed { by: None };
 
 /// How far an init has come that found early signs: it has taken the place; it has taken them over,
 /// and they were not all, or they were; the deadline is set, and it has to end it.
@@ -142,7 +144,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
         let (xor, owner, timeout, told) = did;
         let due = Due::after(call, timeout);
         let is_mine = state.owner() == Some(owner);
-        let told_failed = told == Some((Kind::Failed, owner));
+        let told_failed = told == Some((FAILED, owner));
         let goes = |root, then| Some((There(root), Then::Goes(then)));
         match (memory, state) {
             (0, Absent) if told.is_none() => {
@@ -171,7 +173,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
                 }
             }
             (CLOSING, There(root))
-                if root.stage == Live && is_mine && told == Some((Kind::Acked, owner)) =>
+                if root.stage == Live && is_mine && told == Some((Reason::Acked, owner)) =>
             {
                 done(Absent)
             }
@@ -196,7 +198,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
             return match (state, answer) {
                 (There(root), Some(Ack::Completed)) => {
                     let ends = root.stage == Live || root.stage == Merged && !root.failed;
-                    let right = ends && is_mine && told == Some((Kind::Acked, root.owner));
+                    let right = ends && is_mine && told == Some((Reason::Acked, root.owner));
                     right.then_some((Self::OVER, Then::Done))
                 }
                 // Another call has ended it, or failed it while its init is under way.
@@ -241,7 +243,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
             (Initing | Merged, None, None) if root.failed => Some(state),
             (Initing | Merged, Some(Done::Now), None) if !root.failed => Some(failed),
             (Live, Some(Done::Now), Some(told)) => {
-                (told == (Kind::Failed, root.owner)).then_some(Self::OVER)
+                (told == (FAILED, root.owner)).then_some(Self::OVER)
             }
             _ => None,
         }
@@ -330,17 +332,16 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
             .timeout(time.ticks(LONGEST))
             .clock(time.clock.clone())
             .on_outcome(move |outcome: &Outcome| {
-                let (kind, due) = match outcome.reason {
-                    Reason::Acked => (Kind::Acked, None),
-                    Reason::Failed { .. } => (Kind::Failed, None),
-                    Reason::TimedOut { due, .. } => (Kind::Expired, Some(now.to_ticks(due))),
-                    _ => (Kind::Other, None),
-                };
+                let owner = outcome.owner as Owner;
                 let key = match outcome.root {
                     RootId::Chosen(key) => key,
                     RootId::Issued(_) => outcome.owner,
                 };
-                now.hear(key, outcome.owner, kind, due);
+                let did = match outcome.reason {
+                    Reason::TimedOut { due, .. } => Did::TimedOut { owner, due: now.to_ticks(due) },
+                    reason => Did::ToldOf(reason, owner),
+                };
+                now.hear(key, did);
             });
         if let Some(capacity) = capacity {
             builder = builder.capacity(capacity);
@@ -399,14 +400,6 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
 
     fn poll(&self) {
         while self.tracker.poll(usize::MAX).more {}
-    }
-
-    fn told(heard: &Heard) -> Did {
-        let owner = heard.token as Owner;
-        match heard.due {
-            Some(due) => Did::TimedOut { owner, due },
-            None => Did::ToldOf(heard.kind, owner),
-        }
     }
 
     fn left(&self) -> u64 {
@@ -491,7 +484,10 @@ impl<const ISSUED: bool> Load<ISSUED> {
 }
 
 fn told(key: u32) -> Told {
-    heard_of(key.into()).map(|heard| (heard.kind, heard.token as Owner))
+    heard_of(key.into(), |did| match did {
+        Did::ToldOf(reason, owner) => Some((reason, owner)),
+        _ => None,
+    })
 }
 
 /// What was done; nothing if the root was not live.

@@ -6,7 +6,7 @@
 
 use super::check::{Span, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::expiring_map::Entry;
 use expiry::{BuildError, Cause, ExpiringMap, InsertError, StoreError};
@@ -178,7 +178,8 @@ impl Subject for Load {
         let now = time.clone();
         let map = builder.on_end(move |key: &u64, value: &Value, cause: Cause| {
             if cause == Cause::Expired {
-                now.hear_slowly(*key, u64::from(*value), Kind::Expired, None);
+                now.dawdle();
+                now.hear(*key, Did::Expired(*value));
             }
         });
         Ok(Load { map: map.build_manual()? })
@@ -233,10 +234,6 @@ impl Subject for Load {
 
     fn poll(&self) {
         while self.map.poll(usize::MAX) {}
-    }
-
-    fn told(heard: &Heard) -> Did {
-        Did::Expired(heard.token as Value)
     }
 
     fn left(&self) -> u64 {

@@ -7,9 +7,9 @@
 
 use super::acks::{self, Chosen, Issued};
 use super::check::{check, tests, Call, Span};
-use super::record::{Event, Kind, Subject};
+use super::record::{Event, Subject};
 use super::{map, queue, sessions};
-use expiry::{Ack, Done, ExpiryQueue, Handle, SessionError, Updated};
+use expiry::{Ack, Done, ExpiryQueue, Handle, Reason, SessionError, Updated};
 use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -210,9 +210,10 @@ fn queue() {
 impl<const ISSUED: bool> Text for acks::Load<ISSUED> {
     fn did(words: &[&str]) -> acks::Did {
         use acks::Did::*;
-        let kind = |word: &str| if word == "acked" { Kind::Acked } else { Kind::Failed };
+        let reason =
+            |word: &str| if word == "acked" { Reason::Acked } else { Reason::Failed { by: None } };
         let told =
-            |word: &str| word.split_once(':').map(|(reason, owner)| (kind(reason), number(owner)));
+            |word: &str| word.split_once(':').map(|(why, owner)| (reason(why), number(owner)));
         let done = |word| match word {
             "now" => Some(Done::Now),
             "held" => Some(Done::Held),
@@ -235,7 +236,7 @@ impl<const ISSUED: bool> Text for acks::Load<ISSUED> {
             ["fail", answer, of] => Failed { answer: done(answer), told: told(of) },
             ["reset", timeout, answer] => Reset { timeout: number(timeout), answer: done(answer) },
             ["out", owner, due] => TimedOut { owner: number(owner), due: number(due) },
-            ["told", reason, owner] => ToldOf(kind(reason), number(owner)),
+            ["told", why, owner] => ToldOf(reason(why), number(owner)),
             _ => panic!("{words:?}"),
         }
     }

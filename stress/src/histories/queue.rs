@@ -5,7 +5,7 @@
 
 use super::check::{Span, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use crate::sessions::Key;
 use expiry::{BuildError, ExpiryQueue, Handle, StoreError, Updated};
@@ -170,13 +170,9 @@ impl<K: Key> Subject for Load<K> {
 
     fn poll(&self) {
         for expired in self.queue.poll() {
-            let due = self.time.to_ticks(expired.expiry());
-            self.time.hear(K::number(&expired), 0, Kind::Expired, Some(due));
+            let expiry = self.time.to_ticks(expired.expiry());
+            self.time.hear(K::number(&expired), Did::Expired { expiry });
         }
-    }
-
-    fn told(heard: &Heard) -> Did {
-        Did::Expired { expiry: heard.due.unwrap_or(0) }
     }
 
     fn left(&self) -> u64 {

@@ -31,6 +31,7 @@ use crate::options::Histories;
 use expiry::{BuildError, ManualClock};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -75,7 +76,7 @@ pub type Calls<S> = Vec<(u32, Call<Event<<S as Subject>::Did>>)>;
 pub trait Subject: Sized + Sync {
     type State: Copy + Eq + Hash + Debug + Send + Sync;
     /// A call and its answer. Timeouts and times are in ticks.
-    type Did: Copy + Debug + Send + Sync;
+    type Did: Copy + Debug + Send + Sync + 'static;
     /// How a call is refused that should not have been.
     type Error: Display;
     /// What a thread keeps between its calls.
@@ -126,9 +127,6 @@ pub trait Subject: Sized + Sync {
 
     /// Drives expiry. What is reported is [heard](Time::hear).
     fn poll(&self);
-
-    /// What an end is that was reported and that no call has accounted for.
-    fn told(heard: &Heard) -> Self::Did;
 
     /// Ends what does not expire.
     fn finish(&self) {}
@@ -189,36 +187,23 @@ pub struct Time {
     told: Arc<AtomicU64>,
 }
 
-/// Why an end was reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Expired,
-    Acked,
-    Failed,
-    Other,
-}
-
-/// An end that was reported to this thread.
-#[derive(Debug, Clone, Copy)]
-pub struct Heard {
-    pub key: u64,
-    /// The value, or the owner.
-    pub token: u64,
-    pub kind: Kind,
-    /// The tick that it was due at, where that is told.
-    pub due: Option<u32>,
+/// What was reported to this thread: of which key, what, and when.
+struct Heard {
+    key: u64,
+    did: Box<dyn Any>,
     at: u64,
     tick: u32,
 }
 
 thread_local!(static HEARD: RefCell<Vec<Heard>> = const { RefCell::new(Vec::new()) });
 
-/// The first thing, but for expiries, that was reported to this thread about a key and has not been
-/// looked at.
-pub fn heard_of(key: u64) -> Option<Heard> {
+/// What a call makes of the first thing that was reported to this thread about a key, of those that
+/// it accounts for.
+pub fn heard_of<D: Copy + 'static, T>(key: u64, accounts: impl Fn(D) -> Option<T>) -> Option<T> {
+    let accounts = |one: &Heard| accounts(*one.did.downcast_ref().filter(|_| one.key == key)?);
     HEARD.with_borrow_mut(|heard| {
-        let at = heard.iter().position(|one| one.key == key && one.kind != Kind::Expired)?;
-        Some(heard.remove(at))
+        let at = heard.iter().position(|one| accounts(one).is_some())?;
+        accounts(&heard.remove(at))
     })
 }
 
@@ -271,27 +256,25 @@ impl Time {
         real
     }
 
-    /// An end is reported to this thread, by a listener that takes its time: one time in four, a
-    /// tick goes by.
-    pub fn hear_slowly(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
+    /// A listener takes its time: one time in four, a tick goes by.
+    pub fn dawdle(&self) {
         thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
         TURN.set(TURN.get().wrapping_add(1));
         if TURN.get().is_multiple_of(4) {
             self.pass();
         }
-        self.hear(key, token, kind, due);
     }
 
     /// An end is reported to this thread.
-    pub fn hear(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
-        self.note(key, token, kind, due);
+    pub fn hear<D: 'static>(&self, key: u64, did: D) {
+        self.note(key, did);
         self.told.fetch_add(1, Relaxed);
     }
 
     /// Something is reported that is no end, or that the object does not count as one.
-    pub fn note(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
-        let tick = self.tick();
-        let heard = Heard { key, token, kind, due, at: self.after(), tick };
+    pub fn note<D: 'static>(&self, key: u64, did: D) {
+        let (did, tick) = (Box::new(did), self.tick());
+        let heard = Heard { key, did, at: self.after(), tick };
         HEARD.with_borrow_mut(|all| all.push(heard));
     }
 
@@ -375,7 +358,8 @@ impl<S: Subject> Log<'_, S> {
                 since = since.max(heard.tick);
                 let (ended, to) = (heard.at, heard.tick);
                 let at = Span { began, ended, from, to, since: from, thread };
-                self.calls.push((heard.key as u32, Call { at, did: Event::Did(S::told(&heard)) }));
+                let did = Event::Did(*heard.did.downcast().expect("this object's"));
+                self.calls.push((heard.key as u32, Call { at, did }));
             }
         });
         (Span { began, ended, from, to, since, thread }, done)

@@ -10,7 +10,7 @@
 
 use super::check::{Span, Then};
 use super::due::Due;
-use super::record::{left_by_poll, Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{left_by_poll, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{
     BuildError, Session, SessionError, SessionId, SessionInfo, SessionTracker, StoreError,
@@ -263,27 +263,18 @@ impl Subject for Load {
 
     fn poll(&self) {
         for (id, left) in self.tracker.take_touched() {
-            let left = Some(self.time.to_ticks(left));
-            self.time.note(number(id).into(), 0, Kind::Other, left);
+            let left = self.time.to_ticks(left);
+            self.time.note(number(id).into(), Did::Reported { left });
         }
         for session in self.tracker.poll() {
-            let token = token(&seat(&session));
-            self.time.hear(number(session.id).into(), token, Kind::Expired, None);
-        }
-    }
-
-    fn told(heard: &Heard) -> Did {
-        match (heard.kind, heard.due) {
-            (Kind::Expired, _) => Did::Expired(of_token(heard.token)),
-            (_, Some(left)) => Did::Reported { left },
-            (_, None) => Did::Removed(Some(of_token(heard.token))),
+            self.time.hear(number(session.id).into(), Did::Expired(seat(&session)));
         }
     }
 
     /// What is being closed does not expire.
     fn finish(&self) {
         for session in self.tracker.closing().into_iter().filter_map(|id| self.tracker.remove(id)) {
-            self.time.note(number(session.id).into(), token(&seat(&session)), Kind::Other, None);
+            self.time.note(number(session.id).into(), Did::Removed(Some(seat(&session))));
         }
     }
 
@@ -339,13 +330,4 @@ fn number(id: SessionId) -> u32 {
 
 fn seat(told: &SessionInfo) -> Seat {
     Seat { owner: told.owner as u32, global: told.is_global, closing: told.remaining.is_none() }
-}
-
-/// What a session was, as a number.
-fn token(seat: &Seat) -> u64 {
-    u64::from(seat.owner) | u64::from(seat.global) << 32 | u64::from(seat.closing) << 33
-}
-
-fn of_token(token: u64) -> Seat {
-    Seat { owner: token as u32, global: token >> 32 & 1 != 0, closing: token >> 33 & 1 != 0 }
 }
