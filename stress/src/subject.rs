@@ -3,8 +3,8 @@
 use crate::faults::End;
 use crate::mix::mix;
 use expiry::{
-    AckError, AckTracker, Cause, Clock, ExpiringMap, ExpiryQueue, Fate, Outcome, Reason, Root,
-    RootId, StoreError, StoreMetrics, Timeout, Tuple,
+    AckError, AckTracker, Clock, ExpiringMap, ExpiryQueue, Lifetime, Outcome, Reason, RemovalCause,
+    Root, RootId, ShutdownMode, StoreError, StoreMetrics, Tuple,
 };
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -202,14 +202,15 @@ pub fn build<P: Payload>(
         }
         Kind::Map => {
             let now = clock.clone();
-            let builder = set!(ExpiringMap::builder()).on_end(move |_: &P, value: &P, cause| {
-                let end = match cause {
-                    Cause::Expired => End::Expired(now.now()),
-                    Cause::Closed => End::Closed,
-                    _ => End::Ended,
-                };
-                told(value.number(), end);
-            });
+            let builder =
+                set!(ExpiringMap::builder()).removal_listener(move |_: &P, value: &P, cause| {
+                    let end = match cause {
+                        RemovalCause::Expired => End::Expired(now.now()),
+                        RemovalCause::Closed => End::Closed,
+                        _ => End::Ended,
+                    };
+                    told(value.number(), end);
+                });
             Arc::new(Entries {
                 map: if reaper { builder.build()? } else { builder.build_manual()? },
                 alive: Arc::default(),
@@ -220,9 +221,11 @@ pub fn build<P: Payload>(
             let builder = set!(ExpiryQueue::builder());
             let queue = if reaper {
                 let (told, clock) = (told.clone(), clock.clone());
-                builder.build_with_handler(move |key: &P| {
-                    told(key.number(), End::Expired(clock.now()));
-                })?
+                builder
+                    .expiry_listener(move |key: &P| {
+                        told(key.number(), End::Expired(clock.now()));
+                    })
+                    .build()?
             } else {
                 builder.build()?
             };
@@ -294,7 +297,7 @@ impl From<StoreError> for Refusal {
 
 impl Subject for Trees {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
-        let (edge, timeout) = (edge(number), Timeout::After(timeout));
+        let (edge, timeout) = (edge(number), Lifetime::After(timeout));
         match &self.roots {
             None => {
                 let root = key(number, self.seed);
@@ -309,7 +312,7 @@ impl Subject for Trees {
     }
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
-        let timeout = Timeout::After(timeout);
+        let timeout = Lifetime::After(timeout);
         self.tracker.reset_timeout_to(self.root(number), timeout).is_ok()
     }
 
@@ -354,7 +357,7 @@ impl Subject for Trees {
     }
 
     fn shutdown(&self) {
-        self.tracker.shutdown(Fate::Cancel);
+        self.tracker.shutdown(ShutdownMode::Cancel);
     }
 
     fn put_and(&self, number: u64, timeout: Duration, f: &mut dyn FnMut()) -> Result<(), Refusal> {
@@ -363,7 +366,7 @@ impl Subject for Trees {
             f();
             return Ok(());
         }
-        let mut tuple = Tuple::root_with(&self.tracker, number, Timeout::After(timeout))?;
+        let mut tuple = Tuple::root_with(&self.tracker, number, Lifetime::After(timeout))?;
         let _child = tuple.emit();
         f();
         Ok(())
@@ -395,7 +398,7 @@ impl<P: Payload> Subject for Entries<P> {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
         let key = key(number, self.seed);
         let payload = |number| P::new(number, &self.alive);
-        match self.map.insert_with(payload(key), payload(number), timeout) {
+        match self.map.insert_with_lifetime(payload(key), payload(number), timeout) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Refusal::Other("replaced")),
             Err(refused) if refused.key.number() != key || refused.value.number() != number => {
@@ -406,7 +409,7 @@ impl<P: Payload> Subject for Entries<P> {
     }
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
-        self.map.touch_with(&key(number, self.seed), timeout) == Ok(true)
+        self.map.touch_with_lifetime(&key(number, self.seed), timeout) == Ok(true)
     }
 
     fn end(&self, number: u64) -> bool {

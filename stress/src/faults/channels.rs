@@ -6,8 +6,8 @@ use super::ground::INTERVAL;
 use crate::latency::nanos;
 use crate::subject::{edge, end_of, Kind, Refusal, LONG};
 use expiry::{
-    AckTracker, Clock, Expired, ExpiryQueue, Fate, MonotonicClock, Outcomes, Receiver, Timeout,
-    WhenFull,
+    AckTracker, Clock, Expired, ExpiryQueue, Lifetime, MonotonicClock, Outcomes, Receiver,
+    ShutdownMode, WhenFull,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Sender {
     }
 
     fn put(&self, kind: Kind, number: u64, timeout: Duration) -> Result<(), Refusal> {
-        let after = Timeout::After(timeout);
+        let after = Lifetime::After(timeout);
         match self {
             Sender::Tracker(tracker) if kind == Kind::Chosen => {
                 tracker.init_with(number, edge(number), number, after)?;
@@ -85,7 +85,7 @@ impl Sender {
     fn shutdown(&self, ground: &Ground) {
         match self {
             Sender::Tracker(tracker) => {
-                tracker.shutdown(Fate::Cancel);
+                tracker.shutdown(ShutdownMode::Cancel);
             }
             Sender::Queue(queue) => {
                 for key in queue.shutdown() {

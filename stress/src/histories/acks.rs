@@ -15,7 +15,7 @@ use super::check::{Span, Then};
 use super::due::Due;
 use super::record::{heard_of, left_by_poll, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
-use expiry::{Ack, AckError, AckTracker, BuildError, Done, Outcome, Reason, RootId, Timeout};
+use expiry::{Ack, AckError, AckTracker, BuildError, Done, Lifetime, Outcome, Reason, RootId};
 use rand::rngs::SmallRng;
 use rand::Rng;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -431,7 +431,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
     ) -> bool {
         let owner = known.next;
         known.next += 1;
-        let after = Timeout::After(log.time.ticks(timeout));
+        let after = Lifetime::After(log.time.ticks(timeout));
         let call = || {
             let (edges, of) = (u64::from(xor), u64::from(owner));
             let begun = if ISSUED {
@@ -457,7 +457,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
         luck: &mut SmallRng,
         log: &mut Log<'_, Self>,
     ) {
-        let after = Timeout::After(log.time.ticks(timeout));
+        let after = Lifetime::After(log.time.ticks(timeout));
         // Of issued roots mostly single edges, now and then all at once.
         let xor = match luck.random_range(0..40) {
             _ if !ISSUED => luck.random_range(1..=3),

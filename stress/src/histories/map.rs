@@ -9,7 +9,7 @@ use super::due::Due;
 use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::expiring_map::Entry;
-use expiry::{BuildError, Cause, ExpiringMap, InsertError, StoreError};
+use expiry::{BuildError, ExpiringMap, InsertError, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::Rng;
 
@@ -176,8 +176,8 @@ impl Subject for Load {
             builder = builder.capacity(capacity);
         }
         let now = time.clone();
-        let map = builder.on_end(move |key: &u64, value: &Value, cause: Cause| {
-            if cause == Cause::Expired {
+        let map = builder.removal_listener(move |key: &u64, value: &Value, cause: RemovalCause| {
+            if cause == RemovalCause::Expired {
                 now.dawdle();
                 now.hear(*key, Did::Expired(*value));
             }
@@ -211,18 +211,20 @@ impl Subject for Load {
                 0..=24 => Did::Got(map.get(&name).as_deref().copied()),
                 25..=29 => Did::Got(map.peek(&name).as_deref().copied()),
                 30..=47 => {
-                    let replaced = map.insert_with(name, value, after)?.as_deref().copied();
+                    let replaced =
+                        map.insert_with_lifetime(name, value, after)?.as_deref().copied();
                     Did::Inserted { value, timeout, replaced }
                 }
                 48..=55 => Did::Removed(map.remove(&name).as_deref().copied()),
-                56..=65 => Did::Touched { timeout, done: map.touch_with(&name, after)? },
+                56..=65 => Did::Touched { timeout, done: map.touch_with_lifetime(&name, after)? },
                 66..=70 => {
                     let done = map.remove_if(&name, |_, value| *value == seen).is_some();
                     Did::RemovedThis { value: seen, done }
                 }
                 71..=76 => Did::Remains(map.remaining(&name).map(|left| now.to_ticks(left))),
                 _ => {
-                    let replaced = map.upsert_for(name, after, |old| (value, old.copied()))?;
+                    let replaced =
+                        map.upsert_with_lifetime(name, after, |old| (value, old.copied()))?;
                     Did::Inserted { value, timeout, replaced }
                 }
             })
@@ -278,9 +280,9 @@ impl Load {
                     return Ok(Did::RemovedThis { value, done: entry.remove().is_some() });
                 }
                 Entry::Occupied(entry) => {
-                    (Some(*entry.get()), changed(entry.insert_with(value, after)))
+                    (Some(*entry.get()), changed(entry.insert_with_lifetime(value, after)))
                 }
-                Entry::Vacant(entry) => (None, changed(entry.insert_with(value, after))),
+                Entry::Vacant(entry) => (None, changed(entry.insert_with_lifetime(value, after))),
             };
             Ok(Did::Exchanged { from, value, timeout, done: done? })
         });

@@ -154,7 +154,7 @@ fn a_delayed_touch_takes_nothing_back() {
 /// One of two handles that differ.
 fn handle(name: &str) -> Handle {
     static HANDLES: LazyLock<[Handle; 2]> = LazyLock::new(|| {
-        let queue = ExpiryQueue::<u64>::builder().build().unwrap();
+        let queue = ExpiryQueue::<u64>::builder().build_manual().unwrap();
         [1, 2].map(|key| match queue.update(key, Duration::from_secs(1)) {
             Ok(Updated::Inserted { handle, .. }) => handle,
             other => panic!("{other:?}"),

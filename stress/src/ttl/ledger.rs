@@ -1,7 +1,7 @@
 //! The ledger of values: for each, that it was inserted, what returned it, and what its end was told to be, and when.
 
 use crate::checks::Checks;
-use expiry::Cause;
+use expiry::RemovalCause;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
@@ -99,12 +99,12 @@ impl Ledger {
     }
 
     /// Its end was told at a clock reading.
-    pub fn told(&self, number: u64, cause: Cause, now: u64, checks: &Checks) {
+    pub fn told(&self, number: u64, cause: RemovalCause, now: u64, checks: &Checks) {
         let told = match cause {
-            Cause::Expired => TOLD_EXPIRED,
-            Cause::Removed => TOLD_REMOVED,
-            Cause::Replaced => TOLD_REPLACED,
-            Cause::Closed => TOLD_CLOSED,
+            RemovalCause::Expired => TOLD_EXPIRED,
+            RemovalCause::Removed => TOLD_REMOVED,
+            RemovalCause::Replaced => TOLD_REPLACED,
+            RemovalCause::Closed => TOLD_CLOSED,
             _ => 0,
         };
         let entry = self.entry(number).filter(|_| told != 0);
@@ -177,15 +177,15 @@ mod tests {
         let (ends, wrong) = failing(|ledger, one, checks| {
             ledger.inserted(one);
             assert_eq!(ledger.told_at(one), None);
-            ledger.told(one, Cause::Expired, 77, checks);
+            ledger.told(one, RemovalCause::Expired, 77, checks);
             assert_eq!(ledger.told_at(one), Some(77));
             // The end may be told before the insert has returned.
-            ledger.told(one + 1, Cause::Removed, 78, checks);
+            ledger.told(one + 1, RemovalCause::Removed, 78, checks);
             ledger.returned(one + 1, Returned::Removed);
             ledger.inserted(one + 1);
             ledger.inserted(one + 2);
             ledger.returned(one + 2, Returned::Replaced);
-            ledger.told(one + 2, Cause::Replaced, 79, checks);
+            ledger.told(one + 2, RemovalCause::Replaced, 79, checks);
         });
         let should = Ends { inserted: 3, expired: 1, removed: 1, replaced: 1, closed: 0 };
         assert_eq!((ends, wrong), (should, vec![]));
@@ -195,12 +195,13 @@ mod tests {
     fn stories_without_an_end_or_with_two() {
         let (_, wrong) = failing(|ledger, one, _| ledger.inserted(one));
         assert_eq!(wrong, ["one_end_each"]);
-        let (_, wrong) = failing(|ledger, one, checks| ledger.told(one, Cause::Closed, 1, checks));
+        let (_, wrong) =
+            failing(|ledger, one, checks| ledger.told(one, RemovalCause::Closed, 1, checks));
         assert_eq!(wrong, ["one_end_each"]);
         let (_, wrong) = failing(|ledger, one, checks| {
             ledger.inserted(one);
-            ledger.told(one, Cause::Expired, 1, checks);
-            ledger.told(one, Cause::Closed, 1, checks);
+            ledger.told(one, RemovalCause::Expired, 1, checks);
+            ledger.told(one, RemovalCause::Closed, 1, checks);
         });
         assert_eq!(wrong, ["told_once"]);
     }
@@ -208,10 +209,10 @@ mod tests {
     #[test]
     fn what_is_returned_must_be_told_so() {
         for (returned, cause) in [
-            (Some(Returned::Removed), Cause::Expired),
-            (Some(Returned::Replaced), Cause::Removed),
-            (None, Cause::Removed),
-            (None, Cause::Replaced),
+            (Some(Returned::Removed), RemovalCause::Expired),
+            (Some(Returned::Replaced), RemovalCause::Removed),
+            (None, RemovalCause::Removed),
+            (None, RemovalCause::Replaced),
         ] {
             let (_, wrong) = failing(|ledger, one, checks| {
                 ledger.inserted(one);
@@ -226,8 +227,9 @@ mod tests {
 
     #[test]
     fn values_that_nobody_made() {
-        let (_, wrong) =
-            failing(|ledger, _, checks| ledger.told(number(2, 0), Cause::Expired, 1, checks));
+        let (_, wrong) = failing(|ledger, _, checks| {
+            ledger.told(number(2, 0), RemovalCause::Expired, 1, checks)
+        });
         assert_eq!(wrong, ["no_surprises"]);
         assert!(!Ledger::new(1).has_room(number(0, 1 << 39)));
     }

@@ -14,7 +14,7 @@ use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
 use expiry::expiring_map::Entry;
-use expiry::{Cause, Clock, ExpiringMap, StoreError, Timeout};
+use expiry::{Clock, ExpiringMap, Lifetime, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,13 +67,13 @@ struct Books {
 
 impl Books {
     /// What the map's listener does.
-    fn told(&self, value: &Value, cause: Cause) {
+    fn told(&self, value: &Value, cause: RemovalCause) {
         let now = self.time.now();
         self.checks.expect("values_intact", value.is_intact(), || {
             format!("value {} ended and is not intact", value.number)
         });
         self.ledger.told(value.number, cause, now, &self.checks);
-        if cause == Cause::Expired {
+        if cause == RemovalCause::Expired {
             self.expired.fetch_add(1, Relaxed);
             self.timely(value, now);
         }
@@ -161,7 +161,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
     }
 
     /// A new value, if there is room in the ledger for what becomes of it; and for how long it is to be inserted.
-    fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Timeout)> {
+    fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Lifetime)> {
         let number = number(self.thread, self.inserted);
         if !self.books.ledger.has_room(number) {
             self.books.checks.violated("no_surprises", || {
@@ -171,7 +171,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         }
         self.inserted += 1;
         let value = Value::new(number, self.books.time.now(), ttl, length);
-        Some((value, Timeout::After(Duration::from_nanos(ttl))))
+        Some((value, Lifetime::After(Duration::from_nanos(ttl))))
     }
 
     /// A value went in, and took the place of another one.
@@ -204,8 +204,8 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         };
         let number = value.number;
         let done = match entry {
-            Entry::Occupied(entry) => entry.insert_with(value, after).map(drop),
-            Entry::Vacant(entry) => entry.insert_with(value, after).map(drop),
+            Entry::Occupied(entry) => entry.insert_with_lifetime(value, after).map(drop),
+            Entry::Vacant(entry) => entry.insert_with_lifetime(value, after).map(drop),
         };
         match done.map_err(|refused| refused.error) {
             // What it has replaced is this very value.
@@ -229,7 +229,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
             return;
         };
         let (map, name, number) = (self.map, self.keys[key].clone(), value.number);
-        let done = self.timed(INSERT, |_| map.insert_with(name, value, after));
+        let done = self.timed(INSERT, |_| map.insert_with_lifetime(name, value, after));
         match done {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
             Err(refused) => self.refused(refused.error),
@@ -307,7 +307,7 @@ pub fn run<K: CacheKey>(
         ExpiringMap::builder()
             .interval(setting.interval)
             .clock(books.time.clone())
-            .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
+            .removal_listener(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
     let mut times = std::array::from_fn(|_| Times::new());
@@ -462,7 +462,7 @@ pub mod tests {
 
     #[test]
     fn values_that_should_not_have_been_found() {
-        let told = |books: &Books| books.ledger.told(0, Cause::Removed, 1050, &books.checks);
+        let told = |books: &Books| books.ledger.told(0, RemovalCause::Removed, 1050, &books.checks);
         assert!(failing(|books, value| books.found(value, 1049)).is_empty());
         // It ended while the get was under way.
         let during = |books: &Books, value: &Value| {
@@ -486,7 +486,7 @@ pub mod tests {
         let told = books.clone();
         let map = ExpiringMap::builder()
             .clock(books.time.clone())
-            .on_end(move |_: &u64, value: &Value, cause| told.told(value, cause))
+            .removal_listener(move |_: &u64, value: &Value, cause| told.told(value, cause))
             .build_manual()
             .unwrap();
         let times = Times::new();
