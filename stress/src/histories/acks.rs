@@ -1,24 +1,34 @@
-//! Roots that callers choose: their sequential model, and the calls that are made on them.
+//! Roots of an `AckTracker`: their sequential model, and the calls that are made on them.
 //!
-//! A root is absent, or there are early signs of it, or it is in flight; an init that finds early signs takes them over in two steps,
-//! between which others see that it has come, but acks cannot complete it yet; a renewal then moves the deadline that the init has set. What makes the
-//! edges cancel out and the end are two steps as well. Early signs expire untold: a poll may end them, and must if it can.
+//! A root that callers choose is absent, or there are early signs of it, or it is in flight. An
+//! init that finds early signs takes them over in two steps, between which others see that it has
+//! come, but acks cannot complete it yet; a renewal then moves the deadline that the init has set.
+//! Early signs expire unreported: a poll may end them, and must if it can.
+//!
+//! A root that the tracker issues has no early signs. Each is an object by itself, from its issue
+//! on; calls that come after its end must be refused, whatever has its slot by then.
+//!
+//! An ack that makes the edges cancel out is two steps: that, and the end, unless another call ends
+//! the root in between. So is an init that takes over such signs.
 
-use super::check::{Call, Model, Then};
+use super::check::{Span, Then};
 use super::due::Due;
-use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST};
-use super::roots::{acked, chosen, ended, tracker, Answer};
-use expiry::{AckError, AckTracker, Done, Lifetime};
+use super::record::{heard_of, left_by_poll, Log, Subject, Time, LONGEST};
+use crate::options::Histories;
+use expiry::{Ack, AckError, AckTracker, BuildError, Done, Lifetime, Outcome, Reason, RootId};
 use rand::rngs::SmallRng;
 use rand::Rng;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// No two inits of a round have the same.
+/// No two inits, or issues, of a round have the same. Not 0.
 type Owner = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Absent,
     There(Root),
+    /// An issued root has ended. A chosen one is absent then.
+    Ended,
 }
 
 /// What there is of a root.
@@ -27,7 +37,7 @@ pub struct Root {
     stage: Stage,
     /// XOR of what has come.
     word: u8,
-    /// A fail has come, which the init tells. Never of a root in flight.
+    /// A fail has come, which the init reports. Never of a root in flight.
     failed: bool,
     /// The owner that the init has named; 0 before it.
     owner: Owner,
@@ -48,15 +58,16 @@ enum Stage {
 }
 
 use Stage::{Early, Initing, Live, Merged};
-use State::{Absent, There};
+use State::{Absent, Ended, There};
 
-/// An end, and whose.
-type Told = Option<(Kind, Owner)>;
+/// An end that the handler was told of during the call, by the thread that made it, and whose.
+type Told = Option<(Reason, Owner)>;
 
-/// Timeouts are in ticks. `told` is what the handler was told meanwhile, by this thread.
+/// An answer of `None` is that the root is not live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
-    Inited {
+    /// `init` or `issue`.
+    Began {
         xor: u8,
         owner: Owner,
         timeout: u32,
@@ -66,7 +77,7 @@ pub enum Did {
     Duplicate,
     Acked {
         xor: u8,
-        answer: Answer,
+        answer: Option<Ack>,
         told: Told,
     },
     Failed {
@@ -82,31 +93,36 @@ pub enum Did {
         owner: Owner,
         due: u32,
     },
-    /// A poll has gone by. See [`Due::is_left`].
-    Polled {
-        since: u64,
-    },
-    /// Nothing may be there.
-    Over,
     /// The handler was told something that no call accounts for.
-    ToldOf(Kind, Owner),
+    ToldOf(Reason, Owner),
 }
 
-pub struct Acks;
+const FAILED: Reason = Reason::Failed { by: None };
 
-/// How far an init has come that found early signs: it has taken the place; it has taken them over, and they were not all, or they
-/// were; the deadline is set, and it has to end it.
+/// How far an init has come that found early signs: it has taken the place; it has taken them over,
+/// and they were not all, or they were; the deadline is set, and it has to end it.
 const TAKEN: u32 = 1;
 const OPEN: u32 = 2;
 const COMPLETE: u32 = 3;
 const CLOSING: u32 = 4;
 
-/// What an ack remembers that made the edges cancel out: whose.
-fn closing(owner: Owner) -> u32 {
-    owner + 1
+/// A tracker under load.
+pub struct Load<const ISSUED: bool> {
+    tracker: AckTracker,
+    /// The bits of all issued roots by their owners.
+    roots: Vec<AtomicU64>,
+    /// The owner of the issued root that is to be had at each place at which threads meet, or 0.
+    places: Vec<AtomicU32>,
 }
 
-type Next = Vec<(State, Then)>;
+pub type Chosen = Load<false>;
+pub type Issued = Load<true>;
+
+type Next = Option<(State, Then)>;
+
+fn done(state: State) -> Next {
+    Some((state, Then::Done))
+}
 
 impl State {
     fn owner(self) -> Option<Owner> {
@@ -115,247 +131,270 @@ impl State {
             _ => None,
         }
     }
+}
 
-    fn init(self, call: &Call<Did>, memory: u32, next: &mut Next) {
-        let Did::Inited { xor, owner, timeout, told } = call.did else {
-            return;
-        };
+impl<const ISSUED: bool> Load<ISSUED> {
+    /// The first sign of a root. Early signs wait for as long as a root, the longest timeout.
+    fn early(call: &Span, word: u8, failed: bool) -> Option<State> {
+        let due = Due::after(call, LONGEST);
+        (!ISSUED).then_some(There(Root { stage: Early, word, failed, owner: 0, due }))
+    }
+
+    fn begin(state: State, call: &Span, did: (u8, Owner, u32, Told), memory: u32) -> Next {
+        let (xor, owner, timeout, told) = did;
         let due = Due::after(call, timeout);
-        let is_mine = self.owner() == Some(owner);
-        let told_failed = told == Some((Kind::Failed, owner));
-        let mut becomes = |state, then| next.push((state, then));
-        match (memory, self) {
+        let is_mine = state.owner() == Some(owner);
+        let told_failed = told == Some((FAILED, owner));
+        let goes = |root, then| Some((There(root), Then::Goes(then)));
+        match (memory, state) {
             (0, Absent) if told.is_none() => {
-                let (stage, word, failed) = (Live, xor, false);
-                let root = Root { stage, word, failed, owner, due };
-                becomes(There(root), Then::Done);
+                done(There(Root { stage: Live, word: xor, failed: false, owner, due }))
             }
-            (0, There(root)) if root.stage == Early && root.failed && told_failed => {
-                becomes(Absent, Then::Done);
-            }
+            (0, There(root)) if root.stage == Early && root.failed && told_failed => done(Absent),
             (0, There(root)) if root.stage == Early && !root.failed => {
-                let stage = Initing;
-                let taken = Root { stage, owner, due, ..root };
-                becomes(There(taken), Then::Goes(TAKEN));
+                goes(Root { stage: Initing, owner, due, ..root }, TAKEN)
             }
             (TAKEN, There(root)) if root.stage == Initing => {
-                let (stage, word) = (Merged, root.word ^ xor);
-                let merged = Root { stage, word, owner, ..root };
+                let word = root.word ^ xor;
                 let then = if word == 0 { COMPLETE } else { OPEN };
-                becomes(There(merged), Then::Goes(then));
+                goes(Root { stage: Merged, word, owner, ..root }, then)
             }
             (OPEN | COMPLETE, There(root))
                 if root.stage == Merged && root.failed && told_failed =>
             {
-                becomes(Absent, Then::Done);
+                done(Absent)
             }
             (OPEN | COMPLETE, There(root)) if root.stage == Merged && !root.failed => {
-                let stage = Live;
-                let then = match memory {
-                    OPEN => Then::Done,
-                    _ => Then::Goes(CLOSING),
-                };
-                becomes(There(Root { stage, owner, ..root }), then);
+                let live = Root { stage: Live, owner, ..root };
+                if memory == OPEN {
+                    done(There(live))
+                } else {
+                    goes(live, CLOSING)
+                }
             }
             (CLOSING, There(root))
-                if root.stage == Live && is_mine && told == Some((Kind::Acked, owner)) =>
+                if root.stage == Live && is_mine && told == Some((Reason::Acked, owner)) =>
             {
-                becomes(Absent, Then::Done);
+                done(Absent)
             }
             // Another call has ended it.
-            (OPEN | COMPLETE | CLOSING, _) if !is_mine && told.is_none() => {
-                becomes(self, Then::Done);
-            }
-            _ => {}
+            (OPEN | COMPLETE | CLOSING, _) if !is_mine && told.is_none() => done(state),
+            _ => None,
         }
     }
 
-    fn ack(self, call: &Call<Did>, memory: u32, next: &mut Next) {
-        let Did::Acked { xor, answer, told } = call.did else {
-            return;
-        };
-        let mut becomes = |state, then| next.push((state, then));
+    /// An ack that has made the edges cancel out remembers whose.
+    fn ack(
+        state: State,
+        call: &Span,
+        (xor, answer, told): (u8, Option<Ack>, Told),
+        memory: u32,
+    ) -> Next {
+        if answer != Some(Ack::Completed) && told.is_some() {
+            return None;
+        }
         if memory != 0 {
-            let mine = self.owner().filter(|&owner| closing(owner) == memory);
-            match (self, answer) {
-                (There(root), Answer::Completed)
-                    if (root.stage == Live || root.stage == Merged && !root.failed)
-                        && mine.is_some()
-                        && told == Some((Kind::Acked, root.owner)) =>
-                {
-                    becomes(Absent, Then::Done);
+            let is_mine = state.owner() == Some(memory);
+            return match (state, answer) {
+                (There(root), Some(Ack::Completed)) => {
+                    let ends = root.stage == Live || root.stage == Merged && !root.failed;
+                    let right = ends && is_mine && told == Some((Reason::Acked, root.owner));
+                    right.then_some((Self::OVER, Then::Done))
                 }
                 // Another call has ended it, or failed it while its init is under way.
-                (There(root), Answer::NotLive) if root.stage == Merged && root.failed => {
-                    becomes(self, Then::Done);
-                }
-                (_, Answer::NotLive) if mine.is_none() => becomes(self, Then::Done),
-                _ => {}
-            }
-            return;
+                (There(root), None) if root.stage == Merged && root.failed => done(state),
+                (_, None) if !is_mine => done(state),
+                _ => None,
+            };
         }
-        let root = match (self, answer) {
+        let root = match (state, answer) {
             (There(root), _) => root,
-            (Absent, Answer::Held) => return becomes(early(call, xor, false), Then::Done),
-            (Absent, _) => return,
+            (Absent, Some(Ack::Held)) => return done(Self::early(call, xor, false)?),
+            (Ended, None) => return done(state),
+            _ => return None,
         };
         let word = root.word ^ xor;
         let counted = There(Root { word, ..root });
         match (root.stage, answer) {
-            (Early, Answer::Held) if root.failed => becomes(self, Then::Done),
-            (Early, Answer::Held) => becomes(counted, Then::Done),
-            (Initing | Merged, Answer::NotLive) if root.failed => becomes(self, Then::Done),
-            (Initing | Merged, _) if root.failed => {}
+            (Early, Some(Ack::Held)) if root.failed => done(state),
+            (Early, Some(Ack::Held)) => done(counted),
+            (Initing | Merged, None) if root.failed => done(state),
+            (Initing | Merged, _) if root.failed => None,
             // A call that has seen it as early may say so still.
-            (Initing, Answer::Held | Answer::Pending) => becomes(counted, Then::Done),
-            (Merged | Live, Answer::Pending) if word != 0 => becomes(counted, Then::Done),
-            (Merged | Live, Answer::Completed | Answer::NotLive) if word == 0 => {
-                becomes(counted, Then::Goes(closing(root.owner)));
-            }
-            _ => {}
-        }
-    }
-
-    fn fail(self, call: &Call<Did>) -> Option<Self> {
-        let Did::Failed { answer, told } = call.did else {
-            return None;
-        };
-        let root = match (self, answer, told) {
-            (There(root), ..) => root,
-            (Absent, Some(Done::Held), None) => return Some(early(call, 0, true)),
-            (Absent, ..) => return None,
-        };
-        let failed = There(Root { failed: true, ..root });
-        match (root.stage, answer, told) {
-            (Early, Some(Done::Held), None) => Some(failed),
-            (Initing | Merged, None, None) if root.failed => Some(self),
-            (Initing | Merged, Some(Done::Now), None) if !root.failed => Some(failed),
-            (Live, Some(Done::Now), Some(told)) => {
-                (told == (Kind::Failed, root.owner)).then_some(Absent)
+            (Initing, Some(Ack::Held | Ack::Pending)) => done(counted),
+            (Merged | Live, Some(Ack::Pending)) if word != 0 => done(counted),
+            (Merged | Live, Some(Ack::Completed) | None) if word == 0 => {
+                Some((counted, Then::Goes(root.owner)))
             }
             _ => None,
         }
     }
 
-    fn reset(self, call: &Call<Did>, timeout: u32, answer: Option<Done>) -> Option<Self> {
-        let root = match (self, answer) {
+    fn fail(state: State, call: &Span, answer: Option<Done>, told: Told) -> Option<State> {
+        let root = match (state, answer, told) {
+            (There(root), ..) => root,
+            (Absent, Some(Done::Held), None) => return Self::early(call, 0, true),
+            (Ended, None, None) => return Some(state),
+            _ => return None,
+        };
+        let failed = There(Root { failed: true, ..root });
+        match (root.stage, answer, told) {
+            (Early, Some(Done::Held), None) => Some(failed),
+            (Initing | Merged, None, None) if root.failed => Some(state),
+            (Initing | Merged, Some(Done::Now), None) if !root.failed => Some(failed),
+            (Live, Some(Done::Now), Some(told)) => {
+                (told == (FAILED, root.owner)).then_some(Self::OVER)
+            }
+            _ => None,
+        }
+    }
+
+    fn reset(state: State, call: &Span, timeout: u32, answer: Option<Done>) -> Option<State> {
+        let root = match (state, answer) {
             (There(root), _) => root,
-            (Absent, Some(Done::Held)) => return Some(early(call, 0, false)),
-            (Absent, _) => return None,
+            (Absent, Some(Done::Held)) => return Self::early(call, 0, false),
+            (Ended, None) => return Some(state),
+            _ => return None,
         };
         let ticks = match (root.stage, answer) {
             (Early, Some(Done::Held)) => LONGEST,
-            (Initing | Merged, None) if root.failed => return Some(self),
+            (Initing | Merged, None) if root.failed => return Some(state),
             (Initing | Merged | Live, Some(Done::Now)) if !root.failed => timeout,
             _ => return None,
         };
-        let due = root.due.renewed(call, ticks)?;
-        Some(There(Root { due, ..root }))
-    }
-
-    /// That a poll has gone by: it may end what is early and due, and begin again.
-    fn polled(self, call: &Call<Did>, since: u64, next: &mut Next) {
-        match self {
-            There(root) if matches!(root.stage, Early | Live) => {
-                if root.stage == Early && root.due.has_come(call).is_some() {
-                    next.push((Absent, Then::Goes(CLOSING)));
-                }
-                let left = root.due.is_left(call, since);
-                next.extend(left.map(|due| (There(Root { due, ..root }), Then::Done)));
-            }
-            other => next.push((other, Then::Done)),
-        }
+        Some(There(Root { due: root.due.renewed(call, ticks)?, ..root }))
     }
 }
 
-/// The first sign of a root. Early signs wait for as long as a root, the longest timeout.
-fn early(call: &Call<Did>, word: u8, failed: bool) -> State {
-    There(Root { stage: Early, word, failed, owner: 0, due: Due::after(call, LONGEST) })
+/// What a thread knows: the owners that it has named; and one that each place had before.
+pub struct Knowledge {
+    first: Owner,
+    next: Owner,
+    before: Vec<Owner>,
 }
 
-impl Model for Acks {
+impl<const ISSUED: bool> Subject for Load<ISSUED> {
     type State = State;
     type Did = Did;
+    type Error = AckError;
+    type Knowledge = Knowledge;
+    const CHECK: &'static str = if ISSUED { "roots_linearizable" } else { "acks_linearizable" };
+    const INITIAL: State = Absent;
+    const OVER: State = if ISSUED { Ended } else { Absent };
+    const POLLS_LOOK: bool = ISSUED;
 
-    fn step(state: &State, call: &Call<Did>, memory: u32, next: &mut Next) {
-        let done = |state| (state, Then::Done);
-        match (call.did, *state) {
-            (Did::Inited { .. }, state) => state.init(call, memory, next),
-            (Did::Acked { .. }, state) => state.ack(call, memory, next),
-            (Did::Polled { since }, state) => state.polled(call, since, next),
-            (Did::Failed { .. }, state) => next.extend(state.fail(call).map(done)),
-            (Did::Reset { timeout, answer }, state) => {
-                next.extend(state.reset(call, timeout, answer).map(done));
+    fn apply(state: State, call: &Span, did: Did, memory: u32) -> Next {
+        match (did, state) {
+            (Did::Began { xor, owner, timeout, told }, _) => {
+                Self::begin(state, call, (xor, owner, timeout, told), memory)
             }
-            (Did::Duplicate, state) if state.owner().is_some() => next.push(done(state)),
-            (Did::TimedOut { owner, due: told }, There(root)) if root.stage == Live => {
-                let right = root.due.at(told).and_then(|due| due.has_come(call));
-                next.extend(right.filter(|_| owner == root.owner).map(|_| done(Absent)));
+            (Did::Duplicate, _) => state.owner().and(done(state)),
+            (Did::Acked { xor, answer, told }, _) => {
+                Self::ack(state, call, (xor, answer, told), memory)
             }
-            (Did::Over, Absent) => next.push(done(Absent)),
-            _ => {}
+            (Did::Failed { answer, told }, _) => done(Self::fail(state, call, answer, told)?),
+            (Did::Reset { timeout, answer }, _) => done(Self::reset(state, call, timeout, answer)?),
+            (Did::TimedOut { owner, due }, There(root))
+                if root.stage == Live && owner == root.owner =>
+            {
+                root.due.at(due)?.has_come(call).and(done(Self::OVER))
+            }
+            _ => None,
         }
     }
 
-    fn only_looks(did: &Did) -> bool {
-        matches!(did, Did::Duplicate)
-    }
-}
-
-/// A tracker under load.
-pub struct Load {
-    tracker: AckTracker,
-}
-
-impl Subject for Load {
-    type Model = Acks;
-    /// The owner that comes next.
-    type Knowledge = Owner;
-    const CHECK: &'static str = "acks_linearizable";
-    const INITIAL: State = State::Absent;
-
-    fn knowledge(&self, thread: u8, _: u32) -> Owner {
-        u32::from(thread + 1) << 24
+    fn due(state: &mut State) -> Option<&mut Due> {
+        match state {
+            There(root) if matches!(root.stage, Early | Live) => Some(&mut root.due),
+            _ => None,
+        }
     }
 
-    fn operate(&self, key: u32, owner: &mut Owner, luck: &mut SmallRng, log: &mut Log<'_, Did>) {
-        let (tracker, id) = (&self.tracker, u64::from(key));
+    /// It may also end what is early and due, and go on.
+    fn polled(state: State, poll: &Span, since: u64, next: &mut Vec<(State, Then)>) {
+        if matches!(state, There(Root { stage: Early, due, .. }) if due.has_come(poll).is_some()) {
+            next.push((Absent, Then::Goes(CLOSING)));
+        }
+        next.extend(left_by_poll::<Self>(state, poll, since));
+    }
+
+    fn is_look(did: &Did) -> bool {
+        matches!(
+            did,
+            Did::Duplicate | Did::Failed { answer: None, .. } | Did::Reset { answer: None, .. }
+        )
+    }
+
+    fn new(time: &Time, capacity: Option<usize>, options: &Histories) -> Result<Self, BuildError> {
+        let now = time.clone();
+        let mut builder = AckTracker::builder()
+            .interval(time.interval())
+            .timeout(time.ticks(LONGEST))
+            .clock(time.clock.clone())
+            .on_outcome(move |outcome: &Outcome| {
+                let owner = outcome.owner as Owner;
+                let key = match outcome.root {
+                    RootId::Chosen(key) => key,
+                    RootId::Issued(_) => outcome.owner,
+                };
+                let did = match outcome.reason {
+                    Reason::TimedOut { due, .. } => Did::TimedOut { owner, due: now.to_ticks(due) },
+                    reason => Did::ToldOf(reason, owner),
+                };
+                now.hear(key, did);
+            });
+        if let Some(capacity) = capacity {
+            builder = builder.capacity(capacity);
+        }
+        let issued = if ISSUED { u32::from(options.threads) * options.operations + 1 } else { 0 };
+        Ok(Load {
+            tracker: builder.build_manual()?,
+            roots: (0..issued).map(|_| AtomicU64::new(0)).collect(),
+            places: (0..options.keys).map(|_| AtomicU32::new(0)).collect(),
+        })
+    }
+
+    fn knowledge(&self, thread: u8, options: &Histories) -> Knowledge {
+        let first = u32::from(thread) * options.operations + 1;
+        Knowledge { first, next: first, before: vec![0; options.keys as usize] }
+    }
+
+    /// A key is a place, where roots are issued.
+    fn operate(
+        &self,
+        key: u32,
+        known: &mut Knowledge,
+        luck: &mut SmallRng,
+        log: &mut Log<'_, Self>,
+    ) {
         let timeout = luck.random_range(1..=LONGEST);
-        let time = Lifetime::After(log.time.ticks(timeout));
-        let told = || heard_of(id).map(|heard| (heard.kind, heard.token as Owner));
-        match luck.random_range(0..100) {
-            0..=29 => {
-                *owner += 1;
-                let (xor, owner) = (luck.random_range(1..=3), *owner);
-                log.call::<AckError>(key, || {
-                    match tracker.init_with(id, u64::from(xor), u64::from(owner), time) {
-                        Ok(()) => Ok(Did::Inited { xor, owner, timeout, told: told() }),
-                        Err(AckError::Duplicate) => Ok(Did::Duplicate),
-                        Err(error) => Err(error),
-                    }
-                });
+        let chance = luck.random_range(0..100);
+        if !ISSUED {
+            if chance < 30 {
+                self.start(key, known, (luck.random_range(1..=3), timeout), log);
+            } else {
+                self.act(RootId::Chosen(key.into()), key, (timeout, chance), luck, log);
             }
-            30..=79 => {
-                let xor = luck.random_range(1..=3);
-                log.call::<AckError>(key, || {
-                    let answer = acked(tracker.ack(id, u64::from(xor)))?;
-                    let told = told();
-                    Ok(Did::Acked { xor, answer, told })
-                });
+            return;
+        }
+        let (place, before) = (&self.places[key as usize], known.before[key as usize]);
+        let owner = match place.load(Acquire) {
+            _ if luck.random_bool(0.03) => before,
+            // So old that its slot may have another occupant.
+            _ if luck.random_bool(0.03) && known.next > known.first => {
+                luck.random_range(known.first..known.next)
             }
-            80..=88 => {
-                log.call::<AckError>(key, || {
-                    let answer = live(tracker.fail(id))?;
-                    let told = told();
-                    Ok(Did::Failed { answer, told })
-                });
+            owner => owner,
+        };
+        if owner == 0 || luck.random_bool(0.25) {
+            known.before[key as usize] = place.load(Relaxed);
+            let owner = known.next;
+            if self.start(owner, known, (7, timeout), log) {
+                place.store(owner, Release);
             }
-            _ => {
-                log.call::<AckError>(key, || {
-                    let answer = live(tracker.reset_timeout_to(id, time))?;
-                    Ok(Did::Reset { timeout, answer })
-                });
-            }
+        } else {
+            let root = expiry::Root::from_bits(self.roots[owner as usize].load(Acquire));
+            self.act(RootId::Issued(root), owner, (timeout, chance), luck, log);
         }
     }
 
@@ -363,46 +402,96 @@ impl Subject for Load {
         while self.tracker.poll(usize::MAX).more {}
     }
 
-    fn polled(since: u64) -> Did {
-        Did::Polled { since }
-    }
-
-    fn told(heard: &Heard) -> Did {
-        let owner = heard.token as Owner;
-        match heard.due {
-            Some(due) => Did::TimedOut { owner, due },
-            None => Did::ToldOf(heard.kind, owner),
-        }
-    }
-
-    fn over() -> Did {
-        Did::Over
-    }
-
     fn left(&self) -> u64 {
         self.tracker.len() as u64
     }
 
     fn ended(&self) -> u64 {
-        ended(&self.tracker)
+        let total = self.tracker.metrics().total;
+        total.acked + total.failed + total.expired
     }
 
     fn put(&self, number: u64) -> bool {
-        self.tracker.init(number, 1, 0).is_ok()
+        if ISSUED {
+            self.tracker.issue(1, 0).is_ok()
+        } else {
+            self.tracker.init(number, 1, 0).is_ok()
+        }
     }
 }
 
-impl Load {
-    /// # Errors
-    ///
-    /// If the tracker cannot be built.
-    pub fn new(time: &Time, capacity: Option<usize>) -> Result<Self, expiry::BuildError> {
-        Ok(Load { tracker: tracker(time, capacity, chosen)? })
+impl<const ISSUED: bool> Load<ISSUED> {
+    /// Issues a root, or inits one. False if it was refused.
+    fn start(
+        &self,
+        key: u32,
+        known: &mut Knowledge,
+        (xor, timeout): (u8, u32),
+        log: &mut Log<'_, Self>,
+    ) -> bool {
+        let owner = known.next;
+        known.next += 1;
+        let after = Lifetime::After(log.time.ticks(timeout));
+        let call = || {
+            let (edges, of) = (u64::from(xor), u64::from(owner));
+            let begun = if ISSUED {
+                let root = self.tracker.issue_with(edges, of, after);
+                root.map(|root| self.roots[owner as usize].store(root.to_bits(), Release))
+            } else {
+                self.tracker.init_with(key.into(), edges, of, after)
+            };
+            match begun {
+                Ok(()) => Ok(Did::Began { xor, owner, timeout, told: told(key) }),
+                Err(AckError::Duplicate) => Ok(Did::Duplicate),
+                Err(error) => Err(error),
+            }
+        };
+        log.call(key, call).is_some()
     }
+
+    fn act(
+        &self,
+        root: RootId,
+        key: u32,
+        (timeout, chance): (u32, u32),
+        luck: &mut SmallRng,
+        log: &mut Log<'_, Self>,
+    ) {
+        let after = Lifetime::After(log.time.ticks(timeout));
+        // Of issued roots mostly single edges, now and then all at once.
+        let xor = match luck.random_range(0..40) {
+            _ if !ISSUED => luck.random_range(1..=3),
+            0 => 7,
+            edge => 1 << (edge % 3),
+        };
+        log.call(key, || {
+            Ok(match chance {
+                0..=79 => {
+                    let answer = live(self.tracker.ack(root, u64::from(xor)))?;
+                    Did::Acked { xor, answer, told: told(key) }
+                }
+                80..=87 => {
+                    let answer = live(self.tracker.fail(root))?;
+                    Did::Failed { answer, told: told(key) }
+                }
+                _ => {
+                    let answer = live(self.tracker.reset_timeout_to(root, after))?;
+                    Did::Reset { timeout, answer }
+                }
+            })
+        });
+    }
+}
+
+fn told(key: u32) -> Told {
+    heard_of(key.into(), |did| match did {
+        Did::ToldOf(reason, owner) => Some((reason, owner)),
+        _ => None,
+    })
 }
 
 /// What was done; nothing if the root was not live.
-fn live(done: Result<Done, AckError>) -> Result<Option<Done>, AckError> {
+fn live<T>(done: Result<T, AckError>) -> Result<Option<T>, AckError> {
     match done {
         Ok(done) => Ok(Some(done)),
         Err(AckError::NotLive) => Ok(None),

@@ -1,17 +1,20 @@
-//! The checker: whether the history of an object is linearizable, given a sequential model of the object.
+//! The checker: whether the history of an object is linearizable, given a sequential model of it.
 //!
-//! A history is a list of calls, each with its answer and with the interval in which it was made. It is linearizable (Herlihy &
-//! Wing 1990) if each call can be given a point of its interval such that the model, taking the calls in the order of their
-//! points, answers as was answered. That is local: a history of several objects is linearizable if each object's part of it is.
+//! A history is a list of calls, each with its answer and the interval in which it was made. It is
+//! linearizable (Herlihy & Wing 1990) if each call can be given a point of its interval such that
+//! the model, taking the calls in the order of their points, answers as was answered. A history of
+//! several objects is linearizable if each object's part of it is.
 //!
-//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead to the same state by the same
-//! calls only one is followed. It goes along the history, so that its length does not matter: kept is the set of
-//! *configurations*, each a state of the model and which of the calls that are under way have had their points. A call is given
-//! its point as late as possible, when its own end or another's asks for it (Lowe's just-in-time linearization). No order is
-//! missed by that: the calls that have their points before one that ends now, and have none yet, have begun and not ended.
-//! Where no configuration is left the history has no explanation; where one is left at the end it has.
+//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead
+//! to the same state by the same calls only one is followed. It goes along the history and keeps a
+//! set of *configurations*, each a state of the model and which of the calls under way have had
+//! their points. A call is given its point as late as possible, when its own end or another call's
+//! asks for it. No order is missed by that: the calls that have their points before one that ends
+//! now, and have none yet, have begun and not ended. Where no configuration is left, the history
+//! has no explanation.
 //!
-//! A model may allow several next states, and a call may take effect in several steps between which others come.
+//! A model may allow several next states, and a call may take effect in several steps, between
+//! which other calls come.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -29,9 +32,9 @@ const ROOMY: usize = 1 << 12;
 /// How many calls are told of that had ended before.
 const BEFORE: usize = 4;
 
-/// A call, its answer, and when it was made.
+/// When a call was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<D> {
+pub struct Span {
     /// Real time: it was made between these two. Calls whose intervals share a reading overlap.
     pub began: u64,
     pub ended: u64,
@@ -41,18 +44,15 @@ pub struct Call<D> {
     /// The tick when its thread was last told of an end during the call, or when the call began. A
     /// deadline that the call sets counts from then at the earliest.
     pub since: u32,
-    /// Who made it.
+    /// The thread that made it.
     pub thread: u8,
-    /// What was called, and what was answered.
-    pub did: D,
 }
 
-impl<D> Call<D> {
-    /// Of the same call, that it did this.
-    pub fn with<E>(self, did: E) -> Call<E> {
-        let Call { began, ended, from, to, since, thread, .. } = self;
-        Call { began, ended, from, to, since, thread, did }
-    }
+/// A call and its answer, and when it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<D> {
+    pub at: Span,
+    pub did: D,
 }
 
 /// Whether a call is through after a step.
@@ -65,19 +65,19 @@ pub enum Then {
 
 /// A sequential model of an object.
 pub trait Model {
-    type State: Clone + Eq + Hash + Debug + Send + Sync;
+    type State: Copy + Eq + Hash + Debug + Send + Sync;
     type Did: Copy + Debug + Send + Sync;
 
-    /// What may come of the next step of `call`: into `next`. Nothing if it cannot be made in this state. `memory` is what its last
-    /// step has left, 0 if this is the first.
+    /// What may come of the next step of `call`: into `next`. Nothing if it cannot be made in this
+    /// state. `memory` is what its last step has left, 0 if this is the first.
     fn step(
-        state: &Self::State,
+        state: Self::State,
         call: &Call<Self::Did>,
         memory: u32,
         next: &mut Vec<(Self::State, Then)>,
     );
 
-    /// Whether the call changes nothing, so that with it left out a history has more explanations, not fewer.
+    /// Whether the call changes nothing: a history without it has more explanations, not fewer.
     fn only_looks(did: &Self::Did) -> bool;
 }
 
@@ -112,13 +112,6 @@ pub struct Bad<M: Model> {
     pub gave_up: bool,
 }
 
-/// What a history with an explanation was like.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Size {
-    /// The most configurations at once.
-    pub widest: usize,
-}
-
 /// A call that is under way.
 #[derive(Clone, Copy)]
 struct Pending {
@@ -143,7 +136,6 @@ struct Search<'a, M: Model> {
     next: Vec<(M::State, Then)>,
     settled: Settled<M::State>,
     gave_up: bool,
-    size: Size,
 }
 
 /// Where a search came to nothing.
@@ -155,25 +147,27 @@ struct Stuck<S> {
 
 /// Whether the calls, sorted by their beginnings, are linearizable beginning with `initial`.
 ///
+/// Returns the most configurations that there were at once.
+///
 /// # Errors
 ///
 /// The part of it that has no explanation.
-pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size, Box<Bad<M>>> {
+pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<usize, Box<Bad<M>>> {
     let stuck = match Search::<M>::new(&[initial], calls).run(u64::MAX) {
-        Ok(size) => return Ok(size),
+        Ok(widest) => return Ok(widest),
         Err(stuck) => stuck,
     };
     // What begins after the culprit has ended has no part in it.
-    let (settled, end) = (stuck.settled, calls[stuck.call].ended);
-    let later = (settled.next..calls.len()).take_while(|&at| calls[at].began <= end);
+    let (settled, end) = (stuck.settled, calls[stuck.call].at.ended);
+    let later = (settled.next..calls.len()).take_while(|&at| calls[at].at.began <= end);
     let mut window = settled.under_way;
     // The last ones, and those that had taken effect and had not ended.
-    let since = calls.get(settled.next).map_or(end, |call| call.began);
+    let since = calls.get(settled.next).map_or(end, |call| call.at.began);
     let mut before: Vec<_> = (0..settled.next)
         .rev()
         .filter(|at| !window.contains(at))
         .enumerate()
-        .filter(|&(nth, at)| nth < BEFORE || calls[at].ended >= since)
+        .filter(|&(nth, at)| nth < BEFORE || calls[at].at.ended >= since)
         .map(|(_, at)| calls[at])
         .collect();
     before.reverse();
@@ -211,8 +205,7 @@ impl<M: Model> Bad<M> {
 
 impl<'a, M: Model> Search<'a, M> {
     fn new(initial: &[M::State], calls: &'a [Call<M::Did>]) -> Self {
-        let start =
-            |state: &M::State| Configuration { state: state.clone(), done: 0, halfway: Vec::new() };
+        let start = |&state: &M::State| Configuration { state, done: 0, halfway: Vec::new() };
         Search {
             calls,
             pending: Vec::new(),
@@ -221,32 +214,28 @@ impl<'a, M: Model> Search<'a, M> {
             next: Vec::new(),
             settled: Settled { states: initial.to_vec(), under_way: Vec::new(), next: 0 },
             gave_up: false,
-            size: Size::default(),
         }
     }
 
     /// Goes along the history, up to what ends at `until`.
-    fn run(mut self, until: u64) -> Result<Size, Stuck<M::State>> {
-        let mut begun = 0;
+    fn run(mut self, until: u64) -> Result<usize, Stuck<M::State>> {
+        let (mut begun, mut widest) = (0, 0);
         loop {
             let first = (0..self.pending.len()).min_by_key(|&at| self.pending[at].ended);
             let end = first.map_or(u64::MAX, |at| self.pending[at].ended);
             // Of an end and a beginning at the same time the beginning comes first: they overlap.
-            if let Some(call) = self.calls.get(begun).filter(|call| call.began <= end) {
+            if let Some(call) = self.calls.get(begun).filter(|call| call.at.began <= end) {
                 let Some(place) = self.free_place() else {
                     self.gave_up = true;
                     return Err(self.stuck(begun));
                 };
-                self.pending.push(Pending {
-                    ended: call.ended.max(call.began),
-                    call: begun,
-                    place,
-                });
+                let ended = call.at.ended.max(call.at.began);
+                self.pending.push(Pending { ended, call: begun, place });
                 begun += 1;
                 continue;
             }
             let Some(first) = first.filter(|_| end <= until) else {
-                return Ok(self.size);
+                return Ok(widest);
             };
             let Pending { call, place, .. } = self.pending[first];
             self.end(place);
@@ -254,7 +243,7 @@ impl<'a, M: Model> Search<'a, M> {
                 return Err(self.stuck(call));
             }
             self.pending.swap_remove(first);
-            self.size.widest = self.size.widest.max(self.configurations.len());
+            widest = widest.max(self.configurations.len());
             self.settle(begun);
         }
     }
@@ -278,7 +267,7 @@ impl<'a, M: Model> Search<'a, M> {
         if self.configurations.iter().all(settled) {
             let (to, states) = (&mut self.settled, &self.configurations);
             to.states.clear();
-            to.states.extend(states.iter().map(|one| one.state.clone()));
+            to.states.extend(states.iter().map(|one| one.state));
             let open = self.pending.iter().filter(|one| done >> one.place & 1 == 0);
             to.under_way.clear();
             to.under_way.extend(open.map(|one| one.call));
@@ -311,7 +300,7 @@ impl<'a, M: Model> Search<'a, M> {
                 }
                 let memory = from.memory(place);
                 self.next.clear();
-                M::step(&from.state, &self.calls[call], memory, &mut self.next);
+                M::step(from.state, &self.calls[call], memory, &mut self.next);
                 for (state, then) in self.next.drain(..) {
                     let mut to =
                         Configuration { state, done: from.done, halfway: from.halfway.clone() };
@@ -342,9 +331,9 @@ impl<'a, M: Model> Search<'a, M> {
             return false;
         }
         self.next.clear();
-        M::step(&one.state, &self.calls[pending.call], 0, &mut self.next);
+        M::step(one.state, &self.calls[pending.call], 0, &mut self.next);
         match &self.next[..] {
-            [(state, Then::Done)] => one.state = state.clone(),
+            [(state, Then::Done)] => one.state = *state,
             _ => return false,
         }
         true
@@ -353,4 +342,4 @@ impl<'a, M: Model> Search<'a, M> {
 
 #[cfg(test)]
 #[path = "check_tests.rs"]
-mod tests;
+pub mod tests;

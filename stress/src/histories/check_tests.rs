@@ -27,7 +27,7 @@ impl Model for Register {
     type State = u8;
     type Did = Did;
 
-    fn step(&state: &u8, call: &Call<Did>, memory: u32, next: &mut Vec<(u8, Then)>) {
+    fn step(state: u8, call: &Call<Did>, memory: u32, next: &mut Vec<(u8, Then)>) {
         match call.did {
             Did::Read(value) if value == state => next.push((state, Then::Done)),
             Did::Read(_) => {}
@@ -51,64 +51,78 @@ impl Model for Register {
 }
 
 fn call(began: u64, ended: u64, did: Did) -> Call<Did> {
-    Call { began, ended, from: 0, to: 0, since: 0, thread: 0, did }
+    Call { at: Span { began, ended, from: 0, to: 0, since: 0, thread: 0 }, did }
 }
 
 fn is_linearizable(calls: &[Call<Did>]) -> bool {
     check::<Register>(0, calls).is_ok()
 }
 
-#[test]
-fn calls_one_after_another_are_in_order() {
-    assert!(is_linearizable(&[]));
-    let write = call(1, 2, Did::Wrote(1));
-    assert!(is_linearizable(&[write, call(3, 4, Did::Read(1))]));
-    assert!(!is_linearizable(&[write, call(3, 4, Did::Read(0))]));
-}
-
-#[test]
-fn calls_that_overlap_are_in_either_order() {
-    for seen in [0, 1] {
-        assert!(is_linearizable(&[call(1, 4, Did::Wrote(1)), call(2, 3, Did::Read(seen))]));
-        // The same reading: nobody knows which was first.
-        assert!(is_linearizable(&[call(1, 2, Did::Wrote(1)), call(2, 3, Did::Read(seen))]));
+/// Judges a table: lines of histories that have an explanation (`ok`), and of those that have none
+/// (`no`), with `|` between them. A line with `=` is how the histories below it begin; one with `*`
+/// is a remark. In a history there is `;` between calls.
+pub fn judge(table: &str, is_explained: fn(&str) -> bool) {
+    let mut beginning = "";
+    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match first {
+            "=" => beginning = rest,
+            "ok" | "no" => rest.split('|').for_each(|history| {
+                let history = format!("{beginning};{history}");
+                assert_eq!(is_explained(&history), first == "ok", "{history}");
+            }),
+            _ => assert_eq!(first, "*"),
+        }
     }
-    assert!(!is_linearizable(&[call(1, 4, Did::Wrote(1)), call(2, 3, Did::Read(2))]));
+}
+
+/// A call is when it began and ended, and what it did, with numbers.
+fn is_explained(history: &str) -> bool {
+    let read = |text: &str| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<u8>().unwrap();
+        let did = match words[2] {
+            "read" => Did::Read(number(3)),
+            "wrote" => Did::Wrote(number(3)),
+            "exchanged" => Did::Exchanged { from: 0, to: 1, done: true },
+            "refused" => Did::Exchanged { from: 0, to: 1, done: false },
+            "added" => Did::AddedTwice,
+            "became" => Did::Became(number(3), number(4)),
+            other => panic!("{other}"),
+        };
+        call(number(0).into(), number(1).into(), did)
+    };
+    let calls = history.split(';').filter(|text| !text.trim().is_empty());
+    is_linearizable(&calls.map(read).collect::<Vec<_>>())
 }
 
 #[test]
-fn what_one_has_seen_another_one_sees_later() {
-    let write = call(1, 10, Did::Wrote(1));
-    let (new, old) = (call(2, 3, Did::Read(1)), call(4, 5, Did::Read(0)));
-    assert!(!is_linearizable(&[write, new, old]));
-    let old = call(3, 5, Did::Read(0));
-    assert!(is_linearizable(&[write, new, old]));
-}
-
-#[test]
-fn one_of_two_exchanges_wins() {
-    let exchange = |began, done| call(began, 9, Did::Exchanged { from: 0, to: 1, done });
-    assert!(is_linearizable(&[exchange(1, true), exchange(2, false)]));
-    assert!(!is_linearizable(&[exchange(1, true), exchange(2, true)]));
-    assert!(!is_linearizable(&[exchange(1, false), exchange(2, false)]));
-}
-
-#[test]
-fn between_the_steps_of_a_call_others_come() {
-    let twice = call(1, 9, Did::AddedTwice);
-    assert!(is_linearizable(&[twice, call(2, 3, Did::Read(1)), call(4, 5, Did::Read(2))]));
-    assert!(!is_linearizable(&[twice, call(2, 3, Did::Read(2)), call(4, 5, Did::Read(1))]));
-    // Both of its steps come before its end.
-    assert!(!is_linearizable(&[twice, call(10, 11, Did::Read(1))]));
-}
-
-#[test]
-fn of_several_next_states_all_are_followed() {
-    let became = call(1, 2, Did::Became(3, 5));
-    for (seen, sound) in [(3, true), (5, true), (4, false)] {
-        assert_eq!(is_linearizable(&[became, call(3, 4, Did::Read(seen))]), sound);
-    }
-    assert!(!is_linearizable(&[became, call(3, 4, Did::Read(3)), call(5, 6, Did::Read(5))]));
+fn histories_by_hand() {
+    judge(
+        "
+        * Calls one after another are in order.
+        ok ; | 1 2 wrote 1; 3 4 read 1
+        no 1 2 wrote 1; 3 4 read 0
+        * Calls that overlap are in either order; so are those that share a reading.
+        ok 1 4 wrote 1; 2 3 read 0 | 1 4 wrote 1; 2 3 read 1
+        ok 1 2 wrote 1; 2 3 read 0 | 1 2 wrote 1; 2 3 read 1
+        no 1 4 wrote 1; 2 3 read 2
+        * What one has seen another one sees later.
+        no 1 10 wrote 1; 2 3 read 1; 4 5 read 0
+        ok 1 10 wrote 1; 2 3 read 1; 3 5 read 0
+        * One of two exchanges wins.
+        ok 1 9 exchanged; 2 9 refused
+        no 1 9 exchanged; 2 9 exchanged | 1 9 refused; 2 9 refused
+        * Between the steps of a call others come. Both come before its end.
+        ok 1 9 added; 2 3 read 1; 4 5 read 2
+        no 1 9 added; 2 3 read 2; 4 5 read 1 | 1 9 added; 10 11 read 1
+        * Of several next states all are followed.
+        = 1 2 became 3 5
+        ok 3 4 read 3 | 3 4 read 5
+        no 3 4 read 4 | 3 4 read 3; 5 6 read 5
+        ",
+        is_explained,
+    );
 }
 
 #[test]
@@ -125,7 +139,7 @@ fn what_is_told_of_is_the_part_that_has_no_explanation() {
     let bad = check::<Register>(0, &calls).unwrap_err();
     // By then the write has been seen, and nothing else is under way.
     assert_eq!(bad.states, [1]);
-    let begun = |calls: &[Call<Did>]| calls.iter().map(|call| call.began).collect::<Vec<_>>();
+    let begun = |calls: &[Call<Did>]| calls.iter().map(|call| call.at.began).collect::<Vec<_>>();
     assert_eq!(begun(&bad.before), [297, 1000, 1010, 1030]);
     assert_eq!((begun(&bad.calls), bad.culprit), (vec![1050], 0));
 }
@@ -142,22 +156,22 @@ fn looks_that_have_no_part_in_it_are_left_out() {
     ];
     let bad = check::<Register>(0, &calls).unwrap_err();
     assert_eq!(bad.states, [0]);
-    let told: Vec<_> = bad.calls.iter().map(|call| call.began).collect();
+    let told: Vec<_> = bad.calls.iter().map(|call| call.at.began).collect();
     assert_eq!((told, bad.culprit), (vec![10, 30, 50], 2));
 }
 
 /// As the definition has it: tries every order.
 fn by_definition(state: u8, left: &[(Call<Did>, u32)]) -> bool {
-    let Some(first_end) = left.iter().map(|(call, _)| call.ended).min() else {
+    let Some(first_end) = left.iter().map(|(call, _)| call.at.ended).min() else {
         return true;
     };
     for at in 0..left.len() {
         let (call, memory) = left[at];
-        if call.began > first_end {
+        if call.at.began > first_end {
             continue;
         }
         let mut next = Vec::new();
-        Register::step(&state, &call, memory, &mut next);
+        Register::step(state, &call, memory, &mut next);
         for (state, then) in next {
             let mut rest = left.to_vec();
             match then {
@@ -193,14 +207,14 @@ fn the_verdict_is_that_of_all_orders() {
         let mut luck = SmallRng::seed_from_u64(seed);
         let count = luck.random_range(1..=6);
         let mut calls: Vec<_> = (0..count).map(|_| any_call(&mut luck)).collect();
-        calls.sort_by_key(|call| call.began);
+        calls.sort_by_key(|call| call.at.began);
         let expected = by_definition(0, &calls.iter().map(|call| (*call, 0)).collect::<Vec<_>>());
         let verdict = check::<Register>(0, &calls);
         assert_eq!(verdict.is_ok(), expected, "seed {seed}: {calls:?}");
         if let Err(bad) = verdict {
             // What is told of has no explanation by itself, whatever came before.
-            let end = bad.calls[bad.culprit].ended;
-            let told = bad.calls.iter().filter(|call| call.ended <= end);
+            let end = bad.calls[bad.culprit].at.ended;
+            let told = bad.calls.iter().filter(|call| call.at.ended <= end);
             let told: Vec<_> = told.map(|call| (*call, 0)).collect();
             if told.len() == bad.calls.len() {
                 let explained = |&state: &u8| by_definition(state, &told);
@@ -228,15 +242,14 @@ fn a_history_that_was_made_in_some_order_has_that_explanation() {
                 Did::AddedTwice => Did::Wrote(0),
                 other => other,
             };
-            Register::step(&state, &one, 0, &mut next);
+            Register::step(state, &one, 0, &mut next);
             state = next[0].0;
-            one.began = (point * 10).saturating_sub(luck.random_range(0..25));
-            one.ended = point * 10 + luck.random_range(0..25);
+            one.at.began = (point * 10).saturating_sub(luck.random_range(0..25));
+            one.at.ended = point * 10 + luck.random_range(0..25);
             calls.push(one);
         }
-        calls.sort_by_key(|call| call.began);
-        let size = check::<Register>(0, &calls).unwrap();
-        assert!(size.widest > 1);
+        calls.sort_by_key(|call| call.at.began);
+        assert!(check::<Register>(0, &calls).unwrap() > 1);
         // And with an answer that nobody can have got it has none.
         let at = luck.random_range(0..calls.len());
         calls[at].did = Did::Read(77);

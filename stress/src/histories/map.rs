@@ -1,14 +1,15 @@
 //! The map: its sequential model, and the calls that are made on it.
 //!
-//! A key has no value, or a living one, or one that was told to be gone because its time is up and whose end has yet to be told.
-//! That a value has expired is a step by itself: from the time that the poll, or the call, began whose thread told the listener,
-//! to the time that the listener was told.
+//! A key has no value, or a living one, or one that has expired as a call has observed, and whose
+//! end has yet to be reported. The report is a step by itself: from when the poll, or the call,
+//! began whose thread reported it, to when the listener was told.
 
-use super::check::{Call, Model, Then};
+use super::check::{Span, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{Log, Subject, Time, LONGEST};
+use crate::options::Histories;
 use expiry::expiring_map::Entry;
-use expiry::{ExpiringMap, InsertError, RemovalCause, StoreError};
+use expiry::{BuildError, ExpiringMap, InsertError, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::Rng;
 
@@ -22,29 +23,24 @@ pub enum State {
         value: Value,
         due: Due,
     },
-    /// Somebody was told that it is gone.
+    /// A call has found that it is gone.
     Lapsed {
         value: Value,
         due: Due,
     },
 }
 
-/// Timeouts are in ticks.
+use State::{Absent, Lapsed, Live};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
     /// A look that gave the value: `get`, `peek`, `entry`.
     Got(Option<Value>),
-    /// `insert`, and what it replaced.
+    /// `insert` and what it replaced, or `upsert` and what it made the new value of.
     Inserted {
         value: Value,
         timeout: u32,
         replaced: Option<Value>,
-    },
-    /// `upsert`, and what it made the new value of.
-    Upserted {
-        value: Value,
-        timeout: u32,
-        from: Option<Value>,
     },
     /// An entry that was looked at was put in place of `from`; or refused, because that has changed.
     Exchanged {
@@ -67,110 +63,73 @@ pub enum Did {
     Remains(Option<u32>),
     /// The listener was told.
     Expired(Value),
-    /// A poll has gone by. See [`Due::is_left`].
-    Polled {
-        since: u64,
-    },
-    /// Nothing may be there.
-    Over,
 }
-
-pub struct Map;
 
 impl State {
     /// That the call found no living value, and made sure that there will be none.
-    fn is_gone(self, call: &Call<Did>) -> Option<Self> {
+    fn is_gone(self, call: &Span) -> Option<Self> {
         match self {
-            State::Live { value, due } => Some(State::Lapsed { value, due: due.has_come(call)? }),
+            Live { value, due } => Some(Lapsed { value, due: due.has_come(call)? }),
             other => Some(other),
         }
     }
 
     /// That the call found this value living.
-    fn lives(self, call: &Call<Did>, wanted: Value) -> Option<Self> {
+    fn lives(self, call: &Span, wanted: Value) -> Option<Self> {
         match self {
-            State::Live { value, due } if value == wanted => {
-                Some(State::Live { value, due: due.is_to_come(call)? })
+            Live { value, due } if value == wanted => {
+                Some(Live { value, due: due.is_to_come(call)? })
             }
             _ => None,
         }
     }
 
-    fn step(self, call: &Call<Did>) -> Option<Self> {
-        let put = |value, timeout| State::Live { value, due: Due::after(call, timeout) };
-        match call.did {
-            Did::Got(None) | Did::Remains(None) | Did::Touched { done: false, .. } => {
+    fn step(self, call: &Span, did: Did) -> Option<Self> {
+        match (did, self) {
+            (Did::Got(None) | Did::Remains(None) | Did::Touched { done: false, .. }, _) => {
                 self.is_gone(call)
             }
-            Did::Got(Some(value)) => self.lives(call, value),
-            Did::Remains(Some(left)) => match self {
-                State::Live { value, due } => Some(State::Live {
-                    value,
-                    due: due.is_to_come(call)?.left(call, left).or_else(|| {
-                        // Its time came between two readings of the clock.
-                        due.is_to_come(call)?.has_come(call).filter(|_| left == 0)
-                    })?,
-                }),
-                _ => None,
-            },
-            Did::Touched { timeout, done: true } => match self {
-                State::Live { value, due } => {
-                    Some(State::Live { value, due: due.is_to_come(call)?.renewed(call, timeout)? })
-                }
-                _ => None,
-            },
-            Did::Inserted { value, timeout, replaced: from }
-            | Did::Upserted { value, timeout, from }
-            | Did::Exchanged { from, value, timeout, done: true } => {
+            (Did::Got(Some(value)), _) => self.lives(call, value),
+            (Did::Remains(Some(left)), Live { value, due }) => {
+                let due = due.is_to_come(call)?;
+                // Its time may have come between two readings of the clock.
+                let now = || due.has_come(call).filter(|_| left == 0);
+                Some(Live { value, due: due.left(call, left).or_else(now)? })
+            }
+            (Did::Touched { timeout, done: true }, Live { value, due }) => {
+                Some(Live { value, due: due.is_to_come(call)?.renewed(call, timeout)? })
+            }
+            (
+                Did::Inserted { value, timeout, replaced: from }
+                | Did::Exchanged { from, value, timeout, done: true },
+                _,
+            ) => {
                 match from {
                     Some(from) => self.lives(call, from).map(drop)?,
-                    None => (self == State::Absent).then_some(())?,
+                    None => (self == Absent).then_some(())?,
                 }
-                Some(put(value, timeout))
+                Some(Live { value, due: Due::after(call, timeout) })
             }
-            Did::Exchanged { from: None, done: false, .. } => match self {
-                State::Live { value, .. } => self.lives(call, value),
-                _ => None,
-            },
-            Did::Exchanged { from: Some(value), done: false, .. }
-            | Did::RemovedThis { value, done: false } => match self {
-                State::Live { value: other, .. } if other != value => Some(self),
+            (Did::Exchanged { from: None, done: false, .. }, Live { value, .. }) => {
+                self.lives(call, value)
+            }
+            (
+                Did::Exchanged { from: Some(value), done: false, .. }
+                | Did::RemovedThis { value, done: false },
+                _,
+            ) => match self {
+                Live { value: other, .. } if other != value => Some(self),
                 _ => self.is_gone(call),
             },
-            Did::Removed(Some(value)) | Did::RemovedThis { value, done: true } => {
-                self.lives(call, value).map(|_| State::Absent)
+            (Did::Removed(Some(value)) | Did::RemovedThis { value, done: true }, _) => {
+                self.lives(call, value).map(|_| Absent)
             }
-            Did::Removed(None) => (self == State::Absent).then_some(self),
-            Did::Expired(told) => match self {
-                State::Live { value, due } | State::Lapsed { value, due } if value == told => {
-                    due.has_come(call).map(|_| State::Absent)
-                }
-                _ => None,
-            },
-            Did::Polled { since } => match self {
-                State::Absent => Some(self),
-                State::Live { value, due } => {
-                    Some(State::Live { value, due: due.is_left(call, since)? })
-                }
-                State::Lapsed { value, due } => {
-                    Some(State::Lapsed { value, due: due.is_left(call, since)? })
-                }
-            },
-            Did::Over => (self == State::Absent).then_some(self),
+            (Did::Removed(None), Absent) => Some(self),
+            (Did::Expired(told), Live { value, due } | Lapsed { value, due }) if value == told => {
+                due.has_come(call).map(|_| Absent)
+            }
+            _ => None,
         }
-    }
-}
-
-impl Model for Map {
-    type State = State;
-    type Did = Did;
-
-    fn step(state: &State, call: &Call<Did>, _: u32, next: &mut Vec<(State, Then)>) {
-        next.extend(state.step(call).map(|state| (state, Then::Done)));
-    }
-
-    fn only_looks(did: &Did) -> bool {
-        matches!(did, Did::Got(Some(_)) | Did::Remains(Some(_)) | Did::Polled { .. })
     }
 }
 
@@ -186,13 +145,48 @@ pub struct Knowledge {
 }
 
 impl Subject for Load {
-    type Model = Map;
+    type State = State;
+    type Did = Did;
+    type Error = StoreError;
     type Knowledge = Knowledge;
     const CHECK: &'static str = "map_linearizable";
-    const INITIAL: State = State::Absent;
+    const INITIAL: State = Absent;
+    const OVER: State = Absent;
 
-    fn knowledge(&self, thread: u8, keys: u32) -> Knowledge {
-        Knowledge { seen: vec![0; keys as usize], made: u32::from(thread + 1) << 24 }
+    fn apply(state: State, call: &Span, did: Did, _: u32) -> Option<(State, Then)> {
+        Some((state.step(call, did)?, Then::Done))
+    }
+
+    fn due(state: &mut State) -> Option<&mut Due> {
+        match state {
+            Live { due, .. } | Lapsed { due, .. } => Some(due),
+            Absent => None,
+        }
+    }
+
+    fn is_look(did: &Did) -> bool {
+        matches!(did, Did::Got(Some(_)) | Did::Remains(Some(_)))
+    }
+
+    fn new(time: &Time, capacity: Option<usize>, _: &Histories) -> Result<Self, BuildError> {
+        let mut builder = ExpiringMap::<u64, Value>::builder()
+            .interval(time.interval())
+            .clock(time.clock.clone());
+        if let Some(capacity) = capacity {
+            builder = builder.capacity(capacity);
+        }
+        let now = time.clone();
+        let map = builder.removal_listener(move |key: &u64, value: &Value, cause: RemovalCause| {
+            if cause == RemovalCause::Expired {
+                now.dawdle();
+                now.hear(*key, Did::Expired(*value));
+            }
+        });
+        Ok(Load { map: map.build_manual()? })
+    }
+
+    fn knowledge(&self, thread: u8, options: &Histories) -> Knowledge {
+        Knowledge { seen: vec![0; options.keys as usize], made: u32::from(thread + 1) << 24 }
     }
 
     fn operate(
@@ -200,58 +194,41 @@ impl Subject for Load {
         key: u32,
         known: &mut Knowledge,
         luck: &mut SmallRng,
-        log: &mut Log<'_, Did>,
+        log: &mut Log<'_, Self>,
     ) {
         let (map, name) = (&self.map, u64::from(key));
         let timeout = luck.random_range(1..=LONGEST);
-        let time = log.time.ticks(timeout);
+        let (now, after) = (log.time, log.time.ticks(timeout));
         let seen = known.seen[key as usize];
-        let mut fresh = || {
-            known.made += 1;
-            known.made
-        };
-        let did = match luck.random_range(0..100) {
-            0..=24 => {
-                log.call::<StoreError>(key, || Ok(Did::Got(map.get(&name).as_deref().copied())))
-            }
-            25..=29 => {
-                log.call::<StoreError>(key, || Ok(Did::Got(map.peek(&name).as_deref().copied())))
-            }
-            30..=47 => {
-                let value = fresh();
-                log.call::<StoreError>(key, || {
-                    let replaced = map.insert_with_lifetime(name, value, time)?;
-                    Ok(Did::Inserted { value, timeout, replaced: replaced.as_deref().copied() })
-                })
-            }
-            48..=55 => log.call::<StoreError>(key, || {
-                Ok(Did::Removed(map.remove(&name).as_deref().copied()))
-            }),
-            56..=65 => log.call::<StoreError>(key, || {
-                let done = map.touch_with_lifetime(&name, time)?;
-                Ok(Did::Touched { timeout, done })
-            }),
-            66..=70 => log.call::<StoreError>(key, || {
-                let done = map.remove_if(&name, |_, value| *value == seen).is_some();
-                Ok(Did::RemovedThis { value: seen, done })
-            }),
-            71..=76 => log.call::<StoreError>(key, || {
-                let left = map.remaining(&name);
-                Ok(Did::Remains(left.map(|left| log.time.to_ticks(left))))
-            }),
-            77..=84 => {
-                let value = fresh();
-                log.call::<StoreError>(key, || {
-                    let from = map.upsert_with_lifetime(name, time, |old| (value, old.copied()))?;
-                    Ok(Did::Upserted { value, timeout, from })
-                })
-            }
-            _ => {
-                let value = fresh();
-                self.exchange(key, (value, timeout), luck, log);
-                None
-            }
-        };
+        known.made += 1;
+        let value = known.made;
+        let chance = luck.random_range(0..100);
+        if chance >= 85 {
+            return self.exchange(key, (value, timeout), luck, log);
+        }
+        let did = log.call(key, || {
+            Ok(match chance {
+                0..=24 => Did::Got(map.get(&name).as_deref().copied()),
+                25..=29 => Did::Got(map.peek(&name).as_deref().copied()),
+                30..=47 => {
+                    let replaced =
+                        map.insert_with_lifetime(name, value, after)?.as_deref().copied();
+                    Did::Inserted { value, timeout, replaced }
+                }
+                48..=55 => Did::Removed(map.remove(&name).as_deref().copied()),
+                56..=65 => Did::Touched { timeout, done: map.touch_with_lifetime(&name, after)? },
+                66..=70 => {
+                    let done = map.remove_if(&name, |_, value| *value == seen).is_some();
+                    Did::RemovedThis { value: seen, done }
+                }
+                71..=76 => Did::Remains(map.remaining(&name).map(|left| now.to_ticks(left))),
+                _ => {
+                    let replaced =
+                        map.upsert_with_lifetime(name, after, |old| (value, old.copied()))?;
+                    Did::Inserted { value, timeout, replaced }
+                }
+            })
+        });
         if let Some(Did::Got(Some(value)) | Did::Inserted { value, .. }) = did {
             known.seen[key as usize] = value;
         }
@@ -259,18 +236,6 @@ impl Subject for Load {
 
     fn poll(&self) {
         while self.map.poll(usize::MAX) {}
-    }
-
-    fn polled(since: u64) -> Did {
-        Did::Polled { since }
-    }
-
-    fn told(heard: &Heard) -> Did {
-        Did::Expired(heard.token as Value)
-    }
-
-    fn over() -> Did {
-        Did::Over
     }
 
     fn left(&self) -> u64 {
@@ -287,61 +252,37 @@ impl Subject for Load {
 }
 
 impl Load {
-    /// # Errors
-    ///
-    /// If the map cannot be built.
-    pub fn new(time: &Time, capacity: Option<usize>) -> Result<Self, expiry::BuildError> {
-        let mut builder =
-            ExpiringMap::<u64, Value>::builder().interval(time.interval()).clock(time.clock());
-        if let Some(capacity) = capacity {
-            builder = builder.capacity(capacity);
-        }
-        let now = time.clone();
-        let map = builder.removal_listener(move |key: &u64, value: &Value, cause: RemovalCause| {
-            if cause == RemovalCause::Expired {
-                now.hear_slowly(*key, u64::from(*value), Kind::Expired, None);
-            }
-        });
-        Ok(Load { map: map.build_manual()? })
-    }
-
     /// Looks at an entry and then exchanges or removes it: two calls.
     fn exchange(
         &self,
         key: u32,
         (value, timeout): (Value, u32),
         luck: &mut SmallRng,
-        log: &mut Log<'_, Did>,
+        log: &mut Log<'_, Self>,
     ) {
         let (mut entry, removes) = (None, luck.random_bool(0.3));
-        log.call::<StoreError>(key, || {
-            let found = self.map.entry(u64::from(key));
-            let got = match &found {
+        log.call(key, || {
+            let found = entry.insert(self.map.entry(u64::from(key)));
+            Ok(Did::Got(match found {
                 Entry::Occupied(entry) => Some(*entry.get()),
                 Entry::Vacant(_) => None,
-            };
-            entry = Some(found);
-            Ok(Did::Got(got))
+            }))
         });
         if luck.random_bool(0.1) {
             // Its time may come in between.
             log.time.pass();
         }
-        let time = log.time.ticks(timeout);
-        log.call::<StoreError>(key, || {
-            let (from, done) = match entry {
-                Some(Entry::Occupied(entry)) if removes => {
+        let after = log.time.ticks(timeout);
+        log.call(key, || {
+            let (from, done) = match entry.expect("the call before has looked") {
+                Entry::Occupied(entry) if removes => {
                     let value = *entry.get();
-                    let done = entry.remove().is_some();
-                    return Ok(Did::RemovedThis { value, done });
+                    return Ok(Did::RemovedThis { value, done: entry.remove().is_some() });
                 }
-                Some(Entry::Occupied(entry)) => {
-                    (Some(*entry.get()), changed(entry.insert_with_lifetime(value, time)))
+                Entry::Occupied(entry) => {
+                    (Some(*entry.get()), changed(entry.insert_with_lifetime(value, after)))
                 }
-                Some(Entry::Vacant(entry)) => {
-                    (None, changed(entry.insert_with_lifetime(value, time)))
-                }
-                None => return Err(StoreError::Changed),
+                Entry::Vacant(entry) => (None, changed(entry.insert_with_lifetime(value, after))),
             };
             Ok(Did::Exchanged { from, value, timeout, done: done? })
         });

@@ -1,8 +1,9 @@
 //! Scenario `histories`: what real threads do to few keys at full speed, and whether it is linearizable.
 //!
-//! `record` runs a round and notes calls, `check` is the checker, `map`, `queue`, `acks`, `roots` and `sessions` are the faces with their
-//! sequential models, `due` is what these know of deadlines, `show` prints what has no explanation. Memory is proportional to
-//! the operations of a round.
+//! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks` and
+//! `sessions` are the store types with their sequential models, `due` is what these know of
+//! deadlines, `show` prints what has no explanation. Memory is proportional to the operations of a
+//! round.
 
 mod acks;
 mod check;
@@ -10,7 +11,6 @@ mod due;
 mod map;
 mod queue;
 mod record;
-mod roots;
 mod sessions;
 mod show;
 
@@ -20,17 +20,15 @@ use crate::interrupt;
 use crate::live::{Gauge, Live};
 use crate::options::{Histories, On};
 use crate::report::Report;
-use check::{Call, Model, Size};
-use expiry::BuildError;
-use record::{history, record, Recorded, Setting, Subject, Time};
+use record::{record, Recorded, Subject, Time};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const NAMES: [Check; 10] = [
     map::Load::CHECK,
     queue::Load::<u64>::CHECK,
-    acks::Load::CHECK,
-    roots::Load::CHECK,
+    acks::Chosen::CHECK,
+    acks::Issued::CHECK,
     sessions::Load::CHECK,
     "nothing_left",
     "metrics_add_up",
@@ -39,11 +37,15 @@ const NAMES: [Check; 10] = [
     "no_surprises",
 ];
 
-/// The entries there may be at once where the capacity is bounded: more than there ever are under a few keys.
+/// The entries there may be at once where the capacity is bounded: more than there ever are under a
+/// few keys.
 const CAPACITY: usize = 1024;
 
-/// Rounds of all kinds: each is a face and whether its capacity is bounded.
-const KINDS: usize = 12;
+/// More entries than ever fit.
+const MANY: u64 = 1 << 20;
+
+/// Rounds of all kinds: each is a store type and whether its capacity is bounded.
+const KINDS: u64 = 12;
 
 /// Runs the scenario.
 ///
@@ -61,7 +63,7 @@ pub fn run(options: &Histories) -> Result<Report, Error> {
     let mut live = Live::new("histories", Some(length.as_millis() as u64));
     let mut number = 0;
     // Each kind once, however short the time.
-    while (number < KINDS as u64 || began.elapsed() < length) && !interrupt::asked() {
+    while (number < KINDS || began.elapsed() < length) && !interrupt::asked() {
         if run.round(number)? {
             let tally = &run.tally;
             live.show(began.elapsed().as_millis() as u64, || Gauge {
@@ -105,64 +107,40 @@ struct Tally {
 impl Run<'_> {
     /// A round of the kind that this number stands for. False if that was not asked for.
     fn round(&mut self, number: u64) -> Result<bool, Error> {
-        let time = Time::new();
         let asked = |on| self.options.on.is_none_or(|only| only == on);
-        let (threads, operations) = (self.options.threads, self.options.operations);
-        let share = (self.options.keys, threads, operations);
-        let bounded = number / 6 % 2 == 1;
-        // Where nobody polls for a while all that are issued may be there at once.
-        let issued = usize::from(threads) * operations as usize;
-        let capacity = if number % 6 >= 4 { issued } else { CAPACITY };
-        let capacity = bounded.then_some(capacity);
-        let done = match number % 6 {
-            0 if asked(On::Map) => {
-                self.load((&time, number, capacity), map::Load::new(&time, capacity))
-            }
-            1 if asked(On::Queue) => {
-                self.load((&time, number, capacity), queue::Load::<u64>::new(&time, capacity))
-            }
-            2 if asked(On::Queue) => {
-                self.load((&time, number, capacity), queue::Load::<String>::new(&time, capacity))
-            }
-            3 if asked(On::Acks) => {
-                self.load((&time, number, capacity), acks::Load::new(&time, capacity))
-            }
-            4 if asked(On::Roots) => {
-                self.load((&time, number, capacity), roots::Load::new(&time, capacity, share))
-            }
-            5 if asked(On::Sessions) => {
-                let keys = self.options.keys;
-                self.load((&time, number, capacity), sessions::Load::new(&time, capacity, keys))
-            }
+        match number % 6 {
+            0 if asked(On::Map) => self.load::<map::Load>(number)?,
+            1 if asked(On::Queue) => self.load::<queue::Load<u64>>(number)?,
+            2 if asked(On::Queue) => self.load::<queue::Load<String>>(number)?,
+            3 if asked(On::Acks) => self.load::<acks::Chosen>(number)?,
+            4 if asked(On::Roots) => self.load::<acks::Issued>(number)?,
+            5 if asked(On::Sessions) => self.load::<sessions::Load>(number)?,
             _ => return Ok(false),
-        };
-        done.map(|()| true)
+        }
+        Ok(true)
     }
 
     /// Records a round on an object, and checks it.
-    fn load<S: Subject>(
-        &mut self,
-        (time, number, capacity): (&Time, u64, Option<usize>),
-        subject: Result<S, BuildError>,
-    ) -> Result<(), Error> {
-        let subject = subject?;
-        let setting = Setting {
-            threads: self.options.threads,
-            keys: self.options.keys,
-            operations: self.options.operations,
-        };
-        let seed = self.options.seed.wrapping_mul(1 << 32).wrapping_add(number);
-        let recorded = record(&subject, setting, time, seed, &self.checks);
-        let what = "entries after all time has passed";
-        self.checks.equal("nothing_left", what, subject.left(), 0);
+    fn load<S: Subject>(&mut self, number: u64) -> Result<(), Error> {
+        let (options, checks, time) = (self.options, &self.checks, &Time::new());
+        let capacity = (number / 6 % 2 == 1).then(|| match number % 6 {
+            // While there is no poll, all that are issued or created may be there at once.
+            4 | 5 => usize::from(options.threads) * options.operations as usize,
+            _ => CAPACITY,
+        });
+        let subject = S::new(time, capacity, options)?;
+        let seed = options.seed.wrapping_mul(1 << 32).wrapping_add(number);
+        let recorded = record(&subject, options, time, seed, checks);
+        checks.equal("nothing_left", "entries after all time has passed", subject.left(), 0);
         let what = "ends counted, of those that were told";
-        self.checks.equal("metrics_add_up", what, subject.ended(), time.told());
+        checks.equal("metrics_add_up", what, subject.ended(), time.told());
         if let Some(capacity) = capacity {
+            let fit = (0..MANY).take_while(|&number| subject.put(number)).count();
             let what = "entries that fit after all have ended";
-            self.checks.equal("capacity_whole", what, subject.fill(), capacity as u64);
+            checks.equal("capacity_whole", what, fit as u64, capacity as u64);
         }
         let began = Instant::now();
-        let (histories, size) = explain::<S>(&recorded, &self.checks, number);
+        let (histories, widest) = explain(&recorded, checks, number);
         let tally = &mut self.tally;
         tally.checking += began.elapsed();
         tally.load += recorded.took;
@@ -170,7 +148,7 @@ impl Run<'_> {
         tally.histories += histories as u64;
         tally.operations += recorded.calls.len() as u64;
         tally.polls += recorded.polls.len() as u64;
-        tally.widest = tally.widest.max(size.widest);
+        tally.widest = tally.widest.max(widest);
         Ok(())
     }
 
@@ -198,44 +176,27 @@ impl Run<'_> {
     }
 }
 
-/// Checks the history of each key. How many there were, and what they were like.
-fn explain<S: Subject>(
-    recorded: &Recorded<<S::Model as Model>::Did>,
-    checks: &Checks,
-    round: u64,
-) -> (usize, Size) {
-    type Of<'a, S> = &'a [(u32, Call<<<S as Subject>::Model as Model>::Did>)];
-    let histories: Vec<Of<'_, S>> =
-        recorded.calls.chunk_by(|(one, _), (other, _)| one == other).collect();
-    let next = AtomicUsize::new(0);
+/// Checks the history of each key. How many there were, and the most configurations of one.
+fn explain<S: Subject>(recorded: &Recorded<S>, checks: &Checks, round: u64) -> (usize, usize) {
+    let same_key = |one: &(u32, _), other: &(u32, _)| one.0 == other.0;
+    let histories: Vec<_> = recorded.calls.chunk_by(same_key).collect();
+    let (next, widest) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
-        let (mut size, mut calls) = (Size::default(), Vec::new());
         while let Some(of_key) = histories.get(next.fetch_add(1, Relaxed)) {
-            history::<S>(of_key, recorded, &mut calls);
-            match check::check::<S::Model>(S::INITIAL, &calls) {
-                Ok(one) => {
-                    size.widest = size.widest.max(one.widest);
+            match check::check::<S>(S::INITIAL, &recorded.history(of_key)) {
+                Ok(most) => {
+                    widest.fetch_max(most, Relaxed);
                 }
                 Err(bad) => checks.violated(S::CHECK, || {
-                    let text = show::show(&bad);
-                    format!("key {} in round {round}, {text}", of_key[0].0)
+                    format!("key {} in round {round}, {}", of_key[0].0, show::show(&bad))
                 }),
             }
         }
-        size
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let size = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let mut all = Size::default();
-        for thread in threads {
-            // A panic in there is a bug in this program: pass it on.
-            let one = thread.join().expect("a thread panicked");
-            all.widest = all.widest.max(one.widest);
-        }
-        all
-    });
-    (histories.len(), size)
+    // A panic in one is a bug in this program: the scope passes it on.
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    (histories.len(), widest.into_inner())
 }
 
 #[cfg(test)]

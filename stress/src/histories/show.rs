@@ -15,7 +15,7 @@ pub fn show<M: Model>(bad: &Bad<M>) -> String {
     let end = (bad.culprit + MOST / 2).min(bad.calls.len());
     let calls = &bad.calls[left_out..end];
     let all = || bad.before.iter().chain(calls);
-    let mut times: Vec<u64> = all().flat_map(|call| [call.began, call.ended]).collect();
+    let mut times: Vec<u64> = all().flat_map(|call| [call.at.began, call.at.ended]).collect();
     times.sort_unstable();
     times.dedup();
     let drawing = Drawing { scale: times.len().div_ceil(WIDTH).max(1), times };
@@ -52,24 +52,22 @@ impl Drawing {
         self.times.partition_point(|&other| other < time) / self.scale
     }
 
-    fn line<D: Debug>(&self, call: &Call<D>, why: &str, text: &mut String) {
-        let (from, to) = (self.column(call.began), self.column(call.ended));
+    fn line<D: Debug>(&self, Call { at, did }: &Call<D>, why: &str, text: &mut String) {
+        let (from, to) = (self.column(at.began), self.column(at.ended));
         let length = to.saturating_sub(from + 1);
         let bar = format!("{:from$}[{:=<length$}]", "", "");
-        let ticks = if call.from == call.to {
-            call.from.to_string()
-        } else {
-            format!("{}-{}", call.from, call.to)
+        let ticks = match at.from {
+            from if from == at.to => from.to_string(),
+            from => format!("{from}-{}", at.to),
         };
         let first = self.times.first().copied().unwrap_or(0);
         let room = self.column(u64::MAX) + 2;
         let _ = write!(
             text,
-            "\n  {:>9} to {:>9}  thread {}  tick {ticks:<9} |{bar:<room$}| {:?}{why}",
-            call.began.saturating_sub(first),
-            call.ended.saturating_sub(first),
-            call.thread,
-            call.did,
+            "\n  {:>9} to {:>9}  thread {}  tick {ticks:<9} |{bar:<room$}| {did:?}{why}",
+            at.began.saturating_sub(first),
+            at.ended.saturating_sub(first),
+            at.thread,
         );
     }
 }

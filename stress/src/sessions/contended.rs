@@ -1,23 +1,50 @@
-//! The contended drive: fresh keys on which threads meet with a few updates, and which nobody touches again.
+//! `sessions --contended`: fresh keys on which threads meet with a few updates, and which no thread
+//! touches again.
 //!
-//! Threads go through the keys of a batch together: whoever is through with a key goes on to the next, and so do the others,
-//! from where they are, once they are through with theirs. Nobody waits, so that threads that run at the same time are at the same
-//! key, and one that is interrupted in the middle of an update comes back to it when the others have long moved on. Where there
-//! are pollers, time passes in the middle of meetings, so that expiries meet updates. After each batch all time passes, interval
-//! by interval, and the batch is judged key by key (see `stays`): what is still there then is stranded.
+//! Threads go through the keys of a batch together: a thread that is through with a key goes on to
+//! the next, and so do the others, from where they are, once they are through with theirs. No
+//! thread waits, so that threads that run at the same time are at the same key, and one that is
+//! interrupted in the middle of an update comes back to it when the others have long moved on.
+//! Where there are pollers, time passes in the middle of meetings, so that expiries meet updates.
+//! After each batch all time passes, interval by interval, and the batch is judged key by key (see
+//! `stays`): what is still there then is stranded.
 
 use super::keys::Key;
-use super::stays::{judge, Batch, Judged, Meeting, Part};
+use super::stays::{Found, Part, ShutdownMode};
+use super::zookeeper::ZooKeeper;
+use crate::checks::{Check, Checks};
+use crate::error::Error;
 use crate::interrupt;
+use crate::live::{Gauge, Live};
+use crate::options::{Peer, Sessions};
 use crate::pin;
+use crate::report::Report;
 use crossbeam_utils::CachePadded;
-use expiry::{ExpiryQueue, ManualClock, StoreError, Updated};
+use expiry::{Clock, ExpiryQueue, ManualClock, StoreError, Updated};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Barrier, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+const NAMES: [Check; 7] = [
+    "none_stranded",
+    "none_lost",
+    "told_once",
+    "ends_when_asked",
+    "zero_refused",
+    "queue_empty",
+    "threads_met",
+];
+/// The check that the drive finds strandings where there are some.
+const PEER_STRANDS: Check = "peer_strands";
+
+/// Keys if the options do not say.
+const KEYS: u64 = 2_000_000;
+/// The most keys of a peer, and the longest that it is driven: enough to see its rate.
+const PEER: (u64, Duration) = (500_000, Duration::from_secs(30));
+/// The share of removes where the options do not say.
+const REMOVES: f64 = 0.25;
 /// Keys of a batch.
 const BATCH: usize = 1 << 16;
 /// The longest timeout, in intervals.
@@ -44,31 +71,22 @@ pub trait Driven<K>: Sync {
     fn update(&self, key: K, intervals: u64) -> Option<Update>;
     /// Takes the key out. Whether it was there.
     fn remove(&self, key: &K) -> bool;
-    /// Tells of all that has expired.
+    /// Reports all that has expired.
     fn poll(&self, each: &mut dyn FnMut(&K));
     /// Elements that are there, by the queue's own account.
     fn left(&self) -> usize;
 }
 
 /// The queue of this crate.
-pub struct Ours<K: 'static> {
+struct Ours<K: 'static> {
     queue: ExpiryQueue<K>,
     clock: ManualClock,
 }
 
 impl<K: Key> Ours<K> {
-    /// A queue that is polled.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be built.
-    pub fn new(clock: ManualClock, seed: u64) -> Result<Self, expiry::BuildError> {
-        let queue = ExpiryQueue::builder()
-            .interval(INTERVAL)
-            .clock(clock.clone())
-            .seed(seed)
-            .build_manual()?;
-        Ok(Ours { queue, clock })
+    fn new(clock: &ManualClock, seed: u64) -> Result<Self, expiry::BuildError> {
+        let builder = ExpiryQueue::builder().interval(INTERVAL).clock(clock.clone()).seed(seed);
+        Ok(Ours { queue: builder.build()?, clock: clock.clone() })
     }
 }
 
@@ -77,24 +95,23 @@ fn ticks(time: Duration) -> u64 {
     (time.as_nanos() / INTERVAL.as_nanos()) as u64
 }
 
+fn now(clock: &ManualClock) -> Duration {
+    Duration::from_nanos(clock.now())
+}
+
 impl<K: Key> Driven<K> for Ours<K> {
     fn update(&self, key: K, intervals: u64) -> Option<Update> {
-        let now = expiry::Clock::now(&self.clock);
         let after = INTERVAL * intervals as u32;
-        match self.queue.update(key, after) {
-            Ok(Updated::Inserted { expiry, .. }) => {
-                Some(Update { inserted: true, tick: ticks(expiry) })
-            }
-            Ok(Updated::Renewed { expiry }) => {
-                Some(Update { inserted: false, tick: ticks(expiry) })
-            }
-            Ok(Updated::Unchanged) => {
-                Some(Update { inserted: false, tick: ticks(Duration::from_nanos(now) + after) })
-            }
-            Err(StoreError::ZeroTimeout) => None,
-            // Nothing is full, too long or closed here: a stay that never ends, which `stays` will find.
-            Err(_) => Some(Update { inserted: true, tick: 0 }),
-        }
+        let unchanged = now(&self.clock) + after;
+        let (inserted, expiry) = match self.queue.update(key, after) {
+            Ok(Updated::Inserted { expiry, .. }) => (true, expiry),
+            Ok(Updated::Renewed { expiry }) => (false, expiry),
+            Ok(Updated::Unchanged) => (false, unchanged),
+            Err(StoreError::ZeroTimeout) => return None,
+            // Nothing is full, too long or closed here: a stay that never ends, which is found.
+            Err(_) => (true, Duration::ZERO),
+        };
+        Some(Update { inserted, tick: ticks(expiry) })
     }
 
     fn remove(&self, key: &K) -> bool {
@@ -102,9 +119,7 @@ impl<K: Key> Driven<K> for Ours<K> {
     }
 
     fn poll(&self, each: &mut dyn FnMut(&K)) {
-        for key in self.queue.poll() {
-            each(&key);
-        }
+        self.queue.poll().iter().for_each(|key| each(key));
     }
 
     fn left(&self) -> usize {
@@ -115,282 +130,338 @@ impl<K: Key> Driven<K> for Ours<K> {
 }
 
 /// How the keys of a batch are driven.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Manner {
-    /// Its name among the counts.
-    pub name: &'static str,
+#[derive(Debug, Clone, Copy)]
+struct Manner {
     /// Whether there are pollers, and time passes meanwhile.
-    pub polled: bool,
+    polled: bool,
     /// Share of keys that a thread removes in the end.
-    pub removes: f64,
+    removes: f64,
+}
+
+impl Manner {
+    fn name(self) -> &'static str {
+        match (self.polled, self.removes > 0.0) {
+            (false, false) => "quiet",
+            (false, true) => "removes",
+            (true, false) => "polled",
+            (true, true) => "polled_removes",
+        }
+    }
 }
 
 /// What a drive is to do.
 #[derive(Debug, Clone)]
-pub struct Plan {
+struct Plan {
     /// Threads that meet.
-    pub threads: usize,
+    threads: usize,
     /// Threads that poll, where there are any.
-    pub pollers: usize,
+    pollers: usize,
     /// Taken in turn, a batch each.
-    pub manners: Vec<Manner>,
-    /// To how many fresh keys at least two threads are to have come. Whole batches are driven, of each manner as many.
-    pub keys: u64,
+    manners: Vec<Manner>,
+    /// To how many fresh keys at least two threads are to come, in whole batches, as many of each
+    /// manner.
+    keys: u64,
     /// How long to drive, if that does not come about.
-    pub longest: Duration,
-    /// How long at least, if no two threads were seen at a key at once: on a busy machine one may do a batch while the other waits
-    /// for a core.
-    pub patience: Duration,
-    /// Of everything random.
-    pub seed: u64,
+    longest: Duration,
+    /// How long at least, if no two threads were seen at a key at once: on a busy machine one may
+    /// do a batch while the other waits for a core.
+    patience: Duration,
+    seed: u64,
 }
 
-/// What the threads of a drive share.
-struct Drive<'a, K, Q> {
-    queue: &'a Q,
-    clock: &'a ManualClock,
-    plan: &'a Plan,
-    /// Keys so far that threads shared.
-    done: &'a AtomicU64,
-    /// Two threads were seen at a key at once.
-    met: AtomicBool,
-    /// The furthest key of the batch that somebody has come to.
-    at: CachePadded<AtomicUsize>,
-    /// All threads, at the beginning and at the end of a batch.
-    gate: Barrier,
-    /// Threads that are still at the batch's keys.
-    busy: AtomicUsize,
-    /// There is no other batch.
-    over: AtomicBool,
-    began: Instant,
-    _key: std::marker::PhantomData<fn(K)>,
-}
-
-impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
-    fn manner(&self, batch: usize) -> Manner {
-        self.plan.manners[batch % self.plan.manners.len()]
-    }
-
-    fn first(&self, batch: usize) -> u64 {
-        (batch * BATCH) as u64
-    }
-
-    /// One thread's meetings of a batch.
-    fn meetings(&self, me: usize, batch: usize, rng: &mut SmallRng, parts: &mut [Part]) {
-        let Manner { polled, removes, .. } = self.manner(batch);
-        parts.fill(Part::default());
-        loop {
-            let at = self.at.load(Acquire);
-            let Some(part) = parts.get_mut(at) else {
-                return;
-            };
-            // Different bits of it decide different things.
-            let luck: u64 = rng.random();
-            let key = K::of(self.first(batch) + at as u64);
-            if at.is_multiple_of(TIMED) {
-                part.from = self.now();
-            }
-            for turn in 0..1 + luck % UPDATES {
-                let timeout = (luck >> (8 + 8 * turn) & 0xff) % (LONGEST + 1);
-                part.updated(timeout, self.queue.update(key.clone(), timeout));
-                if polled && me == 0 && turn == 0 && luck >> 40 & 3 == 0 {
-                    self.clock.advance(INTERVAL);
-                }
-            }
-            if removes > 0.0 && ((luck >> 48) as f64) < removes * 65536.0 {
-                part.removed += u8::from(self.queue.remove(&key));
-            }
-            if at.is_multiple_of(TIMED) {
-                part.to = self.now();
-            }
-            self.at.fetch_max(at + 1, AcqRel);
-        }
-    }
-
-    /// Whether there is another batch: of each manner there are as many, and at least one.
-    fn goes_on(&self, batch: usize) -> bool {
-        let (plan, took) = (self.plan, self.began.elapsed());
-        let wanted = self.done.load(Acquire) < plan.keys && took < plan.longest
-            || !self.met.load(Acquire) && took < plan.patience;
-        batch == 0 || !batch.is_multiple_of(plan.manners.len()) || wanted && !interrupt::asked()
-    }
-
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
-    }
-
-    /// Polls while the others are at their keys. Counts, per key, how often it was told as expired.
-    fn poll(&self, batch: usize, expired: &mut [u8], strangers: &mut u64) {
-        while self.busy.load(Acquire) > 0 {
-            let mut some = false;
-            self.queue.poll(&mut |key| {
-                some = true;
-                match expired.get_mut(self.place(batch, key)) {
-                    Some(times) => *times = times.saturating_add(1),
-                    None => *strangers += 1,
-                }
-            });
-            if !some {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    /// Which of the batch's keys this is; beyond the batch if it is not one of them.
-    fn place(&self, batch: usize, key: &K) -> usize {
-        let number = key.number();
-        let at = number.checked_sub(self.first(batch));
-        at.and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX)
-    }
-
-    /// Lets all time pass, and judges the batch.
-    fn finish(&self, batch: usize, parts: &[&[Part]], expired: &[&[u8]], strangers: u64) -> Judged {
-        let mut outcome = Batch { meetings: vec![Meeting::default(); BATCH], strangers, left: 0 };
-        for _ in 0..LONGEST + 2 {
-            let tick = ticks(Duration::from_nanos(expiry::Clock::now(self.clock)));
-            self.queue.poll(&mut |key| match outcome.meetings.get_mut(self.place(batch, key)) {
-                Some(meeting) => {
-                    meeting.expired = meeting.expired.saturating_add(1);
-                    meeting.ended = tick;
-                }
-                None => outcome.strangers += 1,
-            });
-            self.clock.advance(INTERVAL);
-        }
-        outcome.left = self.queue.left();
-        for (at, meeting) in outcome.meetings.iter_mut().enumerate() {
-            let told = expired.iter().map(|expired| expired[at]);
-            meeting.expired = told.fold(meeting.expired, u8::saturating_add);
-            meeting.stranded = self.queue.remove(&K::of(self.first(batch) + at as u64));
-        }
-        let quiet = !self.manner(batch).polled && self.manner(batch).removes == 0.0;
-        judge(&outcome, parts, quiet)
-    }
-
-    fn worker(&self, me: usize, parts: &[Mutex<Vec<Part>>], mut end: impl FnMut(usize)) {
-        let mut rng = SmallRng::seed_from_u64(self.plan.seed.wrapping_mul(64) + me as u64);
-        self.batches(|batch| {
-            {
-                let mut parts = parts[me].lock().expect("nobody panics with it");
-                self.meetings(me, batch, &mut rng, &mut parts);
-            }
-            self.busy.fetch_sub(1, AcqRel);
-            self.gate.wait();
-            end(batch);
-        });
-    }
-
-    /// Goes through the batches, all threads together; `batch` goes through a gate in its middle.
-    fn batches(&self, mut batch: impl FnMut(usize)) {
-        for number in 0.. {
-            // One asks for all.
-            if self.gate.wait().is_leader() {
-                self.over.store(!self.goes_on(number), Release);
-            }
-            self.gate.wait();
-            if self.over.load(Acquire) {
-                return;
-            }
-            batch(number);
+impl Plan {
+    fn new(options: &Sessions) -> Self {
+        // With and without what the options leave open.
+        let polled = options.pollers.map_or(vec![false, true], |pollers| vec![pollers > 0]);
+        let removes = options.removes.map_or(vec![0.0, REMOVES], |rate| vec![rate]);
+        let both = |polled| removes.iter().map(move |&removes| Manner { polled, removes });
+        Plan {
+            threads: options.threads.unwrap_or(2) as usize,
+            pollers: options.pollers.unwrap_or(1) as usize,
+            manners: polled.into_iter().flat_map(both).collect(),
+            keys: options.keys.unwrap_or(KEYS),
+            longest: match (options.seconds, options.keys) {
+                (None, Some(_)) => Duration::MAX,
+                (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
+            },
+            patience: Duration::from_secs(600),
+            seed: options.seed,
         }
     }
 }
 
-/// Drives the queue; what came of it, for each manner. The caller's thread is the first of those that meet.
-pub fn drive<K: Key, Q: Driven<K>>(
+/// Threads meet on the keys of a batch, and then all time passes. What was found.
+fn batch<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
     plan: &Plan,
-    done: &AtomicU64,
-) -> Vec<Judged> {
-    let pollers = if plan.manners.iter().any(|manner| manner.polled) { plan.pollers } else { 0 };
-    let drive = &Drive::<K, Q> {
-        queue,
-        clock,
-        plan,
-        done,
-        met: AtomicBool::new(false),
-        at: CachePadded::default(),
-        gate: Barrier::new(plan.threads + pollers),
-        busy: AtomicUsize::new(plan.threads),
-        over: AtomicBool::new(false),
-        began: Instant::now(),
-        _key: std::marker::PhantomData,
+    number: usize,
+) -> Found {
+    let Manner { polled, removes } = plan.manners[number % plan.manners.len()];
+    let pollers = if polled { plan.pollers } else { 0 };
+    let first = (number * BATCH) as u64;
+    // Which of the batch's keys it is; beyond the batch if it is none of them.
+    let place = |key: &K| key.number().checked_sub(first).map_or(usize::MAX, |at| at as usize);
+    // The furthest key that a thread has come to, and how many threads are still at the keys.
+    let (furthest, busy) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(plan.threads));
+    let (start, began) = (Barrier::new(plan.threads + pollers), Instant::now());
+    let time = || began.elapsed().as_nanos() as u64;
+    let meet = |me: usize| {
+        let seed = plan.seed.wrapping_mul(1 << 32).wrapping_add(number as u64);
+        let mut luck = SmallRng::seed_from_u64(seed.wrapping_mul(64).wrapping_add(me as u64));
+        let mut parts = vec![Part::default(); BATCH];
+        pin::worker(me);
+        start.wait();
+        loop {
+            let at = furthest.load(Acquire);
+            let Some(part) = parts.get_mut(at) else { break };
+            // Different bits of it decide different things.
+            let luck: u64 = luck.random();
+            let key = K::of(first + at as u64);
+            if at.is_multiple_of(TIMED) {
+                part.from = time();
+            }
+            for turn in 0..1 + luck % UPDATES {
+                let timeout = (luck >> (8 + 8 * turn) & 0xff) % (LONGEST + 1);
+                part.updated(timeout, queue.update(key.clone(), timeout));
+                if polled && me == 0 && turn == 0 && luck >> 40 & 3 == 0 {
+                    clock.advance(INTERVAL);
+                }
+            }
+            if ((luck >> 48) as f64) < removes * 65536.0 {
+                part.removed += u8::from(queue.remove(&key));
+            }
+            if at.is_multiple_of(TIMED) {
+                part.to = time();
+            }
+            furthest.fetch_max(at + 1, AcqRel);
+        }
+        busy.fetch_sub(1, AcqRel);
+        parts
     };
-    let parts: Vec<_> =
-        (0..plan.threads).map(|_| Mutex::new(vec![Part::default(); BATCH])).collect();
-    let polled: Vec<_> = (0..pollers).map(|_| Mutex::new((vec![0u8; BATCH], 0u64))).collect();
-    let mut judged = vec![Judged::default(); plan.manners.len()];
-    std::thread::scope(|scope| {
-        for me in 1..plan.threads {
-            let parts = &parts;
-            scope.spawn(move || {
-                pin::worker(me);
-                drive.worker(me, parts, |_| ());
-            });
+    let poll = |me: usize| {
+        let mut told = Vec::new();
+        pin::worker(plan.threads + me);
+        start.wait();
+        while busy.load(Acquire) > 0 {
+            let before = told.len();
+            queue.poll(&mut |key| told.push(place(key)));
+            if told.len() == before {
+                std::thread::yield_now();
+            }
         }
-        for (number, polled) in polled.iter().enumerate() {
-            scope.spawn(move || {
-                pin::worker(plan.threads + number);
-                drive.batches(|batch| {
-                    if drive.manner(batch).polled {
-                        let (expired, strangers) = &mut *polled.lock().expect("nobody panics");
-                        drive.poll(batch, expired, strangers);
-                    }
-                    drive.gate.wait();
-                });
-            });
-        }
-        // The first thread also judges, while the others wait at the gate.
-        drive.worker(0, &parts, |batch| {
-            let parts: Vec<_> = parts.iter().map(|parts| parts.lock().expect("no panic")).collect();
-            let mut polled: Vec<_> =
-                polled.iter().map(|one| one.lock().expect("no panic")).collect();
-            let strangers = polled.iter_mut().map(|one| std::mem::take(&mut one.1)).sum();
-            let (shares, expired): (Vec<&[Part]>, Vec<&[u8]>) = (
-                parts.iter().map(|parts| &parts[..]).collect(),
-                polled.iter().map(|one| &one.0[..]).collect(),
-            );
-            let came = drive.finish(batch, &shares, &expired, strangers);
-            judged[batch % plan.manners.len()].add(&came);
-            polled.iter_mut().for_each(|one| one.0.fill(0));
-            drive.busy.store(plan.threads, Release);
-            drive.at.store(0, Release);
-            drive.met.fetch_or(came.met > 0, AcqRel);
-            done.fetch_add(came.shared, AcqRel);
-        });
+        told
+    };
+    let (parts, told) = std::thread::scope(|scope| {
+        let (meet, poll) = (&meet, &poll);
+        let meeting: Vec<_> = (0..plan.threads).map(|me| scope.spawn(move || meet(me))).collect();
+        let polling: Vec<_> = (0..pollers).map(|me| scope.spawn(move || poll(me))).collect();
+        // A panic in a thread is a bug in this program: pass it on.
+        let parts = meeting.into_iter().map(|one| one.join().expect("a thread panicked"));
+        let parts: Vec<Vec<Part>> = parts.collect();
+        let told = polling.into_iter().flat_map(|one| one.join().expect("a thread panicked"));
+        (parts, told.collect::<Vec<usize>>())
     });
-    judged
+
+    let mut found = Found::default();
+    let mut fates = vec![ShutdownMode::default(); BATCH];
+    let mut tell = |at: usize, tick| match fates.get_mut(at) {
+        Some(fate) => fate.expires(tick),
+        // It is not of this batch.
+        None => found.twice += 1,
+    };
+    told.into_iter().for_each(|at| tell(at, 0));
+    for _ in 0..LONGEST + 2 {
+        let tick = ticks(now(clock));
+        queue.poll(&mut |key| tell(place(key), tick));
+        clock.advance(INTERVAL);
+    }
+    found.left = queue.left() as u64;
+    for (at, mut fate) in fates.into_iter().enumerate() {
+        fate.stranded = queue.remove(&K::of(first + at as u64));
+        found.judge(fate, parts.iter().map(|parts| &parts[at]), !polled && removes == 0.0);
+    }
+    found
+}
+
+/// Drives a queue; what was found, for each manner.
+fn drive<K: Key, Q: Driven<K>>(
+    queue: &Q,
+    clock: &ManualClock,
+    plan: &Plan,
+    live: &mut Live,
+) -> Vec<Found> {
+    let turns = plan.manners.len();
+    let mut found = vec![Found::default(); turns];
+    let (began, mut shared, mut met) = (Instant::now(), 0, false);
+    for number in 0.. {
+        let took = began.elapsed();
+        let wanted = shared < plan.keys && took < plan.longest || !met && took < plan.patience;
+        if number > 0 && number % turns == 0 && (!wanted || interrupt::asked()) {
+            break;
+        }
+        let came = batch::<K, _>(queue, clock, plan, number);
+        shared += came.shared;
+        met |= came.met > 0;
+        found[number % turns].add(&came);
+        let text = || format!("{shared} keys shared");
+        live.show(shared, || Gauge { done: shared, text: text(), ..Gauge::default() });
+    }
+    found
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+///
+/// If the options make no sense.
+pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
+    let plan = Plan::new(options);
+    if plan.threads < 2 {
+        return Err(Error::Option {
+            option: "--threads",
+            why: "is 1, and nobody meets alone; with --contended use at least 2".into(),
+        });
+    }
+    let mut names = NAMES.to_vec();
+    names.extend(options.peer.map(|_| PEER_STRANDS));
+    let checks = Checks::new(&names);
+    let clock = ManualClock::new();
+    let queue = Ours::new(&clock, options.seed)?;
+    let mut live = Live::new("sessions --contended", Some(plan.keys));
+    let began = Instant::now();
+    let found = drive::<K, _>(&queue, &clock, &plan, &mut live);
+    let took = began.elapsed();
+    verdict(&plan, &found, &checks);
+    let peer = options.peer.map(|Peer::Zookeeper| {
+        let clock = ManualClock::new();
+        let queue = ZooKeeper::new(clock.clone(), INTERVAL.as_nanos() as u64);
+        let (keys, longest) = (plan.keys.min(PEER.0), plan.longest.min(PEER.1));
+        drive::<K, _>(&queue, &clock, &Plan { keys, longest, ..plan.clone() }, &mut live)
+    });
+
+    if let Some(found) = &peer {
+        checks.expect(PEER_STRANDS, total(found).stranded > 0, || {
+            "no key of the peer was stranded: the drive would not have found ours".into()
+        });
+    }
+    let sum = total(&found);
+    let done = ("keys", sum.keys);
+    let mut report =
+        Report::new("sessions --contended", done, took, options.seed, &checks, options);
+    report.series = live.finish();
+    report.counts.extend([
+        done,
+        ("keys_shared", sum.shared),
+        ("updates", sum.updates),
+        ("removed", sum.removed),
+        ("refused_zero", sum.refused),
+        ("stranded", sum.stranded),
+        ("meetings_timed", sum.timed),
+        ("meetings_met", sum.met),
+    ]);
+    for (at, (manner, found)) in plan.manners.iter().zip(&found).enumerate() {
+        let peer = peer.as_ref().map(|found| format!("; peer: {}", line(&found[at])));
+        let peer = peer.unwrap_or_default();
+        report.notes.push(format!("{}: {}{peer}", manner.name(), line(found)));
+    }
+    if let Some(found) = &peer {
+        let sum = total(found);
+        report.counts.extend([("peer_keys", sum.keys), ("peer_stranded", sum.stranded)]);
+    }
+    Ok(report)
+}
+
+fn total(found: &[Found]) -> Found {
+    let mut sum = Found::default();
+    found.iter().for_each(|one| sum.add(one));
+    sum
+}
+
+/// What came of a manner, in words.
+fn line(found: &Found) -> String {
+    let rate = match found.stranded {
+        0 => "none".into(),
+        stranded => format!("{stranded}, one in {}", found.shared / stranded),
+    };
+    let Found { keys, shared, met, timed, .. } = found;
+    format!("{keys} keys, {shared} shared, met at {met} of {timed}, stranded {rate}")
+}
+
+/// Holds what was found against what may be.
+fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
+    for (manner, found) in plan.manners.iter().zip(found) {
+        for (check, what, is) in [
+            ("none_stranded", "keys still there", found.stranded),
+            ("none_lost", "keys with a stay without an end", found.lost),
+            ("told_once", "keys with more ends than stays", found.twice),
+            ("ends_when_asked", "keys that ended at another time", found.odd),
+            ("zero_refused", "mistaken refusals or acceptances", found.mistaken),
+            ("queue_empty", "keys that the queue still counts", found.left),
+        ] {
+            checks.equal(check, &format!("{}: {what}", manner.name()), is, 0);
+        }
+    }
+    // Without meetings nothing has been shown.
+    let sum = total(found);
+    checks.expect("threads_met", sum.met > 0, || {
+        format!("of {} keys that were timed, none was a meeting", sum.timed)
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One thread drives, which meets nobody.
-    fn alone(patience: Duration) -> (Judged, Duration) {
-        let clock = ManualClock::new();
-        let queue = Ours::<u64>::new(clock.clone(), 1).unwrap();
-        let plan = Plan {
+    fn plan(patience: Duration) -> Plan {
+        Plan {
             threads: 1,
             pollers: 0,
-            manners: vec![Manner { name: "quiet", polled: false, removes: 0.0 }],
+            manners: vec![Manner { polled: false, removes: 0.0 }],
             keys: 0,
             longest: Duration::ZERO,
             patience,
             seed: 1,
-        };
-        let began = Instant::now();
-        let judged = drive(&queue, &clock, &plan, &AtomicU64::new(0));
-        (judged[0].clone(), began.elapsed())
+        }
     }
 
     #[test]
     fn a_drive_waits_for_a_meeting_and_not_for_ever() {
-        let (judged, _) = alone(Duration::ZERO);
-        assert_eq!((judged.keys, judged.met), (BATCH as u64, 0));
+        // One thread drives, and meets no other.
+        let alone = |patience| {
+            let clock = ManualClock::new();
+            let queue = Ours::<u64>::new(&clock, 1).unwrap();
+            // Strangers to every batch: one expires, one stays.
+            queue.update(1 << 40, 1);
+            queue.update(1 << 41, 1 << 30);
+            let began = Instant::now();
+            let found = drive(&queue, &clock, &plan(patience), &mut Live::new("", None));
+            (found[0].clone(), began.elapsed())
+        };
+        let (found, _) = alone(Duration::ZERO);
+        assert_eq!((found.keys, found.met), (BATCH as u64, 0));
+        assert_eq!((found.twice, found.left), (1, 1));
         let patience = Duration::from_secs(1);
-        let (judged, took) = alone(patience);
-        assert!(took >= patience && judged.met == 0);
+        let (found, took) = alone(patience);
+        assert!(took >= patience && found.met == 0);
+    }
+
+    #[test]
+    fn each_finding_fails_its_check() {
+        let failing = |spoil: fn(&mut Found)| {
+            let mut found = Found { keys: 100, timed: 100, met: 50, ..Found::default() };
+            spoil(&mut found);
+            let checks = Checks::new(&NAMES);
+            verdict(&plan(Duration::ZERO), &[found], &checks);
+            checks.failing()
+        };
+        assert!(failing(|_| {}).is_empty());
+        assert_eq!(failing(|found| found.stranded = 1), ["none_stranded"]);
+        assert_eq!(failing(|found| found.lost = 1), ["none_lost"]);
+        assert_eq!(failing(|found| found.twice = 1), ["told_once"]);
+        assert_eq!(failing(|found| found.odd = 1), ["ends_when_asked"]);
+        assert_eq!(failing(|found| found.mistaken = 1), ["zero_refused"]);
+        assert_eq!(failing(|found| found.left = 1), ["queue_empty"]);
+        assert_eq!(failing(|found| found.met = 0), ["threads_met"]);
     }
 }

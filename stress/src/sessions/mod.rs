@@ -1,12 +1,12 @@
 //! Scenario `sessions`: keys that are renewed, removed and expire, and threads that meet on them.
 //!
-//! An expiry queue, or with `--tracker` a session tracker, under calls from all threads, whose histories must be linearizable: that
-//! is the scenario `histories` on one of its faces. `--contended` is another drive, for one kind of mistake only, and many more keys:
-//! see `contended`.
+//! An expiry queue, or with `--tracker` a session tracker, under calls from all threads, whose
+//! histories must be linearizable: that is the scenario `histories` on one of its store types.
+//! `--contended` is another drive, for one kind of mistake only, and many more keys: see
+//! `contended`.
 
 mod contended;
 mod keys;
-mod meet;
 mod stays;
 mod zookeeper;
 
@@ -26,8 +26,8 @@ const SECONDS: f64 = 10.0;
 /// If the options make no sense.
 pub fn run(options: &Sessions) -> Result<Report, Error> {
     match (options.contended, options.strings) {
-        (true, false) => return meet::run::<u64>(options),
-        (true, true) => return meet::run::<String>(options),
+        (true, false) => return contended::run::<u64>(options),
+        (true, true) => return contended::run::<String>(options),
         (false, _) => {}
     }
     let most = |option, given: u64, most: u8| match u8::try_from(given) {

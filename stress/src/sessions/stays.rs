@@ -43,8 +43,8 @@ impl Part {
 
 /// What became of a key.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Meeting {
-    /// How often it was told as expired.
+pub struct ShutdownMode {
+    /// How often it was reported as expired.
     pub expired: u8,
     /// When it was, in intervals: exact where time did not pass meanwhile.
     pub ended: u64,
@@ -52,27 +52,21 @@ pub struct Meeting {
     pub stranded: bool,
 }
 
-/// What became of a batch.
-#[derive(Debug)]
-pub struct Batch {
-    /// Key by key.
-    pub meetings: Vec<Meeting>,
-    /// Expiries of keys that are not of this batch.
-    pub strangers: u64,
-    /// Keys that were left, by the queue's own account.
-    pub left: usize,
+impl ShutdownMode {
+    pub fn expires(&mut self, tick: u64) {
+        self.expired = self.expired.saturating_add(1);
+        self.ended = tick;
+    }
 }
 
 counts! {
     /// Counts of what was found.
-    Judged {
+    Found {
         keys,
         /// Keys that at least two threads came to.
         shared,
         updates,
-        inserted,
         removed,
-        expired,
         /// Updates without a timeout that were refused.
         refused,
         /// Updates whose acceptance or refusal was a mistake.
@@ -90,64 +84,43 @@ counts! {
         /// Keys on which at least two threads were timed, and those where two were at once.
         timed,
         met,
-        /// Quiet keys, and those where the results alone show that updates crossed.
-        quiet,
-        crossed,
     }
 }
 
-/// Judges a batch by what each thread did and what became of the keys. In a quiet one no time passed and nobody polled or
-/// removed, so that the time of an expiry says whose update was the last.
-pub fn judge(batch: &Batch, parts: &[&[Part]], quiet: bool) -> Judged {
-    let mut judged = Judged {
-        keys: batch.meetings.len() as u64,
-        twice: batch.strangers,
-        left: batch.left as u64,
-        ..Judged::default()
-    };
-    for (at, meeting) in batch.meetings.iter().enumerate() {
-        judge_key(&mut judged, meeting, parts.iter().map(|parts| &parts[at]), quiet);
-    }
-    judged
-}
-
-fn judge_key<'a>(
-    judged: &mut Judged,
-    meeting: &Meeting,
-    parts: impl Iterator<Item = &'a Part> + Clone,
-    quiet: bool,
-) {
-    let sum = |of: fn(&Part) -> u8| parts.clone().map(|part| u64::from(of(part))).sum::<u64>();
-    let (inserted, removed) = (sum(|part| part.inserted), sum(|part| part.removed));
-    let expired = u64::from(meeting.expired);
-    let came = |part: &&Part| part.updates + part.refused > 0;
-    judged.shared += u64::from(parts.clone().filter(came).count() > 1);
-    judged.updates += sum(|part| part.updates);
-    judged.refused += sum(|part| part.refused);
-    judged.mistaken += sum(|part| part.mistaken);
-    judged.inserted += inserted;
-    judged.removed += removed;
-    judged.expired += expired;
-    let ended = removed + expired + u64::from(meeting.stranded);
-    judged.stranded += u64::from(meeting.stranded);
-    judged.lost += u64::from(inserted > ended);
-    judged.twice += u64::from(ended > inserted);
-    let timed = parts.clone().filter(|part| part.to > 0);
-    let met = |at: usize, one: &Part| {
-        let mut others = timed.clone().skip(at + 1);
-        others.any(|other| one.from < other.to && other.from < one.to)
-    };
-    judged.timed += u64::from(timed.clone().count() > 1);
-    judged.met += u64::from(timed.clone().enumerate().any(|(at, one)| met(at, one)));
-    if quiet && expired == 1 && inserted == 1 {
-        let mut active = parts.filter(|part| part.updates > 0);
-        judged.quiet += 1;
-        let asked = active.clone().any(|part| part.last == meeting.ended);
-        judged.odd += u64::from(!asked);
-        // Who inserted it was also the last, by the deadline: the updates of all others came between these two.
-        let crossed = active.clone().count() > 1
-            && active.all(|part| (part.last == meeting.ended) == (part.inserted == 1));
-        judged.crossed += u64::from(crossed);
+impl Found {
+    /// Judges a key by what each thread did on it and what became of it. If it is a quiet one, no
+    /// time passed and no thread polled or removed: the time of its expiry says whose update was
+    /// the last.
+    pub fn judge<'a>(
+        &mut self,
+        fate: ShutdownMode,
+        parts: impl Iterator<Item = &'a Part> + Clone,
+        quiet: bool,
+    ) {
+        let sum = |of: fn(&Part) -> u8| parts.clone().map(|part| u64::from(of(part))).sum::<u64>();
+        let (inserted, removed) = (sum(|part| part.inserted), sum(|part| part.removed));
+        let came = |part: &&Part| part.updates + part.refused > 0;
+        self.keys += 1;
+        self.shared += u64::from(parts.clone().filter(came).count() > 1);
+        self.updates += sum(|part| part.updates);
+        self.refused += sum(|part| part.refused);
+        self.mistaken += sum(|part| part.mistaken);
+        self.removed += removed;
+        let ended = removed + u64::from(fate.expired) + u64::from(fate.stranded);
+        self.stranded += u64::from(fate.stranded);
+        self.lost += u64::from(inserted > ended);
+        self.twice += u64::from(ended > inserted);
+        if quiet && fate.expired == 1 && inserted == 1 {
+            let mut active = parts.clone().filter(|part| part.updates > 0);
+            self.odd += u64::from(!active.any(|part| part.last == fate.ended));
+        }
+        let timed = parts.filter(|part| part.to > 0);
+        let met = |(at, one): (usize, &Part)| {
+            let mut others = timed.clone().skip(at + 1);
+            others.any(|other| one.from < other.to && other.from < one.to)
+        };
+        self.timed += u64::from(timed.clone().count() > 1);
+        self.met += u64::from(timed.clone().enumerate().any(met));
     }
 }
 
@@ -155,55 +128,37 @@ fn judge_key<'a>(
 mod tests {
     use super::*;
 
-    /// A key that the first of two threads inserted and the second updated last, which expired as it should.
-    fn sound() -> (Meeting, [Part; 2]) {
-        let meeting = Meeting { expired: 1, ended: 3, stranded: false };
-        let part = Part { updates: 2, last: 3, from: 10, to: 20, ..Part::default() };
-        let first = Part { inserted: 1, last: 2, ..part };
-        (meeting, [first, part])
-    }
-
-    fn found(spoil: impl FnOnce(&mut Meeting, &mut [Part; 2])) -> Judged {
-        let (mut meeting, mut parts) = sound();
-        spoil(&mut meeting, &mut parts);
-        let batch = Batch { meetings: vec![meeting], strangers: 0, left: 0 };
-        judge(&batch, &[&parts[..1], &parts[1..]], true)
-    }
-
-    fn wrong(judged: &Judged) -> [u64; 5] {
-        let Judged { stranded, lost, twice, odd, mistaken, .. } = *judged;
-        [stranded, lost, twice, odd, mistaken]
-    }
-
-    #[test]
-    fn a_sound_meeting_passes() {
-        let judged = found(|_, _| {});
-        assert_eq!(wrong(&judged), [0; 5]);
-        assert_eq!((judged.shared, judged.timed, judged.met), (1, 1, 1));
-        assert_eq!((judged.quiet, judged.crossed), (1, 0));
+    /// Of a key that the first of two threads inserted and the second updated last, which expired
+    /// as it should, but for what `spoil` makes of it.
+    fn found(spoil: fn(&mut ShutdownMode, &mut Part, &mut Part)) -> Found {
+        let mut fate = ShutdownMode { expired: 1, ended: 3, stranded: false };
+        let mut second = Part { updates: 2, last: 3, from: 10, to: 20, ..Part::default() };
+        let mut first = Part { inserted: 1, last: 2, ..second };
+        spoil(&mut fate, &mut first, &mut second);
+        let mut found = Found::default();
+        found.judge(fate, [first, second].iter(), true);
+        found
     }
 
     #[test]
     fn wrong_stays_are_seen() {
-        let stranded = found(|meeting, _| (meeting.expired, meeting.stranded) = (0, true));
-        assert_eq!(wrong(&stranded), [1, 0, 0, 0, 0]);
-        let lost = found(|meeting, _| meeting.expired = 0);
-        assert_eq!(wrong(&lost), [0, 1, 0, 0, 0]);
-        let twice = found(|meeting, _| meeting.expired = 2);
-        assert_eq!(wrong(&twice), [0, 0, 1, 0, 0]);
-        let removed_too = found(|_, parts| parts[1].removed = 1);
-        assert_eq!(wrong(&removed_too), [0, 0, 1, 0, 0]);
-        let expired_and_there = found(|meeting, _| meeting.stranded = true);
-        assert_eq!(wrong(&expired_and_there), [1, 0, 1, 0, 0]);
-        let by_an_old_deadline = found(|meeting, _| meeting.ended = 1);
-        assert_eq!(wrong(&by_an_old_deadline), [0, 0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn expiries_of_strangers_are_seen() {
-        let batch = Batch { meetings: Vec::new(), strangers: 1, left: 2 };
-        let judged = judge(&batch, &[], true);
-        assert_eq!((judged.twice, judged.left), (1, 2));
+        let wrong = |spoil| {
+            let Found { stranded, lost, twice, odd, mistaken, .. } = found(spoil);
+            [stranded, lost, twice, odd, mistaken]
+        };
+        assert_eq!(wrong(|_, _, _| {}), [0; 5]);
+        let stranded = wrong(|fate, _, _| (fate.expired, fate.stranded) = (0, true));
+        assert_eq!(stranded, [1, 0, 0, 0, 0]);
+        let lost = wrong(|fate, _, _| fate.expired = 0);
+        assert_eq!(lost, [0, 1, 0, 0, 0]);
+        let twice = wrong(|fate, _, _| fate.expired = 2);
+        assert_eq!(twice, [0, 0, 1, 0, 0]);
+        let removed_too = wrong(|_, _, second| second.removed = 1);
+        assert_eq!(removed_too, [0, 0, 1, 0, 0]);
+        let expired_and_there = wrong(|fate, _, _| fate.stranded = true);
+        assert_eq!(expired_and_there, [1, 0, 1, 0, 0]);
+        let by_an_old_deadline = wrong(|fate, _, _| fate.ended = 1);
+        assert_eq!(by_an_old_deadline, [0, 0, 0, 1, 0]);
     }
 
     #[test]
@@ -220,22 +175,16 @@ mod tests {
 
     #[test]
     fn threads_met_if_both_were_there_at_once() {
-        let apart = found(|_, parts| (parts[1].from, parts[1].to) = (20, 30));
-        assert_eq!((apart.timed, apart.met), (1, 0));
-        let alone = found(|_, parts| (parts[1].updates, parts[1].to) = (0, 0));
-        assert_eq!((alone.shared, alone.timed, alone.met), (0, 0, 0));
-        let untimed = found(|_, parts| parts[1].to = 0);
-        assert_eq!((untimed.timed, untimed.met), (0, 0));
-    }
-
-    #[test]
-    fn results_show_that_updates_crossed() {
-        // The one that inserted it was the last, too.
-        let crossed = found(|_, parts| (parts[0].last, parts[1].last) = (3, 2));
-        assert_eq!((crossed.quiet, crossed.crossed), (1, 1));
-        let same = found(|_, parts| parts[0].last = 3);
-        assert_eq!(same.crossed, 0, "either may have been the last");
-        let alone = found(|_, parts| (parts[0].last, parts[1].updates) = (3, 0));
-        assert_eq!(alone.crossed, 0, "there was nobody to cross");
+        let meetings = |spoil| {
+            let Found { shared, timed, met, .. } = found(spoil);
+            (shared, timed, met)
+        };
+        assert_eq!(meetings(|_, _, _| {}), (1, 1, 1));
+        let apart = meetings(|_, _, second| (second.from, second.to) = (20, 30));
+        assert_eq!(apart, (1, 1, 0));
+        let alone = meetings(|_, _, second| (second.updates, second.to) = (0, 0));
+        assert_eq!(alone, (0, 0, 0));
+        let untimed = meetings(|_, _, second| second.to = 0);
+        assert_eq!(untimed, (1, 0, 0));
     }
 }
