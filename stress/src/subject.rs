@@ -1,10 +1,10 @@
 //! The faces of the engine behind one trait: entries that are named by numbers.
 
-use crate::faults::End;
 use crate::mix::mix;
 use expiry::{
-    AckError, AckTracker, Cause, Clock, ExpiringMap, ExpiryQueue, Fate, Outcome, Reason, Root,
-    RootId, StoreError, StoreMetrics, Timeout, Tuple,
+    AckError, AckTracker, BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, Fate,
+    Outcome, Outcomes, Reason, Receiver, Root, RootId, StoreError, StoreMetrics, Timeout, Tuple,
+    WhenFull,
 };
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -29,7 +29,7 @@ pub enum Kind {
 pub const KINDS: [Kind; 4] = [Kind::Issued, Kind::Chosen, Kind::Map, Kind::Queue];
 
 /// Told of every end, by the thread that made it.
-pub type Told = Arc<dyn Fn(u64, End) + Send + Sync>;
+pub type Told = Arc<dyn Fn(u64, Cause) + Send + Sync>;
 
 /// How a subject is built.
 pub struct Setting {
@@ -64,6 +64,9 @@ pub struct Counts {
     pub slots: u64,
     /// Panics of the handler that were caught.
     pub panics: u64,
+    /// Ends that a full channel had no room for and that were kept, and those that were dropped.
+    pub spilled: u64,
+    pub undelivered: u64,
 }
 
 /// Why an entry was not accepted.
@@ -164,71 +167,113 @@ impl Borrow<u64> for Counted {
     }
 }
 
+/// A builder with the settings that all have in common.
+macro_rules! set {
+    ($setting:expr, $builder:expr) => {{
+        let setting: &Setting = $setting;
+        let mut builder = $builder.interval(setting.interval).clock(setting.clock.clone());
+        if let Some(shards) = setting.shards {
+            builder = builder.shards(shards);
+        }
+        if let Some(capacity) = setting.capacity {
+            builder = builder.capacity(capacity);
+        }
+        builder
+    }};
+}
+
+/// A builder of a tracker.
+macro_rules! tracker {
+    ($setting:expr) => {
+        set!($setting, AckTracker::builder()).timeout(LONG).early_capacity(0)
+    };
+}
+
 /// Builds one, whose keys and values are `P`.
 ///
 /// # Errors
 ///
 /// As the builders.
-pub fn build<P: Payload>(
-    setting: Setting,
-    entries: usize,
-) -> Result<Arc<dyn Subject>, expiry::BuildError> {
-    let Setting { kind, clock, reaper, shards, capacity, interval, seed, told } = setting;
-    macro_rules! set {
-        ($builder:expr) => {{
-            let mut builder = $builder.interval(interval).clock(clock.clone());
-            if let Some(shards) = shards {
-                builder = builder.shards(shards);
-            }
-            if let Some(capacity) = capacity {
-                builder = builder.capacity(capacity);
-            }
-            builder
-        }};
-    }
-    Ok(match kind {
+pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, BuildError> {
+    let told = setting.told.clone();
+    Ok(match setting.kind {
         Kind::Issued | Kind::Chosen => {
-            let now = clock.clone();
-            let handler = move |outcome: &Outcome| told(outcome.owner, end_of(outcome, now.now()));
-            let builder = set!(AckTracker::builder()).timeout(LONG).early_capacity(0);
-            let builder = builder.on_outcome(handler);
-            Arc::new(Trees {
-                tracker: if reaper { builder.build()? } else { builder.build_manual()? },
-                // Not zero: of zeroes the system makes pages only when they are written.
-                roots: (kind == Kind::Issued)
-                    .then(|| (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect()),
-                seed,
-            })
+            let handler = move |outcome: &Outcome| told(outcome.owner, cause_of(outcome));
+            let builder = tracker!(&setting).on_outcome(handler);
+            let tracker = if setting.reaper { builder.build()? } else { builder.build_manual()? };
+            Arc::new(Trees::new(tracker, &setting, entries))
         }
         Kind::Map => {
-            let now = clock.clone();
-            let builder = set!(ExpiringMap::builder()).on_end(move |_: &P, value: &P, cause| {
-                let end = match cause {
-                    Cause::Expired => End::Expired(now.now()),
-                    Cause::Closed => End::Closed,
-                    _ => End::Ended,
-                };
-                told(value.number(), end);
-            });
+            let listener = move |_: &P, value: &P, cause| told(value.number(), cause);
+            let builder = set!(&setting, ExpiringMap::builder()).on_end(listener);
             Arc::new(Entries {
-                map: if reaper { builder.build()? } else { builder.build_manual()? },
+                map: if setting.reaper { builder.build()? } else { builder.build_manual()? },
                 alive: Arc::default(),
-                seed,
+                seed: setting.seed,
             })
         }
         Kind::Queue => {
-            let builder = set!(ExpiryQueue::builder());
-            let queue = if reaper {
-                let (told, clock) = (told.clone(), clock.clone());
-                builder.build_with_handler(move |key: &P| {
-                    told(key.number(), End::Expired(clock.now()));
-                })?
+            let builder = set!(&setting, ExpiryQueue::builder());
+            let queue = if setting.reaper {
+                builder.build_with_handler(move |key: &P| told(key.number(), Cause::Expired))?
             } else {
                 builder.build()?
             };
-            Arc::new(Keys { queue, clock, told, alive: Arc::default() })
+            Arc::new(Keys { queue, told: setting.told, alive: Arc::default() })
         }
     })
+}
+
+/// Builds a tracker or a queue that sends ends through a channel of this length; but what a queue's callers remove, or its
+/// shutdown returns, is told.
+///
+/// # Errors
+///
+/// As the builders.
+pub fn build_with_channel(
+    setting: Setting,
+    entries: usize,
+    length: usize,
+    when_full: WhenFull,
+) -> Result<(Arc<dyn Subject>, Reader), BuildError> {
+    if setting.kind == Kind::Queue {
+        let builder = set!(&setting, ExpiryQueue::builder());
+        let (queue, expired) = builder.build_with_channel(length, when_full)?;
+        let keys = Keys::<u64> { queue, told: setting.told, alive: Arc::default() };
+        return Ok((Arc::new(keys), Reader::Expired(expired)));
+    }
+    let (tracker, outcomes) = tracker!(&setting).build_with_channel(length, when_full)?;
+    Ok((Arc::new(Trees::new(tracker, &setting, entries)), Reader::Outcomes(outcomes)))
+}
+
+/// The receiving end of a channel.
+pub enum Reader {
+    Outcomes(Outcomes),
+    Expired(Receiver<Expired<u64>>),
+    /// It was dropped.
+    Gone,
+}
+
+impl Reader {
+    /// How many ends are there.
+    pub fn len(&self) -> usize {
+        match self {
+            Reader::Outcomes(outcomes) => outcomes.len(),
+            Reader::Expired(expired) => expired.len(),
+            Reader::Gone => 0,
+        }
+    }
+
+    /// The next end, if there is one.
+    pub fn next(&self) -> Option<(u64, Cause)> {
+        match self {
+            Reader::Outcomes(outcomes) => {
+                outcomes.try_next().map(|outcome| (outcome.owner, cause_of(&outcome)))
+            }
+            Reader::Expired(expired) => expired.try_next().map(|key| (*key.key(), Cause::Expired)),
+            Reader::Gone => None,
+        }
+    }
 }
 
 /// The timeout of a root that has none of its own.
@@ -240,16 +285,16 @@ fn key(number: u64, seed: Option<u64>) -> u64 {
 }
 
 /// How a root ended.
-pub fn end_of(outcome: &Outcome, now: u64) -> End {
+fn cause_of(outcome: &Outcome) -> Cause {
     match outcome.reason {
-        Reason::TimedOut { .. } => End::Expired(now),
-        Reason::Cancelled => End::Closed,
-        _ => End::Ended,
+        Reason::TimedOut { .. } => Cause::Expired,
+        Reason::Cancelled => Cause::Closed,
+        _ => Cause::Removed,
     }
 }
 
 /// The one edge of a root.
-pub fn edge(number: u64) -> u64 {
+fn edge(number: u64) -> u64 {
     number << 1 | 1
 }
 
@@ -261,6 +306,13 @@ struct Trees {
 }
 
 impl Trees {
+    fn new(tracker: AckTracker, setting: &Setting, entries: usize) -> Self {
+        // Not zero: of zeroes the system makes pages only when they are written.
+        let roots = || (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let roots = (setting.kind == Kind::Issued).then(roots);
+        Trees { tracker, roots, seed: setting.seed }
+    }
+
     fn root(&self, number: u64) -> RootId {
         match &self.roots {
             None => RootId::Chosen(key(number, self.seed)),
@@ -350,6 +402,8 @@ impl Subject for Trees {
             closed: total.cancelled,
             slots: total.slots,
             panics: metrics.handler_panics,
+            spilled: metrics.spilled,
+            undelivered: metrics.undelivered,
         }
     }
 
@@ -382,6 +436,8 @@ fn of_store(metrics: StoreMetrics) -> Counts {
         closed: total.closed,
         slots: total.slots,
         panics: metrics.listener_panics,
+        spilled: metrics.spilled,
+        undelivered: metrics.undelivered,
     }
 }
 
@@ -449,7 +505,6 @@ impl<P: Payload> Subject for Entries<P> {
 
 struct Keys<P: Payload> {
     queue: ExpiryQueue<P>,
-    clock: Arc<dyn Clock>,
     told: Told,
     alive: Arc<AtomicI64>,
 }
@@ -471,7 +526,7 @@ impl<P: Payload> Subject for Keys<P> {
         let removed = self.queue.remove(&number).is_some();
         if removed {
             // Who removes a key knows it; no handler is told.
-            (self.told)(number, End::Ended);
+            (self.told)(number, Cause::Removed);
         }
         removed
     }
@@ -482,7 +537,7 @@ impl<P: Payload> Subject for Keys<P> {
 
     fn poll(&self) {
         for key in self.queue.poll() {
-            (self.told)(key.key().number(), End::Expired(self.clock.now()));
+            (self.told)(key.key().number(), Cause::Expired);
         }
     }
 
@@ -496,7 +551,7 @@ impl<P: Payload> Subject for Keys<P> {
 
     fn shutdown(&self) {
         for key in self.queue.shutdown() {
-            (self.told)(key.key().number(), End::Closed);
+            (self.told)(key.key().number(), Cause::Closed);
         }
     }
 

@@ -1,11 +1,11 @@
 //! What a fault has to work with: a subject, a book, a clock, and the checks that all faults share.
 
-use super::book::{Book, End};
+use super::book::Book;
 use crate::checks::{Check, Checks};
 use crate::latency::nanos;
 use crate::options::Faults;
-use crate::subject::{build, Counted, Kind, Refusal, Setting, Subject, Told};
-use expiry::{Clock, ManualClock, MonotonicClock};
+use crate::subject::{build, build_with_channel, Counted, Kind, Reader, Refusal, Setting, Subject};
+use expiry::{Cause, Clock, ManualClock, MonotonicClock, WhenFull};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::panic::resume_unwind;
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 pub const INTERVAL: Duration = Duration::from_millis(1);
 /// Slots in a chunk, the unit in which slots' memory is held.
 const CHUNK: u64 = 4096;
+/// The settings are constants that a builder accepts; without memory there is nothing to be tested.
+const BUILT: &str = "a subject is built";
 /// How often simulated time is let pass for memory to be looked after.
 const ROUNDS: usize = 200;
 
@@ -43,7 +45,7 @@ impl Ground {
         Ground {
             kind,
             options: options.clone(),
-            book: Arc::new(Book::new(options.size as usize * 2)),
+            book: Arc::new(Book::new(options.size as usize * 2, kind, fault, checks)),
             operations: Arc::default(),
             fault,
             checks: checks.clone(),
@@ -52,12 +54,13 @@ impl Ground {
 
     /// The same with a book of its own.
     pub fn again(&self) -> Self {
-        self.with_room(self.book.lines())
+        self.with_room(self.book.ledger.room())
     }
 
     /// The same with a book of its own for this many entries.
     pub fn with_room(&self, entries: usize) -> Self {
-        Ground { book: Arc::new(Book::new(entries)), ..self.clone() }
+        let book = Book::new(entries, self.kind, self.fault, &self.checks);
+        Ground { book: Arc::new(book), ..self.clone() }
     }
 
     /// A generator of its own for each `place`.
@@ -70,14 +73,31 @@ impl Ground {
         &self,
         clock: Arc<dyn Clock>,
         reaper: bool,
-        then: impl Fn(u64, End) + Send + Sync + 'static,
+        then: impl Fn(u64, Cause) + Send + Sync + 'static,
     ) -> Arc<dyn Subject> {
-        let book = self.book.clone();
-        let told: Told = Arc::new(move |number, end| {
-            book.ended(number, end);
-            then(number, end);
-        });
-        let setting = Setting {
+        let setting = self.setting(clock, reaper, then);
+        build::<Counted>(setting, self.book.ledger.room()).expect(BUILT)
+    }
+
+    /// A subject that sends ends through a channel of this length.
+    pub fn with_channel(
+        &self,
+        clock: Arc<dyn Clock>,
+        length: usize,
+        when_full: WhenFull,
+    ) -> (Arc<dyn Subject>, Reader) {
+        let setting = self.setting(clock, true, |_, _| ());
+        build_with_channel(setting, self.book.ledger.room(), length, when_full).expect(BUILT)
+    }
+
+    fn setting(
+        &self,
+        clock: Arc<dyn Clock>,
+        reaper: bool,
+        then: impl Fn(u64, Cause) + Send + Sync + 'static,
+    ) -> Setting {
+        let (book, now) = (self.book.clone(), clock.clone());
+        Setting {
             kind: self.kind,
             clock,
             reaper,
@@ -85,10 +105,11 @@ impl Ground {
             capacity: None,
             interval: INTERVAL,
             seed: None,
-            told,
-        };
-        // The settings are constants that a builder accepts; without memory there is nothing to be tested.
-        build::<Counted>(setting, self.book.lines()).expect("a subject is built")
+            told: Arc::new(move |number, cause| {
+                book.ended(number, cause, now.now());
+                then(number, cause);
+            }),
+        }
     }
 
     /// Reports a violation unless `holds`.
@@ -270,14 +291,7 @@ impl Ground {
 
     /// Whether the book is in order.
     pub fn balanced(&self) {
-        let wrong = self.book.wrong();
-        for text in wrong.iter().take(3) {
-            self.expect(false, || text.clone());
-        }
-        let sums = self.book.sums();
-        self.expect(wrong.len() <= 3, || {
-            format!("{} entries are wrong in all: {sums:?}", wrong.len())
-        });
+        self.book.ledger.close();
     }
 }
 

@@ -20,7 +20,6 @@ use crate::refusing::Refused;
 use crate::report::{thousands, Report};
 use crate::subject::{Kind, KINDS};
 use crate::watch;
-pub use book::End;
 use ground::Ground;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Faults of time: the reaper stalled, the clock standing still, the clock jumping.
 
-use super::book::End;
 use super::ground::{Ground, Stoppable};
-use expiry::{ManualClock, MonotonicClock};
+use expiry::{Cause, ManualClock, MonotonicClock};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,8 +44,8 @@ pub fn reaper_blocked(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
     let gate = Arc::new(Gate::default());
     let pass = gate.clone();
-    let subject = ground.subject(clock.clone(), true, move |_, end| {
-        if matches!(end, End::Expired(_)) {
+    let subject = ground.subject(clock.clone(), true, move |_, cause| {
+        if cause == Cause::Expired {
             pass.pass();
         }
     });

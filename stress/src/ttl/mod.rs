@@ -1,10 +1,9 @@
 //! Scenario `ttl`: an expiring map under the load of a cache.
 //!
 //! A row of a table (see `mix`) says what the load is made of: operations, times to live, sizes, how skewed the keys are. Requests
-//! are drawn from it (see `load`) and run from all threads on the real clock; each value has a story in a ledger (see `real`). Memory
+//! are drawn from it (see `load`) and run from all threads on the real clock; what becomes of each value is entered in the ledger (see `real`). Memory
 //! is proportional to the keys, and to the values inserted, 8 bytes each.
 
-mod ledger;
 mod load;
 mod mix;
 mod real;
