@@ -13,10 +13,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// What came of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Which scenario.
     pub scenario: &'static str,
     /// How long the load lasted, without preparation and verification.
     pub seconds: f64,
@@ -24,9 +22,7 @@ pub struct Report {
     pub ops_per_s: f64,
     /// What `ops_per_s` counts.
     pub operation: &'static str,
-    /// The seed of everything random.
     pub seed: u64,
-    /// Whether all checks hold.
     pub passed: bool,
     /// Each check and whether it holds.
     pub checks: BTreeMap<Check, bool>,
@@ -105,16 +101,11 @@ impl Report {
         (self.ops_per_s * self.seconds.max(1e-9)).round() as u64
     }
 
-    /// Whether every check holds.
     pub fn passed(&self) -> bool {
         self.passed
     }
 
     /// Prints it, and writes what was asked for.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be written.
     pub fn print(mut self, output: &Output) -> Result<(), Error> {
         use std::io::Write;
         let mut charts = self.usual_charts();
@@ -141,7 +132,6 @@ impl Report {
         counts.filter(|(name, count)| *count > 0 || !name.starts_with("fault_"))
     }
 
-    /// The report for people.
     fn text(&self) -> String {
         let mut out = vec![format!(
             "{}: {:.2} s, {} {}/s, seed {}",
@@ -188,9 +178,7 @@ impl Report {
 /// Rows of text under a head; what stands first in a row is its name.
 #[derive(Debug)]
 pub struct Table {
-    /// What it shows.
     pub title: String,
-    /// What is in the columns.
     pub head: Vec<String>,
     /// As many cells as the head has, each.
     pub rows: Vec<Vec<String>>,

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Roots that a tracker issues.
@@ -25,17 +24,13 @@ pub enum Kind {
     Queue,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 4] = [Kind::Issued, Kind::Chosen, Kind::Map, Kind::Queue];
 
 /// Told of every end, by the thread that made it.
 pub type Told = Arc<dyn Fn(u64, Cause) + Send + Sync>;
 
-/// How a subject is built.
 pub struct Setting {
-    /// Which face.
     pub kind: Kind,
-    /// Its clock.
     pub clock: Arc<dyn Clock>,
     /// Whether it has a reaper.
     pub reaper: bool,
@@ -47,14 +42,12 @@ pub struct Setting {
     pub interval: Duration,
     /// Chosen roots, and keys of a map, are made of their numbers and this; without it they are their numbers.
     pub seed: Option<u64>,
-    /// Told of ends.
     pub told: Told,
 }
 
 /// What the engine counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
-    /// Entries that came in.
     pub inserted: u64,
     /// Those that were acked, failed or removed.
     pub ended: u64,
@@ -72,11 +65,8 @@ pub struct Counts {
 /// Why an entry was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// There was no room.
     Full,
-    /// There was no memory.
     OutOfMemory,
-    /// It was shut down.
     Closed,
     /// Something that should not have happened.
     Other(&'static str),
@@ -84,7 +74,6 @@ pub enum Refusal {
 
 /// A face with entries that are named by numbers.
 pub trait Subject: Send + Sync {
-    /// Begins an entry.
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal>;
     /// Renews it. False if it is not there.
     fn renew(&self, number: u64, timeout: Duration) -> bool;
@@ -98,9 +87,7 @@ pub trait Subject: Send + Sync {
     }
     /// Ends what is due, but for what others are at; nothing in a handler.
     fn poll(&self);
-    /// Entries now.
     fn len(&self) -> usize;
-    /// The engine's counters.
     fn counts(&self) -> Counts;
     /// Stops it; what that ends is told.
     fn shutdown(&self);
@@ -112,9 +99,7 @@ pub trait Subject: Send + Sync {
 
 /// What keys and values are.
 pub trait Payload: Hash + Eq + Borrow<u64> + std::fmt::Debug + Send + Sync + 'static {
-    /// The one of a number.
     fn new(number: u64, alive: &Arc<AtomicI64>) -> Self;
-    /// Its number.
     fn number(&self) -> u64 {
         *self.borrow()
     }
@@ -190,10 +175,6 @@ macro_rules! tracker {
 }
 
 /// Builds one, whose keys and values are `P`.
-///
-/// # Errors
-///
-/// As the builders.
 pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, BuildError> {
     let told = setting.told.clone();
     Ok(match setting.kind {
@@ -226,10 +207,6 @@ pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Sub
 
 /// Builds a tracker or a queue that sends ends through a channel of this length; but what a queue's callers remove, or its
 /// shutdown returns, is told.
-///
-/// # Errors
-///
-/// As the builders.
 pub fn build_with_channel(
     setting: Setting,
     entries: usize,
@@ -255,7 +232,6 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// How many ends are there.
     pub fn len(&self) -> usize {
         match self {
             Reader::Outcomes(outcomes) => outcomes.len(),
@@ -264,7 +240,6 @@ impl Reader {
         }
     }
 
-    /// The next end, if there is one.
     pub fn next(&self) -> Option<(u64, Cause)> {
         match self {
             Reader::Outcomes(outcomes) => {

@@ -78,7 +78,6 @@ impl Book {
         self.told.fetch_add(1, AcqRel);
     }
 
-    /// The sums by now.
     pub fn sums(&self) -> Sums {
         let accepted = self.accepted.load(Acquire);
         Sums {
@@ -91,7 +90,6 @@ impl Book {
     }
 }
 
-/// Of a book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sums {
     /// Entries that were accepted, and those that were not, or not yet.

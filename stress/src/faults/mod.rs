@@ -43,11 +43,6 @@ const FAULTS: [Fault; 9] = [
 /// The check that no fault gets stuck, and no thread of this program panics.
 const NOBODY_STUCK: Check = "nobody_stuck";
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If there is no such fault.
 pub fn run(options: &Faults) -> Result<Report, Error> {
     let faults = chosen(&options.only)?;
     let names: Vec<Check> = faults.iter().map(|fault| fault.0).chain([NOBODY_STUCK]).collect();

@@ -57,7 +57,6 @@ pub struct Books {
 }
 
 impl Books {
-    /// Nothing is in them yet.
     pub fn new(
         (entries, threads): (u32, usize),
         (time, terms): (Arc<dyn Clock>, Terms),

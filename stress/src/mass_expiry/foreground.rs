@@ -18,7 +18,6 @@ const OWN: usize = 1024;
 /// Of so many operations, one is on an entry that is about to expire.
 const ENTRIES: u32 = 64;
 
-/// A thread of the foreground.
 pub struct Foreground<'a> {
     shared: &'a Shared<'a>,
     queue: &'a ExpiryQueue<u64>,

@@ -25,7 +25,6 @@ use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The checks of a run.
 const NAMES: [Check; 9] = [
     "all_expire",
     "one_end_each",
@@ -68,7 +67,6 @@ struct Polls {
     most: AtomicU64,
 }
 
-/// What all threads share.
 struct Shared<'a> {
     options: &'a MassExpiry,
     queue: &'a ExpiryQueue<u64>,
@@ -163,11 +161,6 @@ impl Shared<'_> {
     }
 }
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense.
 pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     let threads = threads(options.threads);
     let pollers = options.pollers as usize;
@@ -291,7 +284,6 @@ fn at_rest(shared: &Shared<'_>) {
     checks.equal("metrics_add_up", "inserted", metrics.inserted, ended);
 }
 
-/// What was measured.
 #[allow(clippy::cast_precision_loss)] // counts below 2^53
 fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Times; 2]) {
     let (books, polls) = (shared.books, &shared.polls);

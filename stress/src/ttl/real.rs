@@ -1,8 +1,9 @@
 //! Real time: a row's load from all threads, as fast as they can, and each value's story.
 
 use super::load::{Client, Done, Load, Seen};
+use super::mix::Row;
 use super::value::{CacheKey, Value};
-use super::{Setting, Summary};
+use super::Setting;
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
@@ -13,10 +14,12 @@ use crate::ledger::{self, number, Ledger};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
+use crate::report::Report;
 use expiry::expiring_map::Entry;
 use expiry::{Cause, Clock, CoarseClock, ExpiringMap, StoreError, Timeout};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -219,7 +222,6 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         Some(true)
     }
 
-    /// Looks a key up.
     pub fn get(&mut self, key: usize) -> Option<Seen> {
         let (map, name, began) = (self.map, &self.keys[key], self.books.time.now());
         let found = self.timed(GET, |_| map.get(name));
@@ -271,23 +273,16 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
     }
 }
 
-/// What a thread brings back.
-struct Brought {
-    done: Done,
-    changed: u64,
+/// The options and the row, for the report.
+#[derive(Serialize)]
+struct Parameters<'a> {
+    #[serde(flatten)]
+    options: &'a Ttl,
+    load: &'a Row,
 }
 
-/// Runs the row.
-///
-/// # Errors
-///
-/// If the map cannot be built.
-pub fn run<K: CacheKey>(
-    options: &Ttl,
-    setting: &Setting,
-    load: &Load,
-) -> Result<(Summary, Arc<Checks>), Error> {
-    let threads = threads(options.threads);
+pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
+    let (row, threads) = (&setting.row, threads(options.threads));
     let (time, interval) = (CoarseClock::new(), nanos(setting.interval));
     // A time to live is rounded up, and readings may lag, that for a look-up too.
     let rounding = interval + 2 * lag_beside(&time, interval);
@@ -303,46 +298,60 @@ pub fn run<K: CacheKey>(
     };
     let mut times = std::array::from_fn(|_| Times::new());
     let places = (&map, &*keys, &*books);
-    let (brought, took, series) = shoppers(options, setting, load, places, &mut times, threads);
+    let (done, changed, took, series) = shoppers(options, setting, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close();
-    let mut done = Done::default();
-    brought.iter().for_each(|one| done.add(&one.done));
-    let mut summary = Summary { done, took, counts: Vec::new(), latency: Vec::new(), series };
-    summary.counts.extend([
+    let parameters = Parameters { options, load: row };
+    let requests = ("requests", done.requests);
+    let mut report = Report::new("ttl", requests, took, options.seed, &books.checks, &parameters);
+    report.series = series;
+    report.counts.extend(done.named());
+    report.counts.extend([
         ("threads", threads as u64),
+        ("keys", keys.len() as u64),
         ("inserted", ends.accepted),
         ("expired", ends.expired),
         ("removed", ends.removed),
         ("replaced", ends.replaced),
         ("closed", ends.closed),
         ("live_at_the_end", live),
-        ("changed", brought.iter().map(|one| one.changed).sum()),
+        ("changed", changed),
+    ]);
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    let hits = done.hits as f64 / (done.hits + done.misses).max(1) as f64;
+    report.figures.extend([
+        ("hit_percent", 100.0 * hits),
+        ("interval_ms", setting.interval.as_secs_f64() * 1e3),
+        ("squeeze", setting.squeeze),
     ]);
     for (name, times) in TIMES.into_iter().zip(&mut times) {
         let times = times.percentiles();
         // Those of a closed loop were never due.
         if times.count > 0 || name != TIMES[SINCE_DUE] {
-            summary.latency.push((name, times));
+            report.latency.insert(name, times);
         }
     }
-    summary.latency.push(("expiry_lateness", books.ledger.lateness().percentiles()));
-    Ok((summary, books.checks.clone()))
+    report.latency.insert("expiry_lateness", books.ledger.lateness().percentiles());
+    report.notes.push(format!("cluster {}: {:?}", row.cluster, row.operations));
+    if row.zipf.is_none() {
+        report.notes.push("the exponent of the keys is unknown: uniform".into());
+    }
+    Ok(report)
 }
 
-/// All threads, until it is time to stop; and what is shown.
+/// All threads, until it is time to stop, and what is shown. What they did, how often an entry had changed, how long it took.
 fn shoppers<K: CacheKey>(
     options: &Ttl,
     setting: &Setting,
-    load: &Load,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     times: &mut [Times; TIMES.len()],
     threads: usize,
-) -> (Vec<Brought>, Duration, Series) {
+) -> (Done, u64, Duration, Series) {
+    let load = &Load::new(&setting.row, keys.len(), setting.squeeze);
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
-    let mut works: Vec<Work<'_, Brought>> = Vec::new();
+    let mut works: Vec<Work<'_, (Done, u64)>> = Vec::new();
     for thread in 0..threads {
         let recorders = std::array::from_fn(|at| times[at].recorder());
         let shopper = Shopper::new((map, keys, books), thread, recorders);
@@ -368,16 +377,19 @@ fn shoppers<K: CacheKey>(
             ..Gauge::of_store(map.metrics())
         });
     });
-    (brought, began.elapsed(), live.finish())
+    let (mut done, took) = (Done::default(), began.elapsed());
+    brought.iter().for_each(|(one, _)| done.add(one));
+    let changed = brought.iter().map(|(_, changed)| changed).sum();
+    (done, changed, took, live.finish())
 }
 
-/// A thread's requests, until it is over.
+/// A thread's requests, until it is over. What it did, and how often an entry had changed.
 fn shop<K: CacheKey>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
     (mut pace, began): (Option<Pace>, Instant),
     over: impl Fn() -> bool,
-) -> Brought {
+) -> (Done, u64) {
     let books = shopper.books;
     let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -386,15 +398,13 @@ fn shop<K: CacheKey>(
     // However late it begins, it does something.
     loop {
         for _ in 0..LOOK {
-            let due = match &mut pace {
-                Some(pace) => match pace.due(nanos(began.elapsed())) {
-                    Some(due) => Some(due),
-                    None => break,
-                },
-                None => None,
-            };
+            let due = pace.as_mut().map(|pace| pace.due(nanos(began.elapsed())));
+            // None is due yet.
+            if due == Some(None) {
+                break;
+            }
             client.request(&mut shopper, load.draw(&mut rng));
-            if let Some(due) = due {
+            if let Some(due) = due.flatten() {
                 let since = began.elapsed().saturating_sub(Duration::from_nanos(due));
                 shopper.times[SINCE_DUE].record(since);
             }
@@ -410,7 +420,7 @@ fn shop<K: CacheKey>(
             break;
         }
     }
-    Brought { done: client.done, changed: shopper.changed }
+    (client.done, shopper.changed)
 }
 
 #[cfg(test)]
