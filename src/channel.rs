@@ -121,12 +121,12 @@ impl<T> Receiver<T> {
     /// Appends up to `most` items that are there to `into`; returns how many. Never waits.
     ///
     /// ```
-    /// # use expiry::{edge, AckTracker, Fate, WhenFull};
+    /// # use expiry::{edge, AckTracker, ShutdownMode, WhenFull};
     /// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Wait)?;
     /// for owner in 0..5 {
     ///     tracker.issue(edge(), owner)?;
     /// }
-    /// tracker.shutdown(Fate::Cancel);
+    /// tracker.shutdown(ShutdownMode::Cancel);
     /// let mut batch = Vec::new();
     /// assert_eq!(outcomes.drain_into(&mut batch, 3), 3);
     /// assert_eq!(outcomes.drain_into(&mut batch, 3), 2);

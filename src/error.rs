@@ -155,14 +155,14 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// The store has been shut down: there will be no [`Room`](crate::Room) any more. It converts into
+/// The store has been shut down: there will be no [`CapacityReady`](crate::CapacityReady) any more. It converts into
 /// the error `Closed` of each store type.
 ///
 /// ```
-/// use expiry::{AckError, AckTracker, Closed, Fate};
+/// use expiry::{AckError, AckTracker, Closed, ShutdownMode};
 ///
 /// let tracker = AckTracker::builder().build()?;
-/// tracker.shutdown(Fate::Cancel);
+/// tracker.shutdown(ShutdownMode::Cancel);
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// assert_eq!(runtime.block_on(tracker.room()), Err(Closed));
 /// assert_eq!(AckError::from(Closed), AckError::Closed);

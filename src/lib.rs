@@ -4,21 +4,20 @@
 //! # Five minutes
 //!
 //! ```
-//! use expiry::{AckTracker, Cause, ExpiringMap, ExpiryQueue, Outcome, Tuple};
+//! use expiry::{AckTracker, RemovalCause, ExpiringMap, ExpiryQueue, Outcome, Tuple};
 //! use std::time::Duration;
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // Values that are found until their time is up; each end is told once.
 //!     let answers = ExpiringMap::builder()
 //!         .time_to_live(Duration::from_secs(60))
-//!         .on_end(|question: &String, _: &u32, cause: Cause| println!("{question}: {cause}"))
+//!         .removal_listener(|question: &String, _: &u32, cause: RemovalCause| println!("{question}: {cause}"))
 //!         .build()?;
 //!     answers.insert("6 * 7".to_string(), 42)?;
 //!     assert_eq!(answers.get("6 * 7").as_deref(), Some(&42));
 //!
 //!     // Keys that must be touched to live.
 //!     let leases = ExpiryQueue::builder()
-//!         .build_with_handler(|worker: &u64| println!("worker {worker} has fallen silent"))?;
 //!     leases.update(7, Duration::from_secs(10))?;
 //!     assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
 //!
@@ -56,7 +55,7 @@
 //!
 //! # Without a thread
 //!
-//! Each face that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
+//! Each store that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
 //!
 //! | face | built by | polled by | which returns | and how long to sleep |
 //! |---|---|---|---|---|
@@ -64,8 +63,8 @@
 //! | `Timeouts` | `build_manual` | `poll(budget)`; wakes the tasks | [`Polled`] | `next` of it |
 //! | [`ExpiringMap`] | `build_manual` | [`poll(budget)`](ExpiringMap::poll); the listener is told | `true` if the budget ran out | nothing says it: the interval |
 //! | [`TimeCacheMap`] | `build_manual` | [`poll()`](TimeCacheMap::poll), until nothing is due; the callback is told | nothing | a bucket's time, `T / (n - 1)`, or less |
-//! | [`ExpiryQueue`] | **`build`**; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
-//! | [`SessionTracker`] | **`build`** | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
+//! | [`ExpiryQueue`] | `build_manual`; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
+//! | [`SessionTracker`] | `build_manual`; `build_manual_with_channel` | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
 //! | [`TimerWheel`] | `new` | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired | [`expiration_delay()`](TimerWheel::expiration_delay), in its unit |
 //! | [`RotatingMap`] | `new` | [`rotate()`](RotatingMap::rotate) | the dead | your period |
 //!
@@ -114,6 +113,8 @@ struct ReadmeDoctests;
 compile_error!("expiry needs 64-bit atomics, which this target has not");
 
 mod ack;
+#[cfg(feature = "async")]
+mod capacity;
 mod channel;
 mod core;
 mod error;
@@ -127,8 +128,6 @@ mod panics;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
-#[cfg(feature = "async")]
-mod room;
 mod rotating;
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
@@ -146,9 +145,12 @@ mod trace;
 pub mod wheel;
 
 pub use ack::{
-    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Fate, Handler, InFlight,
-    Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics, Tuple,
+    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
+    OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use capacity::CapacityReady;
 pub use channel::{Receiver, WhenFull};
 pub use core::lateness::Lateness;
 pub use error::BuildError;
@@ -157,21 +159,18 @@ pub use error::BuildError;
 pub use error::Closed;
 pub use hash::{DefaultHasher, RandomState};
 pub use keyed::{
-    Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Lifetime, Ref, Session, SessionError, SessionId, SessionInfo,
+    Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
+    Lifetimes, Ref, RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo,
     SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
     TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};
-#[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-pub use room::Room;
 pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use stream::ReceiverStream;
-pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
+pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};

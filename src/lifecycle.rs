@@ -98,6 +98,55 @@ impl<T> Leftovers<T> {
     }
 }
 
+/// What all handles to a store share, beside the store. Dropping the last handle shuts the store down.
+///
+/// A handle has the store itself too, so that a call reaches it by one pointer.
+pub(crate) struct Owner<F: Shut> {
+    face: Arc<F>,
+    reaper: Option<Reaper>,
+}
+
+/// A store that can be shut down.
+pub(crate) trait Shut {
+    /// Does what [`shut`] does, and what else belongs to a shutdown of this store.
+    fn shut(&self, reaper: Option<&Reaper>);
+}
+
+impl<F: Shut> Owner<F> {
+    /// The owner of a new store, which has no reaper yet.
+    pub(crate) fn new(face: &Arc<F>) -> Self {
+        Owner { face: face.clone(), reaper: None }
+    }
+
+    /// Starts a reaper, which does `budget` steps of work before it looks round again.
+    pub(crate) fn started<P: Payload, C: Send + Sync + 'static>(
+        mut self,
+        engine: fn(&F) -> &Engine<P, C>,
+        budget: usize,
+    ) -> Result<Self, BuildError>
+    where
+        F: Face<P> + Send + Sync + 'static,
+    {
+        self.reaper = Some(Reaper::start(&self.face, engine, budget)?);
+        Ok(self)
+    }
+
+    pub(crate) fn reaper(&self) -> Option<&Reaper> {
+        self.reaper.as_ref()
+    }
+
+    /// Shuts the store down.
+    pub(crate) fn shut(&self) {
+        self.face.shut(self.reaper());
+    }
+}
+
+impl<F: Shut> Drop for Owner<F> {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
 /// The thread that drives a store's engine, and how to stop it.
 pub(crate) struct Reaper {
     worker: Worker,
@@ -106,11 +155,7 @@ pub(crate) struct Reaper {
 
 impl Reaper {
     /// Starts a reaper for the engine of `face`.
-    pub(crate) fn start<
-        P: Payload,
-        C: Send + Sync + 'static,
-        F: Face<P> + Send + Sync + 'static,
-    >(
+    fn start<P: Payload, C: Send + Sync + 'static, F: Face<P> + Send + Sync + 'static>(
         face: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
         budget: usize,

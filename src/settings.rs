@@ -5,7 +5,7 @@
 //! Clocks, handlers, hashers and seeds are no matter of a file: the program sets them at the builder.
 //!
 //! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime` has them (ns, us, ms, s, m, h, days, weeks, months,
-//! years). A [`Timeout`] is one of them, `"never"` or `"default"`.
+//! years). A [`Lifetime`] is one of them, `"never"` or `"default"`.
 //!
 //! | key | of | kind |
 //! |---|---|---|
@@ -79,8 +79,8 @@
 #[cfg(feature = "async")]
 use crate::TimeoutsBuilder;
 use crate::{
-    AckTrackerBuilder, ExpiringMapBuilder, ExpiryQueueBuilder, OnDrop, SessionTrackerBuilder,
-    Timeout,
+    AckTrackerBuilder, ExpiringMapBuilder, ExpiryQueueBuilder, Lifetime, OnDrop,
+    SessionTrackerBuilder,
 };
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -139,23 +139,23 @@ mod humane {
 
 /// As a text: a duration with its unit, `never`, or `default`.
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
-impl Serialize for Timeout {
+impl Serialize for Lifetime {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Timeout::Default => to.serialize_str("default"),
-            Timeout::After(time) => humane::serialize(&Some(*time), to),
-            Timeout::Never => to.serialize_str("never"),
+            Lifetime::Default => to.serialize_str("default"),
+            Lifetime::After(time) => humane::serialize(&Some(*time), to),
+            Lifetime::Never => to.serialize_str("never"),
         }
     }
 }
 
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
-impl<'de> Deserialize<'de> for Timeout {
+impl<'de> Deserialize<'de> for Lifetime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Text;
 
         impl de::Visitor<'_> for Text {
-            type Value = Timeout;
+            type Value = Lifetime;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
@@ -163,11 +163,11 @@ impl<'de> Deserialize<'de> for Timeout {
                 )
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Timeout, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Lifetime, E> {
                 match text {
-                    "default" => Ok(Timeout::Default),
-                    "never" => Ok(Timeout::Never),
-                    _ => humane::parse(de::value::StrDeserializer::new(text)).map(Timeout::After),
+                    "default" => Ok(Lifetime::Default),
+                    "never" => Ok(Lifetime::Never),
+                    _ => humane::parse(de::value::StrDeserializer::new(text)).map(Lifetime::After),
                 }
             }
         }
@@ -253,10 +253,10 @@ settings! {
     ///
     /// ```
     /// use expiry::settings::AckTrackerSettings;
-    /// use expiry::{edge, Ack, AckError, AckTracker, Timeout};
+    /// use expiry::{edge, Ack, AckError, AckTracker, Lifetime};
     ///
     /// let settings: AckTrackerSettings = toml::from_str("timeout = \"never\"\nearly_capacity = 1")?;
-    /// assert_eq!((settings.timeout, settings.interval), (Timeout::Never, None));
+    /// assert_eq!((settings.timeout, settings.interval), (Lifetime::Never, None));
     /// let tracker = AckTracker::builder().settings(&settings).build_manual()?;
     /// assert_eq!(tracker.ack(7, edge())?, Ack::Held);
     /// assert_eq!(tracker.ack(8, edge()), Err(AckError::EarlyFull));
@@ -269,16 +269,16 @@ settings! {
         }
         others {
             /// See [`timeout`](AckTrackerBuilder::timeout); `never` is [`timeouts_off`](AckTrackerBuilder::timeouts_off).
-            timeout: Timeout => set_timeout
+            timeout: Lifetime => set_timeout
         }
     }
 }
 
-fn set_timeout(builder: AckTrackerBuilder, timeout: Timeout) -> AckTrackerBuilder {
+fn set_timeout(builder: AckTrackerBuilder, timeout: Lifetime) -> AckTrackerBuilder {
     match timeout {
-        Timeout::Default => builder,
-        Timeout::After(time) => builder.timeout(time),
-        Timeout::Never => builder.timeouts_off(),
+        Lifetime::Default => builder,
+        Lifetime::After(time) => builder.timeout(time),
+        Lifetime::Never => builder.timeouts_off(),
     }
 }
 
@@ -321,7 +321,7 @@ settings! {
     ///
     /// let settings: ExpiryQueueSettings = toml::from_str("interval = \"1s\"\ncapacity = 1")?;
     /// assert_eq!(settings.interval, Some(Duration::from_secs(1)));
-    /// let leases = ExpiryQueue::builder().settings(&settings).build()?;
+    /// let leases = ExpiryQueue::builder().settings(&settings).build_manual()?;
     /// leases.update("worker 1", Duration::from_secs(10))?;
     /// assert_eq!(leases.update("worker 2", Duration::from_secs(10)), Err(StoreError::Full));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -344,7 +344,7 @@ settings! {
     /// use std::time::Duration;
     ///
     /// let settings: SessionTrackerSettings = toml::from_str("minimum_timeout = \"4s\"\nserver_id = 1")?;
-    /// let sessions = SessionTracker::builder().settings(&settings).build()?;
+    /// let sessions = SessionTracker::builder().settings(&settings).build_manual()?;
     /// let session = sessions.create(Duration::from_secs(1), 7)?;
     /// assert_eq!((session.timeout(), session.id().server()), (Duration::from_secs(4), 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// No thread can be more punctual.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(10);
 
-/// The engine's settings, as the faces' builders collect them.
+/// The engine's settings, as the stores' builders collect them.
+#[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) interval: Option<Duration>,
     pub(crate) shards: Option<usize>,

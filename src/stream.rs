@@ -67,7 +67,7 @@ impl Listeners {
 /// another one since, are kept until something is sent.
 ///
 /// ```
-/// use expiry::{edge, AckTracker, Fate, WhenFull};
+/// use expiry::{edge, AckTracker, ShutdownMode, WhenFull};
 ///
 /// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Spill)?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -84,7 +84,7 @@ impl Listeners {
 ///     let root = tracker.issue(edge(), owner)?;
 ///     tracker.fail(root)?;
 /// }
-/// tracker.shutdown(Fate::Cancel);
+/// tracker.shutdown(ShutdownMode::Cancel);
 /// assert_eq!(told.await?, 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;

@@ -2,7 +2,7 @@
 
 use crate::peers::finished;
 use crate::window::{below, mix};
-use expiry::{AckTracker, ManualClock, Outcome, Timeout};
+use expiry::{AckTracker, Lifetime, ManualClock, Outcome};
 use std::time::{Duration, Instant};
 
 /// When the entries are due.
@@ -31,11 +31,11 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
     /// The timeout of the `n`th.
-    fn timeout(&self, n: u64) -> Timeout {
+    fn timeout(&self, n: u64) -> Lifetime {
         match self.due {
-            Due::Mass => Timeout::Default,
+            Due::Mass => Lifetime::Default,
             Due::Spread => {
-                Timeout::After(Duration::from_nanos(below(n, WITHIN.as_nanos() as u64) + 1))
+                Lifetime::After(Duration::from_nanos(below(n, WITHIN.as_nanos() as u64) + 1))
             }
         }
     }

@@ -399,7 +399,7 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
 /// timer weeks ahead.
 pub fn empty<T: Timers>(one_far: bool) -> [f64; 2] {
     const HOURS: u64 = 500;
-    const MILLIS: u64 = 1_000_000;
+    const NANOS_1MS: u64 = 1_000_000;
     T::with(|mut timers| {
         let mut fired = 0_u64;
         // Something was there before: everything is as large as it gets.
@@ -422,7 +422,7 @@ pub fn empty<T: Timers>(one_far: bool) -> [f64; 2] {
             let took = timers.account().map_or(took, |account| account.own);
             took.as_nanos() as f64 / steps as f64
         };
-        let milli = time(MILLIS, 1);
+        let milli = time(NANOS_1MS, 1);
         let hour = time(HOURS, HOUR);
         assert!(!T::WORKS || fired == 1000, "{}", T::NAME);
         [hour, milli]

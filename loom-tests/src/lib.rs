@@ -14,8 +14,8 @@
 #![cfg(expiry_loom)]
 
 use expiry::model::{Index, Inserted};
-use expiry::{AckTracker, AckTrackerBuilder, Cause, Clock, ExpiringMap, ExpiringMapBuilder};
-use expiry::{ManualClock, Outcome, Reason, ReceiverStream, RootId, Timeout};
+use expiry::{AckTracker, AckTrackerBuilder, Clock, ExpiringMap, ExpiringMapBuilder, RemovalCause};
+use expiry::{Lifetime, ManualClock, Outcome, Reason, ReceiverStream, RootId};
 use loom::sync::atomic::AtomicUsize as Modelled;
 use loom::sync::{Condvar, Mutex as LoomMutex};
 use std::future::Future;
@@ -213,8 +213,8 @@ pub const TIMEOUT: u32 = 10;
 
 /// A timeout of so many ticks.
 #[must_use]
-pub fn after(ticks: u32) -> Timeout {
-    Timeout::After(TICK * ticks)
+pub fn after(ticks: u32) -> Lifetime {
+    Lifetime::After(TICK * ticks)
 }
 
 /// What every model's tracker has: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
@@ -320,7 +320,7 @@ pub struct MapRig {
     pub map: Arc<ExpiringMap<u64, u64>>,
     /// Its clock: standing still until a model moves it.
     pub clock: ManualClock,
-    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+    told: Arc<Mutex<Vec<(u64, RemovalCause)>>>,
 }
 
 impl MapRig {
@@ -332,10 +332,14 @@ impl MapRig {
         let clock = ManualClock::new();
         let told = Arc::new(Mutex::new(Vec::new()));
         let into = told.clone();
-        let builder =
-            ExpiringMap::builder().interval(TICK).shards(1).seed(7).clock(clock.clone()).on_end(
-                move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)),
-            );
+        let builder = ExpiringMap::builder()
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .clock(clock.clone())
+            .removal_listener(move |_: &u64, value: &u64, cause| {
+                into.lock().unwrap().push((*value, cause))
+            });
         MapRig { map: Arc::new(settings(builder).build_manual().unwrap()), clock, told }
     }
 
@@ -362,13 +366,13 @@ impl MapRig {
 
     /// How each value ended, in the order told.
     #[must_use]
-    pub fn told(&self) -> Vec<(u64, Cause)> {
+    pub fn told(&self) -> Vec<(u64, RemovalCause)> {
         self.told.lock().unwrap().clone()
     }
 
     /// The same, in the order of values.
     #[must_use]
-    pub fn ends(&self) -> Vec<(u64, Cause)> {
+    pub fn ends(&self) -> Vec<(u64, RemovalCause)> {
         let mut told = self.told();
         told.sort_unstable_by_key(|&(value, _)| value);
         told

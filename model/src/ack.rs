@@ -7,7 +7,7 @@ use crate::shared::shards;
 use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use drive::{Keys, Kind, Move, Op, Pick, Run, Setup, Xor, YEAR};
-use expiry::Fate;
+use expiry::ShutdownMode;
 use std::time::Duration;
 
 /// Histories of an `AckTracker`.
@@ -230,7 +230,11 @@ impl Histories for Ack {
             start: *bytes.choose(&[0, 1, u64::from(u32::MAX), 1 << 60])?,
             seed: bytes.arbitrary()?,
             keys: *bytes.choose(&keys)?,
-            end: *bytes.choose(&[Fate::Cancel, Fate::Return, Fate::Drain(Duration::ZERO)])?,
+            end: *bytes.choose(&[
+                ShutdownMode::Cancel,
+                ShutdownMode::Return,
+                ShutdownMode::Drain(Duration::ZERO),
+            ])?,
         })
     }
 

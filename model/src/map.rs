@@ -5,7 +5,7 @@ use crate::shared::{same, set, Told};
 use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::expiring_map::Entry;
-use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, StoreError, Timeout};
+use expiry::{ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -132,12 +132,12 @@ impl Histories for Map {
 }
 
 impl Term {
-    fn timeout(self) -> Timeout {
+    fn timeout(self) -> Lifetime {
         match self {
-            Term::Default => Timeout::Default,
-            Term::Never => Timeout::Never,
-            Term::Zero => Timeout::After(Duration::ZERO),
-            Term::After(after) => Timeout::After(ms(after)),
+            Term::Default => Lifetime::Default,
+            Term::Never => Lifetime::Never,
+            Term::Zero => Lifetime::After(Duration::ZERO),
+            Term::After(after) => Lifetime::After(ms(after)),
         }
     }
 
@@ -183,7 +183,7 @@ impl Entered {
 }
 
 /// A removal: the key, the value, and why.
-type Ended = (String, u64, Cause);
+type Ended = (String, u64, RemovalCause);
 
 struct Run {
     map: Arc<ExpiringMap<String, u64, BuildHasherDefault<FewHashes>>>,
@@ -206,7 +206,9 @@ impl Run {
             .interval(ms(INTERVAL))
             .clock(clock.clone())
             .shards(2)
-            .on_end(move |key: &String, value: &u64, cause| tell((key.clone(), *value, cause)));
+            .removal_listener(move |key: &String, value: &u64, cause| {
+                tell((key.clone(), *value, cause))
+            });
         set!(builder.time_to_live(live.map(ms)));
         set!(builder.time_to_idle(idle.map(ms)));
         let map = builder.hasher(BuildHasherDefault::default()).build_manual().unwrap();
@@ -228,12 +230,12 @@ impl Run {
         let entered = Entered { value, bound, idle, unused_until };
         if let Some(old) = self.entries.insert(key.to_string(), entered) {
             let over = old.end() <= self.now;
-            let cause = if over { Cause::Expired } else { Cause::Replaced };
+            let cause = if over { RemovalCause::Expired } else { RemovalCause::Replaced };
             self.ended.push((key.to_string(), old.value, cause));
         }
     }
 
-    fn leave(&mut self, key: &str, cause: Cause) {
+    fn leave(&mut self, key: &str, cause: RemovalCause) {
         let entered = self.entries.remove(key).unwrap();
         self.ended.push((key.to_string(), entered.value, cause));
     }
@@ -262,7 +264,7 @@ impl Run {
     /// The map has removed the key, or has found no living entry.
     fn removes(&mut self, key: &str, removed: bool) {
         if self.entries.contains_key(key) {
-            self.leave(key, if removed { Cause::Removed } else { Cause::Expired });
+            self.leave(key, if removed { RemovalCause::Removed } else { RemovalCause::Expired });
         }
     }
 
@@ -279,8 +281,8 @@ impl Run {
         match act {
             Act::Insert(live, idle) => {
                 let value = self.fresh();
-                let life = Lifetime::new().live(live.timeout()).idle(idle.timeout());
-                let got = self.map.insert_with(owned, value, life);
+                let life = Lifetimes::new().live(live.timeout()).idle(idle.timeout());
+                let got = self.map.insert_with_lifetime(owned, value, life);
                 match (live.resolve(self.live), idle.resolve(self.idle)) {
                     (Ok(live), Ok(idle)) => {
                         same!(got.unwrap().map(|old| *old.value()), here);
@@ -312,7 +314,10 @@ impl Run {
             }
             Act::Touch(time) => {
                 let live = time.resolve(self.live);
-                same!(self.map.touch_with(key, time.timeout()), live.map(|_| here.is_some()));
+                same!(
+                    self.map.touch_with_lifetime(key, time.timeout()),
+                    live.map(|_| here.is_some())
+                );
                 if let (Ok(live), Some(_)) = (live, here) {
                     self.touches(key, live);
                 }
@@ -327,7 +332,7 @@ impl Run {
                 let due = here.filter(|value| value % 2 == 0);
                 same!(got.map(|ended| *ended.value()), due);
                 if due.is_some() {
-                    self.leave(key, Cause::Removed);
+                    self.leave(key, RemovalCause::Removed);
                 }
             }
             Act::OrInsert => {
@@ -355,7 +360,7 @@ impl Run {
                 let keys: Vec<String> = self.entries.keys().cloned().collect();
                 for key in keys {
                     if self.value(&key).is_some_and(|value| value % 2 == 0) {
-                        self.leave(&key, Cause::Removed);
+                        self.leave(&key, RemovalCause::Removed);
                     }
                 }
             }
@@ -375,8 +380,8 @@ impl Run {
                     let due = self.entries.get(key).is_some_and(|entered| {
                         entered.value == *value && entered.end() <= self.now
                     });
-                    prop_assert!(due && *cause == Cause::Expired, "{key} {value} {cause:?}");
-                    self.leave(key, Cause::Expired);
+                    prop_assert!(due && *cause == RemovalCause::Expired, "{key} {value} {cause:?}");
+                    self.leave(key, RemovalCause::Expired);
                 }
                 let left = self.entries.values().find(|entered| entered.end() <= self.now);
                 prop_assert!(more || left.is_none(), "left: {left:?}");
@@ -433,7 +438,7 @@ impl Run {
             }
             (Entry::Occupied(entry), Deed::Remove) => {
                 same!(entry.remove().map(|ended| *ended.value()), before);
-                self.leave(key, Cause::Removed);
+                self.leave(key, RemovalCause::Removed);
             }
             (Entry::Occupied(entry), Deed::Insert) => {
                 same!(entry.insert(value).ok().map(|old| *old), before);
@@ -456,7 +461,7 @@ impl Run {
 
     fn finish(mut self) -> Found {
         let keys: Vec<String> = self.entries.keys().cloned().collect();
-        keys.iter().for_each(|key| self.leave(key, Cause::Closed));
+        keys.iter().for_each(|key| self.leave(key, RemovalCause::Closed));
         self.map.shutdown();
         let refused = self.map.insert("late".to_string(), 0).unwrap_err();
         same!(refused.error, StoreError::Closed);

@@ -5,7 +5,7 @@
 use crate::shared::{set, LONGEST};
 use crate::{perhaps, steps};
 use arbitrary::{Result, Unstructured};
-use expiry::timeouts::{Limited, Sleep, TimeoutError, TimerError};
+use expiry::timeouts::{Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts};
 use std::cell::Cell;
 use std::future::Future;
@@ -81,7 +81,7 @@ impl Future for Inner {
 
 enum Fut<'t> {
     Sleep(Pin<Box<Sleep<'t>>>),
-    Limited(Pin<Box<Limited<'t, Inner>>>),
+    Timeout(Pin<Box<Timeout<'t, Inner>>>),
 }
 
 struct Place<'t> {
@@ -127,7 +127,7 @@ impl<'t> Run<'t> {
         let (length, finished) = (Duration::from_nanos(after), Rc::<Cell<bool>>::default());
         let inner = Inner(finished.clone());
         let future = if limits {
-            Fut::Limited(Box::pin(self.timeouts.timeout(length, inner)))
+            Fut::Timeout(Box::pin(self.timeouts.timeout(length, inner)))
         } else {
             Fut::Sleep(Box::pin(self.timeouts.sleep(length)))
         };
@@ -159,7 +159,7 @@ impl<'t> Run<'t> {
         let context = &mut Context::from_waker(&waker);
         let said = match &mut place.future {
             Fut::Sleep(sleep) => sleep.as_mut().poll(context).map_err(TimeoutError::Timer),
-            Fut::Limited(limited) => match limited.as_mut().poll(context) {
+            Fut::Timeout(limited) => match limited.as_mut().poll(context) {
                 Poll::Ready(Ok(())) => {
                     assert!(place.finished.get());
                     place.said = true;
@@ -171,7 +171,7 @@ impl<'t> Run<'t> {
                 Poll::Pending => Poll::Pending,
             },
         };
-        let limited = matches!(place.future, Fut::Limited(_));
+        let limited = matches!(place.future, Fut::Timeout(_));
         assert!(!(limited && place.finished.get()), "it was ready");
         // A limit counts from the first poll on that finds its future pending, be it refused.
         let (earliest, latest) = place.over.unwrap_or(counts);
@@ -217,7 +217,7 @@ impl<'t> Run<'t> {
         let length = Duration::from_nanos(after);
         match &mut place.future {
             Fut::Sleep(sleep) => sleep.reset(length),
-            Fut::Limited(limited) => limited.as_mut().reset(length),
+            Fut::Timeout(limited) => limited.as_mut().reset(length),
         }
         place.over = Some((self.now + after, over.1));
         place.said = false;

@@ -1,7 +1,7 @@
 //! The calls on many roots: one clock reading, and memory fetched ahead.
 
 use super::{Ack, AckError, AckTracker, Root};
-use crate::time::Timeout;
+use crate::time::Lifetime;
 
 impl AckTracker {
     /// Issues a root for each `(xor, owner)`, in order, and appends the roots to `into`. One clock
@@ -11,7 +11,7 @@ impl AckTracker {
     ///
     /// As [`issue`](Self::issue); the roots issued until then are in `into`.
     pub fn issue_batch(&self, items: &[(u64, u64)], into: &mut Vec<Root>) -> Result<(), AckError> {
-        self.trees.issue_batch(items, Timeout::Default, into)
+        self.trees.issue_batch(items, Lifetime::Default, into)
     }
 
     /// As [`issue_batch`](Self::issue_batch), with a timeout for these roots.
@@ -22,7 +22,7 @@ impl AckTracker {
     pub fn issue_batch_with(
         &self,
         items: &[(u64, u64)],
-        timeout: impl Into<Timeout>,
+        timeout: impl Into<Lifetime>,
         into: &mut Vec<Root>,
     ) -> Result<(), AckError> {
         self.trees.issue_batch(items, timeout.into(), into)
@@ -48,7 +48,7 @@ impl AckTracker {
         items: &[(u64, u64, u64)],
         each: impl FnMut(usize, Result<(), AckError>),
     ) {
-        self.trees.init_batch(items, Timeout::Default, each);
+        self.trees.init_batch(items, Lifetime::Default, each);
     }
 
     /// Acks each `(root, xor)` and calls `each` with its place and result. The call fetches the

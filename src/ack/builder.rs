@@ -6,7 +6,7 @@ use super::{AckTracker, OnDrop, Outcomes};
 use crate::channel::{channel, WhenFull};
 use crate::core::engine::Engine;
 use crate::error::BuildError;
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::time::nanos;
 use rand::RngCore;
@@ -42,6 +42,7 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
+#[derive(Clone)]
 pub struct AckTrackerBuilder {
     setup: Setup,
     timeout: Option<Duration>,
@@ -49,7 +50,7 @@ pub struct AckTrackerBuilder {
     early_timeout: Option<Duration>,
     sampling: f64,
     on_drop: OnDrop,
-    handler: Option<Box<dyn Handler>>,
+    handler: Option<Arc<dyn Handler>>,
 }
 
 impl std::fmt::Debug for AckTrackerBuilder {
@@ -124,7 +125,7 @@ impl AckTrackerBuilder {
         /// assert_eq!(told.try_recv()?, (42, true));
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
-        on_outcome(handler: impl Handler) sets handler = Some(Box::new(handler));
+        on_outcome(handler: impl Handler) sets handler = Some(Arc::new(handler));
         /// As where the system has no fence of two sides.
         #[cfg(expiry_loom)]
         #[doc(hidden)]
@@ -138,7 +139,7 @@ impl AckTrackerBuilder {
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(mut self) -> Result<AckTracker, BuildError> {
         let target = self.handler_target();
-        self.with_reaper(target)
+        self.built(target, true)
     }
 
     /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its
@@ -153,7 +154,7 @@ impl AckTrackerBuilder {
         when_full: WhenFull,
     ) -> Result<(AckTracker, Outcomes), BuildError> {
         let (target, outcomes) = self.channel_target(length, when_full)?;
-        Ok((self.with_reaper(target)?, outcomes))
+        Ok((self.built(target, true)?, outcomes))
     }
 
     /// As [`build_with_channel`](Self::build_with_channel), without a thread: nothing expires but
@@ -169,7 +170,7 @@ impl AckTrackerBuilder {
         when_full: WhenFull,
     ) -> Result<(AckTracker, Outcomes), BuildError> {
         let (target, outcomes) = self.channel_target(length, when_full)?;
-        Ok((self.without_reaper(target)?, outcomes))
+        Ok((self.built(target, false)?, outcomes))
     }
 
     /// Builds the tracker without a thread: nothing expires but in [`AckTracker::poll`].
@@ -179,7 +180,7 @@ impl AckTrackerBuilder {
     /// As [`build`](Self::build).
     pub fn build_manual(mut self) -> Result<AckTracker, BuildError> {
         let target = self.handler_target();
-        self.without_reaper(target)
+        self.built(target, false)
     }
 
     fn channel_target(
@@ -194,24 +195,19 @@ impl AckTrackerBuilder {
         Ok((Target::Channel(sender), outcomes))
     }
 
-    fn without_reaper(self, target: Target) -> Result<AckTracker, BuildError> {
-        self.trees(target).map(|(trees, on_drop)| AckTracker {
-            trees: Arc::new(trees),
-            reaper: None,
-            on_drop,
-        })
-    }
-
     fn handler_target(&mut self) -> Target {
         self.handler.take().map_or(Target::Nowhere, Target::Handler)
     }
 
-    fn with_reaper(self, target: Target) -> Result<AckTracker, BuildError> {
+    fn built(self, target: Target, reaper: bool) -> Result<AckTracker, BuildError> {
         let budget = self.setup.budget;
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
-        let reaper = Reaper::start(&trees, |trees| &trees.engine, budget)?;
-        Ok(AckTracker { trees, reaper: Some(reaper), on_drop })
+        let mut owner = Owner::new(&trees);
+        if reaper {
+            owner = owner.started(|trees| &trees.engine, budget)?;
+        }
+        Ok(AckTracker { trees, owner: Arc::new(owner), on_drop })
     }
 
     fn trees(self, target: Target) -> Result<(Trees, OnDrop), BuildError> {

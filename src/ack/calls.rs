@@ -1,7 +1,7 @@
 //! The calls on one root: begin, ack, fail, and renew.
 
 use super::{Ack, AckError, AckTracker, Done, Root, RootId};
-use crate::time::Timeout;
+use crate::time::Lifetime;
 
 impl AckTracker {
     /// Begins to track a root and issues its id. `xor` is the XOR of the ids of its first edges. A
@@ -12,7 +12,7 @@ impl AckTracker {
     /// [`AckError::Full`], [`AckError::OutOfMemory`], [`AckError::Closed`].
     #[inline]
     pub fn issue(&self, xor: u64, owner: u64) -> Result<Root, AckError> {
-        self.trees.issue(xor, owner, Timeout::Default)
+        self.trees.issue(xor, owner, Lifetime::Default)
     }
 
     /// As [`issue`](Self::issue), with a timeout for this root.
@@ -25,7 +25,7 @@ impl AckTracker {
         &self,
         xor: u64,
         owner: u64,
-        timeout: impl Into<Timeout>,
+        timeout: impl Into<Lifetime>,
     ) -> Result<Root, AckError> {
         self.trees.issue(xor, owner, timeout.into())
     }
@@ -50,7 +50,7 @@ impl AckTracker {
     /// errors of `issue`.
     #[inline]
     pub fn init(&self, id: u64, xor: u64, owner: u64) -> Result<(), AckError> {
-        self.trees.init(id, xor, owner, Timeout::Default)
+        self.trees.init(id, xor, owner, Lifetime::Default)
     }
 
     /// As [`init`](Self::init), with a timeout for this root.
@@ -64,7 +64,7 @@ impl AckTracker {
         id: u64,
         xor: u64,
         owner: u64,
-        timeout: impl Into<Timeout>,
+        timeout: impl Into<Lifetime>,
     ) -> Result<(), AckError> {
         self.trees.init(id, xor, owner, timeout.into())
     }
@@ -146,7 +146,7 @@ impl AckTracker {
     #[doc(alias = "renew")]
     #[doc(alias = "touch")]
     pub fn reset_timeout(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
-        self.reset_timeout_to(root, Timeout::Default)
+        self.reset_timeout_to(root, Lifetime::Default)
     }
 
     /// Gives a root another timeout, from now on; it may be shorter.
@@ -161,7 +161,7 @@ impl AckTracker {
     pub fn reset_timeout_to(
         &self,
         root: impl Into<RootId>,
-        timeout: impl Into<Timeout>,
+        timeout: impl Into<Lifetime>,
     ) -> Result<Done, AckError> {
         let timeout = timeout.into();
         match root.into() {

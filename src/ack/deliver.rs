@@ -7,6 +7,7 @@ use super::outcome::Outcome;
 use crate::channel::Sender;
 use crate::panics::caught;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// Something that wants to know how roots end. Implemented for closures.
 ///
@@ -43,7 +44,7 @@ impl<F: Fn(&Outcome) + Send + Sync + 'static> Handler for F {
 /// Where outcomes go.
 pub(crate) enum Target {
     Nowhere,
-    Handler(Box<dyn Handler>),
+    Handler(Arc<dyn Handler>),
     Channel(Sender<Outcome>),
 }
 

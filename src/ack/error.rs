@@ -56,7 +56,7 @@ impl fmt::Display for AckError {
             AckError::OutOfMemory => "out of memory",
             AckError::Collisions => "too many roots share this root's hash; do not give the tracker a seed that others know",
             AckError::Closed => "the tracker has been shut down; build another one",
-            AckError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or fail the root to end it now",
+            AckError::ZeroTimeout => "the timeout is zero; use Lifetime::Never for none, or fail the root to end it now",
             AckError::TimeoutTooLong => "the timeout is too long for the tracker's interval; build it with a longer one",
         })
     }

@@ -33,10 +33,10 @@ pub use edge::edge;
 pub use error::AckError;
 pub use metrics::{InFlight, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
-pub use shutdown::Fate;
+pub use shutdown::ShutdownMode;
 pub use tuple::Tuple;
 
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 #[cfg(doc)]
 use crate::WhenFull;
 use std::fmt;
@@ -170,9 +170,10 @@ pub enum OnDrop {
 /// assert!(tracker.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct AckTracker {
     trees: Arc<Trees>,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Trees>>,
     on_drop: OnDrop,
 }
 
@@ -181,7 +182,7 @@ impl fmt::Debug for AckTracker {
         f.debug_struct("AckTracker")
             .field("len", &self.len())
             .field("shards", &self.trees.engine.shards())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }
@@ -205,7 +206,7 @@ impl AckTracker {
     }
 
     /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see
-    /// [`Room`](crate::Room), which has an example. It does not wait for what
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. It does not wait for what
     /// [`AckError::EarlyFull`] refuses.
     ///
     /// # Examples
@@ -228,7 +229,7 @@ impl AckTracker {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.trees.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.trees.engine.door())
     }
 }

@@ -1,11 +1,12 @@
 //! Shutdowns: the tracker refuses new roots, the live ones end, and the reaper stops.
 
+use super::trees::Trees;
 #[cfg(doc)]
 use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
 #[cfg(feature = "async")]
 use crate::core::engine::Face;
-use crate::lifecycle::{shut, Reaper};
+use crate::lifecycle::{shut, Reaper, Shut};
 use crate::panics::is_inside;
 #[cfg(doc)]
 use crate::WhenFull;
@@ -18,18 +19,18 @@ use std::time::Instant;
 /// What becomes of the roots that are still in flight when a tracker is shut down.
 ///
 /// ```
-/// use expiry::{edge, AckTracker, Fate};
+/// use expiry::{edge, AckTracker, ShutdownMode};
 /// use std::time::Duration;
 ///
 /// let tracker = AckTracker::builder().build()?;
 /// tracker.issue(edge(), 42)?;
-/// assert_eq!(tracker.shutdown(Fate::Return)[0].owner, 42);
-/// assert!(tracker.shutdown(Fate::Drain(Duration::from_secs(5))).is_empty()); // it was down before
+/// assert_eq!(tracker.shutdown(ShutdownMode::Return)[0].owner, 42);
+/// assert!(tracker.shutdown(ShutdownMode::Drain(Duration::from_secs(5))).is_empty()); // it was down before
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum ShutdownMode {
     /// New roots are refused. Those in flight get up to this long to be acked, to fail or to time
     /// out; the tracker then cancels those that are left. The limit is real time, whatever the
     /// tracker's clock. The call polls a tracker without a reaper meanwhile.
@@ -43,14 +44,14 @@ pub enum Fate {
 
 impl AckTracker {
     /// Stops the tracker: refuses new roots, settles the `fate` of those in flight, stops the
-    /// reaper and waits for it. Returns the roots in flight under [`Fate::Return`], and nothing
+    /// reaper and waits for it. Returns the roots in flight under [`ShutdownMode::Return`], and nothing
     /// otherwise.
     ///
     /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns,
     /// or is in the returned list. Operations of other threads that overlap end as if they had come
     /// just before or just after. Later ones are refused with [`AckError::Closed`] or
     /// [`AckError::NotLive`]. (A root whose `issue` or `init` overlaps may be cancelled at once,
-    /// whatever the limit of [`Fate::Drain`].) A second shutdown finds nothing to do.
+    /// whatever the limit of [`ShutdownMode::Drain`].) A second shutdown finds nothing to do.
     ///
     /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here
     /// on. Do not call it from a handler. There it only refuses new roots; if the reaper or a poll
@@ -61,19 +62,19 @@ impl AckTracker {
     /// ```
     /// # use expiry::{edge, Ack, AckError, AckTracker};
     /// # let tracker = AckTracker::builder().build()?;
-    /// use expiry::Fate;
+    /// use expiry::ShutdownMode;
     ///
     /// tracker.issue(edge(), 42)?;
-    /// let left = tracker.shutdown(Fate::Return);
+    /// let left = tracker.shutdown(ShutdownMode::Return);
     /// assert_eq!((left[0].owner, left.len()), (42, 1));
     /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
+    pub fn shutdown(&self, fate: ShutdownMode) -> Vec<Outcome> {
         let trees = &*self.trees;
         trees.engine.refuse();
         trees.deliver.close();
-        if let (Fate::Drain(limit), false) = (fate, is_inside()) {
+        if let (ShutdownMode::Drain(limit), false) = (fate, is_inside()) {
             let began = std::time::Instant::now();
             while !self.is_drained() && began.elapsed() < limit {
                 if self.reaper().is_none() {
@@ -82,19 +83,19 @@ impl AckTracker {
                 std::thread::sleep(Duration::from_millis(1).min(limit));
             }
         }
-        if fate == Fate::Return {
+        if fate == ShutdownMode::Return {
             trees.returned.want();
         }
-        shut(&trees.engine, self.reaper.as_ref(), trees);
+        self.owner.shut();
         match fate {
-            Fate::Return => trees.returned.take(),
+            ShutdownMode::Return => trees.returned.take(),
             _ => Vec::new(),
         }
     }
 
     /// The reaper, if there is one in this process.
     fn reaper(&self) -> Option<&Reaper> {
-        Reaper::here(self.reaper.as_ref())
+        Reaper::here(self.owner.reaper())
     }
 
     fn is_drained(&self) -> bool {
@@ -110,12 +111,12 @@ const FAR: Duration = Duration::from_secs(1 << 30);
 impl AckTracker {
     /// As [`shutdown`](Self::shutdown), without blocking the thread. New roots are refused when
     /// this returns, and the future ends when all is done. The reaper drains and cancels: handlers
-    /// are called on its thread. With [`Fate::Drain`] it looks every millisecond whether anything
+    /// are called on its thread. With [`ShutdownMode::Drain`] it looks every millisecond whether anything
     /// is left.
     ///
     /// The shutdown goes on if the future is dropped; another call waits for the same end. Of
     /// several limits the shortest counts, and another fate than `Drain` ends the draining. Roots
-    /// under [`Fate::Return`] go to the first future that ends, or to a blocking `shutdown` with
+    /// under [`ShutdownMode::Return`] go to the first future that ends, or to a blocking `shutdown` with
     /// that fate. Of two futures that end at once, each may have some of them.
     ///
     /// A tracker without a reaper must still be polled while it drains, by [`poll`](Self::poll).
@@ -128,7 +129,7 @@ impl AckTracker {
     /// not block until the shutdown is done, which waits for it.
     ///
     /// ```
-    /// use expiry::{edge, AckError, AckTracker, Fate};
+    /// use expiry::{edge, AckError, AckTracker, ShutdownMode};
     /// use std::time::Duration;
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -139,7 +140,7 @@ impl AckTracker {
     ///     let tracker = tracker.clone();
     ///     async move { tracker.ack(id, edge) }
     /// });
-    /// let drained = tracker.shutdown_async(Fate::Drain(Duration::from_secs(10)));
+    /// let drained = tracker.shutdown_async(ShutdownMode::Drain(Duration::from_secs(10)));
     /// assert_eq!(tracker.issue(1, 43), Err(AckError::Closed)); // from here on
     /// drained.await; // when the worker has acked
     /// assert!(worker.await?.is_ok() && tracker.is_empty());
@@ -148,15 +149,18 @@ impl AckTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(&self, fate: Fate) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
+    pub fn shutdown_async(
+        &self,
+        fate: ShutdownMode,
+    ) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
         let engine = &self.trees.engine;
         engine.refuse();
         self.trees.deliver.close();
-        if fate == Fate::Return {
+        if fate == ShutdownMode::Return {
             self.trees.returned.want();
         }
         let until = match (self.reaper(), fate) {
-            (Some(reaper), Fate::Drain(limit)) => {
+            (Some(reaper), ShutdownMode::Drain(limit)) => {
                 reaper.ask_to_drain(engine, limit);
                 None
             }
@@ -164,7 +168,7 @@ impl AckTracker {
                 reaper.ask(engine);
                 None
             }
-            (None, Fate::Drain(limit)) => {
+            (None, ShutdownMode::Drain(limit)) => {
                 let now = Instant::now();
                 now.checked_add(limit).or_else(|| now.checked_add(FAR))
             }
@@ -195,9 +199,11 @@ impl AckTracker {
     }
 }
 
-impl Drop for AckTracker {
-    /// As [`shutdown`](Self::shutdown) with [`Fate::Cancel`].
-    fn drop(&mut self) {
-        self.shutdown(Fate::Cancel);
+impl Shut for Trees {
+    /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
+    fn shut(&self, reaper: Option<&Reaper>) {
+        self.engine.refuse();
+        self.deliver.close();
+        shut(&self.engine, reaper, self);
     }
 }

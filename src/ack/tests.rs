@@ -1,9 +1,9 @@
 //! What needs to know where a root's word lies in the index.
 
-use super::{Ack, AckError, AckTracker, Done, Fate, ShardMetrics};
+use super::{Ack, AckError, AckTracker, Done, ShardMetrics, ShutdownMode};
 use crate::core::lease::{IssuedId, Lease};
 use crate::sync::counted::{LOOKUPS, PREFETCHES};
-use crate::time::{ManualClock, Timeout};
+use crate::time::{Lifetime, ManualClock};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ fn what_the_counts_miss_is_waited_for() {
     assert!(!engine.is_vacant(&*tracker.trees));
     let limit = Duration::from_millis(20);
     let began = Instant::now();
-    tracker.shutdown(Fate::Drain(limit));
+    tracker.shutdown(ShutdownMode::Drain(limit));
     assert!(began.elapsed() >= limit, "it was not waited for");
     assert_eq!(tracker.fail(root), Err(AckError::NotLive));
 }
@@ -203,7 +203,7 @@ fn f07_what_happens_is_counted_at_its_own_shard() {
         here("late", counted(|shard| shard.late, &late));
         // So that the next root lies in another chunk of slots, and in another shard.
         for _ in 0..1000 {
-            tracker.issue_with(1, 0, Timeout::Never).unwrap();
+            tracker.issue_with(1, 0, Lifetime::Never).unwrap();
         }
     }
     assert!(by_slot.len() > 1, "all roots lay in one shard");

@@ -3,7 +3,7 @@
 use super::error::AckError;
 use super::outcome::{Ack, Root};
 use super::{edge, AckTracker, OnDrop};
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 
 /// One edge of one tree: this tuple's share in a root.
@@ -76,7 +76,7 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     ///
     /// As [`AckTracker::issue`].
     pub fn root(tracker: T, owner: u64) -> Result<Self, AckError> {
-        Self::root_with(tracker, owner, Timeout::Default)
+        Self::root_with(tracker, owner, Lifetime::Default)
     }
 
     /// As [`root`](Self::root), with a timeout of its own.
@@ -87,7 +87,7 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     pub fn root_with(
         tracker: T,
         owner: u64,
-        timeout: impl Into<Timeout>,
+        timeout: impl Into<Lifetime>,
     ) -> Result<Self, AckError> {
         let share = edge();
         let root = tracker.borrow().issue_with(share, owner, timeout)?;
@@ -225,7 +225,7 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     ///
     /// [`AckError::NotLive`] if any of them had ended before. The others are renewed all the same.
     pub fn reset_timeout(&self) -> Result<(), AckError> {
-        self.reset_timeout_to(Timeout::Default)
+        self.reset_timeout_to(Lifetime::Default)
     }
 
     /// Gives each of its trees another timeout, from now on.
@@ -234,7 +234,7 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     ///
     /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`],
     /// [`AckError::TimeoutTooLong`].
-    pub fn reset_timeout_to(&self, timeout: impl Into<Timeout>) -> Result<(), AckError> {
+    pub fn reset_timeout_to(&self, timeout: impl Into<Lifetime>) -> Result<(), AckError> {
         let timeout = timeout.into();
         let mut result = Ok(());
         for root in self.roots() {

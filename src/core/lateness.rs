@@ -14,7 +14,7 @@ const BUCKETS: usize = 64;
 /// use std::time::Duration;
 ///
 /// let clock = ManualClock::new();
-/// let queue = ExpiryQueue::builder().clock(clock.clone()).build()?;
+/// let queue = ExpiryQueue::builder().clock(clock.clone()).build_manual()?;
 /// queue.update("key", Duration::from_secs(1))?;
 /// clock.advance(Duration::from_secs(4)); // and nobody has polled
 /// assert_eq!(queue.poll().len(), 1);

@@ -11,7 +11,7 @@ use std::fmt;
 /// use expiry::{ExpiryQueue, StoreError};
 /// use std::time::Duration;
 ///
-/// let leases = ExpiryQueue::builder().capacity(1).build()?;
+/// let leases = ExpiryQueue::builder().capacity(1).build_manual()?;
 /// leases.update(1, Duration::from_secs(10))?;
 /// assert_eq!(leases.update(2, Duration::from_secs(10)), Err(StoreError::Full));
 /// assert_eq!(leases.update(1, Duration::ZERO), Err(StoreError::ZeroTimeout)); // it is as it was
@@ -32,12 +32,12 @@ pub enum StoreError {
     /// The store has been shut down.
     Closed,
     /// The timeout is zero. To end an entry now, remove it. A map accepts
-    /// [`Timeout::Never`](crate::Timeout::Never); a queue and a session tracker require a finite
+    /// [`Lifetime::Never`](crate::Lifetime::Never); a queue and a session tracker require a finite
     /// timeout.
     ZeroTimeout,
     /// The timeout is longer than this store's ticks can express: 2^39 - 2 intervals, 17 years at
     /// 1 ms. Take a shorter one, or build the store with a longer interval. A map accepts
-    /// [`Timeout::Never`](crate::Timeout::Never).
+    /// [`Lifetime::Never`](crate::Lifetime::Never).
     TimeoutTooLong,
     /// Another thread has changed the entry in the meantime. Look at it again.
     Changed,
@@ -50,8 +50,8 @@ impl fmt::Display for StoreError {
             StoreError::OutOfMemory => "out of memory",
             StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
             StoreError::Closed => "the store has been shut down; build another one",
-            StoreError::ZeroTimeout => "the timeout is zero; remove the entry to end it now; a map accepts Timeout::Never, a queue requires a finite timeout",
-            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (a map accepts Timeout::Never) or a longer interval",
+            StoreError::ZeroTimeout => "the timeout is zero; remove the entry to end it now; a map accepts Lifetime::Never, a queue requires a finite timeout",
+            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (a map accepts Lifetime::Never) or a longer interval",
             StoreError::Changed => "another thread has changed the entry in the meantime; look at it again",
         })
     }

@@ -19,7 +19,7 @@ use crate::core::engine::Look;
 use crate::core::lease::{Lease, State};
 use crate::core::memory::ZeroValid;
 use crate::sync::{AtomicU64, Ordering};
-use crate::time::{Timeout, NEVER};
+use crate::time::{Lifetime, NEVER};
 
 /// What governs an entry with a time to idle.
 pub(crate) struct Policy {
@@ -114,7 +114,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         found: &Found<'_, K, V>,
         policy: &Policy,
-        timeout: Timeout,
+        timeout: Lifetime,
     ) -> Result<bool, StoreError> {
         let mut look = Look::First;
         // survives: models' clocks are standard atomics. A touch reads the clock after the old

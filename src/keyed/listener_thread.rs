@@ -31,7 +31,7 @@
 //! each thread calls the listener itself.
 
 use super::removed::{EndedSlot, Held};
-use super::store::{Cause, Store};
+use super::store::{RemovalCause, Store};
 use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::error::BuildError;
 use crate::panics::is_inside;
@@ -44,7 +44,7 @@ use std::sync::{Arc, OnceLock};
 /// What is in the channel.
 enum Item {
     /// An ended entry's slot, of which the queue is a holder.
-    Ended { id: u32, cause: Cause },
+    Removed { id: u32, cause: RemovalCause },
     /// No more come, but from threads that have been overtaken by a shutdown.
     Stop,
 }
@@ -121,7 +121,7 @@ impl ListenerThread {
 
     /// Calls the listener for an item. Returns `false` if it was the last one.
     fn deliver<K: 'static, V: 'static>(&self, store: &Store<K, V>, item: Item) -> bool {
-        let Item::Ended { id, cause } = item else {
+        let Item::Removed { id, cause } = item else {
             return false;
         };
         // SAFETY: shared by the thread that put it in, and received once.
@@ -164,13 +164,13 @@ impl ListenerThread {
         &self,
         store: &Store<K, V>,
         ended: Held<'_, K, V>,
-        cause: Cause,
+        cause: RemovalCause,
     ) {
         if self.is_lost() {
             let (key, value) = ended.pair();
             return store.call_listener(key, value, cause);
         }
-        let item = Item::Ended { id: ended.share(), cause };
+        let item = Item::Removed { id: ended.share(), cause };
         let sent = if is_inside() { self.sender.put_back(item) } else { self.sender.put(item) };
         if !sent {
             return ended.unshare();

@@ -7,19 +7,19 @@
 //! calls the listener.
 
 use super::idle::Term;
-use super::removed::{Ended, EndedSlot};
-use super::store::{Attempt, Cause, Entered, Found, Hindered, Store, Touched, Wanted};
-use super::{Lifetime, StoreError};
+use super::removed::{EndedSlot, Removed};
+use super::store::{Attempt, Entered, Found, Hindered, RemovalCause, Store, Touched, Wanted};
+use super::{Lifetimes, StoreError};
 use crate::core::engine::Pin;
 use crate::core::index::Glance;
 use crate::core::lease::State;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 
 /// An ended entry, and how it ended. The call that ended it owes the listener a call, unpinned.
 pub(super) struct Notice<'a, K: 'static, V: 'static> {
     pub(super) ended: EndedSlot<&'a Store<K, V>, K, V>,
-    pub(super) cause: Cause,
+    pub(super) cause: RemovalCause,
 }
 
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
@@ -31,9 +31,9 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
 
     /// Delivers the end to the listener. Returns the entry for the caller of the removing call.
     #[inline]
-    pub(super) fn told(self) -> Ended<'a, K, V> {
+    pub(super) fn told(self) -> Removed<'a, K, V> {
         self.tell();
-        Ended::lent(self.ended)
+        Removed::lent(self.ended)
     }
 }
 
@@ -68,9 +68,9 @@ pub(super) struct Aim<'a, K: 'static, V: 'static> {
 impl<K: 'static, V: 'static> Store<K, V> {
     /// When an entry ends that begins now; and the clock reading that this was derived from.
     #[inline(always)]
-    pub(super) fn term(&self, lifetime: Lifetime) -> Result<(Term, u64), StoreError> {
+    pub(super) fn term(&self, lifetime: Lifetimes) -> Result<(Term, u64), StoreError> {
         let (deadline, now) = self.engine.renewal(lifetime.live, self.timeout, self)?;
-        if let (Timeout::Never, _) | (Timeout::Default, None) = (lifetime.idle, self.idle) {
+        if let (Lifetime::Never, _) | (Lifetime::Default, None) = (lifetime.idle, self.idle) {
             let idle = None;
             return Ok((Term { deadline, idle }, now));
         }
@@ -80,7 +80,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// As [`term`](Self::term), of an entry with a time to idle.
     #[cold]
     #[inline(never)]
-    fn idle_term(&self, idle: Timeout, bound: u64) -> Result<Term, StoreError> {
+    fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, StoreError> {
         let idle = self.engine.nanos(idle, self.idle)?;
         let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
         Ok(Term { deadline, idle: idle.map(|idle| (idle, bound)) })
@@ -169,7 +169,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         pin: &Pin,
         wanted: Wanted<'_, K>,
-        lifetime: Lifetime,
+        lifetime: Lifetimes,
     ) -> Result<Aim<'_, K, V>, StoreError>
     where
         K: Eq,
@@ -216,7 +216,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[cold]
     #[inline(never)]
     pub(super) fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
-        let cause = Cause::Expired;
+        let cause = RemovalCause::Expired;
         let ended = self.end(pin, found, cause)?;
         Some(Notice { ended, cause })
     }
@@ -228,7 +228,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return pin;
         };
         drop(pin);
-        self.tell(&closed, Cause::Closed);
+        self.tell(&closed, RemovalCause::Closed);
         // This call owns the slot until that is dropped, under the new pin.
         let pin = self.engine.pin();
         drop(closed);
@@ -248,7 +248,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let found = self.find(pin, wanted)?;
-            let cause = if self.is_living(&found) { Cause::Removed } else { Cause::Expired };
+            let cause =
+                if self.is_living(&found) { RemovalCause::Removed } else { RemovalCause::Expired };
             if let Some(ended) = self.end(pin, &found, cause) {
                 return Some(Notice { ended, cause });
             }
@@ -264,7 +265,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mut found = *found;
         loop {
             found = self.again(&found)?;
-            let cause = Cause::Removed;
+            let cause = RemovalCause::Removed;
             if let Some(ended) = self.end(pin, &found, cause) {
                 return Some(Notice { ended, cause });
             }
@@ -283,7 +284,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         pin: &Pin,
         wanted: Wanted<'_, Q>,
-        timeout: Timeout,
+        timeout: Lifetime,
     ) -> Result<bool, StoreError>
     where
         K: Borrow<Q>,

@@ -93,7 +93,7 @@ snapshot! {
         /// Panics of `Drop` of this store's keys and values that the store has caught.
         drop_panics: u64 as DROP_PANICS = store.drop_panics.load(Relaxed);
         /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
-        /// the driver has yet to drop key and value. Those that a caller holds as `Ended`, or
+        /// the driver has yet to drop key and value. Those that a caller holds as `Removed`, or
         /// that wait for the listener thread, are not counted.
         unreclaimed: u64 as UNRECLAIMED = store.engine.unreclaimed();
     }

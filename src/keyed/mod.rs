@@ -8,7 +8,7 @@
 mod closing;
 mod error;
 mod idle;
-mod lifetime;
+mod lifetimes;
 mod listener_thread;
 mod living;
 mod map;
@@ -17,18 +17,19 @@ mod queue;
 mod removed;
 mod session;
 mod store;
+mod target;
 mod time_cache;
 
 pub use error::{InsertError, StoreError};
-pub use lifetime::Lifetime;
+pub use lifetimes::Lifetimes;
 pub use map::{
     Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, OccupiedEntry, Ref, VacantEntry,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
-pub use removed::Ended;
+pub use removed::Removed;
 pub use session::{
     Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, Tracked,
 };
-pub use store::Cause;
+pub use store::RemovalCause;
 pub use time_cache::{TimeCacheMap, TimeCacheMapBuilder};

@@ -7,7 +7,7 @@
 //!
 //! Where a store has a [listener thread](super::listener_thread), the queue holds an ended slot until
 //! the listener has been called, and the thread that ended the entry may hold it as well: a removing
-//! call returns it as [`Ended`]. A bit of the slot's lease counts the two:
+//! call returns it as [`Removed`]. A bit of the slot's lease counts the two:
 //!
 //! ```text
 //!   the thread that ended the entry           the listener thread
@@ -25,7 +25,7 @@
 //!
 //! **Linearization point**: the swap of [`Slot::let_go`]. It is one read-modify-write of one word, so
 //! of two holders that let go at once exactly one finds the bit gone. It releases that holder's reads
-//! of the payload, and acquires the other one's. `Ended::into_value` takes the payload only if its
+//! of the payload, and acquires the other one's. `Removed::try_into_value` takes the payload only if its
 //! holder is alone, which a load of the bit says: no other thread could become a holder again.
 //!
 //! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states, and
@@ -205,7 +205,7 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 /// An entry that has ended, with its key and value, for the caller that ended it.
 ///
 /// Readers that found the entry before may still be looking at key and value. So they are lent;
-/// [`into_value`](Self::into_value) gives the value itself where no reader is left. The store's
+/// [`try_into_value`](Self::try_into_value) gives the value itself where no reader is left. The store's
 /// driver drops them after this handle has been dropped
 /// ([when](crate::ExpiringMap#when-values-are-dropped)).
 ///
@@ -216,9 +216,9 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 /// assert_eq!((old.key().as_str(), old.value().len(), old[0]), ("key", 3, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Ended<'a, K: 'static, V: 'static>(EndedSlot<Keeps<'a, K, V>, K, V>);
+pub struct Removed<'a, K: 'static, V: 'static>(EndedSlot<Keeps<'a, K, V>, K, V>);
 
-impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
+impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     #[inline]
     pub(super) fn lent(slot: EndedSlot<&'a Store<K, V>, K, V>) -> Self {
         let store = slot.store;
@@ -255,31 +255,31 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     /// map.insert(1, vec![1, 2, 3])?;
     /// let reader = map.get(&1);
     /// let removed = map.remove(&1).unwrap();
-    /// let removed = removed.into_value().expect_err("the reader holds it");
+    /// let removed = removed.try_into_value().expect_err("the reader holds it");
     /// drop(reader);
-    /// assert_eq!(removed.into_value().ok(), Some(vec![1, 2, 3]));
+    /// assert_eq!(removed.try_into_value().ok(), Some(vec![1, 2, 3]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn into_value(self) -> Result<V, Self> {
+    pub fn try_into_value(self) -> Result<V, Self> {
         match self.0.into_pair() {
             Ok((key, value)) => {
                 // Before the value is on its way out: the key's `Drop` may panic.
                 drop(key);
                 Ok(value)
             }
-            Err(this) => Err(Ended(this)),
+            Err(this) => Err(Removed(this)),
         }
     }
 }
 
-impl<K: 'static, V: 'static> Ended<'static, K, V> {
+impl<K: 'static, V: 'static> Removed<'static, K, V> {
     /// As `lent`, for as long as it likes.
     pub(super) fn kept(slot: EndedSlot<&Store<K, V>, K, V>, store: &Arc<Store<K, V>>) -> Self {
         slot.kept_by(Keeps::Kept(store.clone()))
     }
 }
 
-impl<K: 'static, V: 'static> Deref for Ended<'_, K, V> {
+impl<K: 'static, V: 'static> Deref for Removed<'_, K, V> {
     type Target = V;
 
     fn deref(&self) -> &V {
@@ -287,9 +287,9 @@ impl<K: 'static, V: 'static> Deref for Ended<'_, K, V> {
     }
 }
 
-impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Ended<'_, K, V> {
+impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Removed<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ended").field("key", self.key()).field("value", self.value()).finish()
+        f.debug_struct("Removed").field("key", self.key()).field("value", self.value()).finish()
     }
 }
 
@@ -299,9 +299,9 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
     }
 
     /// The same slot, for the caller that ended it.
-    fn kept_by<'k>(self, store: Keeps<'k, K, V>) -> Ended<'k, K, V> {
+    fn kept_by<'k>(self, store: Keeps<'k, K, V>) -> Removed<'k, K, V> {
         debug_assert!(std::ptr::eq(self.store, &*store));
         let this = ManuallyDrop::new(self);
-        Ended(EndedSlot { store, id: this.id, slot: this.slot })
+        Removed(EndedSlot { store, id: this.id, slot: this.slot })
     }
 }

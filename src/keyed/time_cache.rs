@@ -1,8 +1,8 @@
 //! Storm's `TimeCacheMap`: a map that forgets what has not been put again for a while.
 
 use super::map::{ExpiringMap, ExpiringMapBuilder, Ref};
-use super::removed::Ended;
-use super::store::Cause;
+use super::removed::Removed;
+use super::store::RemovalCause;
 use super::InsertError;
 use crate::error::BuildError;
 use crate::time::Clock;
@@ -32,7 +32,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// let pending = TimeCacheMap::builder(Duration::from_secs(30))
-///     .on_expire(|id: &u64, request: &String| println!("request {id} ({request}) got no answer"))
+///     .expiry_listener(|id: &u64, request: &String| println!("request {id} ({request}) got no answer"))
 ///     .build()?;
 /// pending.put(7, "GET /".to_string())?;
 /// assert_eq!(pending.remove(&7).unwrap().value(), "GET /");
@@ -40,6 +40,13 @@ use std::time::Duration;
 /// ```
 pub struct TimeCacheMap<K: 'static, V: 'static> {
     map: ExpiringMap<K, V>,
+}
+
+impl<K: 'static, V: 'static> Clone for TimeCacheMap<K, V> {
+    /// Another handle to the same map.
+    fn clone(&self) -> Self {
+        TimeCacheMap { map: self.map.clone() }
+    }
 }
 
 /// Settings of a [`TimeCacheMap`].
@@ -50,7 +57,7 @@ pub struct TimeCacheMap<K: 'static, V: 'static> {
 ///
 /// let cache = TimeCacheMap::builder(Duration::from_secs(30))
 ///     .buckets(11) // less than 33 s
-///     .on_expire(|key: &u64, value: &u64| println!("{key} {value}"))
+///     .expiry_listener(|key: &u64, value: &u64| println!("{key} {value}"))
 ///     .build()?;
 /// cache.put(1, 2)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -60,6 +67,12 @@ pub struct TimeCacheMapBuilder<K, V> {
     expiration: Duration,
     buckets: usize,
     map: ExpiringMapBuilder<K, V>,
+}
+
+impl<K, V> Clone for TimeCacheMapBuilder<K, V> {
+    fn clone(&self) -> Self {
+        TimeCacheMapBuilder { map: self.map.clone(), ..*self }
+    }
 }
 
 impl<K, V> fmt::Debug for TimeCacheMapBuilder<K, V> {
@@ -85,9 +98,9 @@ where
 
     /// A callback that the map's thread calls for each entry that has expired; not for entries that
     /// were removed or put again. It may panic, be slow, or call the map.
-    pub fn on_expire(mut self, callback: impl Fn(&K, &V) + Send + Sync + 'static) -> Self {
-        self.map = self.map.on_end(move |key, value, cause| {
-            if cause == Cause::Expired {
+    pub fn expiry_listener(mut self, callback: impl Fn(&K, &V) + Send + Sync + 'static) -> Self {
+        self.map = self.map.removal_listener(move |key, value, cause| {
+            if cause == RemovalCause::Expired {
                 callback(key, value);
             }
         });
@@ -200,7 +213,7 @@ where
     }
 
     /// Takes a key's value out. The callback is not called.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -230,7 +243,7 @@ where
     ///
     /// let (clock, (sender, expired)) = (ManualClock::new(), mpsc::channel());
     /// let cache = TimeCacheMap::builder(Duration::from_secs(30))
-    ///     .on_expire(move |key: &u64, _: &&str| sender.send(*key).expect("it is read"))
+    ///     .expiry_listener(move |key: &u64, _: &&str| sender.send(*key).expect("it is read"))
     ///     .clock(clock.clone())
     ///     .build_manual()?;
     /// cache.put(1, "one")?;

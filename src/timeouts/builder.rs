@@ -3,7 +3,7 @@
 use super::waiters::Waiters;
 use super::Timeouts;
 use crate::error::BuildError;
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +42,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
+#[derive(Clone)]
 pub struct TimeoutsBuilder {
     setup: Setup,
 }
@@ -83,11 +84,7 @@ impl TimeoutsBuilder {
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(self) -> Result<Timeouts, BuildError> {
-        let budget = self.setup.budget;
-        let mut timeouts = self.build_manual()?;
-        let reaper = Reaper::start(&timeouts.waiters, |waiters| &waiters.engine, budget)?;
-        timeouts.reaper = Some(reaper);
-        Ok(timeouts)
+        self.built(true)
     }
 
     /// Builds without a thread: nobody is woken but in [`Timeouts::poll`], and what waits already is pending until then, be its time up or not.
@@ -96,8 +93,17 @@ impl TimeoutsBuilder {
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(self) -> Result<Timeouts, BuildError> {
+        self.built(false)
+    }
+
+    fn built(self, reaper: bool) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
-        Ok(Timeouts { waiters: Arc::new(Waiters::new(config)?), reaper: None })
+        let waiters = Arc::new(Waiters::new(config)?);
+        let mut owner = Owner::new(&waiters);
+        if reaper {
+            owner = owner.started(|waiters| &waiters.engine, self.setup.budget)?;
+        }
+        Ok(Timeouts { waiters, owner: Arc::new(owner) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Timeouts of futures: on the engine that all faces share, under tokio or any other executor, or none.
 //!
-//! [`Timeouts`] is the face. [`Limited`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
+//! [`Timeouts`] is the face. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
 //! the waker that they are polled with.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
@@ -8,21 +8,21 @@
 mod builder;
 mod error;
 mod interval;
-mod limited;
 mod sleep;
+mod timeout;
 mod waiters;
 mod waker;
 
 pub use builder::TimeoutsBuilder;
 pub use error::{TimeoutError, TimerError};
 pub use interval::{Interval, MissedTick};
-pub use limited::Limited;
 pub use sleep::Sleep;
+pub use timeout::Timeout;
 
 use crate::ack::Polled;
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
-use crate::lifecycle::{shut, shut_soon, Reaper};
+use crate::lifecycle::{shut, shut_soon, Owner, Reaper, Shut};
 use crate::snapshot::snapshot;
 use std::fmt;
 use std::future::IntoFuture;
@@ -111,9 +111,10 @@ use waiters::Waiters;
 /// All futures may be dropped at any time, and polled with any waker each time. Wakers are called by the reaper (or who polls), one after
 /// the other: one that takes long makes others late, one that panics is counted. What waits at a shutdown is woken, and resolves to
 /// [`TimerError::Closed`]; so does what comes after it.
+#[derive(Clone)]
 pub struct Timeouts {
     waiters: Arc<Waiters>,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Waiters>>,
 }
 
 snapshot! {
@@ -188,7 +189,7 @@ impl fmt::Debug for Timeouts {
         f.debug_struct("Timeouts")
             .field("len", &self.len())
             .field("interval", &self.waiters.engine.ticks().interval())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }
@@ -210,10 +211,10 @@ impl Timeouts {
 
     /// Gives a future so much time, from the first poll on that finds it pending. The future is polled before the time is looked at.
     ///
-    /// The error of the [`Limited`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
+    /// The error of the [`Timeout`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
     #[inline]
-    pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Limited<'_, F::IntoFuture> {
-        Limited::new(future.into_future(), Sleep::fresh(&self.waiters, after))
+    pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Timeout<'_, F::IntoFuture> {
+        Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
 
     /// Is ready so long after this call.
@@ -279,7 +280,7 @@ impl Timeouts {
         TimeoutsMetrics::of(&self.waiters)
     }
 
-    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`CapacityReady`](crate::CapacityReady), which has an
     /// example. It is for who has been told [`TimerError::Full`].
     ///
     /// # Examples
@@ -309,8 +310,8 @@ impl Timeouts {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.waiters.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.waiters.engine.door())
     }
 
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
@@ -336,7 +337,7 @@ impl Timeouts {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        shut(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters);
+        self.owner.shut();
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
@@ -345,7 +346,7 @@ impl Timeouts {
     ///
     /// The last one of a server's: its requests, and the draining of trackers, need timers.
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
-        shut_soon(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters)
+        shut_soon(&self.waiters.engine, self.owner.reaper(), &*self.waiters)
     }
 
     /// For models: the clock has come to `tick`.
@@ -356,8 +357,8 @@ impl Timeouts {
     }
 }
 
-impl Drop for Timeouts {
-    fn drop(&mut self) {
-        self.shutdown();
+impl Shut for Waiters {
+    fn shut(&self, reaper: Option<&Reaper>) {
+        shut(&self.engine, reaper, self);
     }
 }

@@ -22,7 +22,7 @@ pub(super) const MAX_LEVELS: usize = 8;
 /// ```
 /// use expiry::wheel::{Geometry, TimerWheel};
 ///
-/// for geometry in [Geometry::MILLIS, Geometry::CAFFEINE] {
+/// for geometry in [Geometry::NANOS_1MS, Geometry::CAFFEINE] {
 ///     let mut wheel = TimerWheel::new(geometry, 0); // nanoseconds, in buckets of 1 ms and of 1 s
 ///     wheel.schedule(30_000_000_007, "reply");
 ///     assert!(wheel.pop(30_000_000_006).is_none()); // what fires does not depend on it
@@ -50,7 +50,7 @@ impl Geometry {
     pub const CAFFEINE: Geometry = preset(30, &[6, 6, 5, 2]);
 
     /// Nanoseconds in finest buckets of 1.05 ms (2^20 ns), 7 levels of 64 up to 146 years.
-    pub const MILLIS: Geometry = preset(20, &[6, 6, 6, 6, 6, 6, 6]);
+    pub const NANOS_1MS: Geometry = preset(20, &[6, 6, 6, 6, 6, 6, 6]);
 
     /// Nanoseconds in finest buckets of 1.02 us (2^10 ns), 8 levels of 64 up to 9.1 years.
     pub const MICROS: Geometry = preset(10, &[6, 6, 6, 6, 6, 6, 6, 6]);

@@ -30,7 +30,7 @@ static BLOCKS: AtomicU64 = AtomicU64::new(0);
 /// # use expiry::wheel::{Geometry, TimerWheel};
 /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
 /// let first = wheel.schedule(10, "first");
-/// wheel.deschedule(first);
+/// wheel.cancel(first);
 /// let second = wheel.schedule(10, "second"); // in the same place
 /// assert_eq!((wheel.get(first), wheel.get(second)), (None, Some(&"second")));
 /// ```

@@ -14,7 +14,7 @@
 //! let call = wheel.schedule(25, "call");
 //! wheel.schedule(3_600_000, "an hour");
 //! wheel.reschedule(call, 20)?;
-//! assert_eq!(wheel.deschedule(ping), Some("ping"));
+//! assert_eq!(wheel.cancel(ping), Some("ping"));
 //! assert_eq!(wheel.expiration_delay(), Some(20));
 //! while let Some(fired) = wheel.pop(20) {
 //!     assert_eq!((fired.id, fired.value), (call, "call"));
@@ -41,7 +41,7 @@
 //! |---|---|---|---|---|
 //! | [`TICKS`](Geometry::TICKS) | any; a tick | 1 unit | 7 of 64 | 2^42 units: of milliseconds, 139 years |
 //! | [`MICROS`](Geometry::MICROS) | nanosecond | 1.02 us | 8 of 64 | 9.1 years |
-//! | [`MILLIS`](Geometry::MILLIS) | nanosecond | 1.05 ms | 7 of 64 | 146 years |
+//! | [`NANOS_1MS`](Geometry::NANOS_1MS) | nanosecond | 1.05 ms | 7 of 64 | 146 years |
 //! | [`CAFFEINE`](Geometry::CAFFEINE) | nanosecond | 1.07 s | 64, 64, 32, 4 | 6.5 days |
 //!
 //! # Ways to fire
@@ -66,7 +66,7 @@
 //! # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
 //! # wheel.schedule(1, ());
 //! for timer in wheel.iter() {
-//!     wheel.deschedule(timer.id);
+//!     wheel.cancel(timer.id);
 //! }
 //! ```
 //!
@@ -74,7 +74,7 @@
 //! | call | cost |
 //! |---|---|
 //! | `schedule`, `reschedule` | O(1); the timer's cache line, and the end of its bucket |
-//! | `deschedule`, `get`, `deadline` | O(1); the timer's cache line |
+//! | `cancel`, `get`, `deadline` | O(1); the timer's cache line |
 //! | firing | O(1) for each timer, plus at most one refiling per level that it was scheduled above |
 //! | time in which nothing is due | O(levels), a tick or a century |
 //! | `expiration_delay`, `next_expiration` | O(levels) |

@@ -7,7 +7,7 @@
 
 use crate::checks::{Check, Checks};
 use crate::latency::{human, Latency};
-use expiry::Cause;
+use expiry::RemovalCause;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -155,20 +155,26 @@ impl Ledger {
     }
 
     /// It was returned to the caller that replaced or removed it.
-    pub fn returned(&self, number: u64, by: Cause) {
-        let replaced = by == Cause::Replaced;
+    pub fn returned(&self, number: u64, by: RemovalCause) {
+        let replaced = by == RemovalCause::Replaced;
         self.note(number, if replaced { RETURNED_REPLACED } else { RETURNED_REMOVED });
     }
 
     /// Its end was told at the clock reading `now`; if it expired, that had to be `within` these readings, the first of which is
     /// when it was due. What was known before.
-    pub fn told(&self, number: u64, cause: Cause, now: u64, within: RangeInclusive<u64>) -> Story {
+    pub fn told(
+        &self,
+        number: u64,
+        cause: RemovalCause,
+        now: u64,
+        within: RangeInclusive<u64>,
+    ) -> Story {
         let Names { entry, again, unknown, .. } = self.names;
         let told = match cause {
-            Cause::Expired => TOLD_EXPIRED,
-            Cause::Removed => TOLD_REMOVED,
-            Cause::Replaced => TOLD_REPLACED,
-            Cause::Closed => TOLD_CLOSED,
+            RemovalCause::Expired => TOLD_EXPIRED,
+            RemovalCause::Removed => TOLD_REMOVED,
+            RemovalCause::Replaced => TOLD_REPLACED,
+            RemovalCause::Closed => TOLD_CLOSED,
             _ => 0,
         };
         let Some(word) = self.word(number).filter(|_| told != 0) else {
@@ -176,7 +182,7 @@ impl Ledger {
             self.checks.violated(unknown, text);
             return Story(0);
         };
-        if cause == Cause::Expired {
+        if cause == RemovalCause::Expired {
             self.timely(number, now, within);
         }
         let at = now.min(u64::MAX >> TIME) << TIME;
@@ -263,7 +269,7 @@ fn flags(known: u64) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Cause::*;
+    use RemovalCause::*;
 
     const NAMES: Names = Names {
         entry: "entry",
@@ -285,7 +291,7 @@ mod tests {
         (ledger.close(), checks.failing())
     }
 
-    fn told(ledger: &Ledger, number: u64, cause: Cause, now: u64) -> Story {
+    fn told(ledger: &Ledger, number: u64, cause: RemovalCause, now: u64) -> Story {
         ledger.told(number, cause, now, 100..=110)
     }
 

@@ -2,9 +2,9 @@
 
 use crate::mix::mix;
 use expiry::{
-    AckError, AckTracker, BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, Fate,
-    Outcome, Outcomes, Reason, Receiver, Root, RootId, StoreError, StoreMetrics, Timeout, Tuple,
-    WhenFull,
+    AckError, AckTracker, BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, Lifetime, Outcome,
+    Outcomes, Reason, Receiver, RemovalCause, Root, RootId, ShutdownMode, StoreError, StoreMetrics,
+    Tuple, WhenFull,
 };
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -27,7 +27,7 @@ pub enum Kind {
 pub const KINDS: [Kind; 4] = [Kind::Issued, Kind::Chosen, Kind::Map, Kind::Queue];
 
 /// Told of every end, by the thread that made it.
-pub type Told = Arc<dyn Fn(u64, Cause) + Send + Sync>;
+pub type Told = Arc<dyn Fn(u64, RemovalCause) + Send + Sync>;
 
 pub struct Setting {
     pub kind: Kind,
@@ -186,7 +186,7 @@ pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Sub
         }
         Kind::Map => {
             let listener = move |_: &P, value: &P, cause| told(value.number(), cause);
-            let builder = set!(&setting, ExpiringMap::builder()).on_end(listener);
+            let builder = set!(&setting, ExpiringMap::builder()).removal_listener(listener);
             Arc::new(Entries {
                 map: if setting.reaper { builder.build()? } else { builder.build_manual()? },
                 alive: Arc::default(),
@@ -196,7 +196,9 @@ pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Sub
         Kind::Queue => {
             let builder = set!(&setting, ExpiryQueue::builder());
             let queue = if setting.reaper {
-                builder.build_with_handler(move |key: &P| told(key.number(), Cause::Expired))?
+                builder
+                    .expiry_listener(move |key: &P| told(key.number(), RemovalCause::Expired))
+                    .build()?
             } else {
                 builder.build()?
             };
@@ -240,12 +242,14 @@ impl Reader {
         }
     }
 
-    pub fn next(&self) -> Option<(u64, Cause)> {
+    pub fn next(&self) -> Option<(u64, RemovalCause)> {
         match self {
             Reader::Outcomes(outcomes) => {
                 outcomes.try_next().map(|outcome| (outcome.owner, cause_of(&outcome)))
             }
-            Reader::Expired(expired) => expired.try_next().map(|key| (*key.key(), Cause::Expired)),
+            Reader::Expired(expired) => {
+                expired.try_next().map(|key| (*key.key(), RemovalCause::Expired))
+            }
             Reader::Gone => None,
         }
     }
@@ -260,11 +264,11 @@ fn key(number: u64, seed: Option<u64>) -> u64 {
 }
 
 /// How a root ended.
-fn cause_of(outcome: &Outcome) -> Cause {
+fn cause_of(outcome: &Outcome) -> RemovalCause {
     match outcome.reason {
-        Reason::TimedOut { .. } => Cause::Expired,
-        Reason::Cancelled => Cause::Closed,
-        _ => Cause::Removed,
+        Reason::TimedOut { .. } => RemovalCause::Expired,
+        Reason::Cancelled => RemovalCause::Closed,
+        _ => RemovalCause::Removed,
     }
 }
 
@@ -321,7 +325,7 @@ impl From<StoreError> for Refusal {
 
 impl Subject for Trees {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
-        let (edge, timeout) = (edge(number), Timeout::After(timeout));
+        let (edge, timeout) = (edge(number), Lifetime::After(timeout));
         match &self.roots {
             None => {
                 let root = key(number, self.seed);
@@ -336,7 +340,7 @@ impl Subject for Trees {
     }
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
-        let timeout = Timeout::After(timeout);
+        let timeout = Lifetime::After(timeout);
         self.tracker.reset_timeout_to(self.root(number), timeout).is_ok()
     }
 
@@ -383,7 +387,7 @@ impl Subject for Trees {
     }
 
     fn shutdown(&self) {
-        self.tracker.shutdown(Fate::Cancel);
+        self.tracker.shutdown(ShutdownMode::Cancel);
     }
 
     fn put_and(&self, number: u64, timeout: Duration, f: &mut dyn FnMut()) -> Result<(), Refusal> {
@@ -392,7 +396,7 @@ impl Subject for Trees {
             f();
             return Ok(());
         }
-        let mut tuple = Tuple::root_with(&self.tracker, number, Timeout::After(timeout))?;
+        let mut tuple = Tuple::root_with(&self.tracker, number, Lifetime::After(timeout))?;
         let _child = tuple.emit();
         f();
         Ok(())
@@ -426,7 +430,7 @@ impl<P: Payload> Subject for Entries<P> {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
         let key = key(number, self.seed);
         let payload = |number| P::new(number, &self.alive);
-        match self.map.insert_with(payload(key), payload(number), timeout) {
+        match self.map.insert_with_lifetime(payload(key), payload(number), timeout) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Refusal::Other("replaced")),
             Err(refused) if refused.key.number() != key || refused.value.number() != number => {
@@ -437,7 +441,7 @@ impl<P: Payload> Subject for Entries<P> {
     }
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
-        self.map.touch_with(&key(number, self.seed), timeout) == Ok(true)
+        self.map.touch_with_lifetime(&key(number, self.seed), timeout) == Ok(true)
     }
 
     fn end(&self, number: u64) -> bool {
@@ -501,7 +505,7 @@ impl<P: Payload> Subject for Keys<P> {
         let removed = self.queue.remove(&number).is_some();
         if removed {
             // Who removes a key knows it; no handler is told.
-            (self.told)(number, Cause::Removed);
+            (self.told)(number, RemovalCause::Removed);
         }
         removed
     }
@@ -512,7 +516,7 @@ impl<P: Payload> Subject for Keys<P> {
 
     fn poll(&self) {
         for key in self.queue.poll() {
-            (self.told)(key.key().number(), Cause::Expired);
+            (self.told)(key.key().number(), RemovalCause::Expired);
         }
     }
 
@@ -526,7 +530,7 @@ impl<P: Payload> Subject for Keys<P> {
 
     fn shutdown(&self) {
         for key in self.queue.shutdown() {
-            (self.told)(key.key().number(), Cause::Closed);
+            (self.told)(key.key().number(), RemovalCause::Closed);
         }
     }
 

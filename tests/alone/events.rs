@@ -1,7 +1,8 @@
 //! Events: each is seen once where it happens, by a subscriber that may use the store it hears of, and may panic.
 
 use expiry::{
-    edge, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcome, WhenFull,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause, ShutdownMode,
+    WhenFull,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -175,7 +176,7 @@ fn stalled(queue: &ExpiryQueue<&'static str>, clock: &ManualClock) {
 fn graced(clock: &ManualClock) -> ExpiryQueue<&'static str> {
     let builder = ExpiryQueue::builder().interval(SECOND);
     let builder = builder.pause_grace(5 * SECOND).clock(clock.clone());
-    builder.build().unwrap()
+    builder.build_manual().unwrap()
 }
 
 pub fn a_process_that_was_stalled() {
@@ -197,8 +198,8 @@ pub fn a_shutdown_and_what_was_left() {
         tracker.issue(edge(), owner).unwrap();
     }
     let events = seen(|| {
-        let _ = tracker.shutdown(Fate::Cancel);
-        let _ = tracker.shutdown(Fate::Cancel);
+        let _ = tracker.shutdown(ShutdownMode::Cancel);
+        let _ = tracker.shutdown(ShutdownMode::Cancel);
         drop(tracker);
     });
     assert_eq!(events, ["INFO shut down left=3"]);
@@ -265,8 +266,9 @@ pub fn a_subscriber_may_use_the_store() {
             let _ = map.metrics();
         };
         let builder = ExpiringMap::builder().shards(1).time_to_live(100 * SECOND);
-        let builder =
-            builder.on_end(|&key, _, _: Cause| assert!(key != 7, "7")).clock(clock.clone());
+        let builder = builder
+            .removal_listener(|&key, _, _: RemovalCause| assert!(key != 7, "7"))
+            .clock(clock.clone());
         assert!(map.set(builder.build_manual().unwrap()).is_ok());
         let map_of = map.clone();
         let events = seen_then(uses, move || {
@@ -297,7 +299,7 @@ pub fn a_subscriber_may_shut_the_store_down() {
         }));
         let shut = tracker.clone();
         let _ = seen_then(
-            move || drop(shut.shutdown(Fate::Cancel)),
+            move || drop(shut.shutdown(ShutdownMode::Cancel)),
             || {
                 let roots = [1, 2, 3].map(|owner| tracker.issue(edge(), owner).unwrap());
                 let _ = tracker.fail(roots[0]);
@@ -310,8 +312,8 @@ pub fn a_subscriber_may_shut_the_store_down() {
         tracker.issue(edge(), 1).unwrap();
         let shut = tracker.clone();
         let events = seen_then(
-            move || drop(shut.shutdown(Fate::Cancel)),
-            || drop(tracker.shutdown(Fate::Cancel)),
+            move || drop(shut.shutdown(ShutdownMode::Cancel)),
+            || drop(tracker.shutdown(ShutdownMode::Cancel)),
         );
         assert_eq!(events, ["INFO shut down left=1"]);
     });
@@ -328,7 +330,7 @@ pub fn a_subscriber_may_shut_the_store_down() {
         let tracker = Arc::new(tracker);
         let shut = tracker.clone();
         let events = seen_then(
-            move || drop(shut.shutdown(Fate::Cancel)),
+            move || drop(shut.shutdown(ShutdownMode::Cancel)),
             || {
                 let roots = [1, 2, 3].map(|owner| tracker.issue(edge(), owner).unwrap());
                 for root in roots {

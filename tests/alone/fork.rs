@@ -4,7 +4,9 @@
 use crate::support;
 
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, ManualClock, SessionInfo};
+use expiry::{
+    AckTracker, ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, SessionInfo, ShutdownMode,
+};
 use expiry::{SessionTracker, Timeouts, WhenFull};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,8 +75,8 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         .time_to_live(SECOND)
         .interval(MS)
         .clock(clock.clone())
-        .on_end(move |_: &u64, _: &String, cause| {
-            assert_ne!(cause, Cause::Replaced);
+        .removal_listener(move |_: &u64, _: &String, cause| {
+            assert_ne!(cause, RemovalCause::Replaced);
             tells.fetch_add(1, Ordering::SeqCst);
         })
         .build()
@@ -101,7 +103,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         let told = Arc::new(AtomicUsize::new(0));
         let tells = told.clone();
         let map = ExpiringMap::builder()
-            .on_end(move |_: &u64, _: &String, _| {
+            .removal_listener(move |_: &u64, _: &String, _| {
                 tells.fetch_add(1, Ordering::SeqCst);
             })
             .listener_thread(1, WhenFull::Wait)
@@ -112,7 +114,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
             for key in 2..=10 {
                 map.insert(key, "child".into()).unwrap();
                 let removed = map.remove(&key).unwrap();
-                assert_eq!(removed.into_value().ok().as_deref(), Some("child"));
+                assert_eq!(removed.try_into_value().ok().as_deref(), Some("child"));
             }
             assert_eq!(told.load(Ordering::SeqCst), 9, "by the thread that removed them");
             if as_a_future {
@@ -127,14 +129,14 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         assert_eq!(told.load(Ordering::SeqCst), 1);
     }
 
-    let queue = ExpiryQueue::builder().build_with_handler(|_: &u64| ());
+    let queue = ExpiryQueue::builder().expiry_listener(|_: &u64| ()).build();
     let queue = queue.unwrap();
     queue.update(1, SECOND).unwrap();
     in_child("a queue", || {
         assert_eq!(queue.shutdown().len(), 1);
         assert!(support::Task::new().block_on(queue.shutdown_async()).is_empty());
     });
-    let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| ());
+    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| ()).build();
     let sessions = sessions.unwrap();
     sessions.create(SECOND, 1).unwrap();
     in_child("sessions", || {
@@ -145,7 +147,10 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     });
     let (tracker, _outcomes) =
         AckTracker::builder().build_with_channel(10, WhenFull::Wait).unwrap();
-    for (nth, fate) in [Fate::Cancel, Fate::Return, Fate::Drain(10 * MS)].into_iter().enumerate() {
+    for (nth, fate) in [ShutdownMode::Cancel, ShutdownMode::Return, ShutdownMode::Drain(10 * MS)]
+        .into_iter()
+        .enumerate()
+    {
         tracker.issue(1, nth as u64).unwrap();
         in_child("a tracker", || {
             let left = tracker.shutdown(fate).len();
@@ -153,7 +158,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
             let told = usize::try_from(tracker.metrics().undelivered).unwrap();
             assert_eq!(left + told, nth + 1, "{fate:?}");
         });
-        if fate == Fate::Drain(10 * MS) {
+        if fate == ShutdownMode::Drain(10 * MS) {
             // As without a reaper, somebody has to poll it while it drains.
             continue;
         }
@@ -181,8 +186,10 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     let map = ExpiringMap::builder()
         .time_to_live(MS)
         .shards(2)
-        .on_end(move |key: &u64, _: &u64, cause| {
-            if (*key, cause) == (1, Cause::Expired) && enters.fetch_add(1, Ordering::SeqCst) == 0 {
+        .removal_listener(move |key: &u64, _: &u64, cause| {
+            if (*key, cause) == (1, RemovalCause::Expired)
+                && enters.fetch_add(1, Ordering::SeqCst) == 0
+            {
                 let _ = left.lock().unwrap().recv();
             }
         })

@@ -63,8 +63,12 @@ fn a_polled_map(many: usize) {
 
 fn a_polled_queue(many: usize) {
     let (clock, there) = (ManualClock::new(), Arc::default());
-    let queue =
-        ExpiryQueue::builder().interval(SECOND).shards(4).clock(clock.clone()).build().unwrap();
+    let queue = ExpiryQueue::builder()
+        .interval(SECOND)
+        .shards(4)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
     for key in 0..many as u64 {
         queue.update(Counted::new(key, &there), SECOND).unwrap();
     }
@@ -123,7 +127,7 @@ pub fn what_has_expired_is_dropped_untouched() {
     }
 }
 
-/// A refused `into_value` leaves nothing behind, however long a reference is kept.
+/// A refused `try_into_value` leaves nothing behind, however long a reference is kept.
 pub fn a_refused_into_value_allocates_nothing_that_stays() {
     const CALLS: usize = 10_000;
     let map = ExpiringMap::builder().build_manual().unwrap();
@@ -132,10 +136,10 @@ pub fn a_refused_into_value_allocates_nothing_that_stays() {
     let mut removed = map.remove(&1).unwrap();
     let before = heap::process();
     for _ in 0..CALLS {
-        removed = removed.into_value().expect_err("the reference is kept");
+        removed = removed.try_into_value().expect_err("the reference is kept");
     }
     let more = heap::process().saturating_sub(before);
     assert!(more < 64 << 10, "{more} bytes after {CALLS} calls");
     drop(kept);
-    assert_eq!(removed.into_value().ok(), Some(1));
+    assert_eq!(removed.try_into_value().ok(), Some(1));
 }

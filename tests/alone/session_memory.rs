@@ -14,7 +14,7 @@ pub fn touches_of_ended_sessions_are_not_kept_for_ever() {
             .shards(1)
             .collect_touches()
             .clock(clock.clone())
-            .build()
+            .build_manual()
             .unwrap();
         let kept = sessions.create(ten * 1_000_000, 1).unwrap();
         sessions.touch_by(&kept).unwrap();

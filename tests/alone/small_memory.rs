@@ -59,12 +59,12 @@ pub fn a_store_of_sixteen_shards_with_one_entry_is_small() {
         map
     });
     let queue = cost("queue, 16 shards", || {
-        let queue = ExpiryQueue::<u64>::builder().shards(16).build().unwrap();
+        let queue = ExpiryQueue::<u64>::builder().shards(16).build_manual().unwrap();
         queue.update(1, MINUTE).unwrap();
         queue
     });
     let sessions = cost("sessions, 16 shards", || {
-        let sessions = SessionTracker::builder().shards(16).build().unwrap();
+        let sessions = SessionTracker::builder().shards(16).build_manual().unwrap();
         sessions.create(MINUTE, 7).unwrap();
         sessions
     });

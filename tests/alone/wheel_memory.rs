@@ -24,7 +24,7 @@ fn churn(wheel: &mut TimerWheel<u64>, ids: &mut [TimerId], rounds: u64) -> usize
             if wheel.reschedule(*id, deadline).is_err() {
                 *id = wheel.schedule(deadline, round);
             } else if random % 5 == 0 {
-                wheel.deschedule(*id);
+                wheel.cancel(*id);
                 *id = wheel.schedule(deadline, round);
             }
         }
@@ -43,9 +43,9 @@ fn churn(wheel: &mut TimerWheel<u64>, ids: &mut [TimerId], rounds: u64) -> usize
 
 pub fn nothing_is_allocated_after_warm_up() {
     assert!(allocations(|| drop(std::hint::black_box(Box::new(1)))) > 0);
-    let mut wheel = TimerWheel::new(Geometry::MILLIS, 0);
+    let mut wheel = TimerWheel::new(Geometry::NANOS_1MS, 0);
     let mut ids: Vec<TimerId> = (0..1000).map(|n| wheel.schedule(n, n)).collect();
-    // Room for all, and for the places of those that are rearmed under a new id's nose.
+    // CapacityReady for all, and for the places of those that are rearmed under a new id's nose.
     wheel.reserve(2000);
     let mut fired = 0;
     let count = allocations(|| fired = churn(&mut wheel, &mut ids, 300));

@@ -1,6 +1,6 @@
 //! What an attack on the core found, each as the shortest sequence that reached it.
 
-use expiry::{edge, AckTracker, Fate, ManualClock, Outcome, WhenFull};
+use expiry::{edge, AckTracker, ManualClock, Outcome, ShutdownMode, WhenFull};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn a_shutdown_in_a_handler_of_a_shutdown_returns() {
     let tracker = AckTracker::builder()
         .on_outcome(move |_: &Outcome| {
             if let Some(tracker) = inner.get().and_then(Weak::upgrade) {
-                tracker.shutdown(Fate::Cancel);
+                tracker.shutdown(ShutdownMode::Cancel);
             }
         })
         .build()
@@ -84,7 +84,7 @@ fn a_shutdown_in_a_handler_of_a_shutdown_returns() {
     let tracker = Arc::new(tracker);
     assert!(slot.set(Arc::downgrade(&tracker)).is_ok());
     tracker.issue(edge(), 0).expect("room");
-    assert!(tracker.shutdown(Fate::Cancel).is_empty());
+    assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
     assert_eq!(tracker.metrics().total.cancelled, 1);
 }
 
@@ -96,7 +96,7 @@ fn a_shutdown_on_the_receiving_thread_returns() {
     for owner in 0..5 {
         tracker.issue(edge(), owner).expect("room");
     }
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     let mut owners: Vec<u64> =
         std::iter::from_fn(|| outcomes.try_next()).map(|outcome| outcome.owner).collect();
     owners.sort_unstable();

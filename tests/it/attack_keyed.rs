@@ -2,7 +2,8 @@
 
 use crate::rig;
 use expiry::{
-    Cause, Clock, ExpiringMap, ManualClock, SessionTracker, StoreError, TimeCacheMap, Timeout,
+    Clock, ExpiringMap, Lifetime, ManualClock, RemovalCause, SessionTracker, StoreError,
+    TimeCacheMap,
 };
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex, OnceLock, Weak};
@@ -40,13 +41,15 @@ fn what_is_over_is_not_found_after_a_jump_of_years() {
                 .interval(INTERVAL)
                 .shards(1)
                 .clock(clock.clone())
-                .on_end(move |&key: &u64, _: &(), cause| into.lock().unwrap().push((key, cause)));
+                .removal_listener(move |&key: &u64, _: &(), cause| {
+                    into.lock().unwrap().push((key, cause))
+                });
             if idle {
                 builder = builder.time_to_idle(ticks(100));
             }
             let map = builder.build_manual().unwrap();
             map.insert(1, ()).unwrap();
-            map.insert_with(2, (), Timeout::Never).unwrap();
+            map.insert_with_lifetime(2, (), Lifetime::Never).unwrap();
             clock.advance(ticks(jump));
             let found: Vec<u64> = map.iter().map(|entry| *entry.key()).collect();
             assert_eq!(found, if idle { vec![] } else { vec![2] }, "{jump}");
@@ -60,9 +63,9 @@ fn what_is_over_is_not_found_after_a_jump_of_years() {
             while map.poll(usize::MAX) {}
             let mut told = told.lock().unwrap();
             told.sort_by_key(|&(key, _)| key);
-            let mut expected = vec![(1, Cause::Expired)];
+            let mut expected = vec![(1, RemovalCause::Expired)];
             if idle {
-                expected.push((2, Cause::Expired));
+                expected.push((2, RemovalCause::Expired));
             }
             assert_eq!(*told, expected, "{jump}");
             assert!(map.get(&3).is_some(), "{jump} {idle}");
@@ -109,7 +112,7 @@ fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
 fn who_waits_is_told_of_what_a_creation_has_ended() {
     let clock = ManualClock::new();
     let sessions =
-        SessionTracker::builder().interval(INTERVAL).clock(clock.clone()).build().unwrap();
+        SessionTracker::builder().interval(INTERVAL).clock(clock.clone()).build_manual().unwrap();
     let old = sessions.create(ticks(1000), 7).unwrap();
     clock.advance(ticks(1 << 38) + ticks(1 << 30));
     sessions.create(ticks(1000), 7).unwrap();
@@ -187,7 +190,7 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
             .interval(INTERVAL)
             .shards(1)
             .clock(clock.clone())
-            .on_end(move |&key: &u64, _: &(), _| {
+            .removal_listener(move |&key: &u64, _: &(), _| {
                 into.lock().unwrap().push(key);
                 let map = inner.get().and_then(Weak::upgrade).unwrap();
                 if key == 1 {

@@ -7,8 +7,8 @@ use crate::support;
 
 use crate::support::{after, manual, manual_with, settle, GENEROUS, MS};
 use expiry::{
-    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiryQueue, Fate, Root,
-    Timeout, Tuple, WhenFull,
+    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiryQueue, Lifetime, Root,
+    ShutdownMode, Tuple, WhenFull,
 };
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ fn unknown_roots() {
         assert_eq!(tracker.fail(root), Err(AckError::NotLive));
         assert_eq!(tracker.fail_by(root, 1), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
-        assert_eq!(tracker.reset_timeout_to(root, Timeout::Never), Err(AckError::NotLive));
+        assert_eq!(tracker.reset_timeout_to(root, Lifetime::Never), Err(AckError::NotLive));
         tracker.ack_batch(&[(root, 5)], |_, result| {
             assert_eq!(result, Err(AckError::NotLive));
         });
@@ -210,7 +210,7 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
         tracker.init(root, 5, 0).unwrap();
     }
     assert_eq!(tracker.ack(7, 5), Err(AckError::Full));
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert_eq!(tracker.issue(5, 0), Err(AckError::Closed));
     assert_eq!(tracker.metrics().refused, 6);
 }
@@ -276,7 +276,7 @@ fn use_after_shutdown() {
         tracker.ack(2, 5).unwrap();
         let mut line = Tuple::root(&tracker, 0).unwrap();
         let word = line.emit();
-        tracker.shutdown(Fate::Cancel);
+        tracker.shutdown(ShutdownMode::Cancel);
         assert_eq!(told.take().len(), 3);
         assert_eq!(tracker.issue(5, 0), Err(AckError::Closed));
         assert_eq!(tracker.issue(0, 0), Err(AckError::Closed));
@@ -300,7 +300,7 @@ fn use_after_shutdown() {
         assert_eq!(line.fail(), Err(AckError::NotLive));
         assert_eq!(Tuple::root(&tracker, 0).err(), Some(AckError::Closed));
         assert!(!tracker.poll(100).more);
-        assert!(tracker.shutdown(Fate::Drain(GENEROUS)).is_empty());
+        assert!(tracker.shutdown(ShutdownMode::Drain(GENEROUS)).is_empty());
         assert_eq!(tracker.fail_all(0), 0);
         assert!(tracker.oldest(10).is_empty());
         assert!(tracker.is_empty() && told.take().is_empty());

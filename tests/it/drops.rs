@@ -5,7 +5,7 @@
 //! store.
 
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{Cause, ExpiringMap, ExpiryQueue, ManualClock, Timeout};
+use expiry::{ExpiringMap, ExpiryQueue, Lifetime, ManualClock, RemovalCause};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{mpsc, Arc, Mutex, OnceLock};
@@ -102,18 +102,18 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
                     .interval(MS)
                     .shards(1)
                     // The reaper calls it: it counts the reaper's thread.
-                    .on_end(move |_: &u64, _: &Counted, cause| {
-                        if cause == Cause::Expired && first.swap(false, SeqCst) {
+                    .removal_listener(move |_: &u64, _: &Counted, cause| {
+                        if cause == RemovalCause::Expired && first.swap(false, SeqCst) {
                             started.fetch_add(1, SeqCst);
                             RUNNING.with_borrow_mut(|mine| *mine = Some(Running::begin(&running)));
                         }
                     })
                     .build()
                     .unwrap();
-                inner.insert_with(0, Counted::new(&census), MS).unwrap();
+                inner.insert_with_lifetime(0, Counted::new(&census), MS).unwrap();
                 for later in 1..50 {
                     let time = later as u32 * 10 * MS;
-                    inner.insert_with(later, Counted::new(&census), time).unwrap();
+                    inner.insert_with_lifetime(later, Counted::new(&census), time).unwrap();
                 }
                 outer.insert(key, inner).unwrap();
             }
@@ -217,15 +217,15 @@ fn slow_drops_delay_no_other_map() {
     for key in 0..SLOW {
         let value = Slow { by: by.clone(), time: 10 * MS, _counted: Counted::new(&census) };
         // Half of them expire, the others are removed.
-        let time = if key % 2 == 0 { Timeout::Never } else { (20 * MS).into() };
-        slow.insert_with(key, value, time).unwrap();
+        let time = if key % 2 == 0 { Lifetime::Never } else { (20 * MS).into() };
+        slow.insert_with_lifetime(key, value, time).unwrap();
     }
     let reapers = Arc::new(Mutex::new(Vec::new()));
     let noted = reapers.clone();
     let quick = ExpiringMap::builder()
         .interval(MS)
-        .on_end(move |_: &usize, _: &Vec<u8>, cause| {
-            if cause == Cause::Expired {
+        .removal_listener(move |_: &usize, _: &Vec<u8>, cause| {
+            if cause == RemovalCause::Expired {
                 noted.lock().unwrap().push(thread::current().id());
             }
         })
@@ -241,7 +241,7 @@ fn slow_drops_delay_no_other_map() {
         for _ in 0..100 {
             turn += 1;
             quick.insert(turn % 100, vec![0; 10]).unwrap();
-            quick.insert_with(100 + turn % 500, vec![1], MS).unwrap();
+            quick.insert_with_lifetime(100 + turn % 500, vec![1], MS).unwrap();
             assert!(quick.get(&(turn % 100)).is_some());
         }
         if census.left() > 0 {
@@ -285,7 +285,7 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
     let manual =
         ExpiringMap::builder().time_to_live(SECOND).clock(clock.clone()).build_manual().unwrap();
-    let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+    let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     wait_for("the stuck one is being dropped", || entered.load(SeqCst));
     for _ in 0..20 {
         for key in 0..500 {
@@ -327,14 +327,14 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
     let map: Listened = ExpiringMap::builder()
         .interval(SECOND)
         .clock(clock.clone())
-        .on_end(move |&key: &u64, _: &Counted, _| {
+        .removal_listener(move |&key: &u64, _: &Counted, _| {
             if key == 0 && !enters.swap(true, SeqCst) {
                 waits.pass();
             }
         })
         .build_manual()
         .unwrap();
-    map.insert_with(0, Counted::new(&census), 10 * SECOND).unwrap();
+    map.insert_with_lifetime(0, Counted::new(&census), 10 * SECOND).unwrap();
     let map = Arc::new(map);
     let (theirs, opens) = (map.clone(), Opens(door));
     if what == "expired" {
@@ -426,8 +426,9 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
         let caller = thread::current().id();
         let map = ExpiringMap::builder()
             .shards(1)
-            .on_end(move |_: &Odd, value: &Counted, cause| {
-                if (value.id(), cause, thread::current().id()) == (2, Cause::Closed, caller) {
+            .removal_listener(move |_: &Odd, value: &Counted, cause| {
+                if (value.id(), cause, thread::current().id()) == (2, RemovalCause::Closed, caller)
+                {
                     let map: &std::sync::Weak<Overtaken> = theirs.get().unwrap();
                     let map = map.upgrade().unwrap();
                     assert!(map.metrics().unreclaimed > 0, "there is something to wait for");
@@ -477,8 +478,8 @@ fn a_listener_of_a_shutdown_that_is_stuck_holds_back_nothing() {
     let (waits, enters) = (door.clone(), entered.clone());
     let map = ExpiringMap::builder()
         .shards(1)
-        .on_end(move |_: &u64, _: &Counted, cause| {
-            if cause == Cause::Closed && !enters.swap(true, SeqCst) {
+        .removal_listener(move |_: &u64, _: &Counted, cause| {
+            if cause == RemovalCause::Closed && !enters.swap(true, SeqCst) {
                 waits.pass();
             }
         })
@@ -542,10 +543,10 @@ impl std::hash::Hash for Bad {
 /// A lifetime whose `Drop` panics.
 struct BadLifetime(Bad);
 
-impl From<BadLifetime> for expiry::Lifetime {
+impl From<BadLifetime> for expiry::Lifetimes {
     fn from(bad: BadLifetime) -> Self {
         assert!(bad.0.armed);
-        expiry::Lifetime::new()
+        expiry::Lifetimes::new()
     }
 }
 
@@ -630,10 +631,10 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
         drop(entry.remove());
     });
     for key in [0, 1] {
-        still_reclaims("or_insert_for, the lifetime", |map, census| {
+        still_reclaims("or_insert_with_lifetime, the lifetime", |map, census| {
             let lifetime = BadLifetime(Bad::new(9, true, census));
             let value = || Bad::new(key, false, census);
-            drop(map.entry(value()).or_insert_for(lifetime, value));
+            drop(map.entry(value()).or_insert_with_lifetime(lifetime, value));
         });
     }
     still_reclaims("insert, the key's Eq is not asked", |map, census| {
@@ -848,7 +849,7 @@ fn a_map_may_go_with_one_of_its_own_values() {
                 map.insert(key, owner(None)).unwrap();
             }
             let time = if turn % 2 == 0 { MS } else { 100 * SECOND };
-            map.insert_with(10, owner(Some(map.clone())), time).unwrap();
+            map.insert_with_lifetime(10, owner(Some(map.clone())), time).unwrap();
             if turn % 2 == 1 {
                 drop(map.remove(&10));
             }

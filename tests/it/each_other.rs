@@ -3,9 +3,10 @@
 
 use crate::support::{poll_with, wait_for, waker, GENEROUS, MS};
 use expiry::{
-    edge, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, Lifetime, ManualClock, Outcome,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetimes, ManualClock, Outcome, RemovalCause,
+    ShutdownMode,
 };
-use expiry::{SessionInfo, SessionTracker, Timeout, Timeouts, WhenFull};
+use expiry::{Lifetime, SessionInfo, SessionTracker, Timeouts, WhenFull};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier, OnceLock};
 use std::time::Duration;
@@ -29,7 +30,7 @@ struct Acks(AckTracker, bool);
 
 impl Subject for Acks {
     fn shut(&self) {
-        let _ = self.0.shutdown(Fate::Return);
+        let _ = self.0.shutdown(ShutdownMode::Return);
     }
 
     fn is_down(&self) -> bool {
@@ -56,7 +57,7 @@ fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
     };
     let tracker = tracker.unwrap();
     tracker.issue(edge(), 1).unwrap();
-    tracker.issue_with(edge(), 2, Timeout::After(MS)).unwrap();
+    tracker.issue_with(edge(), 2, Lifetime::After(MS)).unwrap();
     Box::new(Acks(tracker, polled))
 }
 
@@ -70,7 +71,7 @@ fn acks_with_a_channel(event: Event) -> Box<dyn Subject> {
     assert!(poll_with(&mut next, &calls).is_pending());
     std::mem::forget(next);
     tracker.issue(edge(), 1).unwrap();
-    tracker.issue_with(edge(), 2, Timeout::After(MS)).unwrap();
+    tracker.issue_with(edge(), 2, Lifetime::After(MS)).unwrap();
     Box::new(Acks(tracker, true))
 }
 
@@ -86,7 +87,7 @@ impl Subject for ExpiryQueue<u64> {
 
 fn queue(event: Event) -> Box<dyn Subject> {
     let builder = ExpiryQueue::builder().interval(MS);
-    let queue = builder.build_with_handler(move |_: &u64| event()).unwrap();
+    let queue = builder.expiry_listener(move |_: &u64| event()).build().unwrap();
     queue.update(1, HOUR).unwrap();
     queue.update(2, MS).unwrap();
     Box::new(queue)
@@ -104,7 +105,7 @@ impl Subject for SessionTracker {
 
 fn sessions(event: Event) -> Box<dyn Subject> {
     let builder = SessionTracker::builder().interval(MS);
-    let sessions = builder.build_with_handler(move |_: &SessionInfo| event()).unwrap();
+    let sessions = builder.expiry_listener(move |_: &SessionInfo| event()).build().unwrap();
     sessions.create(HOUR, 1).unwrap();
     sessions.create(MS, 2).unwrap();
     Box::new(sessions)
@@ -130,18 +131,18 @@ impl Subject for Map {
 
 fn map(event: Event, polled: bool) -> Box<dyn Subject> {
     let listener = move |_: &u64, _: &u64, cause| {
-        if cause == Cause::Expired {
+        if cause == RemovalCause::Expired {
             event();
         }
     };
-    let builder = ExpiringMap::builder().interval(MS).on_end(listener);
+    let builder = ExpiringMap::builder().interval(MS).removal_listener(listener);
     let map = match polled {
         true => builder.build_manual(),
         false => builder.build(),
     };
     let map = map.unwrap();
     map.insert(1, 1).unwrap();
-    map.insert_with(2, 2, Lifetime::new().live(Timeout::After(MS))).unwrap();
+    map.insert_with_lifetime(2, 2, Lifetimes::new().live(Lifetime::After(MS))).unwrap();
     Box::new(Map(map, polled))
 }
 
@@ -253,10 +254,10 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
             assert!(other[1 - at].get().unwrap().touch(&2));
         };
         let builder = ExpiringMap::builder().interval(MS).shards(1);
-        let builder = builder.clock(clock.clone()).on_end(listener);
+        let builder = builder.clock(clock.clone()).removal_listener(listener);
         let map = maps[at].get_or_init(|| builder.build_manual().unwrap());
-        let soon = Lifetime::new().live(Timeout::After(MS));
-        map.insert_with(1, 1, soon).unwrap();
+        let soon = Lifetimes::new().live(Lifetime::After(MS));
+        map.insert_with_lifetime(1, 1, soon).unwrap();
         map.insert(2, 2).unwrap();
     }
     clock.advance(Duration::from_secs(3600 * 24 * 365 * 10));
@@ -264,7 +265,7 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
     for at in [0, 1] {
         let (maps, sender) = (maps.clone(), sender.clone());
         std::thread::spawn(move || {
-            let touched = maps[at].get().unwrap().touch_with(&2, HOUR);
+            let touched = maps[at].get().unwrap().touch_with_lifetime(&2, HOUR);
             sender.send(touched).unwrap();
         });
     }
@@ -310,7 +311,7 @@ fn the_next_shutdown_returns_all<S: Sync>(
 #[test]
 fn the_shutdown_after_one_in_a_listener_returns_all_sessions() {
     let make = || {
-        let sessions = SessionTracker::builder().interval(MS).build().unwrap();
+        let sessions = SessionTracker::builder().interval(MS).build_manual().unwrap();
         (0..200).for_each(|owner| assert!(sessions.create(HOUR, owner).is_ok()));
         sessions
     };
@@ -320,7 +321,7 @@ fn the_shutdown_after_one_in_a_listener_returns_all_sessions() {
 #[test]
 fn the_shutdown_after_one_in_a_listener_returns_all_keys() {
     let make = || {
-        let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+        let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
         (0..200u64).for_each(|key| assert!(queue.update(key, HOUR).is_ok()));
         queue
     };
@@ -338,5 +339,5 @@ fn the_shutdown_after_one_in_a_listener_returns_all_roots() {
         it.poll(1000);
         0
     };
-    the_next_shutdown_returns_all(make, poll, |it| it.shutdown(Fate::Return).len());
+    the_next_shutdown_returns_all(make, poll, |it| it.shutdown(ShutdownMode::Return).len());
 }

@@ -3,7 +3,8 @@
 use crate::rig;
 use expiry::expiring_map::Entry;
 use expiry::{
-    BuildError, Cause, ExpiringMap, Lifetime, ManualClock, StoreError, TimeCacheMap, Timeout,
+    BuildError, ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError,
+    TimeCacheMap,
 };
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -72,20 +73,20 @@ fn clock_is_before(clock: &ManualClock, time: Duration) -> bool {
 fn an_entry_has_a_lifetime_of_its_own() {
     let clock = ManualClock::new();
     let map = manual(&clock);
-    map.insert_with(1u64, (), SECOND * 3).unwrap();
-    map.insert_with(2, (), Timeout::Never).unwrap();
-    let idle = Lifetime::new().idle(Timeout::After(SECOND * 2));
-    map.insert_with(3, (), idle).unwrap();
+    map.insert_with_lifetime(1u64, (), SECOND * 3).unwrap();
+    map.insert_with_lifetime(2, (), Lifetime::Never).unwrap();
+    let idle = Lifetimes::new().idle(Lifetime::After(SECOND * 2));
+    map.insert_with_lifetime(3, (), idle).unwrap();
     map.insert(4, ()).unwrap();
     let left = |key| map.remaining(&key);
     assert_eq!(left(1), Some(SECOND * 3));
     assert_eq!(left(2), Some(Duration::MAX));
     assert_eq!(left(3), Some(SECOND * 2));
     assert_eq!(left(4), Some(SECOND * 10));
-    assert_eq!(map.touch_with(&1, Timeout::After(SECOND * 8)), Ok(true));
+    assert_eq!(map.touch_with_lifetime(&1, Lifetime::After(SECOND * 8)), Ok(true));
     assert_eq!(left(1), Some(SECOND * 8));
     // It stays within its time to idle.
-    assert_eq!(map.touch_with(&3, Timeout::After(SECOND * 8)), Ok(true));
+    assert_eq!(map.touch_with_lifetime(&3, Lifetime::After(SECOND * 8)), Ok(true));
     assert_eq!(left(3), Some(SECOND * 2));
     pass(&map, &clock, SECOND * 1000);
     assert_eq!(map.iter().map(|entry| *entry.key()).collect::<Vec<_>>(), [2]);
@@ -99,28 +100,28 @@ fn bad_times_are_refused_and_nothing_is_lost() {
         .build_manual()
         .unwrap();
     map.insert("a".to_string(), 1).unwrap();
-    let after = Timeout::After;
+    let after = Lifetime::After;
     let cases = [
-        (Lifetime::from(Duration::ZERO), StoreError::ZeroTimeout),
-        (Lifetime::from(Duration::MAX), StoreError::TimeoutTooLong),
-        (Lifetime::new().idle(after(Duration::ZERO)), StoreError::ZeroTimeout),
-        (Lifetime::new().idle(after(Duration::MAX)), StoreError::TimeoutTooLong),
+        (Lifetimes::from(Duration::ZERO), StoreError::ZeroTimeout),
+        (Lifetimes::from(Duration::MAX), StoreError::TimeoutTooLong),
+        (Lifetimes::new().idle(after(Duration::ZERO)), StoreError::ZeroTimeout),
+        (Lifetimes::new().idle(after(Duration::MAX)), StoreError::TimeoutTooLong),
     ];
     for (lifetime, error) in cases {
         for key in ["a", "b"] {
-            let refused = map.insert_with(key.to_string(), 7, lifetime).unwrap_err();
+            let refused = map.insert_with_lifetime(key.to_string(), 7, lifetime).unwrap_err();
             assert_eq!((refused.key.as_str(), refused.value, refused.error), (key, 7, error));
         }
         match map.entry("a".to_string()) {
             Entry::Occupied(entry) => {
-                let refused = entry.insert_with(7, lifetime).unwrap_err();
+                let refused = entry.insert_with_lifetime(7, lifetime).unwrap_err();
                 assert_eq!((refused.key.as_str(), refused.error), ("a", error));
             }
             Entry::Vacant(_) => panic!("it is there"),
         }
     }
-    assert_eq!(map.touch_with("a", after(Duration::ZERO)), Err(StoreError::ZeroTimeout));
-    assert_eq!(map.touch_with("a", after(Duration::MAX)), Err(StoreError::TimeoutTooLong));
+    assert_eq!(map.touch_with_lifetime("a", after(Duration::ZERO)), Err(StoreError::ZeroTimeout));
+    assert_eq!(map.touch_with_lifetime("a", after(Duration::MAX)), Err(StoreError::TimeoutTooLong));
     assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
     let builder = || ExpiringMap::<u8, u8>::builder();
     assert_eq!(
@@ -275,7 +276,7 @@ fn a_listener_that_panics_delays_nobody() {
     let told = Arc::new(AtomicUsize::new(0));
     let listener = told.clone();
     let (map, clock) = rig::map(|map| {
-        map.time_to_live(SECOND * 10).on_end(move |_: &u64, _: &u64, _| {
+        map.time_to_live(SECOND * 10).removal_listener(move |_: &u64, _: &u64, _| {
             listener.fetch_add(1, Relaxed);
             panic!("the listener does not like it");
         })
@@ -305,17 +306,18 @@ type Shared = ExpiringMap<u64, u64>;
 /// A map whose listener has the map, with a thread or by hand.
 fn reentrant(
     clock: Option<&ManualClock>,
-    f: impl Fn(&Shared, u64, Cause) + Send + Sync + 'static,
+    f: impl Fn(&Shared, u64, RemovalCause) + Send + Sync + 'static,
 ) -> Arc<Shared> {
     let own: Arc<OnceLock<Weak<Shared>>> = Arc::default();
     let listener = own.clone();
-    let mut builder = ExpiringMap::builder().time_to_live(SECOND * 10).interval(SECOND).on_end(
-        move |key: &u64, _: &u64, cause| {
+    let mut builder = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .removal_listener(move |key: &u64, _: &u64, cause| {
             if let Some(map) = listener.get().and_then(Weak::upgrade) {
                 f(&map, *key, cause);
             }
-        },
-    );
+        });
     if let Some(clock) = clock {
         builder = builder.clock(clock.clone());
     }
@@ -335,14 +337,14 @@ fn reentrant(
 fn a_listener_may_call_the_map() {
     let clock = ManualClock::new();
     let map = reentrant(Some(&clock), |map, key, cause| match cause {
-        Cause::Expired => {
+        RemovalCause::Expired => {
             assert!(map.get(&key).is_none() && !map.touch(&key) && map.remove(&key).is_none());
             // Polling in a poll does nothing.
             map.poll(usize::MAX);
             map.insert(key + 1000, key).unwrap();
             map.retain(|key, _| *key != 2000);
         }
-        Cause::Replaced => drop(map.remove(&key)),
+        RemovalCause::Replaced => drop(map.remove(&key)),
         _ => {}
     });
     for key in 0..100 {
@@ -361,7 +363,7 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
     let closed = Arc::new(AtomicUsize::new(0));
     let counter = closed.clone();
     let map = reentrant(Some(&clock), move |map, key, cause| {
-        if cause == Cause::Expired && key == 5 {
+        if cause == RemovalCause::Expired && key == 5 {
             map.shutdown();
             for key in [77, 177] {
                 let refused = map.insert(key, 7).unwrap_err();
@@ -371,8 +373,8 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
         counter.fetch_add(1, Relaxed);
     });
     for key in 0..100 {
-        let time = [Timeout::Default, Timeout::Never][usize::from(key >= 50)];
-        map.insert_with(key, key, time).unwrap();
+        let time = [Lifetime::Default, Lifetime::Never][usize::from(key >= 50)];
+        map.insert_with_lifetime(key, key, time).unwrap();
     }
     pass(&map, &clock, SECOND * 11);
     assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
@@ -428,8 +430,8 @@ fn no_increment_is_lost() {
     let map = ExpiringMap::builder()
         .time_to_idle(Duration::from_millis(1))
         .interval(Duration::from_millis(1))
-        .on_end(move |_: &u64, count: &u64, cause| {
-            if cause != Cause::Replaced {
+        .removal_listener(move |_: &u64, count: &u64, cause| {
+            if cause != RemovalCause::Replaced {
                 sum.fetch_add(*count, Relaxed);
             }
         })
@@ -464,7 +466,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
         let map = TimeCacheMap::builder(expiration)
             .buckets(buckets)
             .clock(clock.clone())
-            .on_expire(move |key: &u64, put_at: &Duration| {
+            .expiry_listener(move |key: &u64, put_at: &Duration| {
                 assert_eq!(Duration::from_millis(*key * 313), *put_at);
                 list.lock().unwrap().push(*key);
                 // A third of a second each: a bucket full of them takes longer than the interval.
@@ -512,7 +514,7 @@ fn a_time_cache_does_what_the_old_one_did() {
     let list = expired.clone();
     let map = TimeCacheMap::builder(SECOND * 10)
         .clock(clock.clone())
-        .on_expire(move |key: &&str, _: &u64| list.lock().unwrap().push(key))
+        .expiry_listener(move |key: &&str, _: &u64| list.lock().unwrap().push(key))
         .build_manual()
         .unwrap();
     map.put("renewed", 1).unwrap();
@@ -539,18 +541,18 @@ fn a_time_cache_does_what_the_old_one_did() {
 #[test]
 fn entries_and_upserts_may_have_lifetimes_of_their_own() {
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
-    map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
-    map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
-    map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
+    map.entry(1).or_insert_with_lifetime(SECOND * 3, || 10).unwrap();
+    map.entry(1).or_insert_with_lifetime(SECOND * 100, || 11).unwrap();
+    map.upsert_with_lifetime(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
     assert_eq!((left(1), left(2)), (Some(3), Some(3)));
     assert_eq!(map.get_cloned(&1), Some(10));
     clock.advance(SECOND * 2);
-    map.upsert_for(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
+    map.upsert_with_lifetime(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     clock.advance(SECOND * 2);
     assert_eq!((left(1), left(2)), (None, Some(3)));
     assert_eq!(map.get_cloned(&2), Some(21));
-    let refused = map.upsert_for(2, Duration::ZERO, |_| (0, ())).unwrap_err();
+    let refused = map.upsert_with_lifetime(2, Duration::ZERO, |_| (0, ())).unwrap_err();
     assert_eq!((refused.key, refused.error), (2, StoreError::ZeroTimeout));
     assert_eq!(map.get_cloned(&2), Some(21));
 }
@@ -560,10 +562,12 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     let told = Arc::new(AtomicUsize::new(0));
     let counter = told.clone();
     let (map, clock) = rig::map(|map| {
-        map.time_to_live(SECOND * 10).capacity(100).on_end(move |_: &u64, _: &u64, cause| {
-            assert_eq!(cause, Cause::Expired);
-            counter.fetch_add(1, Relaxed);
-        })
+        map.time_to_live(SECOND * 10).capacity(100).removal_listener(
+            move |_: &u64, _: &u64, cause| {
+                assert_eq!(cause, RemovalCause::Expired);
+                counter.fetch_add(1, Relaxed);
+            },
+        )
     });
     let fill = |keys: std::ops::Range<u64>| {
         let inserted = keys.map(|key| map.insert(key, key));
@@ -610,20 +614,22 @@ fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
         .time_to_live(SECOND * 100)
         .interval(SECOND)
         .clock(clock.clone())
-        .on_end(move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)))
+        .removal_listener(move |_: &u64, value: &u64, cause| {
+            into.lock().unwrap().push((*value, cause))
+        })
         .build_manual()
         .unwrap();
     map.insert(1, 10).unwrap();
     drive(&map);
-    let short = Lifetime::new().live(Timeout::After(SECOND));
-    map.insert_with(1, 20, short).unwrap();
+    let short = Lifetimes::new().live(Lifetime::After(SECOND));
+    map.insert_with_lifetime(1, 20, short).unwrap();
     let Entry::Occupied(entry) = map.entry(1) else {
         panic!("it is there");
     };
     clock.advance(SECOND);
     assert!(entry.remove().is_none(), "its time is up");
     drive(&map);
-    let ends = [(10, Cause::Replaced), (20, Cause::Expired)];
+    let ends = [(10, RemovalCause::Replaced), (20, RemovalCause::Expired)];
     assert_eq!(*told.lock().unwrap(), ends);
 }
 
@@ -798,7 +804,7 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
 fn a_time_cache_has_a_thread_of_its_own() {
     let (sender, expired) = std::sync::mpsc::channel();
     let map = TimeCacheMap::builder(Duration::from_millis(20))
-        .on_expire(move |key: &u64, value: &u64| sender.send((*key, *value)).unwrap())
+        .expiry_listener(move |key: &u64, value: &u64| sender.send((*key, *value)).unwrap())
         .build()
         .unwrap();
     map.put(1, 10).unwrap();

@@ -7,8 +7,8 @@ use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
 };
 use expiry::{
-    edge, Ack, AckError, AckTracker, Clock, Done, Fate, ManualClock, OnDrop, Outcome, Outcomes,
-    Reason, Root, RootId, Timeout, Tuple, WhenFull,
+    edge, Ack, AckError, AckTracker, Clock, Done, Lifetime, ManualClock, OnDrop, Outcome, Outcomes,
+    Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -240,7 +240,7 @@ fn a05_latency_comes_with_every_outcome() {
     near(told.only(), 40 * MS);
     tracker.issue(1, 0).unwrap();
     clock.advance(5 * MS);
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     near(told.only(), 5 * MS);
 }
 
@@ -384,7 +384,7 @@ fn a10_timeouts() {
     clock.advance(Duration::from_micros(300));
     tracker.issue(1, 0).unwrap();
     tracker.issue_with(1, 1, after(Duration::from_micros(2500))).unwrap();
-    tracker.issue_with(1, 2, Timeout::Never).unwrap();
+    tracker.issue_with(1, 2, Lifetime::Never).unwrap();
     tracker.init_with(7, 1, 3, after(200 * MS)).unwrap();
     let mut seen = Vec::new();
     for micros in 1..=300_000u64 {
@@ -456,7 +456,7 @@ fn a12_duplicate_init_is_refused_without_harm() {
     tracker.init(5, 9, 1).unwrap();
     assert_eq!(tracker.init(5, 9, 2), Err(AckError::Duplicate));
     assert_eq!(tracker.init(5, 0, 2), Err(AckError::Duplicate));
-    assert_eq!(tracker.init_with(5, 1, 2, Timeout::Never), Err(AckError::Duplicate));
+    assert_eq!(tracker.init_with(5, 1, 2, Lifetime::Never), Err(AckError::Duplicate));
     assert!(told.take().is_empty());
     assert_eq!(tracker.metrics().total.duplicate, 3);
     assert_eq!(tracker.ack(5, 9), Ok(Ack::Completed));
@@ -700,7 +700,7 @@ fn a18_operators_can_look() {
     assert!(told.iter().all(|outcome| outcome.owner == 1 && outcome.is_failed()));
     assert_eq!(tracker.oldest(100).len(), 6);
     assert_eq!(tracker.fail_all(1), 0);
-    let never = tracker.issue_with(1, 9, Timeout::Never).unwrap();
+    let never = tracker.issue_with(1, 9, Lifetime::Never).unwrap();
     assert_eq!(tracker.owned_by(9)[0].remaining, None);
     assert_eq!(tracker.owned_by(9)[0].root, never.into());
 }
@@ -920,7 +920,7 @@ fn f02_a_reaper_does_not_wake_up_for_what_never_expires() {
     let tracker = AckTracker::builder().timeouts_off().build().unwrap();
     for n in 0..100 {
         tracker.issue(1, 0).unwrap();
-        tracker.init_with(n, 1, 0, Timeout::Never).unwrap();
+        tracker.init_with(n, 1, 0, Lifetime::Never).unwrap();
     }
     rests(&tracker, "for roots that never time out");
 }
@@ -977,7 +977,7 @@ fn f02_a_shutdown_finds_all_chunks() {
             clock.advance(MS);
             assert!(!tracker.poll(usize::MAX).more);
         }
-        assert_eq!(tracker.shutdown(Fate::Return).len(), 12_000);
+        assert_eq!(tracker.shutdown(ShutdownMode::Return).len(), 12_000);
     }
 }
 
@@ -985,16 +985,20 @@ fn f02_a_shutdown_finds_all_chunks() {
 #[test]
 fn f02_shutdown_settles_the_stated_fate() {
     for manual in [true, false] {
-        for fate in [Fate::Cancel, Fate::Return, Fate::Drain(Duration::ZERO), Fate::Drain(GENEROUS)]
-        {
+        for fate in [
+            ShutdownMode::Cancel,
+            ShutdownMode::Return,
+            ShutdownMode::Drain(Duration::ZERO),
+            ShutdownMode::Drain(GENEROUS),
+        ] {
             let told = Told::default();
             let builder = AckTracker::builder()
                 .timeout(Duration::from_secs(3600))
                 .interval(MS)
                 .on_outcome(told.handler());
             let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
-            let drains = fate == Fate::Drain(GENEROUS);
-            let timeout = if drains { after(30 * MS) } else { Timeout::Default };
+            let drains = fate == ShutdownMode::Drain(GENEROUS);
+            let timeout = if drains { after(30 * MS) } else { Lifetime::Default };
             for n in 0..1000 {
                 tracker.issue_with(1, n, timeout).unwrap();
                 tracker.init_with(n, 1, n, timeout).unwrap();
@@ -1003,7 +1007,7 @@ fn f02_shutdown_settles_the_stated_fate() {
             assert!(tracker.is_empty());
             let told = told.take();
             let (list, none) = match fate {
-                Fate::Return => (returned, told),
+                ShutdownMode::Return => (returned, told),
                 _ => (told, returned),
             };
             assert!(none.is_empty(), "{fate:?}");
@@ -1019,7 +1023,7 @@ fn f02_shutdown_settles_the_stated_fate() {
             let total = tracker.metrics().total;
             assert_eq!(total.expired + total.cancelled, 2000);
             assert_eq!(tracker.issue(1, 0), Err(AckError::Closed));
-            assert!(tracker.shutdown(Fate::Return).is_empty());
+            assert!(tracker.shutdown(ShutdownMode::Return).is_empty());
         }
     }
 }
@@ -1036,14 +1040,14 @@ fn f02_a_handler_may_have_the_reaper_stop() {
             record(outcome);
             let tracker = home.get().and_then(Weak::upgrade);
             if let Some(tracker) = tracker.filter(|_| outcome.is_timed_out()) {
-                assert!(tracker.shutdown(Fate::Cancel).is_empty());
+                assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
             }
         }
     };
     let builder = AckTracker::builder().timeout(10 * MS).on_outcome(handler);
     let tracker = Arc::new(builder.build().unwrap());
     home.set(Arc::downgrade(&tracker)).unwrap();
-    tracker.issue_with(1, 0, Timeout::Never).unwrap();
+    tracker.issue_with(1, 0, Lifetime::Never).unwrap();
     tracker.issue(1, 1).unwrap();
     wait_for("what is left to be cancelled", || told.len() == 2);
     let told = told.take();
@@ -1062,7 +1066,7 @@ fn f02_acks_count_while_draining() {
         .unwrap();
     let roots: Vec<Root> = (0..100).map(|n| tracker.issue(1, n).unwrap()).collect();
     std::thread::scope(|scope| {
-        let drain = scope.spawn(|| tracker.shutdown(Fate::Drain(GENEROUS)));
+        let drain = scope.spawn(|| tracker.shutdown(ShutdownMode::Drain(GENEROUS)));
         wait_for("new roots to be refused", || match tracker.issue(0, 1000) {
             Ok(_) => false,
             Err(error) => error == AckError::Closed,

@@ -4,7 +4,7 @@
 //! `EXPIRY_HAMMER_MILLIS` says how long each case takes, `EXPIRY_HAMMER_COLD` how many other keys come and go.
 
 use expiry::expiring_map::Entry;
-use expiry::{Cause, ExpiringMap, Lifetime, Timeout};
+use expiry::{ExpiringMap, Lifetime, Lifetimes, RemovalCause};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -220,10 +220,10 @@ fn next(seed: &mut u64) -> u64 {
     seed.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 24
 }
 
-const NEVER: Timeout = Timeout::Never;
+const NEVER: Lifetime = Lifetime::Never;
 
-fn forever() -> Lifetime {
-    Lifetime::new().live(NEVER).idle(NEVER)
+fn forever() -> Lifetimes {
+    Lifetimes::new().live(NEVER).idle(NEVER)
 }
 
 impl<K: Key, V: Value> Ground<K, V> {
@@ -244,7 +244,7 @@ impl<K: Key, V: Value> Ground<K, V> {
                     assert_eq!(old.key().number(), number);
                     old.value().check(number);
                     if next(seed) % 8 == 0 {
-                        if let Ok(value) = old.into_value() {
+                        if let Ok(value) = old.try_into_value() {
                             value.check(number);
                         }
                     }
@@ -257,7 +257,7 @@ impl<K: Key, V: Value> Ground<K, V> {
                     assert_eq!(old.key().number(), number);
                     old.value().check(number);
                     if next(seed) % 4 == 0 {
-                        if let Ok(value) = old.into_value() {
+                        if let Ok(value) = old.try_into_value() {
                             value.check(number);
                         }
                     }
@@ -294,12 +294,12 @@ impl<K: Key, V: Value> Ground<K, V> {
             },
             9 => {
                 let short = Duration::from_micros(1 + next(seed) % 2000);
-                if let Ok(Some(old)) = map.insert_with(key, self.value(number, 4), short) {
+                if let Ok(Some(old)) = map.insert_with_lifetime(key, self.value(number, 4), short) {
                     old.value().check(number);
                 }
             }
             10 => {
-                let _ = map.touch_with(&key, Duration::from_micros(1 + next(seed) % 5000));
+                let _ = map.touch_with_lifetime(&key, Duration::from_micros(1 + next(seed) % 5000));
             }
             11 if next(seed) % 64 == 0 => {
                 for entry in map.iter().take(500) {
@@ -320,7 +320,7 @@ impl<K: Key, V: Value> Ground<K, V> {
                     let value = map.get(&key).expect("a key that is always there is found");
                     value.check(number);
                 } else {
-                    let old = map.insert_with(key, self.value(number, 5), forever());
+                    let old = map.insert_with_lifetime(key, self.value(number, 5), forever());
                     let old = old.expect("room").expect("a key that is always there is replaced");
                     old.value().check(number);
                 }
@@ -331,7 +331,7 @@ impl<K: Key, V: Value> Ground<K, V> {
                 let more = |old: Option<&V>| {
                     (self.value(number, old.map_or(0, |old| old.check(number)) + 1), ())
                 };
-                map.upsert_for(self.key(number), forever(), more).expect("room");
+                map.upsert_with_lifetime(self.key(number), forever(), more).expect("room");
                 self.counted[at as usize].fetch_add(1, Relaxed);
             }
             _ => {
@@ -363,7 +363,7 @@ impl<K: Key, V: Value> Ground<K, V> {
         while !self.done.load(Relaxed) {
             for number in FIRST_COLD..FIRST_COLD + self.case.cold {
                 let value = self.value(number, 6);
-                let put = self.map.insert_with(self.key(number), value, forever());
+                let put = self.map.insert_with_lifetime(self.key(number), value, forever());
                 assert!(put.is_ok() || self.case.capacity.is_some());
                 if self.done.load(Relaxed) {
                     break;
@@ -401,7 +401,7 @@ fn hammer<K: Key, V: Value>(case: Case) {
     }
     if case.listener {
         let (into, itself) = (told.clone(), itself.clone());
-        builder = builder.on_end(move |key: &K, value: &V, cause: Cause| {
+        builder = builder.removal_listener(move |key: &K, value: &V, cause: RemovalCause| {
             value.check(key.number());
             let count = into.fetch_add(1, Relaxed);
             let Some(ground) = itself.get().and_then(std::sync::Weak::upgrade) else {
@@ -411,7 +411,7 @@ fn hammer<K: Key, V: Value>(case: Case) {
             let number = count % HOT;
             match count % 5 {
                 0 => drop(ground.map.get(&ground.key(number)).map(|value| value.check(number))),
-                1 if cause == Cause::Expired => {
+                1 if cause == RemovalCause::Expired => {
                     drop(ground.map.insert(ground.key(number), ground.value(number, 7)));
                 }
                 2 if count % 64 == 2 => drop(ground.map.remove(&ground.key(number))),
@@ -437,8 +437,11 @@ fn hammer<K: Key, V: Value>(case: Case) {
     let _ = itself.set(Arc::downgrade(&ground));
     if case.capacity.is_none() {
         for number in HOT..HOT + KEPT {
-            let put =
-                ground.map.insert_with(ground.key(number), ground.value(number, 0), forever());
+            let put = ground.map.insert_with_lifetime(
+                ground.key(number),
+                ground.value(number, 0),
+                forever(),
+            );
             assert!(put.unwrap().is_none());
         }
     }

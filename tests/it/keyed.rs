@@ -2,7 +2,7 @@
 
 use crate::rig;
 use expiry::{
-    Cause, ExpiringMap, ExpiryQueue, ManualClock, StoreError, StoreShardMetrics, Updated,
+    ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, StoreError, StoreShardMetrics, Updated,
 };
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ fn an_entry_is_found_until_its_time_is_up() {
             .time_to_live(SECOND * 10)
             .interval(SECOND)
             .clock(clock.clone())
-            .on_end(move |key: &String, value: &u64, cause| {
-                assert_eq!((key.as_str(), *value, cause), ("a", 1, Cause::Expired));
+            .removal_listener(move |key: &String, value: &u64, cause| {
+                assert_eq!((key.as_str(), *value, cause), ("a", 1, RemovalCause::Expired));
                 ends.fetch_add(1, Relaxed);
             })
             .build_manual()
@@ -68,7 +68,7 @@ fn every_value_ends_exactly_once() {
             ExpiringMap::builder()
                 .time_to_live(Duration::from_millis(2))
                 .interval(Duration::from_millis(1))
-                .on_end(move |_: &u64, value: &Vec<u64>, _| {
+                .removal_listener(move |_: &u64, value: &Vec<u64>, _| {
                     ends[usize::try_from(value[0]).unwrap()].fetch_add(1, Relaxed);
                 })
                 .build()
@@ -107,7 +107,7 @@ fn every_value_ends_exactly_once() {
 }
 
 fn queue<K: std::hash::Hash + Eq + Send + Sync + 'static>(clock: &ManualClock) -> ExpiryQueue<K> {
-    ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build().unwrap()
+    ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap()
 }
 
 fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug + 'static>(
@@ -166,7 +166,7 @@ fn no_key_is_stranded() {
     for (polls, removes) in [(false, false), (true, false), (true, true)] {
         const KEYS: u64 = 100_000;
         let interval = Duration::from_millis(1);
-        let queue = ExpiryQueue::<u64>::builder().interval(interval).build().unwrap();
+        let queue = ExpiryQueue::<u64>::builder().interval(interval).build_manual().unwrap();
         let expired = AtomicUsize::new(0);
         let removed = AtomicUsize::new(0);
         let inserted = AtomicUsize::new(0);
@@ -234,7 +234,7 @@ fn what_happens_is_counted_at_the_shard_of_the_entry() {
         drop(map.remove(&key));
     }
     for key in 50..60 {
-        map.insert_with(key, 2, SECOND * 100).unwrap();
+        map.insert_with_lifetime(key, 2, SECOND * 100).unwrap();
     }
     clock.advance(SECOND * 20);
     while map.poll(usize::MAX) {}

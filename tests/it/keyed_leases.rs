@@ -7,7 +7,7 @@ use crate::support::clocks;
 use clocks::{Delayed, Lagging, LAG, LAGS};
 use expiry::expiring_map::Entry;
 use expiry::{Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
-use expiry::{Lifetime, TimeCacheMap, Timeout, Updated};
+use expiry::{Lifetime, Lifetimes, TimeCacheMap, Updated};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -97,7 +97,7 @@ fn subject(kind: Kind, interval: Duration, clock: impl Clock) -> Arc<Subject> {
 
 fn queue(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
     let builder = ExpiryQueue::builder().interval(interval).clock(clock);
-    let queue = Arc::new(builder.build().unwrap());
+    let queue = Arc::new(builder.build_manual().unwrap());
     let Updated::Inserted { handle, .. } = queue.update(1_u64, TIME).unwrap() else {
         unreachable!("it is new")
     };
@@ -129,7 +129,7 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         renew: Box::new(move |time| match kind {
             MapTouch | MapTouchBound | MapTouchIdle => map.touch(&1),
             MapGetIdle => map.get(&1).is_some(),
-            _ => map.touch_with(&1, time).unwrap(),
+            _ => map.touch_with_lifetime(&1, time).unwrap(),
         }),
         is_there: Box::new(move || {
             while same.poll(1000) {}
@@ -145,7 +145,7 @@ fn sessions(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         CollectedTouchFor | CollectedTouchByFor => builder.collect_touches(),
         _ => builder,
     };
-    let sessions = Arc::new(builder.build().unwrap());
+    let sessions = Arc::new(builder.build_manual().unwrap());
     let session = sessions.create(TIME, 7).unwrap();
     let id: SessionId = session.id();
     let same = sessions.clone();
@@ -313,7 +313,7 @@ fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
     for readings in 0..8 {
         let clock = ManualClock::new();
         let builder = ExpiryQueue::builder().interval(SECOND).clock(Planned(clock.clone()));
-        let queue = Arc::new(builder.build().unwrap());
+        let queue = Arc::new(builder.build_manual().unwrap());
         queue.update(1, 100 * SECOND).unwrap();
         let (other, later) = (queue.clone(), clock.clone());
         let renew: Act = Box::new(move || {
@@ -388,8 +388,8 @@ fn slow(capacity: usize, interval: Duration) -> (Slow, ManualClock) {
         .shards(1)
         .capacity(capacity)
         .clock(clock.clone())
-        .on_end(move |_: &u64, _: &u64, cause| {
-            if cause == expiry::Cause::Expired && IN_CALL.get() {
+        .removal_listener(move |_: &u64, _: &u64, cause| {
+            if cause == expiry::RemovalCause::Expired && IN_CALL.get() {
                 CALLED.set(true);
                 passing.advance(60 * SECOND);
             }
@@ -402,19 +402,19 @@ fn slow(capacity: usize, interval: Duration) -> (Slow, ManualClock) {
 /// A call that puts key 1 in, to live for ten seconds.
 type Puts = fn(&Slow, &ManualClock);
 
-const ALONE: &str = "insert_with a time to idle alone";
+const ALONE: &str = "insert_with_lifetime a time to idle alone";
 
 const PUTS: [(&str, Puts); 9] = [
     ("insert", |map, _| {
         assert!(map.insert(1, 2).unwrap().is_none());
     }),
-    ("insert_with", |map, _| {
-        assert!(map.insert_with(1, 2, 10 * SECOND).unwrap().is_none());
+    ("insert_with_lifetime", |map, _| {
+        assert!(map.insert_with_lifetime(1, 2, 10 * SECOND).unwrap().is_none());
     }),
     (ALONE, |map, _| {
-        let lifetime = Lifetime::new().idle(10 * SECOND);
-        let lifetime = lifetime.live(Timeout::Never);
-        assert!(map.insert_with(1, 2, lifetime).unwrap().is_none());
+        let lifetime = Lifetimes::new().idle(10 * SECOND);
+        let lifetime = lifetime.live(Lifetime::Never);
+        assert!(map.insert_with_lifetime(1, 2, lifetime).unwrap().is_none());
     }),
     ("upsert", |map, _| {
         let update = |there: Option<&u64>| (2 + there.unwrap_or(&0), ());
@@ -437,8 +437,8 @@ const PUTS: [(&str, Puts); 9] = [
         };
         assert_eq!(*map.entry(1).or_insert_with(slow).unwrap(), 2);
     }),
-    ("or_insert_for", |map, _| {
-        let put = map.entry(1).or_insert_for(10 * SECOND, || 2).unwrap();
+    ("or_insert_with_lifetime", |map, _| {
+        let put = map.entry(1).or_insert_with_lifetime(10 * SECOND, || 2).unwrap();
         assert_eq!(*put, 2);
     }),
     ("the vacant entry's insert", |map, _| {
@@ -524,7 +524,7 @@ fn what_is_put_into_a_time_cache_lives_its_full_time() {
     let passing = clock.clone();
     let cache = TimeCacheMap::builder(10 * SECOND)
         .buckets(11)
-        .on_expire(move |_: &u64, _: &u64| passing.advance(60 * SECOND))
+        .expiry_listener(move |_: &u64, _: &u64| passing.advance(60 * SECOND))
         .clock(clock.clone())
         .build_manual()
         .unwrap();
@@ -555,12 +555,13 @@ fn a_key_that_room_is_made_for_in_a_queue_lives_its_full_time() {
             .capacity(1)
             .clock(clock.clone())
             // Or the reaper calls it, which is no part of the update.
-            .build_with_handler(move |_: &u64| {
+            .expiry_listener(move |_: &u64| {
                 if thread::current().id() == here {
                     passing.advance(600 * SECOND);
                     calls.store(true, Relaxed);
                 }
             })
+            .build()
             .unwrap();
         queue.update(1, 3600 * SECOND).unwrap();
         clock.advance(3600 * SECOND);
@@ -589,7 +590,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
     for jump in [1 << 38, 1 << 39, (1 << 39) + 77, 3 << 38, 1 << 40, 5 << 39, 1 << 43] {
         let (map, clock) = rig::map(|map| map.time_to_idle(10 * SECOND).interval(MS));
         map.insert(1, 0).unwrap();
-        map.insert_with(2, 0, Lifetime::new().idle(Timeout::Never)).unwrap();
+        map.insert_with_lifetime(2, 0, Lifetimes::new().idle(Lifetime::Never)).unwrap();
         clock.advance(Duration::from_millis(jump.min(at_most)));
         assert!(map.get(&1).is_none(), "{jump}");
         assert!(map.get(&2).is_some(), "{jump}");
@@ -612,7 +613,8 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
 #[test]
 fn a_session_that_is_created_after_a_jump_of_years_lives_its_full_time() {
     let clock = ManualClock::new();
-    let sessions = SessionTracker::builder().interval(MS).clock(clock.clone()).build().unwrap();
+    let sessions =
+        SessionTracker::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
     let old = sessions.create(10 * SECOND, 7).unwrap();
     clock.advance(Duration::from_millis(1 << 38));
     let new = sessions.create(10 * SECOND, 7).unwrap();

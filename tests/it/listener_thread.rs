@@ -3,7 +3,7 @@
 use crate::support;
 
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{BuildError, Cause, ExpiringMap, ExpiringMapBuilder, ManualClock, WhenFull};
+use expiry::{BuildError, ExpiringMap, ExpiringMapBuilder, ManualClock, RemovalCause, WhenFull};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 type Map<V> = ExpiringMap<u64, V>;
-type Told = (u64, Cause);
+type Told = (u64, RemovalCause);
 
 const POLICIES: [WhenFull; 3] = [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop];
 
@@ -30,7 +30,7 @@ impl Gate {
         let (enters, entered) = channel();
         let (go_on, goes_on) = channel();
         let goes_on = Mutex::new(goes_on);
-        let builder = builder.on_end(move |key: &u64, _: &V, cause| {
+        let builder = builder.removal_listener(move |key: &u64, _: &V, cause| {
             enters.send((*key, cause)).unwrap();
             let _ = goes_on.lock().unwrap().recv();
         });
@@ -76,7 +76,7 @@ fn a_slow_listener_delays_no_expiry_and_no_removal() {
         let map = map.unwrap();
         map.insert(0, 0).unwrap();
         assert_eq!(map.remove(&0).as_deref(), Some(&0));
-        assert_eq!(gate.next(), (0, Cause::Removed));
+        assert_eq!(gate.next(), (0, RemovalCause::Removed));
         // The listener is in there, and stays.
         for key in 1..=20 {
             map.insert(key, key).unwrap();
@@ -93,11 +93,12 @@ fn a_slow_listener_delays_no_expiry_and_no_removal() {
         gate.open();
         drop(map);
         let told: Vec<Told> = gate.entered.try_iter().collect();
-        let order = (1..=5).flat_map(|key| [(key, Cause::Removed), (key + 5, Cause::Replaced)]);
+        let order = (1..=5)
+            .flat_map(|key| [(key, RemovalCause::Removed), (key + 5, RemovalCause::Replaced)]);
         assert!(told[..10].iter().copied().eq(order), "{told:?}");
         let mut expired = told[10..].to_vec();
         expired.sort_unstable_by_key(|&(key, _)| key);
-        assert!(expired.into_iter().eq((6..=20).map(|key| (key, Cause::Expired))));
+        assert!(expired.into_iter().eq((6..=20).map(|key| (key, RemovalCause::Expired))));
     }
 }
 
@@ -107,7 +108,7 @@ fn the_reaper_ends_what_is_due_beside_a_slow_listener() {
     let builder = builder.listener_thread(10, WhenFull::Spill);
     let map = builder.build().unwrap();
     for key in 0..50_u64 {
-        map.insert_with(key, key, 2 * MS).unwrap();
+        map.insert_with_lifetime(key, key, 2 * MS).unwrap();
     }
     gate.next();
     wait_for("all to be ended", || map.metrics().total.expired == 50);
@@ -132,7 +133,7 @@ fn every_end_is_delivered_once() {
         let map = ExpiringMap::builder()
             .interval(MS)
             .time_to_live(2 * MS)
-            .on_end(move |key: &u64, value: &Arc<u64>, cause| {
+            .removal_listener(move |key: &u64, value: &Arc<u64>, cause| {
                 assert_eq!(*key, **value % 8);
                 let before = tells.lock().unwrap().insert(**value, cause);
                 assert_eq!(before, None, "{value} {cause}");
@@ -155,13 +156,13 @@ fn every_end_is_delivered_once() {
                             _ => map.insert(key, fresh),
                         };
                         let removed = (value % 5 == 0).then(|| map.remove(&key)).flatten();
-                        let ended = ended.unwrap().map(|ended| (ended, Cause::Replaced));
-                        let removed = removed.map(|ended| (ended, Cause::Removed));
+                        let ended = ended.unwrap().map(|ended| (ended, RemovalCause::Replaced));
+                        let removed = removed.map(|ended| (ended, RemovalCause::Removed));
                         for (ended, cause) in ended.into_iter().chain(removed) {
                             let number = **ended.value();
                             // Taken out, if the listener has seen it, or only dropped.
                             if value % 2 == 0 {
-                                drop(ended.into_value());
+                                drop(ended.try_into_value());
                             }
                             assert!(returned.lock().unwrap().insert(number, cause).is_none());
                         }
@@ -198,7 +199,7 @@ fn what_has_no_room_is_dropped_and_counted() {
         drop(map.remove(&key));
     };
     ends(0);
-    assert_eq!(gate.next(), (0, Cause::Removed));
+    assert_eq!(gate.next(), (0, RemovalCause::Removed));
     (1..=9).for_each(ends);
     let metrics = map.metrics();
     assert_eq!((metrics.listener_waiting, metrics.undelivered), (2, 7));
@@ -298,8 +299,8 @@ fn a_replacement_returns_what_the_listener_still_sees() {
 
     // The caller keeps it for longer.
     let old = map.insert(1, Counted::new(3, &live)).unwrap().unwrap();
-    assert_eq!((gate.next(), old.0), ((1, Cause::Replaced), 1));
-    let Err(mut old) = old.into_value() else {
+    assert_eq!((gate.next(), old.0), ((1, RemovalCause::Replaced), 1));
+    let Err(mut old) = old.try_into_value() else {
         panic!("the listener is looking at it");
     };
     // The listener keeps it for longer.
@@ -308,13 +309,13 @@ fn a_replacement_returns_what_the_listener_still_sees() {
     assert_eq!(live.load(Ordering::SeqCst), 3);
 
     gate.open();
-    assert_eq!(gate.next(), (2, Cause::Removed));
+    assert_eq!(gate.next(), (2, RemovalCause::Removed));
     wait_for("the listener to let go", || {
         assert!(map.flush(GENEROUS));
         live.load(Ordering::SeqCst) == 2
     });
     let taken = loop {
-        old = match old.into_value() {
+        old = match old.try_into_value() {
             Ok(value) => break value,
             Err(old) => old,
         };
@@ -324,13 +325,13 @@ fn a_replacement_returns_what_the_listener_still_sees() {
     assert_eq!(live.load(Ordering::SeqCst), 1);
     map.shutdown();
     assert_eq!(live.load(Ordering::SeqCst), 0);
-    assert_eq!(gate.next(), (1, Cause::Closed));
+    assert_eq!(gate.next(), (1, RemovalCause::Closed));
 }
 
 #[test]
 fn a_listener_that_panics_is_called_for_the_next_end() {
     let map = ExpiringMap::builder()
-        .on_end(|_: &u64, _: &u64, _| panic!("a listener's own"))
+        .removal_listener(|_: &u64, _: &u64, _| panic!("a listener's own"))
         .listener_thread(1, WhenFull::Wait)
         .build()
         .unwrap();
@@ -353,7 +354,7 @@ fn a_listener_may_end_entries_of_a_full_map() {
         let place: Arc<OnceLock<Arc<Map<u64>>>> = Arc::default();
         let here = place.clone();
         let map = ExpiringMap::builder()
-            .on_end(move |key: &u64, _: &u64, _| {
+            .removal_listener(move |key: &u64, _: &u64, _| {
                 tells.fetch_add(1, Ordering::SeqCst);
                 if *key == 0 {
                     for other in 1..=5 {
@@ -394,7 +395,7 @@ fn a_listener_may_drop_its_map() {
             let place: Arc<Mutex<Option<Arc<Map<u64>>>>> = Arc::default();
             let here = place.clone();
             let builder = ExpiringMap::builder()
-                .on_end(move |key: &u64, _: &u64, cause| {
+                .removal_listener(move |key: &u64, _: &u64, cause| {
                     // The lock is not held while the map is dropped.
                     let map = here.lock().unwrap().take();
                     if let Some(map) = map {
@@ -424,8 +425,8 @@ fn a_listener_may_drop_its_map() {
                 }
             }
             all.sort_unstable_by_key(|&(key, _)| key);
-            let closed = (1..10).map(|key| (key, Cause::Closed));
-            let expected = std::iter::once((0, Cause::Removed)).chain(closed);
+            let closed = (1..10).map(|key| (key, RemovalCause::Closed));
+            let expected = std::iter::once((0, RemovalCause::Removed)).chain(closed);
             assert!(all.iter().copied().eq(expected), "{what}: {all:?}");
             assert!(weak.upgrade().is_none());
         }
@@ -443,9 +444,9 @@ fn two_listeners_may_drop_each_others_maps() {
         let build = |other: &Place| {
             let (other, both, ends) = (other.clone(), both.clone(), ends.clone());
             let builder = ExpiringMap::builder()
-                .on_end(move |_: &u64, _: &u64, cause| {
+                .removal_listener(move |_: &u64, _: &u64, cause| {
                     let _until_dropped = &ends;
-                    if cause == Cause::Removed {
+                    if cause == RemovalCause::Removed {
                         both.wait();
                         let other = other.lock().unwrap().take();
                         drop(other);
@@ -483,7 +484,7 @@ fn a_shutdown_delivers_all_that_was_queued() {
                 map.insert(key, key).unwrap();
             }
             drop(map.remove(&0));
-            assert_eq!(gate.next(), (0, Cause::Removed));
+            assert_eq!(gate.next(), (0, RemovalCause::Removed));
             let shut = map.clone();
             let shutdown = thread::spawn(move || shut.shutdown());
             wait_for("the entries to end", || map.metrics().total.closed == 99);
@@ -492,7 +493,7 @@ fn a_shutdown_delivers_all_that_was_queued() {
             shutdown.join().unwrap();
             let mut told: Vec<Told> = gate.entered.try_iter().collect();
             told.sort_unstable_by_key(|&(key, _)| key);
-            let closed = (1..100).map(|key| (key, Cause::Closed));
+            let closed = (1..100).map(|key| (key, RemovalCause::Closed));
             assert!(told.iter().copied().eq(closed), "{told:?}");
         }
     }
@@ -508,7 +509,7 @@ fn each_of_two_shutdowns_waits_until_all_is_delivered() {
             map.insert(key, key).unwrap();
         }
         drop(map.remove(&0));
-        assert_eq!(gate.next(), (0, Cause::Removed));
+        assert_eq!(gate.next(), (0, RemovalCause::Removed));
         let is_open = Arc::new(AtomicBool::new(false));
         let shutdown = || {
             let (map, is_open) = (map.clone(), is_open.clone());
@@ -542,7 +543,7 @@ fn a_listener_may_insert_after_a_jump_of_the_clock_while_a_poller_waits_for_room
     let (goes_on, here) = (Mutex::new(goes_on), place.clone());
     let map = manual(&clock)
         .shards(1)
-        .on_end(move |key: &u64, _: &u64, _| {
+        .removal_listener(move |key: &u64, _: &u64, _| {
             enters.send(*key).unwrap();
             if *key == 0 {
                 goes_on.lock().unwrap().recv().unwrap();
@@ -591,7 +592,7 @@ fn a_drop_and_a_listener_do_not_wait() {
     let goes_on = Mutex::new(goes_on);
     let here: Arc<OnceLock<std::sync::Weak<Map<Removes>>>> = place.clone();
     let map = ExpiringMap::builder()
-        .on_end(move |key: &u64, _: &Removes, _| {
+        .removal_listener(move |key: &u64, _: &Removes, _| {
             if *key == 1 {
                 enters.send(()).unwrap();
                 goes_on.lock().unwrap().recv().unwrap();
@@ -639,7 +640,7 @@ fn two_listener_threads_do_not_wait_for_each_others_room() {
             }
             told.send((at, *key)).unwrap();
         };
-        let builder = ExpiringMap::builder().on_end(listener);
+        let builder = ExpiringMap::builder().removal_listener(listener);
         let builder = builder.listener_thread(1, WhenFull::Wait);
         let map = maps[at].get_or_init(|| builder.build_manual().unwrap());
         for key in 0..20 {
@@ -683,7 +684,7 @@ fn a_thread_without_work_ends() {
         let map = ExpiringMap::<u64, u64>::builder().listener_thread(1, when_full).build();
         map.unwrap().shutdown();
         let map = ExpiringMap::<u64, u64>::builder()
-            .on_end(|_, _, _| unreachable!("nothing ends"))
+            .removal_listener(|_, _, _| unreachable!("nothing ends"))
             .listener_thread(1, when_full)
             .build();
         in_time("the drop", move || drop(map.unwrap()));
@@ -693,7 +694,7 @@ fn a_thread_without_work_ends() {
 #[test]
 fn absurd_lengths_are_refused() {
     let build = |length| {
-        let builder = ExpiringMap::<u64, u64>::builder().on_end(|_, _, _| ());
+        let builder = ExpiringMap::<u64, u64>::builder().removal_listener(|_, _, _| ());
         let builder = builder.listener_thread(length, WhenFull::Wait);
         builder.build_manual().err()
     };

@@ -12,6 +12,7 @@ mod each_other;
 mod expiring_map;
 mod features;
 mod hammer_keyed;
+mod handles;
 mod keyed;
 mod keyed_leases;
 mod listener_thread;

@@ -1,6 +1,6 @@
 //! Many keys in a row: guards, and calls for several keys at once.
 
-use expiry::{Cause, ExpiringMap, ManualClock, StoreError};
+use expiry::{ExpiringMap, ManualClock, RemovalCause, StoreError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
     let hears = heard.clone();
     let builder = ExpiringMap::builder().capacity(30);
     let map = builder
-        .on_end(move |key: &u32, value: &u32, cause| {
+        .removal_listener(move |key: &u32, value: &u32, cause| {
             hears.lock().unwrap().push((*key, *value, cause));
         })
         .build_manual()
@@ -98,7 +98,11 @@ fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
     assert_eq!(keys, (30..50).collect::<Vec<_>>());
     assert!(map.insert_many([(3, 2), (4, 2)]).is_empty());
     assert_eq!(map.remove_many(&[3, 3, 40]), 1);
-    let expected = [(3, 1, Cause::Replaced), (4, 1, Cause::Replaced), (3, 2, Cause::Removed)];
+    let expected = [
+        (3, 1, RemovalCause::Replaced),
+        (4, 1, RemovalCause::Replaced),
+        (3, 2, RemovalCause::Removed),
+    ];
     assert_eq!(*heard.lock().unwrap(), expected);
 }
 

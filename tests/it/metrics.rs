@@ -113,13 +113,14 @@ fn a_tracker_s_counters_are_set_and_never_added() {
     }
     assert_eq!(kept.gauge("expiry_live{name=\"acks\"}"), 0.0);
     assert!(kept.gauge("expiry_slots{name=\"acks\"}") >= 16.0);
-    tracker.shutdown(expiry::Fate::Cancel);
+    tracker.shutdown(expiry::ShutdownMode::Cancel);
 }
 
 #[test]
 fn lateness_is_cumulative_and_in_seconds() {
     let (kept, clock) = (Kept::default(), ManualClock::new());
-    let queue = ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build().unwrap();
+    let queue =
+        ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     for late in [0, 3, 3, 200] {
         queue.update("key", SECOND).unwrap();
         let due = queue.wait_time().unwrap();

@@ -1,7 +1,9 @@
 //! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
 
 use crate::rig;
-use expiry::{BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
+use expiry::{
+    BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause,
+};
 use expiry::{
     ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
 };
@@ -96,7 +98,7 @@ fn a_poll_with_a_budget_carries_the_rest_forward() {
 /// W6: a handle is of one stay, also where the same key has come again into the same slot.
 #[test]
 fn a_handle_of_an_earlier_stay_renews_nothing() {
-    let queue = builder(&ManualClock::new()).shards(1).build().unwrap();
+    let queue = builder(&ManualClock::new()).shards(1).build_manual().unwrap();
     let insert = || match queue.update(7, SECOND) {
         Ok(Updated::Inserted { handle, .. }) => handle,
         other => panic!("{other:?}"),
@@ -127,8 +129,8 @@ fn a_slow_poller_holds_up_one_shard_only() {
             .interval(SECOND)
             .shards(2)
             .clock(clock.clone())
-            .on_end(move |_: &u64, (): &(), cause| {
-                assert_eq!(cause, Cause::Expired);
+            .removal_listener(move |_: &u64, (): &(), cause| {
+                assert_eq!(cause, RemovalCause::Expired);
                 let me = std::thread::current().id();
                 *told.lock().unwrap().entry(me).or_default() += 1;
                 let is_slow = slow.lock().unwrap().take_if_is(me);
@@ -192,8 +194,8 @@ fn a_poll_in_a_listener_finds_nothing() {
             .interval(SECOND)
             .shards(4)
             .clock(clock.clone())
-            .on_end(move |_: &u64, (): &(), cause| {
-                if cause == Cause::Expired {
+            .removal_listener(move |_: &u64, (): &(), cause| {
+                if cause == RemovalCause::Expired {
                     let outer = depth.fetch_add(1, Relaxed);
                     let more = map.upgrade().unwrap().poll(usize::MAX);
                     depth.fetch_sub(1, Relaxed);
@@ -494,7 +496,7 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
     };
     // Its reaper sleeps by the machine's time; all is polled from here, or there: it is the same.
     let queue =
-        builder(&clock).shards(4).pause_grace(SECOND * 5).build_with_handler(handler).unwrap();
+        builder(&clock).shards(4).pause_grace(SECOND * 5).expiry_listener(handler).build().unwrap();
     let began = std::time::Instant::now();
     for key in 0..6 {
         queue.update(key, SECOND * 100 + SECOND * 15 * key as u32).unwrap();
@@ -528,7 +530,7 @@ fn others_expire_while_a_handler_is_slow() {
         }
     };
     let queue =
-        builder(&clock).shards(2).pause_grace(SECOND * 5).build_with_handler(handler).unwrap();
+        builder(&clock).shards(2).pause_grace(SECOND * 5).expiry_listener(handler).build().unwrap();
     for key in 0..KEYS as u64 {
         queue.update(key, SECOND * (100 + 10 * u32::from(key > 0))).unwrap();
     }
@@ -631,7 +633,7 @@ fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
 
 #[test]
 fn a_pause_grace_of_zero_is_refused() {
-    let built = builder(&ManualClock::new()).pause_grace(Duration::ZERO).build();
+    let built = builder(&ManualClock::new()).pause_grace(Duration::ZERO).build_manual();
     assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
 }
 
@@ -755,9 +757,10 @@ fn what_a_poll_finds_goes_where_it_was_to_go() {
     let told = Arc::new(AtomicUsize::new(0));
     let into = told.clone();
     let handled = builder(&clock)
-        .build_with_handler(move |_: &u64| {
+        .expiry_listener(move |_: &u64| {
             into.fetch_add(1, Relaxed);
         })
+        .build()
         .unwrap();
     let (sent, channel) = builder(&clock).build_with_channel(10, WhenFull::Wait).unwrap();
     handled.update(1, SECOND).unwrap();
@@ -841,7 +844,7 @@ fn a_poller_looks_again_where_another_has_been() {
         .shards(1)
         .pause_grace(SECOND * 100)
         .clock(clock.clone());
-    let queue = queue.build().unwrap();
+    let queue = queue.build_manual().unwrap();
     queue.update(1, SECOND).unwrap();
     looks_again(&clock, || queue.poll().len());
 }
@@ -854,7 +857,7 @@ fn a_poller_of_sessions_looks_again_where_another_has_been() {
         .shards(1)
         .pause_grace(SECOND * 100)
         .clock(clock.clone());
-    let sessions = sessions.build().unwrap();
+    let sessions = sessions.build_manual().unwrap();
     sessions.create(SECOND, 1).unwrap();
     looks_again(&clock, || sessions.poll().len());
 }
@@ -878,7 +881,7 @@ impl Clone for Moving {
 fn a_dump_has_a_key_that_comes_again_once() {
     let queue = MOVES.get_or_init(|| {
         let builder = ExpiryQueue::builder().interval(SECOND);
-        builder.clock(ManualClock::new()).build().unwrap()
+        builder.clock(ManualClock::new()).build_manual().unwrap()
     });
     for key in 0..100 {
         queue.update(Moving(key), SECOND * 10).unwrap();

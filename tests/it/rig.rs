@@ -28,5 +28,5 @@ pub fn queue<K: Hash + Eq + Send + Sync + 'static>(
 ) -> (ExpiryQueue<K>, ManualClock) {
     let clock = ManualClock::new();
     let builder = ExpiryQueue::builder().interval(SECOND).clock(clock.clone());
-    (set(builder).build().unwrap(), clock)
+    (set(builder).build_manual().unwrap(), clock)
 }

@@ -2,8 +2,8 @@
 
 use crate::support::{bad_drop, poll_with, waker, Task};
 use expiry::{
-    edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcomes,
-    Room, SessionTracker, StoreError, Timeouts, WhenFull,
+    edge, AckError, AckTracker, CapacityReady, Closed, ExpiringMap, ExpiryQueue, ManualClock,
+    Outcomes, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn full(capacity: u64) -> ExpiryQueue<u64> {
     let queue = ExpiryQueue::builder()
         .capacity(usize::try_from(capacity).unwrap())
         .clock(ManualClock::new())
-        .build()
+        .build_manual()
         .unwrap();
     (0..capacity).for_each(|key| enter(&queue, key));
     assert_eq!(queue.update(capacity, SECOND), Err(StoreError::Full));
@@ -32,7 +32,7 @@ fn enter(queue: &ExpiryQueue<u64>, key: u64) {
 }
 
 /// As many that wait, each with its task.
-fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); N] {
+fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, CapacityReady<'_>); N] {
     std::array::from_fn(|_| {
         let (task, mut room) = (Task::new(), queue.room());
         assert!(task.poll(&mut room).is_pending());
@@ -40,14 +40,14 @@ fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); 
     })
 }
 
-fn woken<const N: usize>(all: &[(Arc<Task>, Room<'_>); N]) -> [usize; N] {
+fn woken<const N: usize>(all: &[(Arc<Task>, CapacityReady<'_>); N]) -> [usize; N] {
     std::array::from_fn(|at| all[at].0.woken())
 }
 
 #[test]
 fn there_is_room_where_there_is() {
     let task = Task::new();
-    let unbounded = ExpiryQueue::<u64>::builder().build().unwrap();
+    let unbounded = ExpiryQueue::<u64>::builder().build_manual().unwrap();
     assert_eq!(task.poll(&mut unbounded.room()), READY);
     let queue = full(1);
     queue.remove(&0);
@@ -284,7 +284,7 @@ fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
     let (tracker, outcomes) = built;
     let tracker = Arc::new(tracker);
     let theirs = tracker.clone();
-    let last = waker(move || assert!(theirs.shutdown(Fate::Cancel).is_empty()));
+    let last = waker(move || assert!(theirs.shutdown(ShutdownMode::Cancel).is_empty()));
     let root = tracker.issue(edge(), 7).unwrap();
     let mut room = tracker.room();
     assert!(poll_with(&mut room, &last).is_pending());
@@ -292,7 +292,7 @@ fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
     tracker.fail(root).unwrap();
     if by_hand {
         // It was only asked for.
-        assert!(tracker.shutdown(Fate::Cancel).is_empty());
+        assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
     }
     let runtime = tokio::runtime::Builder::new_current_thread();
     let mut stream = outcomes.into_stream();
@@ -318,7 +318,7 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
     let (theirs, left) = (tracker.clone(), Arc::new(Mutex::new(Vec::new())));
     let into = left.clone();
     let last = waker(move || {
-        let left = theirs.shutdown(Fate::Return);
+        let left = theirs.shutdown(ShutdownMode::Return);
         into.lock().unwrap().extend(left.iter().map(|outcome| outcome.owner));
     });
     let root = tracker.issue(edge(), 7).unwrap();
@@ -333,7 +333,7 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
 #[test]
 fn what_expires_makes_room() {
     let (clock, task) = (ManualClock::new(), Task::new());
-    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build().unwrap();
+    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build_manual().unwrap();
     enter(&queue, 0);
     let mut room = queue.room();
     assert!(task.poll(&mut room).is_pending());
@@ -366,7 +366,7 @@ fn trackers_have_room_when_roots_end() {
     tracker.issue(edge(), 0).unwrap();
     let (task, mut room) = (Task::new(), tracker.room());
     assert!(task.poll(&mut room).is_pending());
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert_eq!(task.poll(&mut room), Poll::Ready(Err(Closed)));
 }
 
@@ -383,7 +383,7 @@ fn maps_sessions_and_timeouts_have_room() {
     map.remove(&1);
     assert_eq!((task.woken() > 0, task.poll(&mut room)), (true, READY));
 
-    let sessions = SessionTracker::builder().capacity(1).build().unwrap();
+    let sessions = SessionTracker::builder().capacity(1).build_manual().unwrap();
     let session = sessions.create(10 * SECOND, 7).unwrap();
     let mut room = sessions.room();
     assert!(task.poll(&mut room).is_pending());
@@ -406,7 +406,7 @@ fn turns(runtime: &tokio::runtime::Runtime) {
     const TASKS: u64 = 64;
     const TURNS: u64 = 100;
     let builder = ExpiryQueue::<u64>::builder().capacity(3);
-    let queue = Arc::new(builder.clock(ManualClock::new()).build().unwrap());
+    let queue = Arc::new(builder.clock(ManualClock::new()).build_manual().unwrap());
     let entered = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {

@@ -17,7 +17,7 @@ fn polled_with(
     let clock = ManualClock::new();
     let builder =
         SessionTracker::builder().interval(SECOND).first_id(1).shards(2).clock(clock.clone());
-    (set(builder).build().unwrap(), clock)
+    (set(builder).build_manual().unwrap(), clock)
 }
 
 fn polled() -> (SessionTracker, ManualClock) {
@@ -196,7 +196,7 @@ fn ids_go_up_and_have_the_server_on_top() {
     assert_eq!(sessions.create(SECOND, 0).unwrap().id(), next(3));
     // Issued by the time if nothing else is asked for.
     let first = || {
-        let sessions = SessionTracker::builder().build().unwrap();
+        let sessions = SessionTracker::builder().build_manual().unwrap();
         sessions.create(SECOND, 0).unwrap().id()
     };
     let before = first();
@@ -493,7 +493,7 @@ fn a_foreign_handle_that_fits() {
 #[test]
 fn what_is_not_built() {
     let refused = |set: fn(SessionTrackerBuilder) -> SessionTrackerBuilder| {
-        set(SessionTracker::builder()).build().unwrap_err()
+        set(SessionTracker::builder()).build_manual().unwrap_err()
     };
     assert_eq!(refused(|b| b.minimum_timeout(Duration::ZERO)), BuildError::ZeroTimeout);
     assert_eq!(refused(|b| b.maximum_timeout(Duration::ZERO)), BuildError::ZeroTimeout);
@@ -512,7 +512,7 @@ fn what_is_not_built() {
     assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
     assert_eq!(refused(|b| b.pause_grace(Duration::ZERO)), BuildError::ZeroPauseGrace);
     let one = SessionTracker::builder().minimum_timeout(SECOND);
-    assert!(one.maximum_timeout(SECOND).build().is_ok());
+    assert!(one.maximum_timeout(SECOND).build_manual().is_ok());
     assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
 }
 
@@ -583,7 +583,7 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 
 fn reaped(handler: impl Fn(&SessionInfo) + Send + Sync + 'static) -> SessionTracker {
     let builder = SessionTracker::builder().interval(Duration::from_millis(1));
-    builder.build_with_handler(handler).unwrap()
+    builder.expiry_listener(handler).build().unwrap()
 }
 
 /// F2: a handler that panics, each time, is counted; every session is told all the same, once.

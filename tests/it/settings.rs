@@ -4,8 +4,8 @@ use expiry::settings::{
     AckTrackerSettings, ExpiringMapSettings, ExpiryQueueSettings, SessionTrackerSettings,
 };
 use expiry::{
-    edge, AckError, AckTracker, BuildError, ExpiringMap, ExpiryQueue, OnDrop, SessionTracker,
-    StoreError, Timeout, Tuple, WhenFull,
+    edge, AckError, AckTracker, BuildError, ExpiringMap, ExpiryQueue, Lifetime, OnDrop,
+    SessionTracker, StoreError, Tuple, WhenFull,
 };
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn what_is_left_out_stays_as_it_is() {
 #[test]
 fn a_timeout_may_be_never() {
     let settings: AckTrackerSettings = read(r#"timeout = "never""#);
-    assert_eq!(settings.timeout, Timeout::Never);
+    assert_eq!(settings.timeout, Lifetime::Never);
     let tracker = AckTracker::builder().settings(&settings).build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
     assert_eq!(tracker.owned_by(1)[0].remaining, None);
@@ -111,12 +111,12 @@ fn a_queue_is_as_its_settings_say() {
     let settings: ExpiryQueueSettings = read(
         "interval = \"1s\"\npause_grace = \"5s\"\nshards = 8\ncapacity = 1\nreaper_budget = 9",
     );
-    let queue = ExpiryQueue::builder().settings(&settings).build().unwrap();
+    let queue = ExpiryQueue::builder().settings(&settings).build_manual().unwrap();
     queue.update(1, 10 * SECOND).unwrap();
     assert!(queue.update(2, 10 * SECOND).is_err());
     assert_eq!(queue.metrics().shards.len(), 8);
     let zero: ExpiryQueueSettings = read("pause_grace = \"0s\"");
-    let refused = ExpiryQueue::<u64>::builder().settings(&zero).build();
+    let refused = ExpiryQueue::<u64>::builder().settings(&zero).build_manual();
     assert_eq!(refused.err(), Some(BuildError::ZeroPauseGrace));
     round_trip(&settings);
 }
@@ -136,7 +136,7 @@ fn sessions_are_as_their_settings_say() {
         collect_touches = true
         "#,
     );
-    let sessions = SessionTracker::builder().settings(&settings).build().unwrap();
+    let sessions = SessionTracker::builder().settings(&settings).build_manual().unwrap();
     assert_eq!(sessions.grant(SECOND), 4 * SECOND);
     assert_eq!(sessions.grant(100 * SECOND), 40 * SECOND);
     let session = sessions.create(10 * SECOND, 7).unwrap();
@@ -208,13 +208,13 @@ fn what_makes_no_sense_is_refused_by_the_builder() {
 
 #[test]
 fn durations_and_enums_are_words() {
-    let text = |timeout: Timeout| serde_json::to_value(timeout).unwrap();
-    assert_eq!(text(Timeout::Never), "never");
-    assert_eq!(text(Timeout::Default), "default");
-    assert_eq!(text(Timeout::After(90 * MS)), "90ms");
+    let text = |timeout: Lifetime| serde_json::to_value(timeout).unwrap();
+    assert_eq!(text(Lifetime::Never), "never");
+    assert_eq!(text(Lifetime::Default), "default");
+    assert_eq!(text(Lifetime::After(90 * MS)), "90ms");
     for nanos in [0, 1, 999, 1_000_000_001, 86_400_000_000_000, u64::MAX] {
-        let timeout = Timeout::After(Duration::from_nanos(nanos));
-        let back: Timeout = serde_json::from_value(text(timeout)).unwrap();
+        let timeout = Lifetime::After(Duration::from_nanos(nanos));
+        let back: Lifetime = serde_json::from_value(text(timeout)).unwrap();
         assert_eq!(back, timeout);
     }
     assert_eq!(serde_json::to_value(WhenFull::Spill).unwrap(), "spill");

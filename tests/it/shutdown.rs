@@ -5,8 +5,8 @@ use crate::support;
 use crate::support::Task;
 use expiry::timeouts::TimerError;
 use expiry::{
-    edge, AckError, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcome,
-    Reason, SessionInfo, SessionTracker, StoreError, Timeouts, WhenFull,
+    edge, AckError, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, Reason,
+    RemovalCause, SessionInfo, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -41,13 +41,13 @@ fn tracker() -> (AckTracker, Told<(u64, Reason)>) {
 fn a_cancelled_tracker_tells_on_the_reapers_thread() {
     let (tracker, told) = tracker();
     tracker.issue(edge(), 1).unwrap();
-    let ended = tracker.shutdown_async(Fate::Cancel);
+    let ended = tracker.shutdown_async(ShutdownMode::Cancel);
     assert_eq!(tracker.issue(edge(), 2), Err(AckError::Closed));
     assert!(block_on(ended).is_empty());
     assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
     assert!(tracker.is_empty());
-    assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
-    assert!(tracker.shutdown(Fate::Return).is_empty());
+    assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
+    assert!(tracker.shutdown(ShutdownMode::Return).is_empty());
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn what_is_in_flight_is_returned_once() {
     for owner in 0..3 {
         tracker.issue(edge(), owner).unwrap();
     }
-    drop(tracker.shutdown_async(Fate::Return)); // goes on
-    let mut returned = block_on(tracker.shutdown_async(Fate::Return));
+    drop(tracker.shutdown_async(ShutdownMode::Return)); // goes on
+    let mut returned = block_on(tracker.shutdown_async(ShutdownMode::Return));
     returned.sort_unstable_by_key(|outcome| outcome.owner);
     assert!(returned.iter().map(|outcome| outcome.owner).eq(0..3));
-    assert!(block_on(tracker.shutdown_async(Fate::Return)).is_empty());
+    assert!(block_on(tracker.shutdown_async(ShutdownMode::Return)).is_empty());
     assert!(told.lock().unwrap().is_empty());
 }
 
@@ -70,7 +70,7 @@ fn draining_ends_with_the_last_root() {
     let edges = [edge(), edge()];
     let roots = edges.map(|edge| tracker.issue(edge, 42).unwrap());
     let task = Task::new();
-    let mut ended = pin!(tracker.shutdown_async(Fate::Drain(LONG)));
+    let mut ended = pin!(tracker.shutdown_async(ShutdownMode::Drain(LONG)));
     assert!(task.poll(&mut ended).is_pending());
     assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
     tracker.ack(roots[0], edges[0]).unwrap();
@@ -88,7 +88,7 @@ fn draining_ends_with_the_last_root() {
 fn what_a_limit_cuts_short_is_cancelled() {
     let (tracker, told) = tracker();
     tracker.issue(edge(), 1).unwrap();
-    let drained = tracker.shutdown_async(Fate::Drain(Duration::from_millis(2)));
+    let drained = tracker.shutdown_async(ShutdownMode::Drain(Duration::from_millis(2)));
     assert!(block_on(drained).is_empty());
     assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
 }
@@ -98,9 +98,9 @@ fn another_fate_ends_the_draining() {
     let (tracker, told) = tracker();
     tracker.issue(edge(), 1).unwrap();
     let task = Task::new();
-    let mut drained = pin!(tracker.shutdown_async(Fate::Drain(Duration::MAX)));
+    let mut drained = pin!(tracker.shutdown_async(ShutdownMode::Drain(Duration::MAX)));
     assert!(task.poll(&mut drained).is_pending());
-    assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
+    assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(task.poll(&mut drained).is_ready());
     assert_eq!(told.lock().unwrap().len(), 1);
 }
@@ -115,7 +115,7 @@ fn a_slow_handler_blocks_no_executor() {
     let tracker = builder.on_outcome(slow).build().unwrap();
     tracker.issue(edge(), 1).unwrap();
     let task = Task::new();
-    let mut ended = pin!(tracker.shutdown_async(Fate::Cancel));
+    let mut ended = pin!(tracker.shutdown_async(ShutdownMode::Cancel));
     // It cannot have ended: the handler waits for this thread.
     assert!(task.poll(&mut ended).is_pending());
     assert!(task.poll(&mut ended).is_pending());
@@ -133,8 +133,8 @@ fn both_kinds_of_shutdown_get_along() {
             tracker.issue(edge(), owner).unwrap();
         }
         std::thread::scope(|scope| {
-            scope.spawn(|| block_on(tracker.shutdown_async(Fate::Cancel)));
-            tracker.shutdown(Fate::Cancel);
+            scope.spawn(|| block_on(tracker.shutdown_async(ShutdownMode::Cancel)));
+            tracker.shutdown(ShutdownMode::Cancel);
         });
         let mut told = told.lock().unwrap();
         told.sort_unstable();
@@ -157,7 +157,7 @@ fn a_tracker_that_is_polled_drains_as_it_is_polled() {
     let tracker = builder.build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
     let task = Task::new();
-    let mut drained = pin!(tracker.shutdown_async(Fate::Drain(Duration::MAX)));
+    let mut drained = pin!(tracker.shutdown_async(ShutdownMode::Drain(Duration::MAX)));
     assert!(task.poll(&mut drained).is_pending());
     assert_eq!(task.woken(), 0, "it does not wake itself");
     tracker.poll(1000);
@@ -172,19 +172,19 @@ fn a_tracker_that_is_polled_drains_as_it_is_polled() {
     let tracker = AckTracker::builder().build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
     let woken = task.woken();
-    let mut drained = pin!(tracker.shutdown_async(Fate::Drain(LONG)));
+    let mut drained = pin!(tracker.shutdown_async(ShutdownMode::Drain(LONG)));
     assert!(task.poll(&mut drained).is_pending());
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert_eq!(task.woken(), woken + 1);
     assert!(task.poll(&mut drained).is_ready());
 
     let tracker = AckTracker::builder().build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
-    let returned = block_on(tracker.shutdown_async(Fate::Return));
+    let returned = block_on(tracker.shutdown_async(ShutdownMode::Return));
     assert_eq!(returned[0].owner, 1);
     let tracker = AckTracker::builder().build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
-    assert!(block_on(tracker.shutdown_async(Fate::Drain(Duration::ZERO))).is_empty());
+    assert!(block_on(tracker.shutdown_async(ShutdownMode::Drain(Duration::ZERO))).is_empty());
     assert!(tracker.is_empty());
 }
 
@@ -201,7 +201,7 @@ fn a_queue_gives_back_what_there_was() {
     assert!(block_on(queue.shutdown_async()).is_empty());
     assert!(block_on(expired.into_stream().recv()).is_none());
 
-    let polled = ExpiryQueue::builder().build().unwrap();
+    let polled = ExpiryQueue::builder().build_manual().unwrap();
     polled.update(7, LONG).unwrap();
     let ended = polled.shutdown_async();
     assert!(polled.is_empty());
@@ -213,7 +213,11 @@ fn a_queue_gives_back_what_there_was() {
 fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     let queue = |reaper: bool| {
         let builder = ExpiryQueue::builder();
-        let queue = if reaper { builder.build_with_handler(|_: &u64| ()) } else { builder.build() };
+        let queue = if reaper {
+            builder.expiry_listener(|_: &u64| ()).build()
+        } else {
+            builder.build_manual()
+        };
         let queue = queue.unwrap();
         queue.update(7, LONG).unwrap();
         drop(queue.shutdown_async());
@@ -221,7 +225,8 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     };
     let sessions = |reaper: bool| {
         let builder = SessionTracker::builder();
-        let sessions = if reaper { builder.build_with_handler(|_| ()) } else { builder.build() };
+        let sessions =
+            if reaper { builder.expiry_listener(|_| ()).build() } else { builder.build_manual() };
         let sessions = sessions.unwrap();
         sessions.create(LONG, 7).unwrap();
         drop(sessions.shutdown_async());
@@ -232,7 +237,7 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
         let tracker = if reaper { builder.build() } else { builder.build_manual() };
         let tracker = tracker.unwrap();
         tracker.issue(edge(), 7).unwrap();
-        drop(tracker.shutdown_async(Fate::Return));
+        drop(tracker.shutdown_async(ShutdownMode::Return));
         tracker
     };
     for (reaper, ends) in [(true, true), (true, false), (false, false)] {
@@ -257,10 +262,10 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
 
         let (one, two) = (tracker(reaper), tracker(reaper));
         end();
-        assert_eq!(one.shutdown(Fate::Return)[0].owner, 7);
-        assert!(one.shutdown(Fate::Return).is_empty());
-        assert_eq!(block_on(two.shutdown_async(Fate::Return))[0].owner, 7);
-        assert!(two.shutdown(Fate::Return).is_empty());
+        assert_eq!(one.shutdown(ShutdownMode::Return)[0].owner, 7);
+        assert!(one.shutdown(ShutdownMode::Return).is_empty());
+        assert_eq!(block_on(two.shutdown_async(ShutdownMode::Return))[0].owner, 7);
+        assert!(two.shutdown(ShutdownMode::Return).is_empty());
     }
 }
 
@@ -287,7 +292,7 @@ fn what_is_kept_is_given_once_or_dropped() {
     for asks in [false, true] {
         let dropped = Arc::new(AtomicUsize::new(0));
         let builder = ExpiryQueue::builder();
-        let queue = builder.build_with_handler(|_: &Key| {}).unwrap();
+        let queue = builder.expiry_listener(|_: &Key| {}).build().unwrap();
         for key in 0..5 {
             queue.update(Key(key, dropped.clone()), LONG).unwrap();
         }
@@ -303,14 +308,14 @@ fn what_is_kept_is_given_once_or_dropped() {
 
 #[test]
 fn sessions_are_given_back() {
-    let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| {}).unwrap();
+    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| {}).build().unwrap();
     let ids = [7, 8].map(|owner| sessions.create(SECOND * 60, owner).unwrap().id());
     let ended = sessions.shutdown_async();
     assert!(sessions.create(SECOND * 60, 9).is_err());
     let mut left: Vec<_> = block_on(ended).iter().map(|session| session.id).collect();
     left.sort_unstable();
     assert_eq!(left, ids);
-    let polled = SessionTracker::builder().build().unwrap();
+    let polled = SessionTracker::builder().build_manual().unwrap();
     polled.create(SECOND * 60, 7).unwrap();
     assert_eq!(block_on(polled.shutdown_async())[0].owner, 7);
 }
@@ -320,11 +325,12 @@ fn a_maps_listener_is_told_before_the_end() {
     for manual in [false, true] {
         let ends = Arc::new(AtomicUsize::new(0));
         let told = ends.clone();
-        let builder =
-            ExpiringMap::builder().time_to_live(LONG).on_end(move |_: &u64, _: &u64, cause| {
-                assert_eq!(cause, Cause::Closed);
+        let builder = ExpiringMap::builder().time_to_live(LONG).removal_listener(
+            move |_: &u64, _: &u64, cause| {
+                assert_eq!(cause, RemovalCause::Closed);
                 told.fetch_add(1, Ordering::SeqCst);
-            });
+            },
+        );
         let map = if manual { builder.build_manual() } else { builder.build() };
         let map = map.unwrap();
         (0..10).for_each(|key| drop(map.insert(key, key).unwrap()));
@@ -390,7 +396,7 @@ fn a_server_comes_to_its_end_on_one_thread() {
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }
-        assert!(tracker.shutdown_async(Fate::Drain(LONG)).await.is_empty());
+        assert!(tracker.shutdown_async(ShutdownMode::Drain(LONG)).await.is_empty());
         let mut done = 0;
         for worker in workers {
             done += u32::from(worker.await.unwrap());
@@ -421,7 +427,7 @@ fn a_shutdown_beside_a_slow_handler_sleeps() {
     let (entered, in_handler) = mpsc::channel();
     let of_handler = waits.clone();
     // Until the other thread has slept a few times since it began to wait, or has run for long.
-    let slow = move |_: &u64, _: &u64, _: Cause| {
+    let slow = move |_: &u64, _: &u64, _: RemovalCause| {
         entered.send(()).unwrap();
         support::wait_for("a thread that waits", || of_handler.load(Ordering::SeqCst) != 0);
         let thread = u32::try_from(of_handler.load(Ordering::SeqCst)).unwrap();
@@ -434,7 +440,7 @@ fn a_shutdown_beside_a_slow_handler_sleeps() {
     let map = ExpiringMap::builder()
         .time_to_live(Duration::from_millis(1))
         .interval(Duration::from_millis(1))
-        .on_end(slow)
+        .removal_listener(slow)
         .build()
         .unwrap();
     map.insert(1, 1).unwrap();

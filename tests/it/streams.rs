@@ -2,8 +2,8 @@
 
 use crate::support::{bad_drop, poll_with, waker, Task};
 use expiry::{
-    edge, AckTracker, ExpiryQueue, Fate, ManualClock, Outcome, Outcomes, Reason, ReceiverStream,
-    Root, WhenFull,
+    edge, AckTracker, ExpiryQueue, ManualClock, Outcome, Outcomes, Reason, ReceiverStream, Root,
+    ShutdownMode, WhenFull,
 };
 use futures_core::Stream;
 use std::collections::HashSet;
@@ -103,7 +103,7 @@ fn without_a_reaper_a_poll_wakes() {
     }
     assert!(task.next(&mut outcomes).is_pending());
     assert!(other.next(&mut expired).is_pending());
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert!(queue.shutdown().is_empty());
     assert!(matches!(task.next(&mut outcomes), Poll::Ready(None)));
     assert!(matches!(other.next(&mut expired), Poll::Ready(None)));
@@ -141,7 +141,7 @@ fn a_stream_ends_with_a_shutdown_when_all_was_taken() {
     let (task, mut stream) = (Task::new(), outcomes.into_stream());
     issue(&tracker, 1);
     assert!(task.next(&mut stream).is_pending());
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert!(task.woken() >= 1);
     match task.next(&mut stream) {
         Poll::Ready(Some(outcome)) => assert_eq!(outcome.reason, Reason::Cancelled),
@@ -163,7 +163,7 @@ fn who_waits_is_woken_by_the_end() {
         if drops {
             drop(tracker);
         } else {
-            tracker.shutdown(Fate::Return);
+            tracker.shutdown(ShutdownMode::Return);
         }
         assert_eq!(task.woken(), 1);
         assert_eq!(task.next(&mut stream), Poll::Ready(None));
@@ -338,7 +338,7 @@ fn a_waker_may_shut_the_tracker_down() {
     let calls = called.clone();
     let last = once(move || {
         calls.store(true, Ordering::SeqCst);
-        theirs.shutdown(Fate::Cancel);
+        theirs.shutdown(ShutdownMode::Cancel);
     });
     let mut stream = outcomes.into_stream();
     assert!(stream.poll_recv(&mut Context::from_waker(&last)).is_pending());
@@ -362,7 +362,7 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     let [first, second] = [1, 2].map(|owner| issue(&tracker, owner));
     let last = once({
         let tracker = tracker.clone();
-        move || drop(tracker.shutdown(Fate::Cancel))
+        move || drop(tracker.shutdown(ShutdownMode::Cancel))
     });
     let told = Arc::new(Mutex::new(Vec::new()));
     let fails = once({
@@ -398,7 +398,7 @@ fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     issue(&tracker, 1);
     let last = once({
         let tracker = tracker.clone();
-        move || drop(tracker.shutdown(Fate::Cancel))
+        move || drop(tracker.shutdown(ShutdownMode::Cancel))
     });
     let mut stream = outcomes.into_stream();
     assert!(stream.poll_recv(&mut Context::from_waker(&last)).is_pending());
@@ -455,7 +455,7 @@ fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
         while tracker.metrics().total.acked < 10 * round {
             std::thread::yield_now();
         }
-        tracker.shutdown(Fate::Cancel);
+        tracker.shutdown(ShutdownMode::Cancel);
         // The tracker is there still: its shutdown is what ends the streams.
         let mut told = Vec::new();
         for taker in takers {

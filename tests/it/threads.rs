@@ -4,8 +4,8 @@
 
 use crate::support::{after, wait_for, MS};
 use expiry::{
-    edge, Ack, AckError, AckTracker, Done, Fate, ManualClock, Outcome, Reason, Root, RootId,
-    Timeout, Tuple,
+    edge, Ack, AckError, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason, Root, RootId,
+    ShutdownMode, Tuple,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -77,7 +77,7 @@ fn each_root_has_one_outcome_across_threads() {
                     let edges = [edge(), edge(), edge()];
                     let xor = edges[0] ^ edges[1] ^ edges[2];
                     // A sixth is left to time out, and must not do so for an hour otherwise.
-                    let timeout = if n % 6 == 5 { after(30 * MS) } else { Timeout::Default };
+                    let timeout = if n % 6 == 5 { after(30 * MS) } else { Lifetime::Default };
                     let root = if n % 2 == 0 {
                         let root = tracker.issue_with(xor, owner as u64, timeout).unwrap();
                         sender.send((root.into(), edges, owner)).unwrap();
@@ -123,7 +123,7 @@ fn each_root_has_one_outcome_across_threads() {
     assert_eq!(total.inserted, ALL as u64);
     assert_eq!(total.acked + total.failed + total.expired, ALL as u64);
     assert_eq!(total.early_held, total.early_merged);
-    tracker.shutdown(Fate::Cancel);
+    tracker.shutdown(ShutdownMode::Cancel);
     assert_eq!(ledger.told(), ALL);
 }
 
@@ -355,8 +355,10 @@ fn tuples_travel_between_threads() {
 /// Shutdown in the midst of everything, from two threads at once: what was begun has its outcome, the rest is refused.
 #[test]
 fn a_shutdown_in_the_midst_of_everything() {
-    for (fate, round) in
-        [Fate::Cancel, Fate::Return, Fate::Drain(5 * MS)].into_iter().cycle().zip(0..9)
+    for (fate, round) in [ShutdownMode::Cancel, ShutdownMode::Return, ShutdownMode::Drain(5 * MS)]
+        .into_iter()
+        .cycle()
+        .zip(0..9)
     {
         let told = Arc::new(Mutex::new(Vec::<Outcome>::new()));
         let record = told.clone();
@@ -421,7 +423,7 @@ fn a_shutdown_in_the_midst_of_everything() {
         let begun = begun.into_inner().unwrap();
         let mut seen = HashSet::new();
         let told = std::mem::take(&mut *told.lock().unwrap());
-        assert!(fate == Fate::Return || returned.is_empty());
+        assert!(fate == ShutdownMode::Return || returned.is_empty());
         for outcome in told.iter().chain(&returned) {
             assert!(seen.insert(outcome.root), "{outcome:?} is the second ({fate:?})");
         }
@@ -445,7 +447,7 @@ fn late_acks_from_other_threads_touch_nothing() {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
                     let bits = latest.load(Ordering::SeqCst);
-                    // Ended before it was published: always too late, though the edge is always the same.
+                    // Removed before it was published: always too late, though the edge is always the same.
                     let root = Root::from_bits(bits);
                     assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive));
                     assert_eq!(tracker.fail(root), Err(AckError::NotLive));

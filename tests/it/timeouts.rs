@@ -1,7 +1,7 @@
 //! Timeouts of futures: by a manual clock and wakers that count, and under tokio.
 
 use crate::support::{bad_drop, poll_with, waker, Task};
-use expiry::timeouts::{Interval, Limited, MissedTick, Sleep, TimeoutError, TimerError};
+use expiry::timeouts::{Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -623,7 +623,7 @@ fn who_comes_late_does_not_end_a_strangers_entry() {
         assert!(task.poll(sleep).is_pending());
     }
     pass(&timeouts, &clock, MS);
-    let mut tenants: Vec<Limited<'_, _>> =
+    let mut tenants: Vec<Timeout<'_, _>> =
         (0..3 * 4096).map(|_| timeouts.timeout(MS, never())).collect();
     for tenant in &mut tenants {
         assert!(other.poll(tenant).is_pending());

@@ -4,7 +4,7 @@
 use crate::support::clocks;
 
 use clocks::{Delayed, Lagging, LAG, LAGS};
-use expiry::{Ack, AckTracker, Done, ManualClock, Outcome, Reason, RootId, Timeout};
+use expiry::{Ack, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason, RootId};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -135,8 +135,8 @@ fn ages_are_right_for_ten_years() {
     for (name, builder) in settings() {
         let clock = ManualClock::new();
         let tracker = builder.clock(clock.clone()).build_manual().unwrap();
-        tracker.issue_with(7, 42, Timeout::Never).unwrap();
-        tracker.init_with(1, 7, 42, Timeout::Never).unwrap();
+        tracker.issue_with(7, 42, Lifetime::Never).unwrap();
+        tracker.init_with(1, 7, 42, Lifetime::Never).unwrap();
         let mut age = Duration::ZERO;
         // The second step is where 32 bits of 1024 ns, the unit of the default timeout, began
         // again.
@@ -163,8 +163,8 @@ fn latencies_are_right_for_ten_years() {
             .build_manual()
             .unwrap();
         for time in [SECOND, 4410 * SECOND, 10 * YEAR + Duration::from_nanos(1)] {
-            let issued = tracker.issue_with(7, 42, Timeout::Never).unwrap();
-            tracker.init_with(1, 7, 42, Timeout::Never).unwrap();
+            let issued = tracker.issue_with(7, 42, Lifetime::Never).unwrap();
+            tracker.init_with(1, 7, 42, Lifetime::Never).unwrap();
             clock.advance(time);
             assert_eq!(tracker.ack(issued, 7), Ok(Ack::Completed));
             assert_eq!(tracker.ack(1_u64, 7), Ok(Ack::Completed));
@@ -282,11 +282,11 @@ fn what_asks_for_less_gets_it() {
     tracker.init(1, 7, 42).unwrap();
     for root in [issued.into(), RootId::Chosen(1)] {
         for (timeout, wanted) in [
-            (Timeout::Never, None),
-            (Timeout::After(50 * SECOND), Some(50 * SECOND)),
-            (Timeout::After(3 * SECOND), Some(3 * SECOND)),
-            (Timeout::Default, Some(100 * SECOND)),
-            (Timeout::After(99 * SECOND), Some(99 * SECOND)),
+            (Lifetime::Never, None),
+            (Lifetime::After(50 * SECOND), Some(50 * SECOND)),
+            (Lifetime::After(3 * SECOND), Some(3 * SECOND)),
+            (Lifetime::Default, Some(100 * SECOND)),
+            (Lifetime::After(99 * SECOND), Some(99 * SECOND)),
         ] {
             assert_eq!(tracker.reset_timeout_to(root, timeout), Ok(Done::Now));
             let found = tracker.owned_by(42).into_iter().find(|one| one.root == root);

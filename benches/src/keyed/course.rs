@@ -132,7 +132,7 @@ const FILL: usize = 1 << 16;
 /// Insertions into empty stores after which their cell ends, however short it was.
 const ENOUGH: f64 = (1 << 18) as f64;
 
-/// Timeout of the first entries. Later passes use longer ones.
+/// Lifetime of the first entries. Later passes use longer ones.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A size, a number of threads, and the orders drawn for them. All stores share one.

@@ -2,7 +2,7 @@
 //! the harness polls.
 
 use super::{Key, Now, Setup, Store, Time, Value};
-use expiry::{ExpiringMap, ExpiryQueue, Handle, StoreError, Timeout, Updated};
+use expiry::{ExpiringMap, ExpiryQueue, Handle, Lifetime, StoreError, Updated};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
         let inserted = if time == self.timeout {
             self.map.insert(key, value)
         } else {
-            self.map.insert_with(key, value, time)
+            self.map.insert_with_lifetime(key, value, time)
         };
         match inserted {
             Ok(old) => (old.map(|old| old.value().number()), ()),
@@ -51,7 +51,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
         if time == self.timeout {
             self.map.touch(key)
         } else {
-            done(self.map.touch_with(key, Timeout::After(time)))
+            done(self.map.touch_with_lifetime(key, Lifetime::After(time)))
         }
     }
 
@@ -145,7 +145,7 @@ impl<K: Key, N: Name> Store<K, ()> for Queue<K, N> {
             panic!("the queues are polled by the harness");
         };
         let builder = ExpiryQueue::builder().interval(setup.interval).clock(clock.clone());
-        Queue(builder.build().expect("valid settings"), PhantomData)
+        Queue(builder.build_manual().expect("valid settings"), PhantomData)
     }
 
     #[inline]

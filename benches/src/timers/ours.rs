@@ -26,7 +26,7 @@ impl Timers for Wheel {
 
     #[inline]
     fn cancel(&mut self, id: TimerId) -> bool {
-        self.0.deschedule(id).is_some()
+        self.0.cancel(id).is_some()
     }
 
     #[inline]

@@ -11,7 +11,8 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn Error>> {
     let second = Duration::from_secs(1);
     let clock = ManualClock::new();
-    let sessions = SessionTracker::builder().interval(second * 2).clock(clock.clone()).build()?;
+    let sessions =
+        SessionTracker::builder().interval(second * 2).clock(clock.clone()).build_manual()?;
     let renews = sessions.create(second * 10, 1)?;
     let silent = sessions.create(second * 10, 2)?;
     let leaves = sessions.create(second * 10, 3)?;

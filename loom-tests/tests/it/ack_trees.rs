@@ -6,7 +6,7 @@
 //! themselves S13 is a contract of the caller, and an ack that is early all the same is held (S8).
 
 use expiry::model::stop_at;
-use expiry::{Ack, AckError, AckMany, Done, Reason, Root, RootId, Timeout};
+use expiry::{Ack, AckError, AckMany, Done, Lifetime, Reason, Root, RootId};
 use loom_tests::{after, aside, beside, costly, deep, light, model, Rig};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -231,7 +231,7 @@ model!(s06_late_fail_and_reset_of_an_earlier_attempt, || {
     let first = rig.issue(3, 10).unwrap();
     rig.issue(7, 11).unwrap();
     let late = aside(&rig, move |rig| {
-        let _ = rig.reset_timeout_to(first, Timeout::Never);
+        let _ = rig.reset_timeout_to(first, Lifetime::Never);
         rig.fail(first)
     });
     let acked = rig.ack(first, 3);

@@ -2,7 +2,7 @@
 //! interface.
 
 use expiry::model::stop_at;
-use expiry::{ExpiringMap, ExpiringMapBuilder, Lifetime, ManualClock};
+use expiry::{ExpiringMap, ExpiringMapBuilder, Lifetimes, ManualClock};
 use loom_tests::{after, aside, at_once, bounded, costly, model, thread, TICK};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ struct Rig {
     clock: ManualClock,
 }
 
-fn live(ticks: u32) -> Lifetime {
-    Lifetime::new().live(after(ticks))
+fn live(ticks: u32) -> Lifetimes {
+    Lifetimes::new().live(after(ticks))
 }
 
 impl Rig {
@@ -45,7 +45,7 @@ impl Rig {
 
     /// Gives a key this value, for so many ticks. Drops the value that it had.
     fn put(&self, key: u64, value: u64, ticks: u32) {
-        drop(self.map.insert_with(key, value, live(ticks)).unwrap());
+        drop(self.map.insert_with_lifetime(key, value, live(ticks)).unwrap());
     }
 
     fn get(&self, key: u64) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! The races of keyed stores (M1 to M5, W15 and W16, and those of the queue that they share), through the public interface.
 
-use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
+use expiry::{ExpiryQueue, Handle, ManualClock, RemovalCause, Updated};
 use loom_tests::{aside, at_once, beside, deep, large, model, thread, MapRig, TICK};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ model!(two_replacements, large, || {
     };
     assert_eq!(rig.get(), Some(left));
     assert_eq!(rig.len(), 1);
-    let mut ended = [10, 20, 30].map(|value| (value, Cause::Replaced)).to_vec();
+    let mut ended = [10, 20, 30].map(|value| (value, RemovalCause::Replaced)).to_vec();
     ended.retain(|&(value, _)| value != left);
     assert_eq!(rig.ends(), ended);
 });
@@ -75,10 +75,10 @@ model!(w16_replace_and_expire, || {
     );
     // Its time was up when the insertion began: it is never found alive.
     assert_eq!(old, None);
-    assert_eq!(rig.ends(), [(10, Cause::Expired)]);
+    assert_eq!(rig.ends(), [(10, RemovalCause::Expired)]);
     assert_eq!(rig.get(), Some(20));
     pass(&rig);
-    assert_eq!(rig.ends(), [(10, Cause::Expired), (20, Cause::Expired)]);
+    assert_eq!(rig.ends(), [(10, RemovalCause::Expired), (20, RemovalCause::Expired)]);
     assert!(rig.is_empty());
 });
 
@@ -141,12 +141,12 @@ model!(a_flush_beside_removals, || {
 });
 
 // W15: a thread replaces a value, and takes the old one out, while a reader may look at it. Guards:
-// `into_value` returns the value only after the grace periods.
+// `try_into_value` returns the value only after the grace periods.
 model!(w15_get_and_take, large, || {
     let rig = with_10();
     let a = aside(&rig, |rig| {
         let old = rig.insert(1, 20).unwrap().expect("it was there");
-        old.into_value().map_or_else(|old| *old, |value| value)
+        old.try_into_value().map_or_else(|old| *old, |value| value)
     });
     let seen = rig.get();
     assert!(matches!(seen, Some(10 | 20)));
@@ -191,7 +191,7 @@ model!(m2_two_inserts_of_a_fresh_key, large, || {
 fn queue() -> (Arc<ExpiryQueue<u64>>, ManualClock) {
     let clock = ManualClock::new();
     let queue = ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
-    (Arc::new(queue.build().unwrap()), clock)
+    (Arc::new(queue.build_manual().unwrap()), clock)
 }
 
 fn expired(queue: &ExpiryQueue<u64>) -> Vec<u64> {

@@ -1,8 +1,8 @@
-//! Ended entries that wait for a listener thread: two holders of one slot, and the thread's end. The model does the listener
+//! Removed entries that wait for a listener thread: two holders of one slot, and the thread's end. The model does the listener
 //! thread's work, as the checker sees no channel.
 
 use expiry::model::stop_at;
-use expiry::{Cause, Ended, ExpiringMap, ManualClock, WhenFull};
+use expiry::{ExpiringMap, ManualClock, RemovalCause, Removed, WhenFull};
 use loom_tests::{aside, beside, model, thread, TICK};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ impl Drop for Counted {
 #[derive(Clone)]
 struct Rig {
     map: Arc<ExpiringMap<u64, Counted>>,
-    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+    told: Arc<Mutex<Vec<(u64, RemovalCause)>>>,
     dropped: Arc<AtomicUsize>,
 }
 
@@ -34,7 +34,7 @@ impl Rig {
             .shards(1)
             .seed(7)
             .clock(ManualClock::new())
-            .on_end(move |_: &u64, value: &Counted, cause| {
+            .removal_listener(move |_: &u64, value: &Counted, cause| {
                 if value.0 == 10 {
                     thread::yield_now(); // a slow call
                 }
@@ -52,7 +52,7 @@ impl Rig {
         Counted(number, self.dropped.clone())
     }
 
-    fn told(&self) -> Vec<(u64, Cause)> {
+    fn told(&self) -> Vec<(u64, RemovalCause)> {
         self.told.lock().unwrap().clone()
     }
 
@@ -64,7 +64,7 @@ impl Rig {
     fn check(&self) {
         assert!(!self.map.deliver_next());
         let told = self.told();
-        assert!(matches!(told[..], [(10, Cause::Removed | Cause::Replaced)]));
+        assert!(matches!(told[..], [(10, RemovalCause::Removed | RemovalCause::Replaced)]));
         assert!((0..10).any(|_| self.map.flush(Duration::ZERO)));
         assert_eq!(self.dropped(), 1);
         assert_eq!(self.map.metrics().unreclaimed, 0);
@@ -72,7 +72,7 @@ impl Rig {
 }
 
 /// A call that ends the entry and returns it.
-type Ends = fn(&Rig) -> Ended<'_, u64, Counted>;
+type Ends = fn(&Rig) -> Removed<'_, u64, Counted>;
 
 /// The slot of a replaced value is forwarded: its lease has a link.
 const ENDS: [(&str, Ends); 2] = [
@@ -107,7 +107,7 @@ fn a_value_taken_out_beside_its_listener() {
         model(&format!("a_value_taken_out_beside_its_listener, {what}"), move || {
             let rig = Rig::new();
             let ended = ends(&rig);
-            beside(&rig, |rig| assert!(rig.map.deliver_next()), |_| drop(ended.into_value()));
+            beside(&rig, |rig| assert!(rig.map.deliver_next()), |_| drop(ended.try_into_value()));
             rig.check();
         });
     }
@@ -131,12 +131,12 @@ model!(an_end_before_a_shutdown_beside_one_that_overtakes_it, || {
     stop_at(|step| step == "over");
     let a = aside(&rig, |rig| {
         rig.map.finish_listener();
-        assert!(rig.told().contains(&(10, Cause::Removed)), "it goes before");
+        assert!(rig.told().contains(&(10, RemovalCause::Removed)), "it goes before");
     });
     drop(rig.map.remove(&2));
     a.join().unwrap();
     stop_at(|_| false);
     let mut told = rig.told();
     told.sort_unstable_by_key(|&(value, _)| value);
-    assert_eq!(told, [(10, Cause::Removed), (20, Cause::Removed)]);
+    assert_eq!(told, [(10, RemovalCause::Removed), (20, RemovalCause::Removed)]);
 });

@@ -3,7 +3,7 @@
 
 use expiry::expiring_map::Entry;
 use expiry::model::stop_at;
-use expiry::{Cause, ExpiringMap, Lifetime, ManualClock};
+use expiry::{ExpiringMap, Lifetimes, ManualClock, RemovalCause};
 use loom_tests::{
     after, aside, at_once, beside, bounded, deep, large, model, thread, MapRig, TICK,
 };
@@ -20,25 +20,25 @@ fn used() -> MapRig {
 }
 
 /// One with value 10 under key 1.
-fn with(lifetime: Lifetime) -> MapRig {
+fn with(lifetime: Lifetimes) -> MapRig {
     let rig = empty();
-    rig.insert_with(1, 10, lifetime).unwrap();
+    rig.insert_with_lifetime(1, 10, lifetime).unwrap();
     rig
 }
 
-fn live(ticks: u32) -> Lifetime {
-    Lifetime::new().live(after(ticks))
+fn live(ticks: u32) -> Lifetimes {
+    Lifetimes::new().live(after(ticks))
 }
 
-fn idle(ticks: u32) -> Lifetime {
-    Lifetime::new().idle(after(ticks))
+fn idle(ticks: u32) -> Lifetimes {
+    Lifetimes::new().idle(after(ticks))
 }
 
 // M2: a touch looks at the clock, and only then is the entry's time up. Who is told that it is gone is not told otherwise
 // later. Guards: what is over is marked before anybody is told.
 model!(m2_told_gone_and_touched, || {
     let rig = with(live(10));
-    let a = aside(&rig, |rig| rig.touch_with(&1, after(20)).unwrap());
+    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
     rig.advance(10);
     let seen = rig.get();
     let touched = a.join().unwrap();
@@ -46,7 +46,7 @@ model!(m2_told_gone_and_touched, || {
         assert_eq!(rig.get(), None);
         assert!(!touched);
         rig.drive();
-        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        assert_eq!(rig.told(), [(10, RemovalCause::Expired)]);
     } else {
         assert!(touched);
     }
@@ -59,7 +59,7 @@ model!(m2_told_changed_and_touched, || {
     let Entry::Occupied(entry) = rig.entry(1) else {
         panic!("it is there");
     };
-    let a = aside(&rig, |rig| rig.touch_with(&1, after(20)).unwrap());
+    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
     rig.advance(10);
     let removed = entry.remove().is_some();
     let touched = a.join().unwrap();
@@ -82,7 +82,7 @@ model!(a_read_renews, || {
         assert_eq!(rig.told(), []);
         assert_eq!(rig.get(), Some(10));
     } else {
-        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        assert_eq!(rig.told(), [(10, RemovalCause::Expired)]);
     }
 });
 
@@ -91,8 +91,11 @@ model!(a_read_renews, || {
 model!(a_read_stays_within_the_bound, || {
     let rig = with(idle(10));
     rig.advance(1);
-    let (a, _) =
-        beside(&rig, |rig| rig.get(), |rig| assert_eq!(rig.touch_with(&1, after(9)), Ok(true)));
+    let (a, _) = beside(
+        &rig,
+        |rig| rig.get(),
+        |rig| assert_eq!(rig.touch_with_lifetime(&1, after(9)), Ok(true)),
+    );
     assert_eq!(a, Some(10));
     assert_eq!(rig.remaining(&1), Some(TICK * 9));
 });
@@ -103,8 +106,8 @@ model!(two_bounds, || {
     let rig = with(idle(10));
     let (a, _) = beside(
         &rig,
-        |rig| rig.touch_with(&1, after(3)).unwrap(),
-        |rig| assert_eq!(rig.touch_with(&1, after(5)), Ok(true)),
+        |rig| rig.touch_with_lifetime(&1, after(3)).unwrap(),
+        |rig| assert_eq!(rig.touch_with_lifetime(&1, after(5)), Ok(true)),
     );
     assert!(a);
     let left = rig.remaining(&1).unwrap();
@@ -119,7 +122,7 @@ model!(two_bounds, || {
 // write an older bound over a later one.
 model!(two_touches_across_a_tick, || {
     let rig = with(idle(20));
-    let touch = |rig: &MapRig| rig.touch_with(&1, after(10));
+    let touch = |rig: &MapRig| rig.touch_with_lifetime(&1, after(10));
     let a = aside(&rig, move |rig| {
         rig.advance(5);
         touch(rig)
@@ -136,13 +139,17 @@ fn a_policy_is_its_own_values() {
     large("a_policy_is_its_own_values, read", || {
         let rig = with(idle(10));
         rig.advance(1);
-        beside(&rig, |rig| rig.get(), |rig| drop(rig.insert_with(1, 20, live(5)).unwrap()));
+        beside(
+            &rig,
+            |rig| rig.get(),
+            |rig| drop(rig.insert_with_lifetime(1, 20, live(5)).unwrap()),
+        );
         assert_eq!(rig.remaining(&1), Some(TICK * 5));
     });
     large("a_policy_is_its_own_values, touched", || {
         let rig = with(live(20));
-        let a = aside(&rig, |rig| rig.touch_with(&1, after(20)).unwrap());
-        rig.insert_with(1, 20, idle(5)).unwrap();
+        let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
+        rig.insert_with_lifetime(1, 20, idle(5)).unwrap();
         assert!(a.join().unwrap());
         assert_eq!(rig.remaining(&1), Some(TICK * 5));
     });
@@ -186,7 +193,7 @@ fn a_value_is_removed_by_its_identity() {
         let rig = with(live(10));
         beside(
             &rig,
-            |rig| rig.touch_with(&1, after(20)).unwrap(),
+            |rig| rig.touch_with_lifetime(&1, after(20)).unwrap(),
             |rig| assert!(rig.remove_if(&1, |_, value| *value == 10).is_some()),
         );
         assert_eq!(rig.get(), None);
@@ -271,8 +278,8 @@ impl std::hash::Hasher for Zero {
 model!(a_late_swing_changes_nothing, deep(3), || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| rig.get());
-    rig.insert_with(1, 20, live(10)).map(drop).unwrap();
-    rig.insert_with(1, 30, live(3)).map(drop).unwrap();
+    rig.insert_with_lifetime(1, 20, live(10)).map(drop).unwrap();
+    rig.insert_with_lifetime(1, 30, live(3)).map(drop).unwrap();
     assert!(a.join().unwrap().is_some());
     assert_eq!(rig.remaining(&1), Some(TICK * 3));
     assert_eq!(rig.get(), Some(30));
@@ -300,16 +307,16 @@ const BEFORE_HELP: u64 = 4;
 fn expiry_beside_a_helper() {
     let grown = || {
         let rig = empty();
-        rig.insert_with(1, 10, live(5)).unwrap();
+        rig.insert_with_lifetime(1, 10, live(5)).unwrap();
         for key in 2..=BEFORE_HELP {
-            rig.insert_with(key, key, live(20)).unwrap();
+            rig.insert_with_lifetime(key, key, live(20)).unwrap();
         }
         rig
     };
     let tables = |rig: &MapRig| rig.metrics().total.tables;
     let insert = |rig: &MapRig| {
         let next = BEFORE_HELP + 1;
-        rig.insert_with(next, next, live(20)).map(drop).unwrap();
+        rig.insert_with_lifetime(next, next, live(20)).map(drop).unwrap();
     };
     bounded("expiry_beside_a_helper, the helper alone", 1, move || {
         loom::stop_exploring();
@@ -327,7 +334,7 @@ fn expiry_beside_a_helper() {
         thread::yield_now();
         rig.advance(5);
         rig.drive();
-        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        assert_eq!(rig.told(), [(10, RemovalCause::Expired)]);
         // What follows is another model's subject.
         loom::stop_exploring();
         a.join().unwrap();
@@ -340,7 +347,7 @@ fn expiry_beside_a_helper() {
 model!(a_slot_handed_over_beside_a_driver, large, || {
     let rig = at_once(|| {
         let rig = with(live(100));
-        rig.insert_with(2, 20, live(100)).unwrap();
+        rig.insert_with_lifetime(2, 20, live(100)).unwrap();
         drop(rig.remove(&2));
         rig.advance(2);
         rig

@@ -1,7 +1,7 @@
 //! Memory: chunks are given back while threads claim slots in them.
 
 use expiry::model::{Index, Store, BUCKET, CHUNK};
-use expiry::{Ack, AckError, Reason, Root, Timeout};
+use expiry::{Ack, AckError, Lifetime, Reason, Root};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_tests::{after, aside, beside, bounded, large, model, thread, Rig};
@@ -200,7 +200,7 @@ fn only_the_ring_and(rig: &Rig, sits: &[u32]) {
 // will look again.
 model!(a_chunk_set_aside_and_then_in_use_goes_back, || {
     let rig = Rig::new();
-    let issue = || rig.issue_with(3, 9, Timeout::Never).unwrap();
+    let issue = || rig.issue_with(3, 9, Lifetime::Never).unwrap();
     let mut roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
     let stays = roots.pop().unwrap();
     roots.into_iter().for_each(|root| complete(&rig, root));

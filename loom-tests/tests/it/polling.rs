@@ -15,7 +15,7 @@ fn queue(
     loom::stop_exploring();
     let clock = ManualClock::new();
     let builder = ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
-    let queue = settings(builder).build().unwrap();
+    let queue = settings(builder).build_manual().unwrap();
     for &(key, ticks) in keys {
         queue.update(key, TICK * ticks).unwrap();
     }

@@ -2,7 +2,7 @@
 //! visible to the other, by each way in which the other can learn of it.
 
 use expiry::model::{Inserted, Mail};
-use expiry::{Ack, AckError, Cause, Done, Reason, Root};
+use expiry::{Ack, AckError, Done, Reason, RemovalCause, Root};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom_tests::{
     after, all, aside, beside, bounded, deep, fill, index, index_with, large, model, preemptions,
@@ -290,7 +290,7 @@ model!(three_replacements, bounded(preemptions().saturating_sub(2)), || {
     values.push(there);
     values.sort_unstable();
     assert_eq!(values, [10, 20, 30, 40]);
-    assert!(rig.told().iter().all(|&(_, cause)| cause == Cause::Replaced));
+    assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Replaced));
 });
 
 // Two buckets are pushed at once: the driver finds both. Guards: the swap that pushes expects the head that was linked.

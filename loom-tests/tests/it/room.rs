@@ -1,6 +1,6 @@
 //! Tasks that wait for room: nobody sleeps beside a free slot.
 
-use expiry::{Ack, Closed, Fate, Room, RootId};
+use expiry::{Ack, CapacityReady, Closed, RootId, ShutdownMode};
 use loom_tests::{large, model, thread, Rig, Task};
 use std::sync::Arc;
 use std::task::Poll;
@@ -53,7 +53,7 @@ impl Full {
 }
 
 struct Waiter {
-    room: Room<'static>,
+    room: CapacityReady<'static>,
     task: Arc<Task>,
     /// How often it had been woken when it was polled last.
     seen: Option<usize>,
@@ -167,7 +167,7 @@ model!(p4_shutdown_and_wait, || {
     let full = Full::new(1);
     let mut waiter = full.waiter();
     let rig = full.rig.clone();
-    let a = thread::spawn(move || drop(rig.shutdown_async(Fate::Drain(Duration::MAX))));
+    let a = thread::spawn(move || drop(rig.shutdown_async(ShutdownMode::Drain(Duration::MAX))));
     waiter.poll();
     a.join().unwrap();
     let mut waiters = [waiter];

@@ -42,7 +42,7 @@ impl Rig {
             .shards(1)
             .seed(7)
             .clock(clock.clone());
-        Rig { sessions: Arc::new(settings(builder).build().unwrap()), clock }
+        Rig { sessions: Arc::new(settings(builder).build_manual().unwrap()), clock }
     }
 
     /// One that lives for ten ticks, and is owner 1's.

@@ -1,6 +1,8 @@
 //! Shutdowns as futures: who waits for the end is woken by it.
 
-use expiry::{Ack, AckTracker, Cause, ExpiringMap, Fate, Lifetime, ManualClock, Outcome};
+use expiry::{
+    Ack, AckTracker, ExpiringMap, Lifetimes, ManualClock, Outcome, RemovalCause, ShutdownMode,
+};
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
 use loom_tests::{after, aside, at_once, builder, large, model, thread, MapRig, Rig};
@@ -67,7 +69,7 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
 // by a Release.
 model!(e1_end_and_wait, || {
     let (tracker, told) = begun();
-    assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
+    assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(told.0.lock().unwrap()[0].is_cancelled());
     assert!(told.1.load(Ordering::Relaxed), "what the handler did");
     drop(ManuallyDrop::into_inner(tracker));
@@ -76,8 +78,8 @@ model!(e1_end_and_wait, || {
 // E1: what is returned is there at the end; the future that was dropped takes nothing with it.
 model!(e1_returned_at_the_end, || {
     let (tracker, told) = begun();
-    drop(tracker.shutdown_async(Fate::Return));
-    let returned = block_on(tracker.shutdown_async(Fate::Return));
+    drop(tracker.shutdown_async(ShutdownMode::Return));
+    let returned = block_on(tracker.shutdown_async(ShutdownMode::Return));
     assert_eq!(returned[0].owner, 42);
     assert!(told.0.lock().unwrap().is_empty());
     drop(ManuallyDrop::into_inner(tracker));
@@ -88,7 +90,7 @@ model!(e1_returned_at_the_end, || {
 model!(e2_drained_and_polled, large, || {
     let rig = Rig::new();
     let root = rig.issue(EDGE, 42).unwrap();
-    let ended = pin!(rig.shutdown_async(Fate::Drain(std::time::Duration::MAX)));
+    let ended = pin!(rig.shutdown_async(ShutdownMode::Drain(std::time::Duration::MAX)));
     let a = aside(&rig, move |rig| {
         assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed));
         rig.poll(1 << 20);
@@ -105,7 +107,7 @@ model!(a_shutdown_in_a_listener_beside_a_driver, || {
     let map = rig.clone();
     let (calls, driven) = at_once(|| {
         rig.insert(1, 10).unwrap();
-        let calls = MapRig::new(|builder| builder.on_end(move |_, _, _| map.shutdown()));
+        let calls = MapRig::new(|builder| builder.removal_listener(move |_, _, _| map.shutdown()));
         calls.map.insert(1, 1).unwrap();
         (calls, rig.clone())
     });
@@ -114,7 +116,7 @@ model!(a_shutdown_in_a_listener_beside_a_driver, || {
     });
     calls.map.remove(&1);
     driver.join().unwrap();
-    assert_eq!(rig.told(), [(10, Cause::Closed)]);
+    assert_eq!(rig.told(), [(10, RemovalCause::Closed)]);
 });
 
 // The listeners of two maps, which two threads drive, shut each other's map down. Neither waits, and
@@ -126,16 +128,16 @@ model!(two_stores_shut_each_other_down, large, || {
         [0, 1].map(|at| {
             let (other, asked) = (maps[1 - at].clone(), asked.clone());
             let listener = move |_: &u64, _: &u64, cause| {
-                if cause == Cause::Expired {
+                if cause == RemovalCause::Expired {
                     asked.lock().unwrap()[1 - at] = true;
                     let other = other.get().and_then(Weak::upgrade);
                     other.expect("both are there").shutdown();
                 }
             };
-            let rig = MapRig::new(|builder| builder.on_end(listener));
+            let rig = MapRig::new(|builder| builder.removal_listener(listener));
             let _ = maps[at].set(Arc::downgrade(&rig.map));
-            let soon = Lifetime::new().live(after(1));
-            rig.insert_with(1, 1, soon).unwrap();
+            let soon = Lifetimes::new().live(after(1));
+            rig.insert_with_lifetime(1, 1, soon).unwrap();
             rig.insert(2, 2).unwrap();
             rig.advance(2);
             rig

@@ -1,7 +1,7 @@
 //! Tasks that wait for what has ended: no wake-up is lost, and nothing that was told.
 
 use expiry::model::{stop_at, Told};
-use expiry::{AckTracker, Fate, ManualClock, ReceiverStream, RootId, WhenFull};
+use expiry::{AckTracker, ManualClock, ReceiverStream, RootId, ShutdownMode, WhenFull};
 use loom::sync::atomic::AtomicUsize;
 use loom_tests::{aside, builder, large, larger, model, thread, Task};
 use std::mem::ManuallyDrop;
@@ -175,7 +175,7 @@ fn shutdown_beside(
     let (task, mut stream) = (Task::new(), outcomes.into_stream());
     loom::explore();
     let a = aside(&tracker, move |tracker| ends(tracker, root));
-    assert!(tracker.shutdown(Fate::Cancel).is_empty());
+    assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
     let mut told = 0;
     while let Poll::Ready(Some(outcome)) = task.next(&mut stream) {
         assert_eq!(outcome.owner, 42);
@@ -264,7 +264,7 @@ fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
             stop_at(|_| false);
             let ack = aside(&tracker, |tracker| tracker.ack(7, EDGE));
             loom::explore();
-            assert!(tracker.shutdown(Fate::Cancel).is_empty());
+            assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
             let (task, mut stream) = (Task::new(), outcomes.into_stream());
             let mut told = 0;
             while let Poll::Ready(Some(_)) = task.next(&mut stream) {

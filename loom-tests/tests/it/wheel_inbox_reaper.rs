@@ -2,7 +2,7 @@
 
 use crate::ack_trees::{renewed_for_a_tick, timed_out};
 use expiry::model::{stop_at, Exclusive, Mail};
-use expiry::{Ack, AckError, AckTracker, Done, Fate, Reason, Root, Timeout};
+use expiry::{Ack, AckError, AckTracker, Done, Lifetime, Reason, Root, ShutdownMode};
 use loom_tests::{
     after, aside, at_once, beside, bounded, costly, large, light, model, preemptions, thread,
     Awake, Rig,
@@ -48,7 +48,7 @@ model!(w03_cancel_before_it_is_filed, || {
     let rig = Rig::new();
     let flush = aside(&rig, |rig| rig.poll(100));
     let first = rig.issue(3, 10).unwrap();
-    rig.issue_with(7, 11, Timeout::Never).unwrap();
+    rig.issue_with(7, 11, Lifetime::Never).unwrap();
     assert_eq!(rig.ack(first, 3), Ok(Ack::Completed));
     let second = rig.issue(3, 20).unwrap();
     flush.join().unwrap();
@@ -121,7 +121,7 @@ model!(w04_limbo_is_emptied, large, || {
 
 /// Two roots in one bucket that would never time out.
 fn two_without_a_deadline(tracker: &AckTracker) -> [Root; 2] {
-    [10, 11].map(|owner| tracker.issue_with(3, owner, Timeout::Never).unwrap())
+    [10, 11].map(|owner| tracker.issue_with(3, owner, Lifetime::Never).unwrap())
 }
 
 // W5: an entry comes into a bucket while the driver scans it and rewrites its next expiration. Guards: both sides
@@ -216,7 +216,8 @@ model!(w11_shortening_touch, || {
 // be new. Guards: buckets are closed before they are scanned, and the chunk count before that.
 model!(w08_shutdown, || {
     let rig = Rig::new();
-    let (issued, returned) = beside(&rig, |rig| rig.issue(3, 10), |rig| rig.shutdown(Fate::Return));
+    let (issued, returned) =
+        beside(&rig, |rig| rig.issue(3, 10), |rig| rig.shutdown(ShutdownMode::Return));
     assert_eq!(rig.told(), []);
     match issued {
         Ok(root) => {
@@ -233,7 +234,7 @@ model!(w08_shutdown, || {
 model!(w08_shutdown_beside_a_poll, || {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
-    let (_, returned) = beside(&rig, |rig| rig.poll(100), |rig| rig.shutdown(Fate::Return));
+    let (_, returned) = beside(&rig, |rig| rig.poll(100), |rig| rig.shutdown(ShutdownMode::Return));
     assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
     assert_eq!(returned[0].root, root.into());
     assert!(rig.is_empty());
@@ -253,7 +254,8 @@ fn cancelled_or_refused(rig: &Rig, begun: Result<(), AckError>) {
 model!(w08_shutdown_beside_an_init, || {
     let rig = Rig::new();
     let before = rig.issue(7, 9).unwrap();
-    let (begun, _) = beside(&rig, |rig| rig.init(1, 3, 10), |rig| rig.shutdown(Fate::Cancel));
+    let (begun, _) =
+        beside(&rig, |rig| rig.init(1, 3, 10), |rig| rig.shutdown(ShutdownMode::Cancel));
     assert_eq!(rig.outcomes(before), [Reason::Cancelled]);
     cancelled_or_refused(&rig, begun);
 });
@@ -262,7 +264,8 @@ model!(w08_shutdown_beside_an_init, || {
 model!(w08_shutdown_beside_a_merge, || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
-    let (begun, _) = beside(&rig, |rig| rig.init(1, 3 ^ 5, 10), |rig| rig.shutdown(Fate::Cancel));
+    let (begun, _) =
+        beside(&rig, |rig| rig.init(1, 3 ^ 5, 10), |rig| rig.shutdown(ShutdownMode::Cancel));
     cancelled_or_refused(&rig, begun);
 });
 
@@ -270,7 +273,7 @@ model!(w08_shutdown_beside_a_merge, || {
 model!(w08_shutdown_stops_the_reaper, || {
     let rig = Awake::new();
     rig.issue(3, 10).unwrap();
-    rig.shutdown(Fate::Cancel);
+    rig.shutdown(ShutdownMode::Cancel);
     let told = rig.wait_for(1);
     assert_eq!((told.len(), told[0].reason), (1, Reason::Cancelled));
 });
@@ -446,7 +449,7 @@ model!(w08_shutdown_beside_a_batch, || {
         let issued = rig.issue_batch(&batch, &mut roots);
         (issued, roots)
     });
-    rig.shutdown(Fate::Cancel);
+    rig.shutdown(ShutdownMode::Cancel);
     let (issued, roots) = a.join().unwrap();
     match issued {
         Ok(()) => assert_eq!(roots.len(), 3),

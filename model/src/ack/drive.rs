@@ -4,7 +4,7 @@ use super::model::{Counts, Ended, Entry, Limits, Model, Time};
 use crate::shared::{same, set, Told, LONGEST};
 use crate::Found as Check;
 use expiry::{
-    edge, AckError, AckTracker, Fate, ManualClock, Outcome, Reason, Root, RootId, Timeout,
+    edge, AckError, AckTracker, Lifetime, ManualClock, Outcome, Reason, Root, RootId, ShutdownMode,
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,7 @@ pub struct Setup {
     pub start: u64,
     pub seed: u64,
     pub keys: Keys,
-    pub end: Fate,
+    pub end: ShutdownMode,
 }
 
 /// A family of chosen ids.
@@ -220,14 +220,14 @@ impl Run {
         matches!(root, RootId::Chosen(id) if self.model.limbo.contains_key(&id))
     }
 
-    fn kind(&self, kind: Kind) -> Timeout {
+    fn kind(&self, kind: Kind) -> Lifetime {
         let (interval, nano) = (self.setup.interval, Duration::from_nanos(1));
         let longest = (interval.as_nanos() as u64).saturating_mul(LONGEST);
-        Timeout::After(match kind {
-            Kind::Default => return Timeout::Default,
-            Kind::Never => return Timeout::Never,
+        Lifetime::After(match kind {
+            Kind::Default => return Lifetime::Default,
+            Kind::Never => return Lifetime::Never,
             // No duration of nanoseconds is too long for this interval.
-            Kind::TooLong if longest == u64::MAX => return Timeout::Never,
+            Kind::TooLong if longest == u64::MAX => return Lifetime::Never,
             Kind::TooLong => Duration::from_nanos(longest) + nano,
             Kind::Longest => Duration::from_nanos(longest.min(LAST)),
             Kind::Nanos(nanos) => Duration::from_nanos(nanos),
@@ -261,7 +261,7 @@ impl Run {
                 let (xor, owner, timeout) = (self.xor(xor, None), owner % OWNERS, self.kind(kind));
                 let expected = self.model.issue(timeout);
                 let got = match timeout {
-                    Timeout::Default => self.tracker.issue(xor, owner),
+                    Lifetime::Default => self.tracker.issue(xor, owner),
                     timeout => self.tracker.issue_with(xor, owner, timeout),
                 };
                 prop_assert_eq!(got.map(|_| ()), expected);
@@ -278,14 +278,14 @@ impl Run {
                 let mut expected = Ok(());
                 let mut roots = into.iter();
                 for &(xor, owner) in &items {
-                    expected = self.model.issue(Timeout::Default);
+                    expected = self.model.issue(Lifetime::Default);
                     if expected.is_err() {
                         break;
                     }
                     let Some(&root) = roots.next() else {
                         return Err(TestCaseError::fail(format!("{got:?}: too few were issued")));
                     };
-                    self.issued(root, xor, owner, Timeout::Default)?;
+                    self.issued(root, xor, owner, Lifetime::Default)?;
                 }
                 prop_assert_eq!(got, expected);
                 prop_assert!(roots.next().is_none());
@@ -302,7 +302,7 @@ impl Run {
                 let xor = self.xor(xor, Some(root));
                 let expected = self.model.init(id, xor, owner, timeout);
                 let got = match timeout {
-                    Timeout::Default => self.tracker.init(id, xor, owner),
+                    Lifetime::Default => self.tracker.init(id, xor, owner),
                     timeout => self.tracker.init_with(id, xor, owner, timeout),
                 };
                 prop_assert_eq!(got, expected, "init of {}", root);
@@ -321,7 +321,7 @@ impl Run {
                 }
                 let expected: Vec<Result<(), AckError>> = items
                     .iter()
-                    .map(|&(id, xor, owner)| self.model.init(id, xor, owner, Timeout::Default))
+                    .map(|&(id, xor, owner)| self.model.init(id, xor, owner, Lifetime::Default))
                     .collect();
                 let mut got = Vec::new();
                 self.tracker.init_batch(&items, |at, result| {
@@ -359,7 +359,7 @@ impl Run {
                 }
                 let expected = self.model.reset(root, timeout);
                 let got = match timeout {
-                    Timeout::Default => self.tracker.reset_timeout(root),
+                    Lifetime::Default => self.tracker.reset_timeout(root),
                     timeout => self.tracker.reset_timeout_to(root, timeout),
                 };
                 prop_assert_eq!(got, expected, "reset of {}", root);
@@ -384,7 +384,7 @@ impl Run {
         Ok(())
     }
 
-    fn issued(&mut self, root: Root, xor: u64, owner: u64, timeout: Timeout) -> Check {
+    fn issued(&mut self, root: Root, xor: u64, owner: u64, timeout: Lifetime) -> Check {
         let is_new = !self.model.entries.contains_key(&RootId::Issued(root));
         prop_assert!(is_new, "{:?} was issued twice", root);
         self.model.issued(root, xor, owner, timeout);
@@ -682,7 +682,8 @@ impl Run {
         let fate = self.setup.end;
         let returned = self.tracker.shutdown(fate);
         let told = self.told.take();
-        let (list, none) = if fate == Fate::Return { (returned, told) } else { (told, returned) };
+        let (list, none) =
+            if fate == ShutdownMode::Return { (returned, told) } else { (told, returned) };
         prop_assert!(none.is_empty());
         prop_assert_eq!(list.len(), expected.len());
         let mut seen = HashSet::new();

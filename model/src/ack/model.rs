@@ -13,7 +13,7 @@
 //! clock only goes forwards, both are the same instant.
 
 use crate::shared::LONGEST;
-use expiry::{Ack, AckError, Done, Reason, Root, RootId, Timeout};
+use expiry::{Ack, AckError, Done, Lifetime, Reason, Root, RootId};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ impl Model {
     fn rounded_up(&self, time: Time) -> Time {
         let interval = self.limits.interval.as_nanos() as Time;
         let ticks = (time + interval - 1).div_euclid(interval);
-        // Documented at `Timeout`: one interval in 2^40 counts as the next one.
+        // Documented at `Lifetime`: one interval in 2^40 counts as the next one.
         let last = (1 << 40) - 1;
         (ticks + Time::from(ticks & last == last)) * interval
     }
@@ -176,12 +176,12 @@ impl Model {
     }
 
     /// The window of a root that begins, or is renewed, now.
-    fn window(&self, timeout: Timeout) -> Result<Option<Window>, AckError> {
+    fn window(&self, timeout: Lifetime) -> Result<Option<Window>, AckError> {
         Ok(match timeout {
-            Timeout::Never => None,
-            Timeout::Default => self.limits.timeout.map(|timeout| self.after(timeout)),
-            Timeout::After(Duration::ZERO) => return Err(AckError::ZeroTimeout),
-            Timeout::After(timeout) => {
+            Lifetime::Never => None,
+            Lifetime::Default => self.limits.timeout.map(|timeout| self.after(timeout)),
+            Lifetime::After(Duration::ZERO) => return Err(AckError::ZeroTimeout),
+            Lifetime::After(timeout) => {
                 if timeout.as_nanos().div_ceil(self.limits.interval.as_nanos())
                     > u128::from(LONGEST)
                 {
@@ -218,7 +218,7 @@ impl Model {
 
     /// Whether an issue would be refused. The id is the tracker's to choose, so the rest is
     /// [`issued`](Self::issued).
-    pub fn issue(&self, timeout: Timeout) -> Result<(), AckError> {
+    pub fn issue(&self, timeout: Lifetime) -> Result<(), AckError> {
         self.window(timeout)?;
         if self.is_full() {
             return Err(AckError::Full);
@@ -226,7 +226,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn issued(&mut self, root: Root, xor: u64, owner: u64, timeout: Timeout) {
+    pub fn issued(&mut self, root: Root, xor: u64, owner: u64, timeout: Lifetime) {
         let window = self.window(timeout).expect("it was issued");
         self.begin(RootId::Issued(root), xor, owner, window);
     }
@@ -236,7 +236,7 @@ impl Model {
         id: u64,
         xor: u64,
         owner: u64,
-        timeout: Timeout,
+        timeout: Lifetime,
     ) -> Result<(), AckError> {
         let root = RootId::Chosen(id);
         let window = self.window(timeout)?;
@@ -327,7 +327,7 @@ impl Model {
         }
     }
 
-    pub fn reset(&mut self, root: RootId, timeout: Timeout) -> Result<Done, AckError> {
+    pub fn reset(&mut self, root: RootId, timeout: Lifetime) -> Result<Done, AckError> {
         let window = self.window(timeout)?;
         let early = self.after(self.limits.early_timeout);
         match (root, self.entries.get_mut(&root)) {

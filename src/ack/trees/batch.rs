@@ -7,7 +7,7 @@ use crate::core::engine::Refused;
 use crate::core::header::Header;
 use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 
 /// About as many cache misses as a core can have outstanding, and some more: a tree's acks often
 /// come together.
@@ -27,7 +27,7 @@ impl Trees {
     pub(crate) fn issue_batch(
         &self,
         items: &[(u64, u64)],
-        timeout: Timeout,
+        timeout: Lifetime,
         into: &mut Vec<Root>,
     ) -> Result<(), AckError> {
         into.reserve(items.len());
@@ -113,7 +113,7 @@ impl Trees {
     pub(crate) fn init_batch(
         &self,
         items: &[(u64, u64, u64)],
-        timeout: Timeout,
+        timeout: Lifetime,
         mut each: impl FnMut(usize, Result<(), AckError>),
     ) {
         let mut hashes = [0; GROUP];

@@ -10,7 +10,7 @@ use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
 use crate::core::slot::Slot;
 use crate::sync::Ordering;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 
 /// A root that has just been made live.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) struct Issued<'a> {
 }
 
 impl Trees {
-    pub(crate) fn issue(&self, xor: u64, owner: u64, timeout: Timeout) -> Result<Root, AckError> {
+    pub(crate) fn issue(&self, xor: u64, owner: u64, timeout: Lifetime) -> Result<Root, AckError> {
         self.engine.with_stripe(|mine, index| {
             let times = self.deadline(mine, timeout)?;
             let mut refused = Refused::OutOfMemory;
@@ -210,7 +210,7 @@ impl Trees {
         self.late(IssuedId(root.0).slot())
     }
 
-    pub(crate) fn reset_issued(&self, root: Root, timeout: Timeout) -> Result<Done, AckError> {
+    pub(crate) fn reset_issued(&self, root: Root, timeout: Lifetime) -> Result<Done, AckError> {
         self.check(timeout)?;
         let mut look = Look::First;
         while let Some((claim, lease)) = self.tenant(root) {

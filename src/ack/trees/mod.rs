@@ -67,7 +67,7 @@ use crate::core::lease::Lease;
 use crate::core::per_shard::PerShard;
 use crate::core::threads::Counter;
 use crate::lifecycle::Leftovers;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::sync::atomic::AtomicU64;
 
 /// One shard's part of a thread's counters. Its size is a power of two, so that an address is a
@@ -174,7 +174,7 @@ impl Trees {
     /// The deadline of a root that begins now, and the clock reading that the deadline was derived
     /// from.
     #[inline(always)]
-    pub(super) fn deadline(&self, mine: &Mine, timeout: Timeout) -> Result<(u64, u64), AckError> {
+    pub(super) fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<(u64, u64), AckError> {
         let default = self.settings.timeout;
         Ok(self.engine.deadline(mine, timeout, default)?)
     }
@@ -182,7 +182,7 @@ impl Trees {
     /// Refuses a timeout that a renewal cannot have. The caller checks before it looks for the
     /// root: whether there is one makes no difference.
     #[inline]
-    pub(super) fn check(&self, timeout: Timeout) -> Result<(), AckError> {
+    pub(super) fn check(&self, timeout: Lifetime) -> Result<(), AckError> {
         self.engine.nanos(timeout, self.settings.timeout)?;
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Trees {
         &self,
         lease: Lease,
         look: Look,
-        timeout: Timeout,
+        timeout: Lifetime,
     ) -> Result<Option<u64>, AckError> {
         let default = self.settings.timeout;
         Ok(self.engine.renewed(lease, look, timeout, default, self)?)

@@ -3,7 +3,7 @@
 //! An entry is refused where a bounded capacity is used up, where there is no memory, and once a
 //! shutdown has begun.
 //!
-//! # Room
+//! # CapacityReady
 //!
 //! Where the capacity is bounded, each slot in use holds one of so many permits.
 //!
@@ -197,7 +197,7 @@ impl Admission {
     }
 }
 
-/// Where a task waits for room. See "Room" in the module's head.
+/// Where a task waits for room. See "CapacityReady" in the module's head.
 #[cfg(feature = "async")]
 #[derive(Clone, Copy)]
 pub(crate) struct Door<'a>(&'a Admission);

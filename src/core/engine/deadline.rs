@@ -18,7 +18,7 @@
 //! first, and what is due goes (`Engine::catch_up`).
 
 use crate::core::threads::Counter;
-use crate::time::{nanos, Clock, CoarseClock, Ticks, Timeout, NEVER};
+use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -178,19 +178,19 @@ impl Deadlines {
     pub(super) fn deadline(
         &self,
         mine: &LastDeadlines,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
     ) -> Result<(u64, u64), BadTimeout> {
         let (now, lag) = self.now_for_deadline();
         let last = match timeout {
-            Timeout::Never => return Ok((NEVER, now)),
-            Timeout::Default => &mine.default,
-            Timeout::After(_) => &mine.own,
+            Lifetime::Never => return Ok((NEVER, now)),
+            Lifetime::Default => &mine.default,
+            Lifetime::After(_) => &mine.own,
         };
         // The same as last time, unless a tick has gone by (or the clock went back).
         let until = last.until.get();
         let fresh = now < until && until - now <= self.ticks.interval_nanos();
-        if fresh && !matches!(timeout, Timeout::After(after) if nanos(after) != last.after.get()) {
+        if fresh && !matches!(timeout, Lifetime::After(after) if nanos(after) != last.after.get()) {
             return Ok((last.deadline.get(), now));
         }
         Ok((self.deadline_from(mine, last, timeout, default, (now, lag))?, now))
@@ -201,7 +201,7 @@ impl Deadlines {
         &self,
         mine: &LastDeadlines,
         last: &LastDeadline,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
         (now, lag): (u64, u64),
     ) -> Result<u64, BadTimeout> {
@@ -258,21 +258,23 @@ impl Deadlines {
     #[inline]
     pub(super) fn nanos(
         &self,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
     ) -> Result<Option<u64>, BadTimeout> {
         match timeout {
-            Timeout::Never => Ok(None),
-            Timeout::Default => Ok(default),
-            Timeout::After(after) if after.is_zero() => Err(BadTimeout::Zero),
-            Timeout::After(after) => self.ticks.timeout(after).map(Some).ok_or(BadTimeout::TooLong),
+            Lifetime::Never => Ok(None),
+            Lifetime::Default => Ok(default),
+            Lifetime::After(after) if after.is_zero() => Err(BadTimeout::Zero),
+            Lifetime::After(after) => {
+                self.ticks.timeout(after).map(Some).ok_or(BadTimeout::TooLong)
+            }
         }
     }
 
     /// The deadline of a timeout, by an exact reading; as with the cheap one, the lag is added.
     /// `None` for never.
     #[cold]
-    pub(super) fn exact_deadline(&self, timeout: Timeout, default: Option<u64>) -> Option<u64> {
+    pub(super) fn exact_deadline(&self, timeout: Lifetime, default: Option<u64>) -> Option<u64> {
         let now = self.now();
         let after = self.nanos(timeout, default).ok()??;
         let lag = self.lag.unwrap_or(0);

@@ -67,7 +67,7 @@ use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
 use crate::sync::park::Patience;
 use crate::sync::{process, thread};
-use crate::time::{Ticks, Timeout, NEVER};
+use crate::time::{Lifetime, Ticks, NEVER};
 use admission::Admission;
 use close::Leftover;
 use crossbeam_utils::CachePadded;
@@ -254,7 +254,7 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn deadline(
         &self,
         mine: &Stripe<C>,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
     ) -> Result<(u64, u64), BadTimeout> {
         self.deadlines.deadline(&mine.deadlines, timeout, default)
@@ -271,7 +271,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     pub(crate) fn nanos(
         &self,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
     ) -> Result<Option<u64>, BadTimeout> {
         self.deadlines.nanos(timeout, default)

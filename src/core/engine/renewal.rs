@@ -52,7 +52,7 @@ use crate::core::lease::Lease;
 use crate::core::slot::Payload;
 use crate::panics::is_inside;
 use crate::sync::park::Patience;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 
 /// Which look of a renewal at the lease of one occupancy this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline(always)]
     pub(crate) fn renewal(
         &self,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
         face: &impl Face<P>,
     ) -> Result<(u64, u64), BadTimeout> {
@@ -118,7 +118,7 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         lease: Lease,
         look: Look,
-        timeout: Timeout,
+        timeout: Lifetime,
         default: Option<u64>,
         face: &impl Face<P>,
     ) -> Result<Option<u64>, BadTimeout> {
@@ -137,7 +137,7 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         found: impl FnOnce(&Self) -> u64,
         look: Look,
-        (timeout, default): (Timeout, Option<u64>),
+        (timeout, default): (Lifetime, Option<u64>),
         face: &impl Face<P>,
     ) -> Result<Option<u64>, BadTimeout> {
         let (cheap, _) = self.renewal(timeout, default, face)?;

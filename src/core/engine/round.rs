@@ -496,7 +496,7 @@ impl<P: Payload, C> Engine<P, C> {
             for (bucket, header) in self.slots.headers(chunk).into_iter().flatten().enumerate() {
                 header.next.take();
                 #[allow(clippy::cast_possible_truncation)]
-                wheel.deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
+                wheel.cancel(local * CHUNK_BUCKETS as u32 + bucket as u32);
             }
             plans.let_go(local);
         })

@@ -5,7 +5,8 @@ use crate::channel::WhenFull;
 use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::keyed::listener_thread::ListenerThread;
-use crate::keyed::store::{Cause, Listener, Store};
+use crate::keyed::store::{Listener, RemovalCause, Store};
+use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 #[cfg(doc)]
 use crate::StoreError;
@@ -29,13 +30,13 @@ use std::time::Duration;
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
 /// ```
-/// use expiry::{Cause, ExpiringMap};
+/// use expiry::{RemovalCause, ExpiringMap};
 /// use std::time::Duration;
 ///
 /// let map = ExpiringMap::builder()
 ///     .time_to_live(Duration::from_secs(60))
 ///     .capacity(100_000)
-///     .on_end(|key: &u64, value: &String, cause: Cause| println!("{key}, {value}: {cause}"))
+///     .removal_listener(|key: &u64, value: &String, cause: RemovalCause| println!("{key}, {value}: {cause}"))
 ///     .build()?;
 /// map.insert(7, "seven".to_string())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,10 +54,22 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
 }
 
 /// How a map gets its hasher.
+#[derive(Clone)]
 enum Hashing<S> {
     Chosen(S),
     /// By the settings: their seed may have been set after this was made.
     ByDefault(fn(&Setup) -> S),
+}
+
+impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
+    fn clone(&self) -> Self {
+        ExpiringMapBuilder {
+            setup: self.setup.clone(),
+            listener: self.listener.clone(),
+            hasher: self.hasher.clone(),
+            ..*self
+        }
+    }
 }
 
 impl<K, V, S> fmt::Debug for ExpiringMapBuilder<K, V, S> {
@@ -115,12 +128,15 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
     /// and so further expirations), and holds back no memory. A panic is caught and counted. With a
     /// [`listener_thread`](Self::listener_thread) that thread calls it instead.
-    pub fn on_end(mut self, listener: impl Fn(&K, &V, Cause) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Box::new(listener));
+    pub fn removal_listener(
+        mut self,
+        listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static,
+    ) -> Self {
+        self.listener = Some(Arc::new(listener));
         self
     }
 
-    /// A thread of its own, `expiry-listener`, calls the listener ([`on_end`](Self::on_end)), so
+    /// A thread of its own, `expiry-listener`, calls the listener ([`removal_listener`](Self::removal_listener)), so
     /// that a slow listener delays neither the reaper nor the calls that end entries. Each build
     /// method starts that thread, if there is a listener. The thread takes the ends from a channel of
     /// `length` ends; `when_full` says what happens to an end that finds no room:
@@ -146,7 +162,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     ///
     /// The channel takes 16 bytes for each of its `length` places, at once. An end that waits keeps its
     /// entry's slot, with key and value, which the [capacity](Self::capacity) does not count any more.
-    /// While it waits, [`Ended::into_value`](crate::Ended::into_value) returns the handle, and
+    /// While it waits, [`Removed::try_into_value`](crate::Removed::try_into_value) returns the handle, and
     /// [`flush`](ExpiringMap::flush) does not wait for it. A call that ends an entry sends a message of
     /// 8 bytes, and may wake the listener thread. Under `Wait` it may wait for the listener; under
     /// the other policies no call does, except a shutdown.
@@ -173,14 +189,14 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// # Examples
     ///
     /// ```
-    /// use expiry::{BuildError, Cause, ExpiringMap, WhenFull};
+    /// use expiry::{BuildError, RemovalCause, ExpiringMap, WhenFull};
     /// use std::sync::mpsc;
     ///
     /// let (sender, told) = mpsc::channel();
     /// let (go_on, wait) = mpsc::sync_channel(0);
     /// let wait = std::sync::Mutex::new(wait);
     /// let map = ExpiringMap::builder()
-    ///     .on_end(move |key: &u64, _: &&str, cause| {
+    ///     .removal_listener(move |key: &u64, _: &&str, cause| {
     ///         wait.lock().unwrap().recv().unwrap(); // a slow listener
     ///         sender.send((*key, cause)).unwrap();
     ///     })
@@ -190,11 +206,11 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// map.insert(2, "two")?;
     /// assert_eq!(map.remove(&1).as_deref(), Some(&"one")); // does not wait for the listener
     /// go_on.send(())?;
-    /// assert_eq!(told.recv()?, (1, Cause::Removed));
+    /// assert_eq!(told.recv()?, (1, RemovalCause::Removed));
     /// let shutdown = std::thread::spawn(move || map.shutdown());
     /// go_on.send(())?;
     /// shutdown.join().unwrap(); // by now all has been delivered
-    /// assert_eq!(told.try_recv()?, (2, Cause::Closed));
+    /// assert_eq!(told.try_recv()?, (2, RemovalCause::Closed));
     ///
     /// let refused = ExpiringMap::<u64, u64>::builder().listener_thread(0, WhenFull::Wait).build();
     /// assert_eq!(refused.err(), Some(BuildError::ZeroChannel));
@@ -252,10 +268,7 @@ where
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        let budget = self.setup.budget;
-        let mut map = self.build_manual()?;
-        map.reaper = Some(map.store.start(budget)?);
-        Ok(map)
+        self.built(true)
     }
 
     /// Builds the map without a thread: nothing is told as expired but in [`ExpiringMap::poll`], though what is over is
@@ -265,6 +278,10 @@ where
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
+        self.built(false)
+    }
+
+    fn built(self, reaper: bool) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let hasher = match self.hasher {
             Hashing::Chosen(hasher) => hasher,
             Hashing::ByDefault(make) => make(&self.setup),
@@ -276,7 +293,11 @@ where
             store.listener_thread = store.listener.is_some().then_some(thread);
         }
         let store = Arc::new(store);
+        let mut owner = Owner::new(&store);
         ListenerThread::start(&store)?;
-        Ok(ExpiringMap { store, hasher, reaper: None })
+        if reaper {
+            owner = owner.started(|store| &store.engine, self.setup.budget)?;
+        }
+        Ok(ExpiringMap { store, hasher, owner: Arc::new(owner) })
     }
 }

@@ -19,14 +19,14 @@ where
     /// it. Does nothing in a listener that a poll has called.
     ///
     /// ```
-    /// use expiry::{Cause, ExpiringMap, ManualClock};
+    /// use expiry::{RemovalCause, ExpiringMap, ManualClock};
     /// use std::time::Duration;
     ///
     /// let clock = ManualClock::new();
     /// let map = ExpiringMap::builder()
     ///     .time_to_live(Duration::from_secs(10))
     ///     .clock(clock.clone())
-    ///     .on_end(|key: &u64, _: &u64, cause| assert_eq!((*key, cause), (1, Cause::Expired)))
+    ///     .removal_listener(|key: &u64, _: &u64, cause| assert_eq!((*key, cause), (1, RemovalCause::Expired)))
     ///     .build_manual()?;
     /// map.insert(1, 1)?;
     /// clock.advance(Duration::from_secs(11));
@@ -64,7 +64,7 @@ where
     /// It may not as long as a thread holds a [`Ref`](crate::Ref), an
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
-    /// [`Ended`](crate::Ended) is not waited for: a flush that begins after the handle was dropped
+    /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was dropped
     /// waits for it. Nor is one that waits for the listener thread.
     ///
     /// # Examples
@@ -85,7 +85,7 @@ where
     }
 
     /// Waits for room, where the [capacity](crate::ExpiringMapBuilder::capacity) is bounded: see
-    /// [`Room`](crate::Room), which has an example. An entry that is due makes room when the
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. An entry that is due makes room when the
     /// reaper, or a thread that polls, ends it.
     ///
     /// # Examples
@@ -108,11 +108,11 @@ where
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.store.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.store.engine.door())
     }
 
-    /// Ends all entries, calls the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops
+    /// Ends all entries, calls the listener ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops
     /// the reaper. When this returns, insertions are refused with
     /// [`StoreError::Closed`](crate::StoreError::Closed), nothing is found, and the reaper and the
     /// [listener thread](crate::ExpiringMapBuilder::listener_thread) have ended. Of several threads
@@ -134,7 +134,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        self.store.shut(self.reaper.as_ref());
+        self.owner.shut();
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
@@ -148,16 +148,10 @@ where
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
         store.wait_no_more();
-        let closed = shut_soon(&store.engine, self.reaper.as_ref(), store);
+        let closed = shut_soon(&store.engine, self.owner.reaper(), store);
         async move {
             closed.await;
             store.delivered().await;
         }
-    }
-}
-
-impl<K: 'static, V: 'static, S> Drop for ExpiringMap<K, V, S> {
-    fn drop(&mut self) {
-        self.store.shut(self.reaper.as_ref());
     }
 }

@@ -4,9 +4,9 @@ use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
-use crate::keyed::removed::Ended;
+use crate::keyed::removed::Removed;
 use crate::keyed::store::{Found, Hindered, Wanted};
-use crate::keyed::{InsertError, Lifetime, StoreError};
+use crate::keyed::{InsertError, Lifetimes, StoreError};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hash};
 /// # let map = expiry::ExpiringMap::builder().build()?;
 /// let page = map.entry("/").or_insert_with(|| "made if there is none".to_string())?;
 /// assert_eq!(page.len(), 21);
-/// map.entry("/news").or_insert_for(Duration::from_secs(5), || "not for long".to_string())?;
+/// map.entry("/news").or_insert_with_lifetime(Duration::from_secs(5), || "not for long".to_string())?;
 /// map.entry("/empty").or_default()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -104,7 +104,7 @@ where
         self,
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        self.or_insert_for(Lifetime::new(), value)
+        self.or_insert_with_lifetime(Lifetimes::new(), value)
     }
 
     /// As [`or_insert_with`](Self::or_insert_with), with a lifetime of its own for what is
@@ -112,10 +112,10 @@ where
     ///
     /// # Errors
     ///
-    /// As [`ExpiringMap::insert_with`].
-    pub fn or_insert_for(
+    /// As [`ExpiringMap::insert_with_lifetime`].
+    pub fn or_insert_with_lifetime(
         self,
-        lifetime: impl Into<Lifetime>,
+        lifetime: impl Into<Lifetimes>,
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         let lifetime = lifetime.into();
@@ -210,8 +210,8 @@ where
     /// assert_eq!((refused.error, refused.value), (StoreError::Changed, 3));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn insert(self, value: V) -> Result<Ended<'a, K, V>, InsertError<K, V>> {
-        self.insert_with(value, Lifetime::new())
+    pub fn insert(self, value: V) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
+        self.insert_with_lifetime(value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
@@ -220,11 +220,11 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    pub fn insert_with(
+    pub fn insert_with_lifetime(
         self,
         value: V,
-        lifetime: impl Into<Lifetime>,
-    ) -> Result<Ended<'a, K, V>, InsertError<K, V>> {
+        lifetime: impl Into<Lifetimes>,
+    ) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
         let (lifetime, place) = (lifetime.into(), self.found.place());
         let hash = place.hash;
@@ -262,7 +262,7 @@ where
     }
 
     /// Ends this very entry. `None` if it has ended, or been replaced, before.
-    pub fn remove(self) -> Option<Ended<'a, K, V>> {
+    pub fn remove(self) -> Option<Removed<'a, K, V>> {
         let pin = self.entry.into_pin();
         let notice = self.map.store.remove_this(&pin, &self.found);
         drop(pin);
@@ -300,7 +300,7 @@ where
     /// [`StoreError::Changed`] if another call has inserted one before; and as
     /// [`ExpiringMap::insert`].
     pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        self.insert_with(value, Lifetime::new())
+        self.insert_with_lifetime(value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
@@ -309,10 +309,10 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    pub fn insert_with(
+    pub fn insert_with_lifetime(
         self,
         value: V,
-        lifetime: impl Into<Lifetime>,
+        lifetime: impl Into<Lifetimes>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         let settled = self.map.put(self.key, value, lifetime.into(), false)?;
         match settled.refused {

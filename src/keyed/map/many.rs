@@ -4,8 +4,8 @@ use super::ExpiringMap;
 use crate::core::engine::Pin;
 use crate::core::index::Glance;
 use crate::keyed::store::{Found, Wanted};
-use crate::keyed::{InsertError, Lifetime};
-use crate::time::Timeout;
+use crate::keyed::{InsertError, Lifetimes};
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -68,7 +68,7 @@ where
             for (hash, key) in group.drain(..) {
                 let wanted = Wanted::new(hash, key);
                 // The default has been checked when the map was built.
-                let touched = self.store.touch_living(&pin, wanted, Timeout::Default);
+                let touched = self.store.touch_living(&pin, wanted, Lifetime::Default);
                 done.push(touched.unwrap_or(false));
             }
         }
@@ -81,7 +81,7 @@ where
         let (mut entries, mut group, mut refused) = (entries.into_iter(), Vec::new(), Vec::new());
         while self.fetch(&mut entries, |(key, _)| self.hash(key), &mut group) {
             for (hash, (key, value)) in group.drain(..) {
-                match self.put_hashed(hash, key, value, Lifetime::new(), true) {
+                match self.put_hashed(hash, key, value, Lifetimes::new(), true) {
                     Ok(settled) => drop(settled.into_replaced()),
                     Err(error) => refused.push(error),
                 }

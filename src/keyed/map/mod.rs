@@ -18,24 +18,26 @@ pub use many::Guard;
 
 use super::store::{Store, Wanted};
 use crate::core::engine::Pin;
+use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A concurrent map whose entries expire: each after its time to live, or its time to idle, or the
 /// nearer of the two.
 ///
 /// ```
-/// use expiry::{Cause, ExpiringMap};
+/// use expiry::{RemovalCause, ExpiringMap};
 /// use std::time::Duration;
 ///
 /// let sessions = ExpiringMap::builder()
 ///     .time_to_live(Duration::from_secs(3600))
 ///     .time_to_idle(Duration::from_secs(300))
-///     .on_end(|user: &String, token: &u64, cause: Cause| println!("{user} {token}: {cause:?}"))
+///     .removal_listener(|user: &String, token: &u64, cause: RemovalCause| println!("{user} {token}: {cause:?}"))
 ///     .build()?;
 /// sessions.insert("ada".to_string(), 4711)?;
 /// assert_eq!(sessions.get("ada").as_deref(), Some(&4711));
@@ -74,7 +76,7 @@ use std::sync::Arc;
 ///   [`shutdown`](Self::shutdown), and, rarely, an insertion that finds the map full, or a call
 ///   after the clock has jumped by years.
 /// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
-///   [`Ended::into_value`](crate::Ended::into_value), the thread that drops the last handle to the
+///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last handle to the
 ///   map, and, at the end of a shutdown, its
 ///   [listener thread](ExpiringMapBuilder::listener_thread).
 /// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live
@@ -97,10 +99,43 @@ use std::sync::Arc;
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,
     hasher: S,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Store<K, V>>>,
+}
+
+impl<K: 'static, V: 'static, S: Clone> Clone for ExpiringMap<K, V, S> {
+    /// Another handle to the same map. Two reference counts.
+    fn clone(&self) -> Self {
+        ExpiringMap {
+            store: self.store.clone(),
+            hasher: self.hasher.clone(),
+            owner: self.owner.clone(),
+        }
+    }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
+    /// A map whose entries live for `time_to_live`, with a reaper and without a listener.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMapBuilder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::ExpiringMap;
+    /// use std::time::Duration;
+    ///
+    /// let tokens = ExpiringMap::new(Duration::from_secs(300))?;
+    /// let handle = tokens.clone(); // the same map
+    /// std::thread::spawn(move || handle.insert("ada", 7).map(drop)).join().unwrap()?;
+    /// assert_eq!(tokens.get("ada").as_deref(), Some(&7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(time_to_live: Duration) -> Result<Self, BuildError> {
+        Self::builder().time_to_live(time_to_live).build()
+    }
+
     /// Settings with defaults.
     pub fn builder() -> ExpiringMapBuilder<K, V> {
         ExpiringMapBuilder::default()
@@ -155,7 +190,7 @@ impl<K: 'static, V: 'static, S> fmt::Debug for ExpiringMap<K, V, S> {
         f.debug_struct("ExpiringMap")
             .field("len", &self.store.len())
             .field("interval", &self.store.engine.ticks().interval())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }

@@ -3,10 +3,10 @@
 use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
-use crate::keyed::removed::Ended;
-use crate::keyed::store::{Cause, Entered, Hindered, Store, Wanted};
-use crate::keyed::{InsertError, Lifetime, StoreError};
-use crate::time::Timeout;
+use crate::keyed::removed::Removed;
+use crate::keyed::store::{Entered, Hindered, RemovalCause, Store, Wanted};
+use crate::keyed::{InsertError, Lifetimes, StoreError};
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -41,14 +41,14 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
 
     /// Calls the listener, unpinned. Returns what was replaced.
     #[inline(always)]
-    pub(super) fn into_replaced(self) -> Option<Ended<'a, K, V>> {
+    pub(super) fn into_replaced(self) -> Option<Removed<'a, K, V>> {
         drop(self.pin);
         let replaced = self.entry.old.map(|ended| {
-            let cause = Cause::Replaced;
+            let cause = RemovalCause::Replaced;
             Notice { ended, cause }.told()
         });
         if let Some(closed) = self.entry.closed {
-            self.store.tell(&closed, Cause::Closed);
+            self.store.tell(&closed, RemovalCause::Closed);
         }
         replaced
     }
@@ -69,7 +69,7 @@ where
         K: Borrow<Q>,
     {
         // The default has been checked when the map was built.
-        self.touch_with(key, Timeout::Default).unwrap_or(false)
+        self.touch_with_lifetime(key, Lifetime::Default).unwrap_or(false)
     }
 
     /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it
@@ -80,7 +80,7 @@ where
     /// # let map = expiry::ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
     /// map.insert("key", 1)?;
     /// assert!(map.touch("key")); // 60 s from now
-    /// assert!(map.touch_with("key", Duration::from_secs(5))?);
+    /// assert!(map.touch_with_lifetime("key", Duration::from_secs(5))?);
     /// assert!(!map.touch("other"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -89,10 +89,10 @@ where
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
     #[inline]
-    pub fn touch_with<Q: Hash + Eq + ?Sized>(
+    pub fn touch_with_lifetime<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
-        time: impl Into<Timeout>,
+        time: impl Into<Lifetime>,
     ) -> Result<bool, StoreError>
     where
         K: Borrow<Q>,
@@ -106,8 +106,8 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
-    pub fn insert(&self, key: K, value: V) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
-        self.insert_with(key, value, Lifetime::new())
+    pub fn insert(&self, key: K, value: V) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
+        self.insert_with_lifetime(key, value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
@@ -116,12 +116,12 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    pub fn insert_with(
+    pub fn insert_with_lifetime(
         &self,
         key: K,
         value: V,
-        lifetime: impl Into<Lifetime>,
-    ) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
+        lifetime: impl Into<Lifetimes>,
+    ) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
         let settled = self.put(key, value, lifetime.into(), true)?;
         Ok(settled.into_replaced())
     }
@@ -134,7 +134,7 @@ where
         &self,
         key: K,
         value: V,
-        lifetime: Lifetime,
+        lifetime: Lifetimes,
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         self.put_hashed(self.hash(&key), key, value, lifetime, replaces)
@@ -146,7 +146,7 @@ where
         hash: u32,
         key: K,
         value: V,
-        lifetime: Lifetime,
+        lifetime: Lifetimes,
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         match self.attempt((key, value), hash, lifetime, replaces) {
@@ -162,7 +162,7 @@ where
         &self,
         pair: (K, V),
         hash: u32,
-        lifetime: Lifetime,
+        lifetime: Lifetimes,
         replaces: bool,
     ) -> (Pin, Put<'_, K, V>) {
         let store = &*self.store;
@@ -182,7 +182,7 @@ where
         mut pin: Pin,
         mut put: Put<'a, K, V>,
         hash: u32,
-        lifetime: Lifetime,
+        lifetime: Lifetimes,
         replaces: bool,
     ) -> Result<Settled<'a, K, V>, InsertError<K, V>> {
         let store = &*self.store;
@@ -276,18 +276,18 @@ where
         key: K,
         update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
-        self.upsert_for(key, Lifetime::new(), update)
+        self.upsert_with_lifetime(key, Lifetimes::new(), update)
     }
 
     /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
     ///
     /// # Errors
     ///
-    /// As [`insert_with`](Self::insert_with).
-    pub fn upsert_for<R>(
+    /// As [`insert_with_lifetime`](Self::insert_with_lifetime).
+    pub fn upsert_with_lifetime<R>(
         &self,
         key: K,
-        lifetime: impl Into<Lifetime>,
+        lifetime: impl Into<Lifetimes>,
         mut update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
         let (store, lifetime) = (&*self.store, lifetime.into());

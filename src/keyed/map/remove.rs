@@ -2,12 +2,12 @@
 
 use super::ExpiringMap;
 use crate::keyed::living::Notice;
-use crate::keyed::removed::Ended;
-use crate::keyed::store::{Cause, Walk, Wanted};
+use crate::keyed::removed::Removed;
+use crate::keyed::store::{RemovalCause, Walk, Wanted};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-/// Ended entries of which the listener has yet to hear; it does in a panic of a user's closure too.
+/// Removed entries of which the listener has yet to hear; it does in a panic of a user's closure too.
 struct Notices<'a, K: 'static, V: 'static>(Vec<Notice<'a, K, V>>);
 
 impl<K, V> Notices<'_, K, V> {
@@ -29,9 +29,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Ends the entry of a key. Returns it, unless its time was up. [`Ended::into_value`] gives the
+    /// Ends the entry of a key. Returns it, unless its time was up. [`Removed::try_into_value`] gives the
     /// value itself.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -42,7 +42,7 @@ where
     pub(super) fn remove_hashed<Q: Eq + ?Sized>(
         &self,
         wanted: Wanted<'_, Q>,
-    ) -> Option<Ended<'_, K, V>>
+    ) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -50,7 +50,7 @@ where
             let pin = self.store.engine.pin();
             let notice = self.store.remove_living(&pin, wanted)?;
             drop(pin);
-            if notice.cause == Cause::Removed {
+            if notice.cause == RemovalCause::Removed {
                 return Some(notice.told());
             }
             notice.tell();
@@ -71,7 +71,7 @@ where
         &self,
         key: &Q,
         mut condition: impl FnMut(&K, &V) -> bool,
-    ) -> Option<Ended<'_, K, V>>
+    ) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {

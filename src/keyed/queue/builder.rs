@@ -1,12 +1,13 @@
 //! Settings of a queue.
 
-use super::shared::{Shared, Target};
+use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
-use crate::channel::{channel, Receiver, WhenFull};
+use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
 use crate::keyed::store::Store;
+use crate::keyed::target::{builds, ExpiryListener, Target};
+use crate::lifecycle::{Leftovers, Owner};
 use crate::setup::{setters, Setup};
-use crate::sync::stack::Stack;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -30,20 +31,26 @@ use std::time::Duration;
 /// let leases = ExpiryQueue::builder()
 ///     .interval(Duration::from_millis(50))
 ///     .capacity(1_000_000)
-///     .build_with_handler(|worker: &String| println!("{worker} has fallen silent"))?;
+///     .expiry_listener(|worker: &String| println!("{worker} has fallen silent"))
+///     .build_manual()?;
 /// leases.update("worker 1".to_string(), Duration::from_secs(10))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct ExpiryQueueBuilder<K> {
     setup: Setup,
-    _keys: std::marker::PhantomData<fn(K)>,
+    listener: Option<ExpiryListener<K>>,
 }
 
-impl<K> ExpiryQueueBuilder<K> {
-    /// Settings with defaults.
-    pub(super) fn new() -> Self {
-        ExpiryQueueBuilder { setup: Setup::default(), _keys: std::marker::PhantomData }
+impl<K> Default for ExpiryQueueBuilder<K> {
+    fn default() -> Self {
+        ExpiryQueueBuilder { setup: Setup::default(), listener: None }
+    }
+}
+
+impl<K> Clone for ExpiryQueueBuilder<K> {
+    fn clone(&self) -> Self {
+        ExpiryQueueBuilder { setup: self.setup.clone(), listener: self.listener.clone() }
     }
 }
 
@@ -57,7 +64,7 @@ impl<K> fmt::Debug for ExpiryQueueBuilder<K> {
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     setters! {
-        "keys", "build",
+        "keys", "build_manual",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
         /// The most keys there may be at once; exact. Beyond it new keys are refused with
@@ -104,7 +111,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     ///     .interval(second)
     ///     .pause_grace(5 * second)
     ///     .clock(clock.clone())
-    ///     .build()?;
+    ///     .build_manual()?;
     /// leases.update("worker 1", 12 * second)?;
     /// clock.advance(10 * second);
     /// assert!(leases.poll().is_empty());
@@ -118,87 +125,21 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         self
     }
 
-    /// Builds a queue without a thread: any number of threads may poll it.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] says which setting is out of range, or what the system refused.
-    pub fn build(self) -> Result<ExpiryQueue<K>, BuildError> {
-        self.told_to(Target::Poll(Stack::new()))
+    builds! {
+        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, listener K
     }
 
-    /// Builds a queue whose reaper thread hands expired keys to `handler`. The handler may use the
-    /// queue, be slow, or panic; a panic is caught and counted.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiryQueue, ManualClock};
-    /// use std::{sync::mpsc, time::Duration};
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let (sender, silent) = mpsc::channel();
-    /// let leases = ExpiryQueue::builder()
-    ///     .clock(clock.clone()) // by a clock that runs, no poll is needed
-    ///     .build_with_handler(move |worker: &u64| sender.send(*worker).expect("it is read"))?;
-    /// leases.update(7, 10 * second)?;
-    /// clock.advance(11 * second);
-    /// while !leases.is_empty() {
-    ///     assert!(leases.poll().is_empty()); // the handler is given it
-    /// }
-    /// assert_eq!(silent.recv()?, 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build_with_handler(
+    fn built(
         self,
-        handler: impl Fn(&K) + Send + Sync + 'static,
+        target: Target<Expired<K>, K>,
+        reaper: bool,
     ) -> Result<ExpiryQueue<K>, BuildError> {
-        let budget = self.setup.budget;
-        self.told_to(Target::Handler(Box::new(handler)))?.started(budget)
-    }
-
-    /// Builds a queue whose reaper thread sends expired keys into a channel of `length`.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`].
-    pub fn build_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
-        let (sender, receiver) = channel(length, when_full)?;
-        let budget = self.setup.budget;
-        let queue = self.told_to(Target::Channel(sender))?.started(budget)?;
-        Ok((queue, receiver))
-    }
-
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: keys expire, into the
-    /// channel, in [`ExpiryQueue::poll`], which returns none. With a
-    /// [`ManualClock`](crate::ManualClock) it serves tests of code that reads the channel.
-    ///
-    /// # Errors
-    ///
-    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
-    pub fn build_manual_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
-        let (sender, receiver) = channel(length, when_full)?;
-        Ok((self.told_to(Target::Channel(sender))?, receiver))
-    }
-
-    fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
         let store = Arc::new(Store::build(&self.setup, None, None, None)?);
-        Ok(ExpiryQueue {
-            shared: Arc::new(Shared { store, target, kept: crate::lifecycle::Leftovers::new() }),
-            hasher: self.setup.hasher(),
-            reaper: None,
-        })
+        let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
+        let mut owner = Owner::new(&shared);
+        if reaper {
+            owner = owner.started(|shared| &shared.store.engine, self.setup.budget)?;
+        }
+        Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner: Arc::new(owner) })
     }
 }

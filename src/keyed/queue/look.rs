@@ -1,6 +1,5 @@
 //! Looking at keys, which changes nothing.
 
-use super::shared::Target;
 use super::{ExpiryQueue, Handle};
 use crate::keyed::store::Wanted;
 use crate::keyed::StoreMetrics;
@@ -49,9 +48,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         let mut metrics = self.store().metrics();
-        if let Target::Channel(sender) = &self.shared.target {
-            (metrics.spilled, metrics.undelivered) = sender.astray();
-        }
+        (metrics.spilled, metrics.undelivered) = self.shared.target.astray();
         metrics
     }
 

@@ -16,8 +16,7 @@ pub use results::{Expired, Handle, Updated};
 use self::shared::Shared;
 use super::store::Store;
 use crate::core::lease::Lease;
-use crate::error::BuildError;
-use crate::lifecycle::Reaper;
+use crate::lifecycle::Owner;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -47,7 +46,7 @@ type Inner<K> = Store<K, ()>;
 /// let queue = ExpiryQueue::builder()
 ///     .interval(Duration::from_secs(1))
 ///     .clock(clock.clone())
-///     .build()?;
+///     .build_manual()?;
 /// queue.update("worker 1", Duration::from_secs(10))?;
 /// queue.update("worker 2", Duration::from_secs(10))?;
 /// clock.advance(Duration::from_secs(8));
@@ -60,7 +59,18 @@ type Inner<K> = Store<K, ()>;
 pub struct ExpiryQueue<K: 'static> {
     shared: Arc<Shared<K>>,
     hasher: Hasher,
-    reaper: Option<Reaper>,
+    owner: Arc<Owner<Shared<K>>>,
+}
+
+impl<K: 'static> Clone for ExpiryQueue<K> {
+    /// Another handle to the same queue. Two reference counts.
+    fn clone(&self) -> Self {
+        ExpiryQueue {
+            shared: self.shared.clone(),
+            hasher: self.hasher.clone(),
+            owner: self.owner.clone(),
+        }
+    }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
@@ -68,7 +78,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
         f.debug_struct("ExpiryQueue")
             .field("len", &self.len())
             .field("interval", &self.shared.store.engine.ticks().interval())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }
@@ -76,14 +86,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Settings with defaults.
     pub fn builder() -> ExpiryQueueBuilder<K> {
-        ExpiryQueueBuilder::new()
-    }
-
-    /// The same queue with its reaper started.
-    fn started(mut self, budget: usize) -> Result<Self, BuildError> {
-        let reaper = Reaper::start(&self.shared, |shared| &shared.store.engine, budget)?;
-        self.reaper = Some(reaper);
-        Ok(self)
+        ExpiryQueueBuilder::default()
     }
 
     fn store(&self) -> &Inner<K> {
@@ -105,7 +108,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
-    /// [`Room`](crate::Room), which has an example. A key that is due makes room when the reaper,
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room when the reaper,
     /// or a thread that polls, ends it.
     ///
     /// # Examples
@@ -116,7 +119,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
-    /// let (leases, ten) = (ExpiryQueue::builder().capacity(1).build()?, Duration::from_secs(10));
+    /// let (leases, ten) = (ExpiryQueue::builder().capacity(1).build_manual()?, Duration::from_secs(10));
     /// leases.update("worker 1", ten)?;
     /// let room = leases.room();
     /// leases.remove("worker 1"); // by another task, usually
@@ -129,7 +132,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.store().engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.store().engine.door())
     }
 }

@@ -1,6 +1,6 @@
 //! Polling, and how long until there is something to poll.
 
-use super::shared::{Poll, Target};
+use super::shared::Poll;
 use super::{Expired, ExpiryQueue};
 use std::cell::RefCell;
 use std::hash::Hash;
@@ -25,7 +25,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// # use std::time::Duration;
     /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
     /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone());
-    /// # let leases = builder.build()?;
+    /// # let leases = builder.build_manual()?;
     /// leases.update("worker", 10 * second)?;
     /// assert!(leases.poll().is_empty());
     /// clock.advance(20 * second);
@@ -55,10 +55,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let (before, shared) = (into.len(), &*self.shared);
         let engine = &shared.store.engine;
-        let Target::Poll(lapsed) = &shared.target else {
+        let Some(lapsed) = shared.target.lapsed() else {
             return engine.poll_shared(budget, shared, || false);
         };
-        into.extend(lapsed.take());
+        into.extend(lapsed);
         let into = RefCell::new(into);
         let poll = Poll { shared, into: |key| into.borrow_mut().push(key) };
         engine.poll_shared(budget, &poll, || into.borrow().len() > before)
@@ -83,7 +83,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// let clock = ManualClock::new();
     /// let builder = ExpiryQueue::builder().interval(Duration::from_secs(1)).clock(clock.clone());
-    /// let queue = builder.build()?;
+    /// let queue = builder.build_manual()?;
     /// for (session, seconds) in [("a", 7), ("b", 3), ("c", 7)] {
     ///     queue.update(session, Duration::from_secs(seconds))?;
     /// }
@@ -101,9 +101,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        match &self.shared.target {
-            Target::Poll(lapsed) if !lapsed.is_empty() => Some(Duration::ZERO),
-            _ => self.store().engine.wait_time(),
+        if self.shared.target.has_lapsed() {
+            return Some(Duration::ZERO);
         }
+        self.store().engine.wait_time()
     }
 }

@@ -1,6 +1,6 @@
 //! What the calls of a queue return.
 
-use crate::keyed::removed::Ended;
+use crate::keyed::removed::Removed;
 use crate::keyed::store::Place;
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// use expiry::{ExpiryQueue, Updated};
 /// use std::time::Duration;
 ///
-/// let leases = ExpiryQueue::builder().build()?;
+/// let leases = ExpiryQueue::builder().build_manual()?;
 /// let ten = Duration::from_secs(10);
 /// if let Updated::Inserted { handle, .. } = leases.update("worker 1", ten)? {
 ///     assert!(leases.touch_by(handle, ten)?);
@@ -34,7 +34,7 @@ pub struct Handle(pub(super) Place);
 /// use std::time::Duration;
 ///
 /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-/// let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
+/// let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build_manual()?;
 /// assert!(matches!(leases.update("worker 1", 10 * second)?, Updated::Inserted { .. }));
 /// assert_eq!(leases.update("worker 1", 10 * second)?, Updated::Unchanged);
 /// clock.advance(second);
@@ -68,7 +68,7 @@ pub enum Updated {
 /// # use std::time::Duration;
 /// # let clock = ManualClock::new();
 /// # let builder = ExpiryQueue::builder().interval(Duration::from_secs(1)).clock(clock.clone());
-/// # let queue = builder.build()?;
+/// # let queue = builder.build_manual()?;
 /// queue.update("key", Duration::from_secs(5))?;
 /// clock.advance(Duration::from_secs(60));
 /// let expired = queue.poll();
@@ -76,7 +76,7 @@ pub enum Updated {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Expired<K: 'static> {
-    pub(super) ended: Ended<'static, K, ()>,
+    pub(super) ended: Removed<'static, K, ()>,
     pub(super) expiry: Duration,
 }
 

@@ -1,13 +1,12 @@
 //! What a queue shares with its reaper, and where expired keys go.
 
 use super::{Expired, Inner};
-use crate::channel::Sender;
 use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
-use crate::keyed::removed::{Ended, EndedSlot};
-use crate::keyed::store::{Cause, Named, Pair};
-use crate::sync::stack::Stack;
+use crate::keyed::removed::{EndedSlot, Removed};
+use crate::keyed::store::{Named, Pair, RemovalCause};
+use crate::keyed::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,17 +14,10 @@ use std::time::Duration;
 pub(super) struct Shared<K: 'static> {
     /// Expired keys that are still there keep the store, but not the target that they may lie in.
     pub(super) store: Arc<Inner<K>>,
-    pub(super) target: Target<K>,
+    /// Where expired keys go, unless a poll has found them.
+    pub(super) target: Target<Expired<K>, K>,
     /// The keys that a shutdown has ended and has yet to return.
     pub(super) kept: crate::lifecycle::Leftovers<Expired<K>>,
-}
-
-/// Where expired keys go, unless a poll has found them.
-pub(super) enum Target<K: 'static> {
-    /// Keys that have expired in an update or a touch, to be polled.
-    Poll(Stack<Expired<K>>),
-    Handler(Box<dyn Fn(&K) + Send + Sync>),
-    Channel(Sender<Expired<K>>),
 }
 
 impl<K: 'static> Shared<K> {
@@ -36,7 +28,7 @@ impl<K: 'static> Shared<K> {
 
     /// A key that a shutdown has ended, as it would have expired.
     pub(super) fn left(&self, ended: EndedSlot<&Inner<K>, K, ()>, lease: Lease) -> Expired<K> {
-        Expired { ended: Ended::kept(ended, &self.store), expiry: self.expiry(lease) }
+        Expired { ended: Removed::kept(ended, &self.store), expiry: self.expiry(lease) }
     }
 
     /// When a key is due.
@@ -46,8 +38,8 @@ impl<K: 'static> Shared<K> {
 
     /// The key that has expired in this slot, which the caller has ended.
     fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
-        let ended = self.store.ended_by_driver(claim, named, Cause::Expired);
-        Expired { ended: Ended::kept(ended, &self.store), expiry: self.since_start(deadline) }
+        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+        Expired { ended: Removed::kept(ended, &self.store), expiry: self.since_start(deadline) }
     }
 }
 
@@ -72,9 +64,7 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
             }
         });
         if closed {
-            if let Target::Channel(sender) = &self.target {
-                sender.finish();
-            }
+            self.target.finish();
         }
     }
 
@@ -88,9 +78,9 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
     ) {
         match &self.target {
             Target::Poll(stack) => stack.push(self.expired(&claim, named, deadline)),
-            Target::Handler(handler) => {
-                let ended = self.store.ended_by_driver(&claim, named, Cause::Expired);
-                self.store.guard(|| handler(ended.key()));
+            Target::Listener(listener) => {
+                let ended = self.store.ended_by_driver(&claim, named, RemovalCause::Expired);
+                self.store.guard(|| listener(ended.key()));
             }
             Target::Channel(sender) => sender.send(self.expired(&claim, named, deadline)),
         }

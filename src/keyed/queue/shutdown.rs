@@ -1,10 +1,10 @@
 //! Shutdown: all keys end, and the caller gets them.
 
-use super::shared::Target;
+use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
-use crate::lifecycle::shut;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
+use crate::lifecycle::{shut, Reaper, Shut};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::Hash;
@@ -25,7 +25,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// use expiry::ExpiryQueue;
     /// use std::time::Duration;
     ///
-    /// let leases = ExpiryQueue::builder().build()?;
+    /// let leases = ExpiryQueue::builder().build_manual()?;
     /// leases.update(7, Duration::from_secs(10))?;
     /// for lease in leases.shutdown() {
     ///     println!("{}: until {:?} after the queue was built", lease.key(), lease.expiry());
@@ -36,7 +36,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<Expired<K>> {
         self.shared.kept.want();
-        self.shut();
+        self.owner.shut();
         self.left()
     }
 
@@ -49,9 +49,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {
-        self.close_channel();
+        self.shared.target.close();
         self.shared.kept.want();
-        let ended = shut_soon(&self.store().engine, self.reaper.as_ref(), &*self.shared);
+        let ended = shut_soon(&self.store().engine, self.owner.reaper(), &*self.shared);
         async move {
             ended.await;
             self.left()
@@ -60,31 +60,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 }
 
 impl<K: 'static> ExpiryQueue<K> {
-    fn shut(&self) {
-        self.close_channel();
-        shut(&self.shared.store.engine, self.reaper.as_ref(), &*self.shared);
-    }
-
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<Expired<K>> {
         let mut left = self.shared.kept.take();
-        if let Target::Poll(lapsed) = &self.shared.target {
-            left.extend(lapsed.take());
-        }
+        left.extend(self.shared.target.lapsed().into_iter().flatten());
         left.sort_unstable_by_key(Expired::expiry);
         left
     }
-
-    /// Lets the threads that wait for room in the channel go on.
-    fn close_channel(&self) {
-        if let Target::Channel(sender) = &self.shared.target {
-            sender.close();
-        }
-    }
 }
 
-impl<K: 'static> Drop for ExpiryQueue<K> {
-    fn drop(&mut self) {
-        self.shut();
+impl<K: 'static> Shut for Shared<K> {
+    fn shut(&self, reaper: Option<&Reaper>) {
+        self.target.close();
+        shut(&self.store.engine, reaper, self);
     }
 }

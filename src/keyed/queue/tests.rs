@@ -13,7 +13,7 @@ fn empty<K: Hash + Eq + Send + Sync + 'static>() -> ExpiryQueue<K> {
         .interval(Duration::from_millis(10))
         .shards(1)
         .clock(ManualClock::new());
-    queue.build().unwrap()
+    queue.build_manual().unwrap()
 }
 
 /// Ends so many keys by a round; the tick to come back at.
@@ -167,7 +167,7 @@ fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
 #[test]
 fn two_queues_hash_in_two_ways() {
     let (one, other) = (ExpiryQueue::<u64>::builder(), ExpiryQueue::<u64>::builder());
-    let (one, other) = (one.build().unwrap(), other.build().unwrap());
+    let (one, other) = (one.build_manual().unwrap(), other.build_manual().unwrap());
     let bits = |queue: &ExpiryQueue<u64>| [1, 2, 3].map(|bits| queue.store().engine.hash(bits));
     assert_ne!(bits(&one), bits(&other), "the index has a seed of its own");
     assert!((0..4).any(|key| one.hash(&key) != other.hash(&key)));

@@ -2,9 +2,9 @@
 
 use super::{ExpiryQueue, Handle, Updated};
 use crate::keyed::idle::Term;
-use crate::keyed::store::{Cause, Entered, Hindered, Touched, Wanted};
+use crate::keyed::store::{Entered, Hindered, RemovalCause, Touched, Wanted};
 use crate::keyed::StoreError;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
@@ -17,7 +17,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key
     /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
-        let (store, timeout) = (self.store(), Timeout::After(timeout));
+        let (store, timeout) = (self.store(), Lifetime::After(timeout));
         let hash = self.hash(&key);
         let mut pair = (key, ());
         let (mut attempts, mut lost) = (0, None);
@@ -77,7 +77,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let store = self.store();
         let wanted = Wanted::new(self.hash(key), key);
         let touched =
-            store.touch(&store.engine.pin(), wanted, Timeout::After(timeout), &*self.shared)?;
+            store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout), &*self.shared)?;
         Ok(touched.is_alive())
     }
 
@@ -86,7 +86,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     /// # use std::time::Duration;
     /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// # let leases = expiry::ExpiryQueue::builder().build_manual()?;
     /// leases.update("worker", 10 * second)?;
     /// let (_, handle) = leases.get("worker").unwrap();
     /// assert!(leases.touch_by(handle, 10 * second)?); // no look-up
@@ -100,7 +100,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`touch`](Self::touch).
     #[inline]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
-        let touched = self.store().touch_at(handle.0, Timeout::After(timeout), &*self.shared)?;
+        let touched = self.store().touch_at(handle.0, Lifetime::After(timeout), &*self.shared)?;
         Ok(touched.is_alive())
     }
 
@@ -114,7 +114,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let pin = store.engine.pin();
         let (ended, lease) = store.remove(&pin, wanted)?;
         drop(pin);
-        store.tell(&ended, Cause::Removed);
+        store.tell(&ended, RemovalCause::Removed);
         Some(self.expiry(lease))
     }
 }

@@ -1,13 +1,13 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
 use super::id::Issuer;
-use super::seat::Seat;
-use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
+use super::{Bounds, Inner, SessionInfo, SessionTracker};
+use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
-use crate::keyed::store::{Cause, Listener, Store};
-use crate::lifecycle::Reaper;
+use crate::keyed::store::Store;
+use crate::keyed::target::{builds, ExpiryListener, Target};
+use crate::lifecycle::{Leftovers, Owner};
 use crate::setup::{setters, Setup};
-use crate::sync::stack::Stack;
 use crate::time::{nanos, Ticks};
 use std::fmt;
 use std::sync::Arc;
@@ -40,12 +40,14 @@ const INTERVAL: Duration = Duration::from_millis(100);
 ///     .minimum_timeout(Duration::from_secs(4))
 ///     .maximum_timeout(Duration::from_secs(40))
 ///     .server_id(1)
-///     .build_with_handler(|gone: &SessionInfo| println!("{} of {} has expired", gone.id, gone.owner))?;
+///     .expiry_listener(|gone: &SessionInfo| println!("{} of {} has expired", gone.id, gone.owner))
+///     .build_manual()?;
 /// assert_eq!(sessions.grant(Duration::from_secs(1)), Duration::from_secs(4));
 /// assert_eq!(sessions.create(Duration::from_secs(10), 7)?.id().server(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
+#[derive(Clone)]
 pub struct SessionTrackerBuilder {
     setup: Setup,
     minimum: Option<Duration>,
@@ -53,6 +55,7 @@ pub struct SessionTrackerBuilder {
     server: u8,
     first: Option<u64>,
     collects: bool,
+    listener: Option<ExpiryListener<SessionInfo>>,
 }
 
 impl fmt::Debug for SessionTrackerBuilder {
@@ -75,13 +78,14 @@ impl Default for SessionTrackerBuilder {
             server: 0,
             first: None,
             collects: false,
+            listener: None,
         }
     }
 }
 
 impl SessionTrackerBuilder {
     setters! {
-        "sessions", "build",
+        "sessions", "build_manual",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
         /// The most sessions there may be at once, those included that are being closed; beyond it
@@ -109,59 +113,29 @@ impl SessionTrackerBuilder {
         pause_grace(threshold: Duration) sets setup.pause_grace = Some(threshold);
     }
 
-    /// Builds a tracker that is polled, by whoever likes.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] says which setting is out of range, or what the system refused.
-    pub fn build(self) -> Result<SessionTracker, BuildError> {
-        let expired = Arc::new(Stack::new());
-        let into = expired.clone();
-        let mut tracker = self.tracker(move |session: &SessionInfo| into.push(*session))?;
-        tracker.expired = Some(expired);
-        Ok(tracker)
+    builds! {
+        SessionTracker, poll "SessionTracker::poll", item SessionInfo, listener SessionInfo
     }
 
-    /// Builds a tracker whose reaper thread tells `handler` of each session that expires, when it has: the handler may use the
-    /// tracker, be slow, or panic, which is counted.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_with_handler(
+    fn built(
         self,
-        handler: impl Fn(&SessionInfo) + Send + Sync + 'static,
-    ) -> Result<SessionTracker, BuildError> {
-        let budget = self.setup.budget;
-        let mut tracker = self.tracker(handler)?;
-        let reaper = Reaper::start(&tracker.store, |store| &store.engine, budget)?;
-        tracker.reaper = Some(reaper);
-        Ok(tracker)
-    }
-
-    fn tracker(
-        self,
-        expired: impl Fn(&SessionInfo) + Send + Sync + 'static,
+        target: Target<SessionInfo, SessionInfo>,
+        reaper: bool,
     ) -> Result<SessionTracker, BuildError> {
         let bounds = self.bounds()?;
-        let listener: Listener<SessionId, Seat> =
-            Box::new(move |&id: &SessionId, seat: &Seat, cause| {
-                if cause == Cause::Expired {
-                    expired(&seat.end(id, Some(Duration::ZERO)));
-                }
-            });
-        let store = Inner {
-            store: Store::build(&self.setup, None, None, Some(listener))?,
-            kept: crate::lifecycle::Leftovers::new(),
-        };
-        Ok(SessionTracker {
-            store: Arc::new(store),
-            reaper: None,
+        let store = Arc::new(Inner {
+            store: Store::build(&self.setup, None, None, None)?,
+            target,
+            kept: Leftovers::new(),
             issuer: Issuer::new(self.server, self.first),
             bounds,
-            expired: None,
             collects: self.collects,
-        })
+        });
+        let mut owner = Owner::new(&store);
+        if reaper {
+            owner = owner.started(|store| &store.engine, self.setup.budget)?;
+        }
+        Ok(SessionTracker { store, owner: Arc::new(owner) })
     }
 
     /// What is granted, such that the interval can keep it.

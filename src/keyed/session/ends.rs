@@ -4,9 +4,9 @@ use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::store::{Store, Touched, Wanted};
-use crate::lifecycle::shut;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
+use crate::lifecycle::{shut, Reaper, Shut};
 use std::time::Duration;
 
 impl SessionTracker {
@@ -18,7 +18,7 @@ impl SessionTracker {
     /// # use expiry::{ManualClock, SessionTracker};
     /// # use std::time::Duration;
     /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build()?;
+    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build_manual()?;
     /// let id = sessions.create(10 * second, 7)?.id();
     /// clock.advance(20 * second);
     /// let expired = sessions.poll();
@@ -36,9 +36,7 @@ impl SessionTracker {
     pub fn poll_into(&self, into: &mut Vec<SessionInfo>, budget: usize) -> bool {
         let before = into.len();
         let found = || {
-            if let Some(expired) = &self.expired {
-                into.extend(expired.take());
-            }
+            into.extend(self.store.target.lapsed().into_iter().flatten());
             into.len() > before
         };
         self.store.engine.poll_shared(budget, &*self.store, found)
@@ -48,8 +46,8 @@ impl SessionTracker {
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        // Ended in a touch or a creation, or by a poll that is about to take it.
-        if self.expired.as_ref().is_some_and(|expired| !expired.is_empty()) {
+        // Removed in a touch or a creation, or by a poll that is about to take it.
+        if self.store.target.has_lapsed() {
             return Some(Duration::ZERO);
         }
         self.store.engine.wait_time()
@@ -62,7 +60,7 @@ impl SessionTracker {
     /// # use expiry::{SessionError, SessionId, SessionTracker};
     /// # use std::time::Duration;
     /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
+    /// # let sessions = SessionTracker::builder().build_manual()?;
     /// let id = sessions.create(ten, 7)?.id();
     /// sessions.set_closing(id)?;
     /// assert_eq!(sessions.set_closing(id), Err(SessionError::Closing)); // another one's business
@@ -91,11 +89,10 @@ impl SessionTracker {
         let (ended, lease) = self.store.remove(&pin, wanted)?;
         drop(pin);
         let info = self.store.info(&ended, lease);
-        self.store.tell(&ended, crate::keyed::Cause::Removed);
         Some(info)
     }
 
-    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`CapacityReady`](crate::CapacityReady), which has an
     /// example. What is due makes room when somebody polls, or the reaper comes to it.
     ///
     /// # Examples
@@ -106,7 +103,7 @@ impl SessionTracker {
     /// # let ten = Duration::from_secs(10);
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
-    /// let sessions = SessionTracker::builder().capacity(1).build()?;
+    /// let sessions = SessionTracker::builder().capacity(1).build_manual()?;
     /// let first = sessions.create(ten, 7)?.id();
     /// let enter = async {
     ///     sessions.room().await?; // until the first one has ended
@@ -120,8 +117,8 @@ impl SessionTracker {
     /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::Room<'_> {
-        crate::Room::new(self.store.engine.door())
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.store.engine.door())
     }
 
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
@@ -134,7 +131,7 @@ impl SessionTracker {
     /// # use expiry::{SessionError, SessionId, SessionTracker};
     /// # use std::time::Duration;
     /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
+    /// # let sessions = SessionTracker::builder().build_manual()?;
     /// sessions.create(ten, 7)?;
     /// let left = sessions.shutdown();
     /// assert_eq!((left[0].owner, left.len()), (7, 1));
@@ -144,7 +141,7 @@ impl SessionTracker {
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<SessionInfo> {
         self.store.kept.want();
-        shut(&self.store.engine, self.reaper.as_ref(), &*self.store);
+        self.owner.shut();
         self.store.kept.take()
     }
 
@@ -159,8 +156,9 @@ impl SessionTracker {
     pub fn shutdown_async(
         &self,
     ) -> impl std::future::Future<Output = Vec<SessionInfo>> + Send + '_ {
+        self.store.target.close();
         self.store.kept.want();
-        let ended = shut_soon(&self.store.engine, self.reaper.as_ref(), &*self.store);
+        let ended = shut_soon(&self.store.engine, self.owner.reaper(), &*self.store);
         async move {
             ended.await;
             self.store.kept.take()
@@ -180,8 +178,9 @@ impl super::Inner {
     }
 }
 
-impl Drop for SessionTracker {
-    fn drop(&mut self) {
-        shut(&self.store.engine, self.reaper.as_ref(), &*self.store);
+impl Shut for super::Inner {
+    fn shut(&self, reaper: Option<&Reaper>) {
+        self.target.close();
+        shut(&self.engine, reaper, self);
     }
 }

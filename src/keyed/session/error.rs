@@ -7,7 +7,7 @@ use std::fmt;
 /// ```
 /// # use expiry::{SessionError, SessionTracker};
 /// # use std::time::Duration;
-/// # let sessions = SessionTracker::builder().build()?;
+/// # let sessions = SessionTracker::builder().build_manual()?;
 /// let id = sessions.create(Duration::from_secs(10), 7)?.id();
 /// match sessions.check(id, 8) {
 ///     Ok(()) => println!("go on"),

@@ -33,7 +33,7 @@ const COUNT_BITS: u32 = 16;
 /// use expiry::{SessionId, SessionTracker};
 /// use std::time::Duration;
 ///
-/// let sessions = SessionTracker::builder().server_id(0xAB).first_id(0x1F).build()?;
+/// let sessions = SessionTracker::builder().server_id(0xAB).first_id(0x1F).build_manual()?;
 /// let id = sessions.create(Duration::from_secs(10), 7)?.id();
 /// assert_eq!(id.to_string(), "0xab0000000000001f");
 /// assert_eq!(SessionId::from(u64::from(id)), id); // into a message, and back

@@ -96,6 +96,8 @@ impl SessionTracker {
     /// What it has been doing. O(threads x shards).
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
-        self.store.metrics()
+        let mut metrics = self.store.metrics();
+        (metrics.spilled, metrics.undelivered) = self.store.target.astray();
+        metrics
     }
 }

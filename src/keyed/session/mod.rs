@@ -30,24 +30,31 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::Seat;
-use super::store::{self, Entered, Hindered, Named, Pair, Place, Store, Wanted};
+use super::store::{self, Entered, Hindered, Named, Pair, Place, RemovalCause, Store, Wanted};
+use super::target::Target;
 use super::StoreError;
 use crate::core::engine::{Claim, Face, Pin};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
-use crate::lifecycle::Reaper;
-use crate::sync::stack::Stack;
-use crate::time::Timeout;
+use crate::lifecycle::{Leftovers, Owner};
+use crate::time::Lifetime;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 type Found<'a> = store::Found<'a, SessionId, Seat>;
 
-/// The store of a tracker, and what a shutdown has ended and has yet to return.
+/// What all handles to a tracker share.
 struct Inner {
     store: Store<SessionId, Seat>,
-    kept: crate::lifecycle::Leftovers<SessionInfo>,
+    /// Where sessions go that expire.
+    target: Target<SessionInfo, SessionInfo>,
+    /// What a shutdown has ended and has yet to return.
+    kept: Leftovers<SessionInfo>,
+    issuer: Issuer,
+    bounds: Bounds,
+    /// Whether touches are collected for `take_touched`.
+    collects: bool,
 }
 
 impl std::ops::Deref for Inner {
@@ -71,22 +78,32 @@ impl Face<Pair<SessionId, Seat>> for Inner {
 
     fn close(&self) {
         let wanted = self.kept.is_wanted();
-        self.store.close_with(|ended, lease| {
+        let closed = self.store.close_with(|ended, lease| {
             if wanted {
                 self.kept.push(self.info(&ended, lease));
             }
         });
+        if closed {
+            self.target.finish();
+        }
     }
 
     fn expired(
         &self,
         claim: Claim<'_, Pair<SessionId, Seat>>,
         named: Named,
-        lease: Lease,
-        deadline: u64,
-        now: u64,
+        _: Lease,
+        _: u64,
+        _: u64,
     ) {
-        self.store.expired(claim, named, lease, deadline, now);
+        let ended = self.store.ended_by_driver(&claim, named, RemovalCause::Expired);
+        let session = ended.value().end(*ended.key(), Some(Duration::ZERO));
+        drop(ended);
+        match &self.target {
+            Target::Poll(lapsed) => lapsed.push(session),
+            Target::Listener(listener) => self.store.guard(|| listener(&session)),
+            Target::Channel(sender) => sender.send(session),
+        }
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
@@ -117,7 +134,7 @@ struct Bounds {
 /// use expiry::{SessionError, SessionTracker};
 /// use std::time::Duration;
 ///
-/// let sessions = SessionTracker::builder().build()?;
+/// let sessions = SessionTracker::builder().build_manual()?;
 /// let session = sessions.create(Duration::from_secs(10), 7)?;
 /// assert_eq!(session.timeout(), Duration::from_secs(10));
 /// sessions.touch_by(&session)?;
@@ -158,7 +175,7 @@ impl Session {
 /// use expiry::{SessionId, SessionTracker, Tracked};
 /// use std::time::Duration;
 ///
-/// let sessions = SessionTracker::builder().build()?;
+/// let sessions = SessionTracker::builder().build_manual()?;
 /// let (id, ten) = (SessionId(0x0100_0000_0000_0007), Duration::from_secs(10)); // from a log
 /// assert!(matches!(sessions.track(id, ten, 7)?, Tracked::Added(_)));
 /// assert!(matches!(sessions.track(id, ten, 8)?, Tracked::Renewed(_)));
@@ -188,7 +205,7 @@ pub enum Tracked {
 ///     .minimum_timeout(Duration::from_secs(4))
 ///     .server_id(1)
 ///     .clock(clock.clone())
-///     .build()?;
+///     .build_manual()?;
 /// let [mine, yours] = [7, 8].map(|owner| sessions.create(Duration::from_secs(1), owner).unwrap());
 /// assert_eq!(mine.timeout(), Duration::from_secs(4)); // what was granted
 ///
@@ -240,15 +257,10 @@ pub enum Tracked {
 /// # Memory
 ///
 /// A slot of 40 bytes, 5 bytes beside it, and 16 to 29 in the index. Nothing on the heap.
+#[derive(Clone)]
 pub struct SessionTracker {
     store: Arc<Inner>,
-    reaper: Option<Reaper>,
-    issuer: Issuer,
-    bounds: Bounds,
-    /// What has expired, where it is polled.
-    expired: Option<Arc<Stack<SessionInfo>>>,
-    /// Whether touches are collected for `take_touched`.
-    collects: bool,
+    owner: Arc<Owner<Inner>>,
 }
 
 impl fmt::Debug for SessionTracker {
@@ -256,7 +268,7 @@ impl fmt::Debug for SessionTracker {
         f.debug_struct("SessionTracker")
             .field("len", &self.len())
             .field("interval", &self.store.engine.ticks().interval())
-            .field("reaper", &self.reaper.is_some())
+            .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
 }
@@ -270,7 +282,7 @@ impl SessionTracker {
     /// The timeout that who asks for this one gets: it, or the nearest that the settings allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
-        timeout.clamp(self.bounds.minimum, self.bounds.maximum)
+        timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)
     }
 
     /// The deadline of what is granted `timeout` now.
@@ -278,8 +290,8 @@ impl SessionTracker {
         self.store.deadline(self.granted(timeout), &*self.store).expect(touch::GRANTED)
     }
 
-    fn granted(&self, timeout: Duration) -> Timeout {
-        Timeout::After(self.grant(timeout))
+    fn granted(&self, timeout: Duration) -> Lifetime {
+        Lifetime::After(self.grant(timeout))
     }
 
     /// What a session has beside its lease, for as long as the pin lives that it was found under.
@@ -329,7 +341,7 @@ impl SessionTracker {
     ) -> Result<Session, StoreError> {
         loop {
             let added =
-                self.add(self.issuer.issue(), timeout, owner, global, |_, _, _| Some(()))?;
+                self.add(self.store.issuer.issue(), timeout, owner, global, |_, _, _| Some(()))?;
             if let Ok(session) = added {
                 return Ok(session);
             }
@@ -343,7 +355,7 @@ impl SessionTracker {
     /// # use expiry::SessionTracker;
     /// # use std::time::Duration;
     /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
+    /// # let sessions = SessionTracker::builder().build_manual()?;
     /// use expiry::{SessionId, Tracked};
     ///
     /// let id = SessionId(0x0100_0000_0000_0007); // from a log
@@ -428,11 +440,10 @@ impl SessionTracker {
                 Ok(Entered { new, closed, .. }) => {
                     let place = new.place();
                     drop(pin);
-                    let Some(ended) = closed else {
-                        return Ok(Ok(Session { id, place, timeout }));
-                    };
-                    store.tell(&ended, store::Cause::Closed);
-                    return Err(StoreError::Closed);
+                    if closed.is_some() {
+                        return Err(StoreError::Closed);
+                    }
+                    return Ok(Ok(Session { id, place, timeout }));
                 }
                 Err((Hindered::Overtaken, back)) => pair = back,
                 Err((Hindered::Refused(error), back)) => {

@@ -50,7 +50,7 @@ impl SessionTracker {
     /// use expiry::{SessionError, SessionTracker};
     /// use std::time::Duration;
     ///
-    /// let sessions = SessionTracker::builder().build()?;
+    /// let sessions = SessionTracker::builder().build_manual()?;
     /// let id = sessions.create(Duration::from_secs(10), 7)?.id();
     /// assert_eq!(sessions.set_owner(id, 8)?, 7); // the client has come by another connection
     /// assert_eq!(sessions.check(id, 7), Err(SessionError::Moved { owner: 8 }));

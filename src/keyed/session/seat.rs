@@ -95,7 +95,7 @@ impl Seat {
 /// ```
 /// # use expiry::SessionTracker;
 /// # use std::time::Duration;
-/// # let sessions = SessionTracker::builder().build()?;
+/// # let sessions = SessionTracker::builder().build_manual()?;
 /// let id = sessions.create_local(Duration::from_secs(10), 7)?.id();
 /// assert!(sessions.upgrade(id)?);
 /// sessions.set_closing(id)?;

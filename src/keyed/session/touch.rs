@@ -84,7 +84,7 @@ impl SessionTracker {
     ///
     /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
-        if !self.collects {
+        if !self.store.collects {
             let touched = self.store.touch_at(session.place, self.granted(timeout), &*self.store);
             return match touched.expect(GRANTED) {
                 Touched::Renewed(_) | Touched::Unchanged => Ok(()),
@@ -154,7 +154,7 @@ impl SessionTracker {
         if !renewed.expect(GRANTED)?.is_alive() {
             return Some(Err(SessionError::Closing));
         }
-        if self.collects {
+        if self.store.collects {
             // After the swap of the lease: a taking that finds the flag finds this lease. The other
             // way round fails in model `q14_first_touch_and_taking`. Pairs with `take_touched`.
             let seat = Self::seat(pin, found);
@@ -181,8 +181,8 @@ impl SessionTracker {
     /// use expiry::SessionTracker;
     /// use std::time::Duration;
     ///
-    /// let follower = SessionTracker::builder().collect_touches().build()?;
-    /// let leader = SessionTracker::builder().build()?;
+    /// let follower = SessionTracker::builder().collect_touches().build_manual()?;
+    /// let leader = SessionTracker::builder().build_manual()?;
     /// let session = follower.create(Duration::from_secs(10), 7)?;
     /// leader.track(session.id(), session.timeout(), 7)?;
     /// follower.touch_by(&session)?;
@@ -194,7 +194,7 @@ impl SessionTracker {
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
-        if !self.collects {
+        if !self.store.collects {
             return all;
         }
         let now = self.store.engine.clock().now();

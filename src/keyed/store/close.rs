@@ -1,12 +1,10 @@
 //! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
 
-use super::{Cause, Named, Pair, Store};
+use super::{Named, Pair, RemovalCause, Store};
 use crate::core::engine::Claim;
 use crate::core::lease::Lease;
-use crate::error::BuildError;
 use crate::keyed::removed::EndedSlot;
-use crate::lifecycle::{shut, Reaper};
-use std::sync::Arc;
+use crate::lifecycle::{shut, Reaper, Shut};
 use std::time::Duration;
 
 /// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
@@ -19,7 +17,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
     /// Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
-        self.close_with(|ended, _| self.tell(&ended, Cause::Closed))
+        self.close_with(|ended, _| self.tell(&ended, RemovalCause::Closed))
     }
 
     /// As [`close`](Self::close). Gives the entries to `left` instead of the listener.
@@ -28,7 +26,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease),
     ) -> bool {
         let give = |claim: Claim<'_, Pair<K, V>>, named: Named, lease| {
-            left(self.ended_by_driver(&claim, named, Cause::Closed), lease);
+            left(self.ended_by_driver(&claim, named, RemovalCause::Closed), lease);
         };
         let closed = self.engine.close(self, give);
         if closed {
@@ -61,18 +59,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.engine.until_parted(has_ended).await;
         }
     }
+}
 
-    /// Starts a reaper.
-    pub(in crate::keyed) fn start(self: &Arc<Self>, budget: usize) -> Result<Reaper, BuildError>
-    where
-        K: Send + Sync,
-        V: Send + Sync,
-    {
-        Reaper::start(self, |store| &store.engine, budget)
-    }
-
-    /// Shuts the store down, as [`shut`] does, and waits for the listener thread.
-    pub(in crate::keyed) fn shut(&self, reaper: Option<&Reaper>) {
+impl<K: 'static, V: 'static> Shut for Store<K, V> {
+    /// Then waits for the listener thread.
+    fn shut(&self, reaper: Option<&Reaper>) {
         self.wait_no_more();
         shut(&self.engine, reaper, self);
         if let Some(thread) = &self.listener_thread {

@@ -1,7 +1,7 @@
 //! What the driver asks of the store: the [`Face`] of a keyed store.
 
 use super::lookup::tail;
-use super::{Cause, Pair, Store};
+use super::{Pair, RemovalCause, Store};
 use crate::core::engine::{Claim, Face, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
@@ -48,8 +48,8 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         if self.listener.is_none() {
             return self.expired_unheard(&claim, named);
         }
-        let ended = self.ended_by_driver(&claim, named, Cause::Expired);
-        self.tell(&ended, Cause::Expired);
+        let ended = self.ended_by_driver(&claim, named, RemovalCause::Expired);
+        self.tell(&ended, RemovalCause::Expired);
     }
 
     fn close(&self) {

@@ -7,16 +7,17 @@ use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// How an entry ended.
 ///
 /// ```
-/// use expiry::{Cause, ExpiringMap};
+/// use expiry::{RemovalCause, ExpiringMap};
 ///
 /// let map = ExpiringMap::builder()
-///     .on_end(|peer: &u64, _: &(), cause: Cause| match cause {
-///         Cause::Expired => println!("{peer} has fallen silent"),
-///         Cause::Removed | Cause::Replaced => {}
+///     .removal_listener(|peer: &u64, _: &(), cause: RemovalCause| match cause {
+///         RemovalCause::Expired => println!("{peer} has fallen silent"),
+///         RemovalCause::Removed | RemovalCause::Replaced => {}
 ///         other => println!("{peer}: {other}"),
 ///     })
 ///     .build()?;
@@ -25,7 +26,7 @@ use std::borrow::Borrow;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum RemovalCause {
     /// The entry's time was up.
     Expired,
     /// A call removed it.
@@ -36,20 +37,20 @@ pub enum Cause {
     Closed,
 }
 
-impl std::fmt::Display for Cause {
+impl std::fmt::Display for RemovalCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Cause::Expired => "expired",
-            Cause::Removed => "removed",
-            Cause::Replaced => "replaced",
-            Cause::Closed => "closed",
+            RemovalCause::Expired => "expired",
+            RemovalCause::Removed => "removed",
+            RemovalCause::Replaced => "replaced",
+            RemovalCause::Closed => "closed",
         })
     }
 }
 
 /// Called for every end, once, by the thread that ended the entry, or by the listener thread;
 /// afterwards and unpinned. It may call the store, be slow, or panic.
-pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
+pub(crate) type Listener<K, V> = Arc<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile.
@@ -58,7 +59,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         pin: &Pin,
         found: &Found<'_, K, V>,
-        cause: Cause,
+        cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
         self.engine.end(found.slot, found.lease).ok()?;
         let claim = found.claim();
@@ -78,7 +79,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let found = self.find(pin, wanted)?;
-            if let Some(ended) = self.end(pin, &found, Cause::Removed) {
+            if let Some(ended) = self.end(pin, &found, RemovalCause::Removed) {
                 return Some((ended, found.lease));
             }
         }
@@ -93,12 +94,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         claim: &Claim<'_, Pair<K, V>>,
         hash: u32,
         position: usize,
-        cause: Cause,
+        cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         let counts = self.count(mine, claim.id);
         match cause {
-            Cause::Expired => counts.expired.add(1),
-            Cause::Closed => counts.closed.add(1),
+            RemovalCause::Expired => counts.expired.add(1),
+            RemovalCause::Closed => counts.closed.add(1),
             _ => counts.removed.add(1),
         }
         self.keys(mine, hash).sub(1);
@@ -125,7 +126,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         claim: &Claim<'_, Pair<K, V>>,
         named: Named,
-        cause: Cause,
+        cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         self.engine.with_stripe(|mine, _| {
             self.finish(&named.pin, mine, claim, named.hash, named.position, cause)
@@ -137,7 +138,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
         self.engine.with_stripe(|mine, _| {
             let (hash, position) = (named.hash, named.position);
-            let ended = self.finish(&named.pin, mine, claim, hash, position, Cause::Expired);
+            let ended = self.finish(&named.pin, mine, claim, hash, position, RemovalCause::Expired);
             std::mem::forget(ended);
             self.engine.free_later(mine, claim.id, true);
         });
@@ -146,7 +147,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Delivers an end to the listener, once: the listener thread calls it, or without one this
     /// thread, which has ended the entry. Never panics. The caller is unpinned.
     #[inline]
-    pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
+    pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: RemovalCause) {
         if self.listener.is_none() {
             return;
         }
@@ -158,7 +159,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Calls the listener for an ended entry. Never panics. The caller is unpinned.
     #[inline]
-    pub(in crate::keyed) fn call_listener(&self, key: &K, value: &V, cause: Cause) {
+    pub(in crate::keyed) fn call_listener(&self, key: &K, value: &V, cause: RemovalCause) {
         if let Some(listener) = &self.listener {
             self.guard(|| listener(key, value, cause));
         }

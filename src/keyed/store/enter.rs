@@ -1,7 +1,7 @@
 //! Insertion: from a claimed slot to an entry that look-ups find.
 
 use super::lookup::Seen;
-use super::{Cause, Found, Mine, Pair, Store, Wanted};
+use super::{Found, Mine, Pair, RemovalCause, Store, Wanted};
 use crate::core::engine::{Claim, Face, Pin, Refused};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
@@ -198,7 +198,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                     &now.claim(),
                     now.hash,
                     ANYWHERE,
-                    Cause::Closed,
+                    RemovalCause::Closed,
                 ));
             }
             now = now.again();

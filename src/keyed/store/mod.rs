@@ -29,8 +29,8 @@ mod replace;
 mod walk;
 
 pub(crate) use driver::Named;
-pub use ends::Cause;
 pub(super) use ends::Listener;
+pub use ends::RemovalCause;
 pub(super) use enter::{Attempt, Entered, Hindered};
 pub(super) use lookup::Wanted;
 pub(crate) use renew::Touched;

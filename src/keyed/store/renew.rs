@@ -6,7 +6,7 @@ use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::keyed::StoreError;
 use crate::sync::Ordering;
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 
 /// What a touch came to.
@@ -53,7 +53,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         found: &Found<'_, K, V>,
         lost: &mut Option<Place>,
-        timeout: Timeout,
+        timeout: Lifetime,
         to_the_tick: bool,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<Option<Touched>, StoreError> {
@@ -92,7 +92,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         found: &Found<'_, K, V>,
         lost: &mut Option<Place>,
-        timeout: Timeout,
+        timeout: Lifetime,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<Option<Touched>, StoreError> {
         if found.lease.state() != State::Live {
@@ -132,7 +132,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         pin: &Pin,
         wanted: Wanted<'_, Q>,
-        timeout: Timeout,
+        timeout: Lifetime,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<Touched, StoreError>
     where
@@ -157,7 +157,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn touch_at(
         &self,
         place: Place,
-        timeout: Timeout,
+        timeout: Lifetime,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<Touched, StoreError> {
         let Some(spot) = self.engine.spot(place.id) else {
@@ -192,7 +192,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline]
     pub(in crate::keyed) fn deadline(
         &self,
-        timeout: Timeout,
+        timeout: Lifetime,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<u64, StoreError> {
         Ok(self.engine.renewal(timeout, self.timeout, face)?.0)

@@ -19,7 +19,7 @@
 //!
 //! # Nodes and records
 //! `schedule` writes an id's due and a new *generation* into its node, and a *record* of due, id
-//! and generation at the end of a bucket. `deschedule` raises the generation: the record stays
+//! and generation at the end of a bucket. `cancel` raises the generation: the record stays
 //! where it is, and is *dead*, since it does not match its node any more. So neither call touches
 //! more memory at random than the one node. Dead records take part in all that follows as if they
 //! were alive. A pop drops them when it would be their turn to fire. Where there are too many of
@@ -90,7 +90,7 @@
 //!
 //! # No callbacks
 //! `pop` hands out one entry and leaves the wheel whole. What the caller does before the next pop
-//! (panic, schedule, deschedule anything, forget the wheel for a while) meets no half-done state:
+//! (panic, schedule, cancel anything, forget the wheel for a while) meets no half-done state:
 //! nothing is held on the stack between pops, and an entry taken out of ready or pending leaves
 //! a dead record there as in any other list. A budget that runs out is the same thing: the lists
 //! and the cursor are the backlog, and the next pop continues there. Nothing is ever rewound.
@@ -114,7 +114,7 @@
 //! | call | cost |
 //! |---|---|
 //! | `schedule` | O(1): no search; two blocks of fifteen records are swept at most; no allocation in the steady state |
-//! | `deschedule` | O(1): one node |
+//! | `cancel` | O(1): one node |
 //! | `pop` | one unit of work per id, dropped or refiled record and visited bucket; a record is refiled at most once per level (but see coarse buckets and the overflow below) |
 //! | time in which nothing is due | O(levels), be it a tick or a century: a bitmap per level |
 //! | `next_expiration`, `due` | O(levels), O(1) |
@@ -278,7 +278,7 @@ impl<P: Payload> Wheel<P> {
 
     /// Takes `id` out and returns whether it was scheduled. Idempotent. O(1).
     #[inline]
-    pub fn deschedule(&mut self, id: u32) -> bool {
+    pub fn cancel(&mut self, id: u32) -> bool {
         let scheduled = self.nodes.is_scheduled(id);
         if scheduled {
             self.end(id);

@@ -191,8 +191,8 @@ impl Oracle {
                     return;
                 };
                 let expected = self.named(id, n).map(|_| n);
-                assert_eq!(wheel.deschedule(id).map(|value| value.n), expected);
-                assert!(wheel.deschedule(id).is_none(), "idempotent");
+                assert_eq!(wheel.cancel(id).map(|value| value.n), expected);
+                assert!(wheel.cancel(id).is_none(), "idempotent");
             }
             10 => {
                 let Some((id, n)) = self.pick(bytes) else {
@@ -208,7 +208,7 @@ impl Oracle {
             }
             _ => {
                 if let Some(&id) = self.foreign.get(usize::from(bytes.byte()) % 8) {
-                    assert!(wheel.deschedule(id).is_none() && wheel.get(id).is_none());
+                    assert!(wheel.cancel(id).is_none() && wheel.get(id).is_none());
                     assert_eq!(wheel.reschedule(id, 0), Err(NotScheduled));
                 }
             }
@@ -239,7 +239,7 @@ impl Oracle {
         self.check(wheel);
         let n = fired.value.n;
         assert!(!wheel.contains(fired.id));
-        assert!(wheel.deschedule(fired.id).is_none());
+        assert!(wheel.cancel(fired.id).is_none());
         let mut in_hand = Some(fired);
         while !bytes.is_empty() {
             match bytes.byte() % 10 {
@@ -357,7 +357,7 @@ fn geometry(bytes: &mut Bytes) -> Geometry {
     match bytes.byte() % 12 {
         0 => Geometry::TICKS,
         1 => Geometry::CAFFEINE,
-        2 => Geometry::MILLIS,
+        2 => Geometry::NANOS_1MS,
         3 => Geometry::MICROS,
         4 => bits(&[1], 0),
         5 => bits(&[2, 2], 0),
@@ -448,7 +448,7 @@ pub(super) fn run(bytes: &[u8]) -> usize {
     assert!(oracle.by_due.is_empty());
     for (id, _) in &oracle.ids {
         assert!(!wheel.contains(*id), "a stale id");
-        assert!(other.deschedule(*id).is_none(), "a foreign id");
+        assert!(other.cancel(*id).is_none(), "a foreign id");
     }
     assert_eq!(other.len(), 8);
     drop((wheel, other));
@@ -560,7 +560,7 @@ fn absurd(geometry: Geometry, origin: u64, bytes: &mut Bytes) -> usize {
             4 => {
                 if let Some(id) = pick(bytes, &live) {
                     let value = live.remove(&id).map(|(value, _)| value);
-                    assert_eq!(wheel.deschedule(id), value);
+                    assert_eq!(wheel.cancel(id), value);
                 }
             }
             5 => assert_eq!(wheel.iter().rev().count(), live.len()),

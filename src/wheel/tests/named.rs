@@ -6,7 +6,7 @@ use super::{Fired, Geometry, NotScheduled, Popped, TimerId, TimerWheel};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 const PRESETS: [Geometry; 4] =
-    [Geometry::TICKS, Geometry::MICROS, Geometry::MILLIS, Geometry::CAFFEINE];
+    [Geometry::TICKS, Geometry::MICROS, Geometry::NANOS_1MS, Geometry::CAFFEINE];
 
 const ORIGINS: [u64; 7] =
     [i64::MIN as u64, i64::MIN as u64 - 3, 0_u64.wrapping_sub(7), 0, 7, i64::MAX as u64, u64::MAX];
@@ -58,7 +58,7 @@ fn links_left_over_while_cascading() {
     assert!(progress.more);
     wheel.validate();
     for (n, id) in ids.iter().enumerate().rev() {
-        let gone = wheel.deschedule(*id);
+        let gone = wheel.cancel(*id);
         assert!(gone == Some(n as u64) || gone.is_none() && n == 0);
         wheel.validate();
     }
@@ -181,7 +181,7 @@ fn clock_not_restored_after_a_panic() {
 
 #[test]
 fn panics_under_a_limit_lose_nothing_either() {
-    let mut wheel = TimerWheel::new(Geometry::MILLIS, 0);
+    let mut wheel = TimerWheel::new(Geometry::NANOS_1MS, 0);
     for n in 0..200 {
         wheel.schedule(n * 77 * SECOND, n);
     }
@@ -214,9 +214,9 @@ fn nested_deschedule_strands_the_chain() {
         let n = next.value;
         fired.push(n);
         // The one being fired is out already; saying so again is harmless.
-        assert_eq!(wheel.deschedule(next.id), None);
+        assert_eq!(wheel.cancel(next.id), None);
         match n % 6 {
-            0 => assert_eq!(wheel.deschedule(ids[n as usize + 1]), Some(n + 1)),
+            0 => assert_eq!(wheel.cancel(ids[n as usize + 1]), Some(n + 1)),
             2 => assert_eq!(wheel.reschedule(ids[n as usize + 1], 2 * due), Ok(())),
             4 => assert_eq!(wheel.rearm(next, 2 * due + 1), ids[n as usize]),
             _ => {}
@@ -338,7 +338,7 @@ fn a_callback_may_put_another_wheel_in_place() {
     wheel.schedule(2, 2);
     let mut old = None;
     wheel.advance(5, |wheel, _| {
-        let mut fresh = TimerWheel::new(Geometry::MILLIS, 5);
+        let mut fresh = TimerWheel::new(Geometry::NANOS_1MS, 5);
         fresh.schedule(6, 6);
         old = Some(std::mem::replace(wheel, fresh));
     });
@@ -364,7 +364,7 @@ fn a_rearmed_timer_keeps_its_id_until_another_is_fired() {
     // What was rearmed already does not take the place of itself.
     let second = wheel.rearm(again, 3);
     assert_ne!(second, id);
-    assert_eq!(wheel.deschedule(second), Some("a"));
+    assert_eq!(wheel.cancel(second), Some("a"));
     let fired = wheel.pop(3).unwrap();
     assert_eq!(wheel.pop(9).map(|next| next.id), Some(other));
     // Too late for the old one.
@@ -383,12 +383,12 @@ fn a_rearmed_timer_keeps_its_id_until_another_is_fired() {
 fn stale_ids_do_nothing_however_often_their_place_is_used_again() {
     let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
     let mut stale = vec![wheel.schedule(1, 0)];
-    wheel.deschedule(stale[0]);
+    wheel.cancel(stale[0]);
     for n in 1..200 {
         let id = wheel.schedule(1000, n);
         assert_eq!(id.index, stale[0].index, "the same place");
         for old in &stale {
-            assert_eq!(wheel.deschedule(*old), None);
+            assert_eq!(wheel.cancel(*old), None);
             assert_eq!(wheel.reschedule(*old, 5), Err(NotScheduled));
             assert!(wheel.get(*old).is_none() && wheel.get_mut(*old).is_none());
             assert!(wheel.deadline(*old).is_none() && !wheel.contains(*old));
@@ -398,7 +398,7 @@ fn stale_ids_do_nothing_however_often_their_place_is_used_again() {
             wheel.clear();
             wheel.shrink_to_fit();
         }
-        wheel.deschedule(id);
+        wheel.cancel(id);
         stale.push(id);
     }
     let text = NotScheduled.to_string();
@@ -412,14 +412,14 @@ fn foreign_ids_do_nothing() {
     for n in 0..100 {
         let (a, b) = (ours.schedule(9, n), theirs.schedule(9, n));
         assert_eq!(a.index, b.index);
-        assert_eq!(ours.deschedule(b), None);
+        assert_eq!(ours.cancel(b), None);
         assert_eq!(ours.reschedule(b, 1), Err(NotScheduled));
         assert!(!theirs.contains(a) && theirs.deadline(a).is_none());
     }
     // Also one whose place does not exist.
     let mut empty: TimerWheel<i32> = TimerWheel::new(Geometry::TICKS, 0);
     let far = ours.schedule(9, 100);
-    assert_eq!(empty.deschedule(far), None);
+    assert_eq!(empty.cancel(far), None);
     assert_eq!((ours.len(), theirs.len()), (101, 100));
 }
 
@@ -546,7 +546,7 @@ fn long_lists_are_gone_through_whatever_was_taken_out_of_them() {
         let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
         let ids: Vec<TimerId> = (0..20_000).map(|n| wheel.schedule(300_000, n)).collect();
         for (n, id) in ids.iter().enumerate().filter(|(n, _)| n % keep != 0) {
-            assert_eq!(wheel.deschedule(*id), Some(n));
+            assert_eq!(wheel.cancel(*id), Some(n));
         }
         if keep == 7 {
             wheel.shrink_to_fit();
@@ -578,7 +578,7 @@ fn memory_is_reserved_kept_and_given_back() {
     wheel.rearm(fired, 7);
     assert_eq!(wheel.capacity(), capacity);
     for id in &ids[3..] {
-        wheel.deschedule(*id);
+        wheel.cancel(*id);
     }
     wheel.shrink_to_fit();
     wheel.validate();

@@ -68,7 +68,7 @@ impl<T> TimerWheel<T> {
     /// Takes a timer out and returns its value. Returns `None` and changes nothing if no timer has
     /// this id, so a caller may repeat the call. O(1).
     #[inline]
-    pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
+    pub fn cancel(&mut self, id: TimerId) -> Option<T> {
         let place = self.wheel.take_if(id.index, |place| place.is(id))?;
         self.free.give(id.index);
         match place {

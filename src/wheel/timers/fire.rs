@@ -166,7 +166,7 @@ impl<T> TimerWheel<T> {
     /// Moves the clock to `now` and gives all that is due to `on_fire`, which gets the wheel too.
     /// Returns how many that were.
     ///
-    /// The callback may schedule, reschedule and deschedule, [`rearm`](TimerWheel::rearm) what it
+    /// The callback may schedule, reschedule and cancel, [`rearm`](TimerWheel::rearm) what it
     /// was given, even advance: the wheel is whole. What it schedules for a time that has come is
     /// fired by the same call. (If it does so every time, the call does not end: see
     /// [`advance_limited`](TimerWheel::advance_limited).)
@@ -255,7 +255,7 @@ impl<T> TimerWheel<T> {
     /// let beat = wheel.schedule(10, "beat");
     /// let fired = wheel.pop(10).unwrap();
     /// assert_eq!(wheel.rearm(fired, 20), beat);
-    /// assert_eq!(wheel.deschedule(beat), Some("beat"));
+    /// assert_eq!(wheel.cancel(beat), Some("beat"));
     /// ```
     ///
     /// # Panics

@@ -70,7 +70,7 @@ impl<T> Payload for Place<T> {
 /// ```
 /// use expiry::wheel::{Geometry, TimerWheel};
 ///
-/// let mut wheel = TimerWheel::new(Geometry::MILLIS, 0); // nanoseconds
+/// let mut wheel = TimerWheel::new(Geometry::NANOS_1MS, 0); // nanoseconds
 /// let second = 1_000_000_000;
 /// wheel.schedule(second, "beat");
 /// let mut beats = 0;

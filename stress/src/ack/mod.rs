@@ -77,7 +77,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     }
     let drained = began.elapsed() - took;
     let metrics = tracker.metrics();
-    let left = tracker.shutdown(expiry::Fate::Return).len() as u64;
+    let left = tracker.shutdown(expiry::ShutdownMode::Return).len() as u64;
     let (mut tally, mut during) = (Tally::default(), Tally::default());
     brought.iter().for_each(|one| tally.add(&one.tally));
     brought.iter().for_each(|one| during.add(&one.during));

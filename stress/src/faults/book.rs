@@ -3,7 +3,7 @@
 use crate::checks::{Check, Checks};
 use crate::ledger::{Ledger, Names};
 use crate::subject::Kind;
-use expiry::Cause;
+use expiry::RemovalCause;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::Arc;
 
@@ -67,12 +67,12 @@ impl Book {
     }
 
     /// It was told at this clock reading to have ended.
-    pub fn ended(&self, number: u64, cause: Cause, now: u64) {
+    pub fn ended(&self, number: u64, cause: RemovalCause, now: u64) {
         let due = self.not_before.get(number as usize).map_or(0, |due| due.load(Acquire));
         self.ledger.told(number, cause, now, due..=u64::MAX);
         match cause {
-            Cause::Expired => self.expired.fetch_add(1, Relaxed),
-            Cause::Closed => self.closed.fetch_add(1, Relaxed),
+            RemovalCause::Expired => self.expired.fetch_add(1, Relaxed),
+            RemovalCause::Closed => self.closed.fetch_add(1, Relaxed),
             _ => 0,
         };
         self.told.fetch_add(1, AcqRel);
@@ -116,17 +116,17 @@ mod tests {
         assert_eq!(book.begin(10), Some(0));
         book.accepted(0);
         assert_eq!((wrong(), checks.violations()), ((0, 1), 1), "lost");
-        book.ended(0, Cause::Expired, 10);
+        book.ended(0, RemovalCause::Expired, 10);
         assert_eq!((wrong(), checks.violations()), ((1, 1), 1), "all is well");
-        book.ended(0, Cause::Removed, 11);
+        book.ended(0, RemovalCause::Removed, 11);
         assert_eq!(wrong(), (2, 1), "twice");
         assert_eq!(book.begin(0), Some(1));
-        book.ended(1, Cause::Closed, 12);
+        book.ended(1, RemovalCause::Closed, 12);
         assert_eq!((wrong(), checks.violations()), ((2, 1), 3), "refused, and ended");
         assert_eq!(book.begin(10), Some(2));
         book.accepted(2);
         book.renewed(2, 20);
-        book.ended(2, Cause::Expired, 19);
+        book.ended(2, RemovalCause::Expired, 19);
         assert_eq!(checks.violations(), 4, "early");
         assert_eq!(book.begin(0), None);
         let sums = Sums { accepted: 2, refused: 1, told: 4, expired: 2, closed: 1 };

@@ -5,7 +5,7 @@ use crate::checks::{Check, Checks};
 use crate::latency::nanos;
 use crate::options::Faults;
 use crate::subject::{build, build_with_channel, Counted, Kind, Reader, Refusal, Setting, Subject};
-use expiry::{Cause, Clock, ManualClock, MonotonicClock, WhenFull};
+use expiry::{Clock, ManualClock, MonotonicClock, RemovalCause, WhenFull};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::panic::resume_unwind;
@@ -70,7 +70,7 @@ impl Ground {
         &self,
         clock: Arc<dyn Clock>,
         reaper: bool,
-        then: impl Fn(u64, Cause) + Send + Sync + 'static,
+        then: impl Fn(u64, RemovalCause) + Send + Sync + 'static,
     ) -> Arc<dyn Subject> {
         let setting = self.setting(clock, reaper, then);
         build::<Counted>(setting, self.book.ledger.room()).expect(BUILT)
@@ -91,7 +91,7 @@ impl Ground {
         &self,
         clock: Arc<dyn Clock>,
         reaper: bool,
-        then: impl Fn(u64, Cause) + Send + Sync + 'static,
+        then: impl Fn(u64, RemovalCause) + Send + Sync + 'static,
     ) -> Setting {
         let (book, now) = (self.book.clone(), clock.clone());
         Setting {

@@ -3,7 +3,7 @@
 use super::ground::{Ground, Put, Way};
 use crate::latency::nanos;
 use crate::subject::{Kind, Refusal, Subject};
-use expiry::{Cause, Clock, ManualClock, MonotonicClock};
+use expiry::{Clock, ManualClock, MonotonicClock, RemovalCause};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
@@ -32,7 +32,7 @@ pub fn handlers_panic(ground: &Ground) {
     let (kind, counted) = (ground.kind, panics.clone());
     let subject = ground.subject(clock.clone(), true, move |_, cause| {
         // A queue calls its handler for what expires; of what is removed it is this program that tells.
-        let called = kind != Kind::Queue || cause == Cause::Expired;
+        let called = kind != Kind::Queue || cause == RemovalCause::Expired;
         if called && calls.fetch_add(1, Relaxed) % 3 == 0 {
             counted.fetch_add(1, Relaxed);
             // Without the hook, which would print.
@@ -150,7 +150,7 @@ pub fn handlers_shut_down(ground: &Ground) {
         let asked = Arc::new(AtomicBool::new(false));
         let said = asked.clone();
         let subject = next.subject(clock.clone(), reaper, move |_, cause| {
-            if cause != Cause::Expired || calls.fetch_add(1, AcqRel) != at {
+            if cause != RemovalCause::Expired || calls.fetch_add(1, AcqRel) != at {
                 return;
             }
             if let Some(subject) = back.get().and_then(Weak::upgrade) {

@@ -1,7 +1,7 @@
 //! Faults of time: the reaper stalled, the clock standing still, the clock jumping.
 
 use super::ground::{Ground, Stoppable, Way};
-use expiry::{Cause, ManualClock, MonotonicClock};
+use expiry::{ManualClock, MonotonicClock, RemovalCause};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ pub fn reaper_blocked(ground: &Ground) {
     let gate = Arc::new(Gate::default());
     let pass = gate.clone();
     let subject = ground.subject(clock.clone(), true, move |_, cause| {
-        if cause == Cause::Expired {
+        if cause == RemovalCause::Expired {
             pass.pass();
         }
     });

@@ -8,7 +8,7 @@ use super::check::{Call, Model, Then};
 use super::due::Due;
 use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST};
 use super::roots::{acked, chosen, ended, tracker, Answer};
-use expiry::{AckError, AckTracker, Done, Timeout};
+use expiry::{AckError, AckTracker, Done, Lifetime};
 use rand::rngs::SmallRng;
 use rand::Rng;
 
@@ -321,7 +321,7 @@ impl Subject for Load {
     fn operate(&self, key: u32, owner: &mut Owner, luck: &mut SmallRng, log: &mut Log<'_, Did>) {
         let (tracker, id) = (&self.tracker, u64::from(key));
         let timeout = luck.random_range(1..=LONGEST);
-        let time = Timeout::After(log.time.ticks(timeout));
+        let time = Lifetime::After(log.time.ticks(timeout));
         let told = || heard_of(id).map(|heard| (heard.kind, heard.token as Owner));
         match luck.random_range(0..100) {
             0..=29 => {

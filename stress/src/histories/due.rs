@@ -16,7 +16,7 @@ pub struct Due {
     first: u32,
     last: u32,
     set: u64,
-    /// Timeout that the call asked for.
+    /// Lifetime that the call asked for.
     timeout: u32,
 }
 

@@ -8,7 +8,7 @@ use super::check::{Call, Model, Then};
 use super::due::Due;
 use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
 use expiry::expiring_map::Entry;
-use expiry::{Cause, ExpiringMap, InsertError, StoreError};
+use expiry::{ExpiringMap, InsertError, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::Rng;
 
@@ -220,7 +220,7 @@ impl Subject for Load {
             30..=47 => {
                 let value = fresh();
                 log.call::<StoreError>(key, || {
-                    let replaced = map.insert_with(name, value, time)?;
+                    let replaced = map.insert_with_lifetime(name, value, time)?;
                     Ok(Did::Inserted { value, timeout, replaced: replaced.as_deref().copied() })
                 })
             }
@@ -228,7 +228,7 @@ impl Subject for Load {
                 Ok(Did::Removed(map.remove(&name).as_deref().copied()))
             }),
             56..=65 => log.call::<StoreError>(key, || {
-                let done = map.touch_with(&name, time)?;
+                let done = map.touch_with_lifetime(&name, time)?;
                 Ok(Did::Touched { timeout, done })
             }),
             66..=70 => log.call::<StoreError>(key, || {
@@ -242,7 +242,7 @@ impl Subject for Load {
             77..=84 => {
                 let value = fresh();
                 log.call::<StoreError>(key, || {
-                    let from = map.upsert_for(name, time, |old| (value, old.copied()))?;
+                    let from = map.upsert_with_lifetime(name, time, |old| (value, old.copied()))?;
                     Ok(Did::Upserted { value, timeout, from })
                 })
             }
@@ -297,8 +297,8 @@ impl Load {
             builder = builder.capacity(capacity);
         }
         let now = time.clone();
-        let map = builder.on_end(move |key: &u64, value: &Value, cause: Cause| {
-            if cause == Cause::Expired {
+        let map = builder.removal_listener(move |key: &u64, value: &Value, cause: RemovalCause| {
+            if cause == RemovalCause::Expired {
                 now.hear_slowly(*key, u64::from(*value), Kind::Expired, None);
             }
         });
@@ -336,9 +336,11 @@ impl Load {
                     return Ok(Did::RemovedThis { value, done });
                 }
                 Some(Entry::Occupied(entry)) => {
-                    (Some(*entry.get()), changed(entry.insert_with(value, time)))
+                    (Some(*entry.get()), changed(entry.insert_with_lifetime(value, time)))
                 }
-                Some(Entry::Vacant(entry)) => (None, changed(entry.insert_with(value, time))),
+                Some(Entry::Vacant(entry)) => {
+                    (None, changed(entry.insert_with_lifetime(value, time)))
+                }
                 None => return Err(StoreError::Changed),
             };
             Ok(Did::Exchanged { from, value, timeout, done: done? })

@@ -178,7 +178,7 @@ mod of_queue {
 
     /// Two handles that differ.
     fn handles() -> [Handle; 2] {
-        let queue = ExpiryQueue::<u64>::builder().build().unwrap();
+        let queue = ExpiryQueue::<u64>::builder().build_manual().unwrap();
         [1, 2].map(|key| match queue.update(key, Duration::from_secs(1)) {
             Ok(Updated::Inserted { handle, .. }) => handle,
             other => panic!("{other:?}"),

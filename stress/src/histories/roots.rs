@@ -7,7 +7,7 @@
 use super::check::{Call, Model, Then};
 use super::due::Due;
 use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST};
-use expiry::{Ack, AckError, AckTracker, Done, Outcome, Reason, Root, RootId, Timeout};
+use expiry::{Ack, AckError, AckTracker, Done, Lifetime, Outcome, Reason, Root, RootId};
 use rand::rngs::SmallRng;
 use rand::Rng;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -252,7 +252,7 @@ impl Load {
     /// Issues the root of this number. False if it was refused.
     fn issue(&self, number: u32, timeout: u32, log: &mut Log<'_, Did>) -> bool {
         let xor = EDGES.iter().fold(0, |all, edge| all ^ edge);
-        let after = Timeout::After(log.time.ticks(timeout));
+        let after = Lifetime::After(log.time.ticks(timeout));
         log.call::<AckError>(number, || {
             let (edges, owner) = (u64::from(xor), u64::from(number));
             let root = self.tracker.issue_with(edges, owner, after)?;
@@ -291,7 +291,7 @@ impl Load {
             _ => {
                 let after = log.time.ticks(timeout);
                 log.call::<AckError>(number, || {
-                    match tracker.reset_timeout_to(root, Timeout::After(after)) {
+                    match tracker.reset_timeout_to(root, Lifetime::After(after)) {
                         Ok(_) => Ok(Did::Reset { timeout, done: true }),
                         Err(AckError::NotLive) => Ok(Did::Reset { timeout, done: false }),
                         Err(error) => Err(error),

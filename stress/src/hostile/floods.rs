@@ -3,7 +3,7 @@
 use super::{drive, Field, Figures};
 use crate::usage::resident;
 use expiry::{
-    Ack, AckError, AckTracker, AckTrackerBuilder, ManualClock, Outcome, Root, RootId, Timeout,
+    Ack, AckError, AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Root, RootId,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -259,7 +259,7 @@ fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figure
     let size = field.size();
     let figures = Figures::of(|driven| {
         for owner in 0..size {
-            let root = target.tracker.issue_with(7, owner, Timeout::After(timeout(owner)));
+            let root = target.tracker.issue_with(7, owner, Lifetime::After(timeout(owner)));
             field.expect(root.is_ok(), || format!("refused: {root:?}"));
         }
         let slots = target.slots();

@@ -6,7 +6,7 @@ use super::FOREGROUND;
 use crate::checks::Checks;
 use crate::latency::nanos;
 use crate::ledger::{self, Ledger, Story};
-use expiry::{Cause, Clock};
+use expiry::{Clock, RemovalCause};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ impl Books {
     }
 
     /// The end of an entry was told now.
-    fn ended(&self, entry: u64, cause: Cause) -> Story {
+    fn ended(&self, entry: u64, cause: RemovalCause) -> Story {
         let (now, due) = (self.time.now(), self.due(entry));
         let late = self.terms.late.saturating_add(self.slip.load(Relaxed));
         let before = self.ledger.told(entry, cause, now, due..=due.saturating_add(late));
@@ -112,7 +112,7 @@ impl Books {
 
     /// A removal said that it was done.
     pub fn removed(&self, entry: u64) {
-        self.ended(entry, Cause::Removed);
+        self.ended(entry, RemovalCause::Removed);
     }
 
     /// A key was told to have expired.
@@ -122,7 +122,7 @@ impl Books {
                 .violated("foreground_right", || format!("key {key:#x} of a thread has expired"));
             return;
         }
-        let before = self.ended(key, Cause::Expired);
+        let before = self.ended(key, RemovalCause::Expired);
         self.checks.expect("renewed_stay", !before.stays(), || {
             format!("entry {key} has expired, and was renewed")
         });

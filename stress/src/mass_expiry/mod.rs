@@ -189,12 +189,14 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         builder.build()?
     } else {
         let books = books.clone();
-        builder.build_with_handler(move |&key| {
-            if key != ALARM {
-                books.expired(key);
-                books.hold();
-            }
-        })?
+        builder
+            .expiry_listener(move |&key| {
+                if key != ALARM {
+                    books.expired(key);
+                    books.hold();
+                }
+            })
+            .build()?
     };
     let shared = Shared {
         options,

@@ -63,8 +63,11 @@ impl<K: Key> Ours<K> {
     ///
     /// If it cannot be built.
     pub fn new(clock: ManualClock, seed: u64) -> Result<Self, expiry::BuildError> {
-        let queue =
-            ExpiryQueue::builder().interval(INTERVAL).clock(clock.clone()).seed(seed).build()?;
+        let queue = ExpiryQueue::builder()
+            .interval(INTERVAL)
+            .clock(clock.clone())
+            .seed(seed)
+            .build_manual()?;
         Ok(Ours { queue, clock })
     }
 }

@@ -16,7 +16,7 @@ use crate::options::{threads, Ttl};
 use crate::pace::Pace;
 use crate::report::Report;
 use expiry::expiring_map::Entry;
-use expiry::{Cause, Clock, CoarseClock, ExpiringMap, StoreError, Timeout};
+use expiry::{Clock, CoarseClock, ExpiringMap, Lifetime, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use serde::Serialize;
@@ -91,7 +91,7 @@ impl Books {
     }
 
     /// What the map's listener does.
-    fn told(&self, value: &Value, cause: Cause) {
+    fn told(&self, value: &Value, cause: RemovalCause) {
         self.intact(value);
         let within = value.due()..=value.due() + self.late;
         self.ledger.told(value.number, cause, self.time.now(), within);
@@ -167,7 +167,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
     }
 
     /// A new value, if there is room in the ledger for what becomes of it; and for how long it is to be inserted.
-    fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Timeout)> {
+    fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Lifetime)> {
         let number = number(self.thread, self.inserted);
         if !self.books.ledger.has_room(number) {
             self.books.checks.violated("no_surprises", || {
@@ -177,14 +177,14 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         }
         self.inserted += 1;
         let value = Value::new(number, self.books.time.now(), ttl, length);
-        Some((value, Timeout::After(Duration::from_nanos(ttl))))
+        Some((value, Lifetime::After(Duration::from_nanos(ttl))))
     }
 
     /// A value went in, and took the place of another one.
     fn inserted(&self, number: u64, replaced: Option<u64>) {
         self.books.ledger.accepted(number);
         if let Some(old) = replaced {
-            self.books.ledger.returned(old, Cause::Replaced);
+            self.books.ledger.returned(old, RemovalCause::Replaced);
         }
     }
 
@@ -210,8 +210,8 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         };
         let number = value.number;
         let done = match entry {
-            Entry::Occupied(entry) => entry.insert_with(value, after).map(drop),
-            Entry::Vacant(entry) => entry.insert_with(value, after).map(drop),
+            Entry::Occupied(entry) => entry.insert_with_lifetime(value, after).map(drop),
+            Entry::Vacant(entry) => entry.insert_with_lifetime(value, after).map(drop),
         };
         match done.map_err(|refused| refused.error) {
             // What it has replaced is this very value.
@@ -234,7 +234,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
             return;
         };
         let (map, name, number) = (self.map, self.keys[key].clone(), value.number);
-        let done = self.timed(INSERT, |_| map.insert_with(name, value, after));
+        let done = self.timed(INSERT, |_| map.insert_with_lifetime(name, value, after));
         match done {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
             Err(refused) => self.refused(refused.error),
@@ -267,7 +267,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         let (map, name) = (self.map, &self.keys[key]);
         let removed = self.timed(REMOVE, |_| map.remove(name));
         if let Some(old) = &removed {
-            self.books.ledger.returned(old.value().number, Cause::Removed);
+            self.books.ledger.returned(old.value().number, RemovalCause::Removed);
         }
         removed.is_some()
     }
@@ -293,7 +293,7 @@ pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Erro
         ExpiringMap::builder()
             .interval(setting.interval)
             .clock(books.time.clone())
-            .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
+            .removal_listener(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
     let mut times = std::array::from_fn(|_| Times::new());
@@ -442,7 +442,7 @@ pub mod tests {
         for (now, wrong) in
             [(1100, None), (1115, None), (1099, Some("none_early")), (1116, Some("none_late"))]
         {
-            let failing = failing(now, |books, value| books.told(value, Cause::Expired));
+            let failing = failing(now, |books, value| books.told(value, RemovalCause::Expired));
             assert_eq!(failing, Vec::from_iter(wrong), "{now}");
         }
     }
@@ -458,7 +458,7 @@ pub mod tests {
         ] {
             let failing = failing(1050, |books, value| {
                 if ends {
-                    books.told(value, Cause::Removed);
+                    books.told(value, RemovalCause::Removed);
                 }
                 books.found(value, began);
             });
@@ -474,7 +474,7 @@ pub mod tests {
         let told = books.clone();
         let map = ExpiringMap::builder()
             .clock(books.time.clone())
-            .on_end(move |_: &u64, value: &Value, cause| told.told(value, cause))
+            .removal_listener(move |_: &u64, value: &Value, cause| told.told(value, cause))
             .build_manual()
             .unwrap();
         let times = Times::new();

@@ -226,12 +226,12 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
             drop(map.insert(k(id), v(id)).unwrap());
             let lent = map.get(&k(id)).unwrap();
             let ended = map.remove(&k(id)).unwrap();
-            let ended = ended.into_value().err().expect("it is lent");
+            let ended = ended.try_into_value().err().expect("it is lent");
             if first {
                 drop(lent);
                 settle();
                 assert!(*ended.key() == k(id));
-                match ended.into_value() {
+                match ended.try_into_value() {
                     Ok(value) => assert!(value == v(id)),
                     // The reaper is in the middle of something.
                     Err(_) => assert!(reaper),
@@ -249,7 +249,7 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
         // A replaced one, taken out.
         drop(map.insert(k(22), v(22)).unwrap());
         let replaced = map.insert(k(22), v(23)).unwrap().unwrap();
-        drop(replaced.into_value());
+        drop(replaced.try_into_value());
         assert!(*map.get(&k(22)).unwrap().value() == v(23));
         map.retain(|_, value| *value != v(25));
     });
@@ -353,13 +353,13 @@ fn by_many<K: Part, V: Part>() {
                     let key = K::new(id, census);
                     match random >> 8 & 7 {
                         0 | 1 => drop(map.remove(&key)),
-                        2 => drop(map.remove(&key).map(expiry::Ended::into_value)),
+                        2 => drop(map.remove(&key).map(expiry::Removed::try_into_value)),
                         3 => kept.extend(map.remove(&key)),
                         4 => drop(map.entry(key).or_insert(V::new(id, census)).unwrap()),
                         5 => map.upsert(key, |_| (V::new(id, census), ())).unwrap(),
                         _ => {
                             let before = map.insert(key, V::new(id, census)).unwrap();
-                            drop(before.map(expiry::Ended::into_value));
+                            drop(before.map(expiry::Removed::try_into_value));
                         }
                     }
                     if let Some(lent) = map.get(&K::new(id, census)) {
@@ -400,7 +400,7 @@ fn expired_keys_outlive_their_queue() {
             let (queue, receiver) = builder.build_manual_with_channel(10, WhenFull::Spill).unwrap();
             (queue, Some(receiver))
         } else {
-            (builder.build().unwrap(), None)
+            (builder.build_manual().unwrap(), None)
         };
         for id in 0..100 {
             queue.update(Counted::of(&census, id), SECOND).unwrap();
@@ -432,7 +432,7 @@ fn expired_keys_outlive_their_queue() {
 #[test]
 fn keys_that_a_shutdown_has_handed_out() {
     let census = Census::new();
-    let queue = ExpiryQueue::builder().shards(1).build().unwrap();
+    let queue = ExpiryQueue::builder().shards(1).build_manual().unwrap();
     queue.update(Counted::of(&census, 7), 100 * SECOND).unwrap();
     let left = queue.shutdown();
     assert_eq!((left.len(), census.left()), (1, 1));
@@ -446,7 +446,7 @@ fn keys_of_queues() {
     for shuts in [false, true] {
         let (census, clock) = (Census::new(), ManualClock::new());
         let builder = ExpiryQueue::builder().interval(SECOND).capacity(60);
-        let queue = builder.clock(clock.clone()).build().unwrap();
+        let queue = builder.clock(clock.clone()).build_manual().unwrap();
         let key = |id| Counted::of(&census, id);
         for id in 0..50 {
             queue.update(key(id), SECOND).unwrap();
@@ -482,7 +482,8 @@ fn keys_of_queues() {
 #[test]
 fn keys_of_an_idle_queue() {
     let census = Census::new();
-    let queue = ExpiryQueue::builder().interval(MS).build_with_handler(|_: &Counted| ()).unwrap();
+    let queue =
+        ExpiryQueue::builder().interval(MS).expiry_listener(|_: &Counted| ()).build().unwrap();
     for id in 0..100 {
         queue.update(Counted::of(&census, id), 100 * SECOND).unwrap();
         queue.remove(&Counted::of(&census, id));
@@ -576,7 +577,7 @@ fn expired_keys_do_not_keep_each_other() {
     for queue_goes in [false, true] {
         let (census, clock) = (Census::new(), ManualClock::new());
         let builder = ExpiryQueue::builder().interval(SECOND).clock(clock.clone());
-        let queue = builder.build().unwrap();
+        let queue = builder.build_manual().unwrap();
         for id in 0..100 {
             queue.update(Counted::of(&census, id), SECOND).unwrap();
         }

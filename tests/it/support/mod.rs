@@ -4,7 +4,7 @@
 
 pub mod clocks;
 
-use expiry::{AckTracker, AckTrackerBuilder, ManualClock, Outcome, Reason, RootId, Timeout};
+use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Reason, RootId};
 use futures_core::Stream;
 use std::future::Future;
 use std::pin::{pin, Pin};
@@ -187,6 +187,6 @@ pub fn let_pass(time: Duration) {
     assert!(outcomes.next_within(GENEROUS).unwrap().is_timed_out());
 }
 
-pub fn after(time: Duration) -> Timeout {
-    Timeout::After(time)
+pub fn after(time: Duration) -> Lifetime {
+    Lifetime::After(time)
 }

@@ -6,7 +6,7 @@ use super::Stuck;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
-use expiry::{AckTracker, Fate};
+use expiry::{AckTracker, ShutdownMode};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -205,7 +205,7 @@ impl Topology {
             let _ = thread.join();
         }
         if let Some(tracker) = &shared.tracker {
-            tracker.shutdown(Fate::Return);
+            tracker.shutdown(ShutdownMode::Return);
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::instance::Instance;
 use crate::outcomes::Ended;
 use crate::replay::{Failure, Replay};
 use crate::task::{Shared, Step, Task};
-use expiry::{AckError, Timeout};
+use expiry::{AckError, Lifetime};
 use places::Places;
 use replays::Replays;
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ pub(crate) struct SpoutParts<M> {
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
     pub(crate) fn new(parts: SpoutParts<M>, factory: SpoutFactory<M, Id>) -> Self {
         let last = parts.shared.clock.now();
-        let timeout = parts.timeout.map_or(Timeout::Default, Timeout::After);
+        let timeout = parts.timeout.map_or(Lifetime::Default, Lifetime::After);
         let replays = Replays::new(parts.replay, parts.on_dead_letter);
         SpoutTask {
             spout: Instance::new(),

@@ -6,7 +6,7 @@
 
 use crate::emit::{Emitter, Found};
 use crate::tuple::{Anchor, Anchors};
-use expiry::{AckError, AckTracker, Root, Timeout};
+use expiry::{AckError, AckTracker, Lifetime, Root};
 use rand::rngs::SmallRng;
 use std::cell::Cell;
 
@@ -33,13 +33,13 @@ pub(super) struct Trees<M> {
     rootless: Vec<Rootless<M>>,
     /// The roots that the tracker issued last; kept for its memory.
     roots: Vec<Root>,
-    timeout: Timeout,
+    timeout: Lifetime,
     /// The number of the spout's task among all spouts' tasks: the upper half of an owner.
     number: u32,
 }
 
 impl<M: Clone> Trees<M> {
-    pub(super) fn new(number: u32, timeout: Timeout) -> Self {
+    pub(super) fn new(number: u32, timeout: Lifetime) -> Self {
         Trees { trees: Vec::new(), rootless: Vec::new(), roots: Vec::new(), timeout, number }
     }
 

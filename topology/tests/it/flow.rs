@@ -689,7 +689,7 @@ fn a_tracker_that_was_shut_down_gives_messages_up() {
     builder.spout("numbers", numbers_by(2, [1, 2, 3], &told)).replay(Replay::default());
     builder.bolt("sink", |_| each(|tuple, _| drop(tuple))).shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
-    topology.tracker().unwrap().shutdown(expiry::Fate::Cancel);
+    topology.tracker().unwrap().shutdown(expiry::ShutdownMode::Cancel);
     settle(&mut topology);
     assert!(topology.is_finished());
     let failed: Vec<Told> = told.all();

@@ -1,7 +1,7 @@
 //! Calls with a key: each is executed once within a window, and its duplicates get the same answer.
 
 use expiry::expiring_map::Entry;
-use expiry::{BuildError, Clock, ExpiringMap, StoreError, Timeout};
+use expiry::{BuildError, Clock, ExpiringMap, Lifetime, StoreError};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, RwLock, TryLockError};
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl<A: Clone + Send + Sync + 'static> Idempotent<A> {
                     let mut answer = call.write().expect("no other thread has it yet");
                     // The timeout begins with the answer. The new entry is dropped at once: an
                     // entry must not be kept while the call is executed.
-                    match vacant.insert_with(call.clone(), Timeout::Never).map(drop) {
+                    match vacant.insert_with_lifetime(call.clone(), Lifetime::Never).map(drop) {
                         Ok(()) => {
                             let executed = self.execute(key, execute);
                             *answer = Some(executed.clone());

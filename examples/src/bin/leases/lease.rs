@@ -29,23 +29,24 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases of that `time` on that many resources. The reaper calls `on_end` for a lease that was
+    /// Leases of that `time` on that many resources. The reaper calls `removal_listener` for a lease that was
     /// not renewed, when the resource is free again.
     pub fn new(
         resources: usize,
         time: Duration,
         clock: impl Clock,
-        on_end: impl Fn(Grant) + Send + Sync + 'static,
+        removal_listener: impl Fn(Grant) + Send + Sync + 'static,
     ) -> Result<Self, BuildError> {
         let words: Arc<[AtomicU64]> = (0..resources).map(|_| AtomicU64::new(0)).collect();
         let free = words.clone();
         let queue = ExpiryQueue::builder()
             .interval((time / 100).max(Duration::from_millis(1)))
             .clock(clock)
-            .build_with_handler(move |grant: &Grant| {
+            .expiry_listener(move |grant: &Grant| {
                 free[grant.resource].fetch_add(1, AcqRel);
-                on_end(*grant);
-            })?;
+                removal_listener(*grant);
+            })
+            .build()?;
         Ok(Leases { queue, words, time })
     }
 
@@ -112,8 +113,8 @@ mod tests {
         fn set() -> Self {
             let (clock, ended) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
             let told = ended.clone();
-            let on_end = move |grant| told.lock().unwrap().push(grant);
-            let leases = Leases::new(1, TIME, clock.clone(), on_end).unwrap();
+            let removal_listener = move |grant| told.lock().unwrap().push(grant);
+            let leases = Leases::new(1, TIME, clock.clone(), removal_listener).unwrap();
             Scene { clock, leases, ended }
         }
 

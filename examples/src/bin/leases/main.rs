@@ -41,7 +41,7 @@ struct Options {
 
 /// What a holder does when it has done its work.
 #[derive(Clone, Copy)]
-enum Fate {
+enum ShutdownMode {
     Release,
     Die,
     /// It does not renew for twice the time of a lease, and then means to go on.
@@ -85,10 +85,10 @@ impl Worker<'_> {
     /// Renews a lease now and then, until its fate.
     fn hold(&mut self, lease: Lease, mut held: Held, is_last: bool) -> Done<Held> {
         let fate = match self.random.random_range(0..4) {
-            _ if is_last => Fate::Release,
-            0 => Fate::Die,
-            1 => Fate::Stall,
-            _ => Fate::Release,
+            _ if is_last => ShutdownMode::Release,
+            0 => ShutdownMode::Die,
+            1 => ShutdownMode::Stall,
+            _ => ShutdownMode::Release,
         };
         for _ in 0..self.random.random_range(0..6) {
             sleep(self.options.time / 3);
@@ -97,14 +97,14 @@ impl Worker<'_> {
             }
         }
         match fate {
-            Fate::Die => {}
-            Fate::Stall => {
+            ShutdownMode::Die => {}
+            ShutdownMode::Stall => {
                 sleep(2 * self.options.time);
                 // The renewal may succeed, if the reaper has not ended the lease. Then it dies.
                 self.renew(&lease, &mut held)?;
             }
-            Fate::Release if self.leases.release(lease) => held.end = End::Released,
-            Fate::Release => held.end = End::Refused,
+            ShutdownMode::Release if self.leases.release(lease) => held.end = End::Released,
+            ShutdownMode::Release => held.end = End::Refused,
         }
         Ok(held)
     }
@@ -134,8 +134,9 @@ fn run(options: &Options) -> Done {
     let clock = Arc::new(MonotonicClock::new());
     let ended = Arc::new(Mutex::new(Vec::new()));
     let reported = ended.clone();
-    let on_end = move |grant| reported.lock().expect("no thread panics with it").push(grant);
-    let leases = Leases::new(options.resources, options.time, clock.clone(), on_end)?;
+    let removal_listener =
+        move |grant| reported.lock().expect("no thread panics with it").push(grant);
+    let leases = Leases::new(options.resources, options.time, clock.clone(), removal_listener)?;
     let left = AtomicUsize::new(options.grants);
     let histories = on_threads(options.workers, |number| {
         let random = SmallRng::seed_from_u64(options.seed ^ (number as u64 + 1) << 32);

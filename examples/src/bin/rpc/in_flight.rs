@@ -1,6 +1,6 @@
 //! Requests that wait for their replies: each gets one, or learns that none has come in time.
 
-use expiry::{BuildError, Cause, Clock, ExpiringMap, StoreError};
+use expiry::{BuildError, Clock, ExpiringMap, RemovalCause, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::mpsc::{channel, Receiver, Sender};
@@ -40,10 +40,10 @@ impl<R: Send + Sync + 'static> InFlight<R> {
         let waiting = ExpiringMap::builder()
             .time_to_live(timeout)
             .clock(clock)
-            .on_end(|_: &u64, waiter: &Waiter<R>, cause: Cause| {
+            .removal_listener(|_: &u64, waiter: &Waiter<R>, cause: RemovalCause| {
                 let ending = match cause {
-                    Cause::Expired => Ending::TimedOut,
-                    Cause::Closed => Ending::Closed,
+                    RemovalCause::Expired => Ending::TimedOut,
+                    RemovalCause::Closed => Ending::Closed,
                     // By `answer`, which has a reply for it.
                     _ => return,
                 };

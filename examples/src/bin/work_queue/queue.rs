@@ -1,7 +1,7 @@
 //! Jobs that are given out, and given out again unless a worker acknowledges them in time.
 
 use crossbeam_channel::{unbounded, Receiver, Sender};
-use expiry::{BuildError, Cause, Clock, ExpiringMap, StoreError};
+use expiry::{BuildError, Clock, ExpiringMap, RemovalCause, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +70,8 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
         let given = ExpiringMap::builder()
             .time_to_live(settings.visibility)
             .clock(clock)
-            .on_end(move |_: &u64, attempt: &Attempt<J>, cause: Cause| {
-                if cause == Cause::Expired {
+            .removal_listener(move |_: &u64, attempt: &Attempt<J>, cause: RemovalCause| {
+                if cause == RemovalCause::Expired {
                     again.again(attempt);
                 }
             })
@@ -116,7 +116,7 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
     /// Starts the visibility timeout anew. Returns false if it was over: another worker gets the
     /// job.
     pub fn extend(&self, delivery: &Delivery<J>) -> Result<bool, StoreError> {
-        self.given.touch_with(&delivery.receipt, self.visibility)
+        self.given.touch_with_lifetime(&delivery.receipt, self.visibility)
     }
 
     /// Ends the job. Returns false if the visibility timeout was over: it will be done again.

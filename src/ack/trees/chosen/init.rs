@@ -10,7 +10,7 @@ use crate::core::header::Header;
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::sync::{step, Ordering};
-use crate::time::Timeout;
+use crate::time::Lifetime;
 
 impl Trees {
     pub(crate) fn init(
@@ -18,7 +18,7 @@ impl Trees {
         key: u64,
         xor: u64,
         owner: u64,
-        timeout: Timeout,
+        timeout: Lifetime,
     ) -> Result<(), AckError> {
         let hash = self.engine.hash(key);
         // The fetch goes on while this thread reads the clock and claims a slot.
@@ -35,7 +35,7 @@ impl Trees {
         who: (&Mine, usize),
         hash: u32,
         (key, xor, owner): (u64, u64, u64),
-        timeout: Timeout,
+        timeout: Lifetime,
     ) -> Result<(), AckError> {
         let (deadline, now) = self.deadline(who.0, timeout)?;
         let new = &New { hash, key, owner, deadline, now };
@@ -87,7 +87,7 @@ impl Trees {
         &'a self,
         who: (&Mine, usize),
         mut new: New,
-        (xor, timeout): (u64, Timeout),
+        (xor, timeout): (u64, Lifetime),
         mut placed: Result<Claim<'a, Tree>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;

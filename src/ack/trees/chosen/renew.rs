@@ -6,15 +6,15 @@ use crate::ack::outcome::Done;
 use crate::ack::trees::Trees;
 use crate::core::engine::Look;
 use crate::core::lease::{Lease, State};
-use crate::time::Timeout;
+use crate::time::Lifetime;
 use std::time::Duration;
 
 impl Trees {
-    pub(crate) fn reset_chosen(&self, key: u64, timeout: Timeout) -> Result<Done, AckError> {
+    pub(crate) fn reset_chosen(&self, key: u64, timeout: Lifetime) -> Result<Done, AckError> {
         let hash = self.engine.hash(key);
         self.check(timeout)?;
         // All early entries have the same timeout.
-        let early = Timeout::After(Duration::from_nanos(self.settings.early_timeout));
+        let early = Lifetime::After(Duration::from_nanos(self.settings.early_timeout));
         let mut lost = None;
         loop {
             let Some(found) = self.find(hash, key) else {

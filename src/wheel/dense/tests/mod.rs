@@ -41,7 +41,7 @@ fn geometries() -> Vec<Geometry> {
         Geometry::TICKS,
         Geometry::CAFFEINE,
         Geometry::MICROS,
-        Geometry::MILLIS,
+        Geometry::NANOS_1MS,
         geometry(0, &[1]),
         geometry(0, &[2, 2]),
         geometry(3, &[1, 2, 1]),

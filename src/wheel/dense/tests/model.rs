@@ -57,10 +57,10 @@ impl Model {
         self.check(id);
     }
 
-    pub(super) fn deschedule(&mut self, id: u32) {
+    pub(super) fn cancel(&mut self, id: u32) {
         let expected = self.forget(id);
-        assert_eq!(self.wheel.deschedule(id), expected);
-        assert!(!self.wheel.deschedule(id), "descheduling is idempotent");
+        assert_eq!(self.wheel.cancel(id), expected);
+        assert!(!self.wheel.cancel(id), "descheduling is idempotent");
         self.check(id);
     }
 

@@ -85,7 +85,7 @@ fn cascading_leaves_no_links_behind() {
     // Some are filed again, some still wait for it: all can be taken out, in any order.
     for id in (0..100).step_by(2).chain((1..100).step_by(2)) {
         let scheduled = wheel.due(id).is_some();
-        assert_eq!(wheel.deschedule(id), scheduled);
+        assert_eq!(wheel.cancel(id), scheduled);
         validate(&wheel);
     }
     assert!(wheel.is_empty());
@@ -223,7 +223,7 @@ fn nested_changes_keep_the_chain() {
     while let Pop::Due { id, .. } = wheel.pop(6_000_000_000, &mut plenty()) {
         fired.push(id);
         match id % 6 {
-            0 => assert!(wheel.deschedule(id + 1), "the next in the chain"),
+            0 => assert!(wheel.cancel(id + 1), "the next in the chain"),
             2 => wheel.schedule(id + 1, 7_000_000_000),
             4 if id < 56 => wheel.schedule(id, 7_000_000_001),
             _ => {}
@@ -265,7 +265,7 @@ fn the_current_bucket_hides_no_nearer_event() {
 /// again.
 #[test]
 fn a_limit_makes_progress_with_every_call() {
-    let mut wheel = Wheel::new(Geometry::MILLIS, 0);
+    let mut wheel = Wheel::new(Geometry::NANOS_1MS, 0);
     for id in 0..500 {
         wheel.schedule(id, u64::from(id) * 123_456_789_012);
     }
@@ -413,7 +413,7 @@ fn an_empty_wheel_outlives_its_clock() {
 #[test]
 fn a_jump_of_years_costs_what_is_due() {
     let year = 365 * 24 * 3_600_000_000_000;
-    let mut wheel = Wheel::new(Geometry::MILLIS, u64::MAX - 3);
+    let mut wheel = Wheel::new(Geometry::NANOS_1MS, u64::MAX - 3);
     for id in 0..100 {
         wheel.schedule(id, u64::from(id) * year);
     }
@@ -474,14 +474,14 @@ fn memory_follows_the_highest_scheduled_id() {
     }
     assert_eq!((wheel.capacity(), wheel.lists.blocks().1), reserved);
     for id in (0..1000).filter(|id| *id != 300) {
-        wheel.deschedule(id);
+        wheel.cancel(id);
     }
     wheel.shrink_to(10);
     validate(&wheel);
     assert_eq!((wheel.ids(), wheel.capacity()), (301, 301));
     assert_eq!(wheel.lists.blocks(), (1, 1));
     assert_eq!((wheel.due(300), wheel.due(301)), (Some(305), None));
-    assert!(!wheel.deschedule(999) && !wheel.deschedule(u32::MAX));
+    assert!(!wheel.cancel(999) && !wheel.cancel(u32::MAX));
     assert_eq!(drain(&mut wheel, 400), [300]);
     wheel.shrink_to(400);
     assert_eq!(wheel.ids(), 301);
@@ -500,7 +500,7 @@ fn generations_come_round() {
         wheel.schedule(1, 90);
         wheel.schedule(0, 80);
         wheel.schedule(2, 75);
-        wheel.deschedule(1);
+        wheel.cancel(1);
         // Its records have the generations 1 and 3. It goes on like this, until they would come
         // again.
         wheel.nodes.set_generation(1, last - 1);
@@ -518,11 +518,11 @@ fn generations_come_round() {
         let mut wheel = Wheel::new(Geometry::TICKS, 0);
         wheel.schedule(0, 70);
         wheel.schedule(0, 80);
-        wheel.deschedule(0);
+        wheel.cancel(0);
         wheel.nodes.set_generation(0, u32::MAX - 1);
         wheel.schedule(0, 90);
         match take {
-            false => assert!(wheel.deschedule(0)),
+            false => assert!(wheel.cancel(0)),
             true => assert_eq!(wheel.take_if(0, |()| true), Some(())),
         }
         assert_eq!(wheel.lists.records(), 0);
@@ -545,7 +545,7 @@ fn the_dead_are_thrown_out_a_few_at_a_time() {
         for step in 0..100_000 {
             let id = random.below(1000) as u32;
             match step % 3 {
-                0 => _ = wheel.deschedule(id),
+                0 => _ = wheel.cancel(id),
                 1 => wheel.schedule(id, wheel.now() - random.spread(3)),
                 _ => wheel.schedule(id, 8 + random.spread(45)),
             }
@@ -599,7 +599,7 @@ fn buckets_of_the_dead() {
         wheel.schedule(id, 5000);
     }
     for id in 0..40 {
-        wheel.deschedule(id);
+        wheel.cancel(id);
     }
     assert_eq!(wheel.next_expiration(), None);
     wheel.schedule(50, 9000);
@@ -607,7 +607,7 @@ fn buckets_of_the_dead() {
     assert_eq!(drain(&mut wheel, 5000), []);
     assert_eq!(wheel.next_expiration(), Some(9000));
     wheel.schedule(51, 4000);
-    wheel.deschedule(51);
+    wheel.cancel(51);
     assert_eq!(wheel.next_expiration(), Some(5000));
     assert_eq!(drain(&mut wheel, 5000), []);
     assert_eq!(wheel.next_expiration(), Some(9000));
@@ -621,7 +621,7 @@ fn a_few_dead_buckets_wake_nobody() {
         wheel.schedule(id, due);
     }
     for (id, next) in [(0, 40), (1, 4000), (2, 9000)] {
-        wheel.deschedule(id);
+        wheel.cancel(id);
         assert_eq!(wheel.next_expiration(), Some(next));
     }
     assert_eq!(drain(&mut wheel, 9000), [3]);
@@ -647,8 +647,8 @@ fn geometries_keep_their_promises() {
     assert_eq!(spans(Geometry::CAFFEINE), caffeine);
     assert_eq!(spans(Geometry::TICKS)[0], 1);
     assert_eq!(Geometry::TICKS.period(), 1 << 42);
-    assert_eq!(spans(Geometry::MILLIS)[0], 1 << 20);
-    assert_eq!(Geometry::MILLIS.period(), 1 << 62);
+    assert_eq!(spans(Geometry::NANOS_1MS)[0], 1 << 20);
+    assert_eq!(Geometry::NANOS_1MS.period(), 1 << 62);
     assert_eq!(
         format!("{:?}", Geometry::CAFFEINE),
         "Geometry { granularity: 1073741824, buckets: [64, 64, 32, 4] }"

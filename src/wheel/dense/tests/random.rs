@@ -27,7 +27,7 @@ fn history(model: &mut Model, random: &mut Random, unit: u64, steps: usize) {
                 let due = due(random, model.now, unit);
                 model.schedule(id, due);
             }
-            6..=7 => model.deschedule(id),
+            6..=7 => model.cancel(id),
             8 => {
                 let back = model.now - 1 - i128::from(random.spread(61));
                 assert_eq!(model.pop(back, 3), Pop::Idle);
@@ -93,7 +93,7 @@ fn following_next_expiration_wakes_once_per_due_and_once_per_removal() {
             }
             for _ in 0..40 {
                 let id = random.below(60) as u32;
-                model.deschedule(id);
+                model.cancel(id);
                 let now = model.now;
                 if random.below(2) == 0 {
                     model.schedule(id, due(&mut random, now, geometry.granularity()));

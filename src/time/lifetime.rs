@@ -5,18 +5,18 @@ use std::time::Duration;
 /// How long a root, or an entry, may take.
 ///
 /// ```
-/// use expiry::{edge, AckTracker, Timeout};
+/// use expiry::{edge, AckTracker, Lifetime};
 /// use std::time::Duration;
 ///
 /// let tracker = AckTracker::builder().timeout(Duration::from_secs(30)).build()?;
-/// tracker.issue_with(edge(), 1, Timeout::Default)?;
+/// tracker.issue_with(edge(), 1, Lifetime::Default)?;
 /// tracker.issue_with(edge(), 2, Duration::from_secs(5))?;
-/// tracker.issue_with(edge(), 3, Timeout::Never)?;
+/// tracker.issue_with(edge(), 3, Lifetime::Never)?;
 /// assert_eq!(tracker.owned_by(3)[0].remaining, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Timeout {
+pub enum Lifetime {
     /// As long as the settings of the tracker, queue or map say.
     #[default]
     Default,
@@ -27,8 +27,8 @@ pub enum Timeout {
     Never,
 }
 
-impl From<Duration> for Timeout {
+impl From<Duration> for Lifetime {
     fn from(time: Duration) -> Self {
-        Timeout::After(time)
+        Lifetime::After(time)
     }
 }

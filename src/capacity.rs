@@ -28,7 +28,7 @@ use std::task::{Context, Poll};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// # runtime.block_on(async {
-/// let leases = std::sync::Arc::new(ExpiryQueue::builder().capacity(1).build()?);
+/// let leases = std::sync::Arc::new(ExpiryQueue::builder().capacity(1).build_manual()?);
 /// enter(&leases, 1).await?;
 /// let second = tokio::spawn({
 ///     let leases = leases.clone();
@@ -60,22 +60,22 @@ use std::task::{Context, Poll};
 ///
 /// [`Closed`]: it was shut down.
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Room<'a> {
+pub struct CapacityReady<'a> {
     door: Door<'a>,
     place: Place,
 }
 
-impl<'a> Room<'a> {
+impl<'a> CapacityReady<'a> {
     pub(crate) fn new(door: Door<'a>) -> Self {
-        Room { door, place: Place::default() }
+        CapacityReady { door, place: Place::default() }
     }
 }
 
-impl Future for Room<'_> {
+impl Future for CapacityReady<'_> {
     type Output = Result<(), Closed>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Room { door, place } = &mut *self;
+        let CapacityReady { door, place } = &mut *self;
         if let Some(found) = door.look() {
             // There may be room for more than one.
             door.leave(place);
@@ -88,14 +88,14 @@ impl Future for Room<'_> {
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for CapacityReady<'_> {
     fn drop(&mut self) {
         self.door.leave(&mut self.place);
     }
 }
 
-impl fmt::Debug for Room<'_> {
+impl fmt::Debug for CapacityReady<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Room").finish_non_exhaustive()
+        f.debug_struct("CapacityReady").finish_non_exhaustive()
     }
 }

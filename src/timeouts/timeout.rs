@@ -47,22 +47,22 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Limited<'t, F> {
+pub struct Timeout<'t, F> {
     future: F,
     sleep: Sleep<'t>,
 }
 
-impl<'t, F> Limited<'t, F> {
+impl<'t, F> Timeout<'t, F> {
     #[inline(always)]
     pub(super) fn new(future: F, sleep: Sleep<'t>) -> Self {
-        Limited { future, sleep }
+        Timeout { future, sleep }
     }
 
     /// The future pinned, and the time.
     #[inline(always)]
     fn project(self: Pin<&mut Self>) -> (Pin<&mut F>, &mut Sleep<'t>) {
         // SAFETY: `future` is pinned with `self`: nothing moves it out or hands it out otherwise, `Drop` is not implemented, and
-        // `Limited` is `Unpin` only if it is. `sleep` is never pinned.
+        // `Timeout` is `Unpin` only if it is. `sleep` is never pinned.
         unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.future), &mut this.sleep)
@@ -115,7 +115,7 @@ impl<'t, F> Limited<'t, F> {
     }
 }
 
-impl<F: Future> Future for Limited<'_, F> {
+impl<F: Future> Future for Timeout<'_, F> {
     type Output = Result<F::Output, TimeoutError>;
 
     #[inline]
@@ -133,8 +133,8 @@ impl<F: Future> Future for Limited<'_, F> {
     }
 }
 
-impl<F: fmt::Debug> fmt::Debug for Limited<'_, F> {
+impl<F: fmt::Debug> fmt::Debug for Timeout<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limited").field("future", &self.future).field("sleep", &self.sleep).finish()
+        f.debug_struct("Timeout").field("future", &self.future).field("sleep", &self.sleep).finish()
     }
 }

@@ -1,0 +1,156 @@
+//! Where a queue's expired keys, and a tracker's expired sessions, go.
+
+use crate::channel::{channel, Receiver, Sender, WhenFull};
+use crate::error::BuildError;
+use crate::sync::stack::Stack;
+use std::sync::Arc;
+
+/// Called for each key or session that has expired. It may use the store, be slow, or panic.
+pub(super) type ExpiryListener<A> = Arc<dyn Fn(&A) + Send + Sync>;
+
+/// A poll and a channel give an `E`; a listener is called with an `A`.
+pub(super) enum Target<E, A> {
+    /// What another call than a poll has ended waits here for the next poll.
+    Poll(Stack<E>),
+    Listener(ExpiryListener<A>),
+    Channel(Sender<E>),
+}
+
+impl<E, A> Target<E, A> {
+    /// The listener, if there is one. Without one, polls get what expires, but in a store with a
+    /// reaper, which reports it to no thread.
+    pub(super) fn new(listener: Option<ExpiryListener<A>>, reaper: bool) -> Self {
+        match listener {
+            Some(listener) => Target::Listener(listener),
+            None if reaper => Target::Listener(Arc::new(|_| ())),
+            None => Target::Poll(Stack::new()),
+        }
+    }
+
+    /// A channel of this length. Refused where there is a listener too.
+    pub(super) fn channel(
+        listener: Option<&ExpiryListener<A>>,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(Self, Receiver<E>), BuildError> {
+        if listener.is_some() {
+            return Err(BuildError::TwoReceivers);
+        }
+        let (sender, receiver) = channel(length, when_full)?;
+        Ok((Target::Channel(sender), receiver))
+    }
+
+    /// Takes what waits for a poll. `None` where polls get nothing.
+    pub(super) fn lapsed(&self) -> Option<impl Iterator<Item = E>> {
+        match self {
+            Target::Poll(lapsed) => Some(lapsed.take()),
+            _ => None,
+        }
+    }
+
+    /// Whether something waits for a poll.
+    pub(super) fn has_lapsed(&self) -> bool {
+        matches!(self, Target::Poll(lapsed) if !lapsed.is_empty())
+    }
+
+    /// There is a shutdown: no thread waits for room in the channel any more.
+    pub(super) fn close(&self) {
+        if let Target::Channel(sender) = self {
+            sender.close();
+        }
+    }
+
+    /// All has been sent.
+    pub(super) fn finish(&self) {
+        if let Target::Channel(sender) = self {
+            sender.finish();
+        }
+    }
+
+    /// How many had no room in the channel: spilled, and lost.
+    pub(super) fn astray(&self) -> (u64, u64) {
+        match self {
+            Target::Channel(sender) => sender.astray(),
+            _ => (0, 0),
+        }
+    }
+}
+
+/// The build methods of a store whose entries expire to a [`Target`]. The builder has a field
+/// `listener`, and a method `built` that takes the target, and whether to start a reaper.
+macro_rules! builds {
+    ($store:ty, poll $poll:literal, item $item:ty, listener $argument:ty) => {
+        /// A listener that is called with each entry that expires, and only with those: not with
+        /// what is removed, or ends in a shutdown. The reaper's thread calls it, or without a
+        /// reaper a thread that polls; and a thread whose insertion finds the store full. It may use
+        /// the store, be slow, or panic; a panic is caught and counted.
+        pub fn expiry_listener(
+            mut self,
+            listener: impl Fn(&$argument) + Send + Sync + 'static,
+        ) -> Self {
+            self.listener = Some(::std::sync::Arc::new(listener));
+            self
+        }
+
+        /// Builds the store and starts its reaper thread, which ends what is due. What expires is
+        /// reported to the [listener](Self::expiry_listener); without one it is reported to no
+        /// thread, and a poll returns nothing.
+        ///
+        /// # Errors
+        ///
+        /// [`BuildError`] says which setting is out of range, or what the system refused.
+        pub fn build(mut self) -> Result<$store, BuildError> {
+            let target = Target::new(self.listener.take(), true);
+            self.built(target, true)
+        }
+
+        /// Builds the store without a thread. Any number of threads may
+        #[doc = concat!("[poll](", $poll, ")")]
+        /// it. What expires is returned by polls, or goes to the
+        /// [listener](Self::expiry_listener), which they call.
+        ///
+        /// # Errors
+        ///
+        /// As [`build`](Self::build), but for the thread.
+        pub fn build_manual(mut self) -> Result<$store, BuildError> {
+            let target = Target::new(self.listener.take(), false);
+            self.built(target, false)
+        }
+
+        /// Builds the store and starts its reaper thread, which sends what expires into a channel of
+        /// `length`. `when_full` says what happens to what finds no room there.
+        ///
+        /// # Errors
+        ///
+        /// As [`build`](Self::build), and [`BuildError::ZeroChannel`],
+        /// [`BuildError::ChannelTooLong`]; [`BuildError::TwoReceivers`] where there is a listener.
+        pub fn build_with_channel(
+            self,
+            length: usize,
+            when_full: WhenFull,
+        ) -> Result<($store, Receiver<$item>), BuildError> {
+            let (target, receiver) = Target::channel(self.listener.as_ref(), length, when_full)?;
+            Ok((self.built(target, true)?, receiver))
+        }
+
+        /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire,
+        /// into the channel, in
+        #[doc = concat!("[`poll`](", $poll, "),")]
+        /// which returns none. With a [`ManualClock`](crate::ManualClock) it serves tests of code
+        /// that reads the channel.
+        ///
+        /// # Errors
+        ///
+        /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+        pub fn build_manual_with_channel(
+            self,
+            length: usize,
+            when_full: WhenFull,
+        ) -> Result<($store, Receiver<$item>), BuildError> {
+            let (target, receiver) = Target::channel(self.listener.as_ref(), length, when_full)?;
+            Ok((self.built(target, false)?, receiver))
+        }
+    };
+}
+
+pub(super) use builds;
