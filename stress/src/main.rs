@@ -13,6 +13,7 @@ mod hostile;
 mod interrupt;
 mod latency;
 mod leap;
+mod ledger;
 mod live;
 mod machine;
 mod mass_expiry;

@@ -24,7 +24,6 @@ pub struct Report {
     pub ops_per_s: f64,
     pub operation: &'static str,
     pub seed: u64,
-    /// Whether all checks hold.
     pub passed: bool,
     pub checks: BTreeMap<Check, bool>,
     /// What was violated, in words; of many, the first.
@@ -132,7 +131,6 @@ impl Report {
         Table::new("Times", head, rows)
     }
 
-    /// The report for people.
     fn text(&self) -> String {
         let mut out = vec![format!(
             "{}: {:.2} s, {} {}/s, seed {}",
@@ -165,7 +163,6 @@ impl Report {
 #[derive(Debug)]
 pub struct Table {
     pub title: String,
-    /// What is in the columns.
     pub head: Vec<String>,
     /// As many cells as the head has, each.
     pub rows: Vec<Vec<String>>,

@@ -1,10 +1,10 @@
 //! The faces of the engine behind one trait: entries that are named by numbers.
 
-use crate::faults::End;
 use crate::mix::mix;
 use expiry::{
-    AckError, AckTracker, Clock, ExpiringMap, ExpiryQueue, Lifetime, Outcome, Reason, RemovalCause,
-    Root, RootId, ShutdownMode, StoreError, StoreMetrics, Tuple,
+    AckError, AckTracker, BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, Lifetime, Outcome,
+    Outcomes, Reason, Receiver, RemovalCause, Root, RootId, ShutdownMode, StoreError, StoreMetrics,
+    Tuple, WhenFull,
 };
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Roots that a tracker issues.
@@ -25,17 +24,13 @@ pub enum Kind {
     Queue,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 4] = [Kind::Issued, Kind::Chosen, Kind::Map, Kind::Queue];
 
 /// Told of every end, by the thread that made it.
-pub type Told = Arc<dyn Fn(u64, End) + Send + Sync>;
+pub type Told = Arc<dyn Fn(u64, RemovalCause) + Send + Sync>;
 
-/// How a subject is built.
 pub struct Setting {
-    /// Which face.
     pub kind: Kind,
-    /// Its clock.
     pub clock: Arc<dyn Clock>,
     /// Whether it has a reaper.
     pub reaper: bool,
@@ -47,14 +42,12 @@ pub struct Setting {
     pub interval: Duration,
     /// Chosen roots, and keys of a map, are made of their numbers and this; without it they are their numbers.
     pub seed: Option<u64>,
-    /// Told of ends.
     pub told: Told,
 }
 
 /// What the engine counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
-    /// Entries that came in.
     pub inserted: u64,
     /// Those that were acked, failed or removed.
     pub ended: u64,
@@ -64,16 +57,16 @@ pub struct Counts {
     pub slots: u64,
     /// Panics of the handler that were caught.
     pub panics: u64,
+    /// Ends that a full channel had no room for and that were kept, and those that were dropped.
+    pub spilled: u64,
+    pub undelivered: u64,
 }
 
 /// Why an entry was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// There was no room.
     Full,
-    /// There was no memory.
     OutOfMemory,
-    /// It was shut down.
     Closed,
     /// Something that should not have happened.
     Other(&'static str),
@@ -81,7 +74,6 @@ pub enum Refusal {
 
 /// A face with entries that are named by numbers.
 pub trait Subject: Send + Sync {
-    /// Begins an entry.
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal>;
     /// Renews it. False if it is not there.
     fn renew(&self, number: u64, timeout: Duration) -> bool;
@@ -95,9 +87,7 @@ pub trait Subject: Send + Sync {
     }
     /// Ends what is due, but for what others are at; nothing in a handler.
     fn poll(&self);
-    /// Entries now.
     fn len(&self) -> usize;
-    /// The engine's counters.
     fn counts(&self) -> Counts;
     /// Stops it; what that ends is told.
     fn shutdown(&self);
@@ -109,9 +99,7 @@ pub trait Subject: Send + Sync {
 
 /// What keys and values are.
 pub trait Payload: Hash + Eq + Borrow<u64> + std::fmt::Debug + Send + Sync + 'static {
-    /// The one of a number.
     fn new(number: u64, alive: &Arc<AtomicI64>) -> Self;
-    /// Its number.
     fn number(&self) -> u64 {
         *self.borrow()
     }
@@ -164,74 +152,107 @@ impl Borrow<u64> for Counted {
     }
 }
 
+/// A builder with the settings that all have in common.
+macro_rules! set {
+    ($setting:expr, $builder:expr) => {{
+        let setting: &Setting = $setting;
+        let mut builder = $builder.interval(setting.interval).clock(setting.clock.clone());
+        if let Some(shards) = setting.shards {
+            builder = builder.shards(shards);
+        }
+        if let Some(capacity) = setting.capacity {
+            builder = builder.capacity(capacity);
+        }
+        builder
+    }};
+}
+
+/// A builder of a tracker.
+macro_rules! tracker {
+    ($setting:expr) => {
+        set!($setting, AckTracker::builder()).timeout(LONG).early_capacity(0)
+    };
+}
+
 /// Builds one, whose keys and values are `P`.
-///
-/// # Errors
-///
-/// As the builders.
-pub fn build<P: Payload>(
-    setting: Setting,
-    entries: usize,
-) -> Result<Arc<dyn Subject>, expiry::BuildError> {
-    let Setting { kind, clock, reaper, shards, capacity, interval, seed, told } = setting;
-    macro_rules! set {
-        ($builder:expr) => {{
-            let mut builder = $builder.interval(interval).clock(clock.clone());
-            if let Some(shards) = shards {
-                builder = builder.shards(shards);
-            }
-            if let Some(capacity) = capacity {
-                builder = builder.capacity(capacity);
-            }
-            builder
-        }};
-    }
-    Ok(match kind {
+pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, BuildError> {
+    let told = setting.told.clone();
+    Ok(match setting.kind {
         Kind::Issued | Kind::Chosen => {
-            let now = clock.clone();
-            let handler = move |outcome: &Outcome| told(outcome.owner, end_of(outcome, now.now()));
-            let builder = set!(AckTracker::builder()).timeout(LONG).early_capacity(0);
-            let builder = builder.on_outcome(handler);
-            Arc::new(Trees {
-                tracker: if reaper { builder.build()? } else { builder.build_manual()? },
-                // Not zero: of zeroes the system makes pages only when they are written.
-                roots: (kind == Kind::Issued)
-                    .then(|| (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect()),
-                seed,
-            })
+            let handler = move |outcome: &Outcome| told(outcome.owner, cause_of(outcome));
+            let builder = tracker!(&setting).on_outcome(handler);
+            let tracker = if setting.reaper { builder.build()? } else { builder.build_manual()? };
+            Arc::new(Trees::new(tracker, &setting, entries))
         }
         Kind::Map => {
-            let now = clock.clone();
-            let builder =
-                set!(ExpiringMap::builder()).removal_listener(move |_: &P, value: &P, cause| {
-                    let end = match cause {
-                        RemovalCause::Expired => End::Expired(now.now()),
-                        RemovalCause::Closed => End::Closed,
-                        _ => End::Ended,
-                    };
-                    told(value.number(), end);
-                });
+            let listener = move |_: &P, value: &P, cause| told(value.number(), cause);
+            let builder = set!(&setting, ExpiringMap::builder()).removal_listener(listener);
             Arc::new(Entries {
-                map: if reaper { builder.build()? } else { builder.build_manual()? },
+                map: if setting.reaper { builder.build()? } else { builder.build_manual()? },
                 alive: Arc::default(),
-                seed,
+                seed: setting.seed,
             })
         }
         Kind::Queue => {
-            let builder = set!(ExpiryQueue::builder());
-            let queue = if reaper {
-                let (told, clock) = (told.clone(), clock.clone());
+            let builder = set!(&setting, ExpiryQueue::builder());
+            let queue = if setting.reaper {
                 builder
-                    .expiry_listener(move |key: &P| {
-                        told(key.number(), End::Expired(clock.now()));
-                    })
+                    .expiry_listener(move |key: &P| told(key.number(), RemovalCause::Expired))
                     .build()?
             } else {
                 builder.build_manual()?
             };
-            Arc::new(Keys { queue, clock, told, alive: Arc::default() })
+            Arc::new(Keys { queue, told: setting.told, alive: Arc::default() })
         }
     })
+}
+
+/// Builds a tracker or a queue that sends ends through a channel of this length; but what a queue's callers remove, or its
+/// shutdown returns, is told.
+pub fn build_with_channel(
+    setting: Setting,
+    entries: usize,
+    length: usize,
+    when_full: WhenFull,
+) -> Result<(Arc<dyn Subject>, Reader), BuildError> {
+    if setting.kind == Kind::Queue {
+        let builder = set!(&setting, ExpiryQueue::builder());
+        let (queue, expired) = builder.build_with_channel(length, when_full)?;
+        let keys = Keys::<u64> { queue, told: setting.told, alive: Arc::default() };
+        return Ok((Arc::new(keys), Reader::Expired(expired)));
+    }
+    let (tracker, outcomes) = tracker!(&setting).build_with_channel(length, when_full)?;
+    Ok((Arc::new(Trees::new(tracker, &setting, entries)), Reader::Outcomes(outcomes)))
+}
+
+/// The receiving end of a channel.
+pub enum Reader {
+    Outcomes(Outcomes),
+    Expired(Receiver<Expired<u64>>),
+    /// It was dropped.
+    Gone,
+}
+
+impl Reader {
+    pub fn len(&self) -> usize {
+        match self {
+            Reader::Outcomes(outcomes) => outcomes.len(),
+            Reader::Expired(expired) => expired.len(),
+            Reader::Gone => 0,
+        }
+    }
+
+    pub fn next(&self) -> Option<(u64, RemovalCause)> {
+        match self {
+            Reader::Outcomes(outcomes) => {
+                outcomes.try_next().map(|outcome| (outcome.owner, cause_of(&outcome)))
+            }
+            Reader::Expired(expired) => {
+                expired.try_next().map(|key| (*key.key(), RemovalCause::Expired))
+            }
+            Reader::Gone => None,
+        }
+    }
 }
 
 /// The timeout of a root that has none of its own.
@@ -243,16 +264,16 @@ fn key(number: u64, seed: Option<u64>) -> u64 {
 }
 
 /// How a root ended.
-pub fn end_of(outcome: &Outcome, now: u64) -> End {
+fn cause_of(outcome: &Outcome) -> RemovalCause {
     match outcome.reason {
-        Reason::TimedOut { .. } => End::Expired(now),
-        Reason::Cancelled => End::Closed,
-        _ => End::Ended,
+        Reason::TimedOut { .. } => RemovalCause::Expired,
+        Reason::Cancelled => RemovalCause::Closed,
+        _ => RemovalCause::Removed,
     }
 }
 
 /// The one edge of a root.
-pub fn edge(number: u64) -> u64 {
+fn edge(number: u64) -> u64 {
     number << 1 | 1
 }
 
@@ -264,6 +285,13 @@ struct Trees {
 }
 
 impl Trees {
+    fn new(tracker: AckTracker, setting: &Setting, entries: usize) -> Self {
+        // Not zero: of zeroes the system makes pages only when they are written.
+        let roots = || (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let roots = (setting.kind == Kind::Issued).then(roots);
+        Trees { tracker, roots, seed: setting.seed }
+    }
+
     fn root(&self, number: u64) -> RootId {
         match &self.roots {
             None => RootId::Chosen(key(number, self.seed)),
@@ -353,6 +381,8 @@ impl Subject for Trees {
             closed: total.cancelled,
             slots: total.slots,
             panics: metrics.handler_panics,
+            spilled: metrics.spilled,
+            undelivered: metrics.undelivered,
         }
     }
 
@@ -385,6 +415,8 @@ fn of_store(metrics: StoreMetrics) -> Counts {
         closed: total.closed,
         slots: total.slots,
         panics: metrics.listener_panics,
+        spilled: metrics.spilled,
+        undelivered: metrics.undelivered,
     }
 }
 
@@ -452,7 +484,6 @@ impl<P: Payload> Subject for Entries<P> {
 
 struct Keys<P: Payload> {
     queue: ExpiryQueue<P>,
-    clock: Arc<dyn Clock>,
     told: Told,
     alive: Arc<AtomicI64>,
 }
@@ -474,7 +505,7 @@ impl<P: Payload> Subject for Keys<P> {
         let removed = self.queue.remove(&number).is_some();
         if removed {
             // Who removes a key knows it; no handler is told.
-            (self.told)(number, End::Ended);
+            (self.told)(number, RemovalCause::Removed);
         }
         removed
     }
@@ -485,7 +516,7 @@ impl<P: Payload> Subject for Keys<P> {
 
     fn poll(&self) {
         for key in self.queue.poll() {
-            (self.told)(key.key().number(), End::Expired(self.clock.now()));
+            (self.told)(key.key().number(), RemovalCause::Expired);
         }
     }
 
@@ -499,7 +530,7 @@ impl<P: Payload> Subject for Keys<P> {
 
     fn shutdown(&self) {
         for key in self.queue.shutdown() {
-            (self.told)(key.key().number(), End::Closed);
+            (self.told)(key.key().number(), RemovalCause::Closed);
         }
     }
 

@@ -5,11 +5,8 @@ use std::time::Duration;
 /// How a root has ended, for all that the handler was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Acked.
     Acked,
-    /// Failed.
     Failed,
-    /// Timed out.
     TimedOut,
     /// Cancelled, or something that this program does not know.
     Other,
@@ -18,7 +15,6 @@ pub enum End {
 /// The life of a root, told by those who took part: its ledger entry and the results that they got.
 #[derive(Debug, Clone)]
 pub struct Life {
-    /// How it ended.
     pub end: End,
     /// The XOR that it began with.
     pub init: u64,
@@ -41,10 +37,8 @@ pub struct Life {
     pub due_and_seen: (Duration, Duration),
 }
 
-/// What the tracker has promised.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise {
-    /// A root's timeout.
     pub timeout: Duration,
     /// The most that the outcome may come later: the interval, what a cheap clock may lag, and what is allowed to
     /// the reaper.

@@ -39,9 +39,7 @@ pub struct Place {
 /// An outcome as it stands in the ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// How the root ended.
     pub end: End,
-    /// The root's id, as bits.
     pub root: u64,
     /// When the handler was told of a timeout, in nanoseconds since the ledger was opened.
     pub at: u64,
@@ -54,7 +52,6 @@ pub fn owner(place: usize, tenant: u32) -> u64 {
     (place as u64) << 32 | u64::from(tenant)
 }
 
-/// All places of all threads.
 #[derive(Debug)]
 pub struct Ledger {
     places: Box<[Place]>,
@@ -65,7 +62,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger with this many places.
     pub fn new(places: usize, checks: Arc<Checks>) -> Self {
         Ledger {
             places: (0..places).map(|_| Place::default()).collect(),
@@ -81,13 +77,11 @@ impl Ledger {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// A place.
     #[inline]
     pub fn place(&self, place: usize) -> &Place {
         &self.places[place]
     }
 
-    /// How many places there are.
     pub fn len(&self) -> usize {
         self.places.len()
     }
@@ -178,7 +172,6 @@ impl Handler for Clerk {
     }
 }
 
-/// A root's id as bits.
 #[inline]
 pub fn bits(root: RootId) -> u64 {
     match root {

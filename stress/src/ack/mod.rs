@@ -41,11 +41,6 @@ const CHANNEL: usize = 64;
 /// How long after everything should have ended the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense.
 pub fn run(options: &Ack) -> Result<Report, Error> {
     let threads = threads(options.threads);
     let planner = Planner::new(options, threads)?;
@@ -195,7 +190,6 @@ fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
     Chart::by_duration("Roots in flight by age, halfway", "age", bars)
 }
 
-/// What is shown.
 fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
     Gauge {
         done: stats.operations.load(Relaxed),

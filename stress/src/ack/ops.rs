@@ -10,38 +10,30 @@ const TIMED: u64 = 256;
 /// Of batches, one in this many. A power of two.
 const TIMED_BATCHES: u64 = 16;
 
-/// An ack to be done.
 #[derive(Debug, Clone, Copy)]
 pub struct ToAck {
     /// The place of its root.
     pub place: u32,
     /// The root, as bits.
     pub root: u64,
-    /// The edge.
     pub xor: u64,
 }
 
-/// A root to be issued.
 #[derive(Debug, Clone, Copy)]
 pub struct ToIssue {
-    /// Its place.
     pub place: u32,
     /// Its id, if it is chosen.
     pub id: u64,
-    /// The XOR of its edges.
     pub xor: u64,
-    /// Its owner token.
     pub owner: u64,
 }
 
 /// A tracker and a way to use it.
 pub struct Ops<'t> {
-    /// The tracker.
     pub tracker: &'t AckTracker,
     ids: Ids,
     batch: usize,
     calls: u64,
-    /// Nothing is timed.
     bare: bool,
     roots: Vec<Root>,
     issued_acks: Vec<(Root, u64)>,
@@ -50,7 +42,6 @@ pub struct Ops<'t> {
     inits: Vec<(u64, u64, u64)>,
     /// Time per ack: of single ones, or the mean of a batch.
     ack_time: Recorder,
-    /// Time per issue or init.
     issue_time: Recorder,
 }
 
@@ -79,7 +70,6 @@ impl<'t> Ops<'t> {
         }
     }
 
-    /// A root's id from its bits.
     #[inline]
     pub fn id(&self, root: u64) -> RootId {
         match self.ids {

@@ -22,10 +22,8 @@ pub enum Kind {
     RepeatOther,
 }
 
-/// A root's plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
-    /// The main event.
     pub kind: Kind,
     /// All edges but the first are acked by another thread, at the same time.
     pub handoff: bool,
@@ -35,7 +33,6 @@ pub struct Plan {
     pub reset: u16,
 }
 
-/// Draws plans.
 #[derive(Debug, Clone)]
 pub struct Planner {
     fail: f64,
@@ -49,10 +46,6 @@ pub struct Planner {
 
 impl Planner {
     /// The plans that the options ask for, for this many threads.
-    ///
-    /// # Errors
-    ///
-    /// If the rates cannot be met.
     pub fn new(options: &Ack, threads: usize) -> Result<Self, Error> {
         let sum = options.fail_rate + options.timeout_rate + options.duplicate_rate;
         if sum > 1.0 + 1e-9 {
@@ -78,7 +71,6 @@ impl Planner {
         })
     }
 
-    /// A plan.
     pub fn draw(&self, rng: &mut SmallRng) -> Plan {
         let mut plan = Plan::default();
         let main: f64 = rng.random();
@@ -108,7 +100,6 @@ pub fn edge(base: u64, number: u32) -> u64 {
     mix(base.wrapping_add(u64::from(number).wrapping_mul(STEP))).max(1)
 }
 
-/// The XOR of a root's edges.
 #[inline]
 pub fn all_edges(base: u64, edges: u32) -> u64 {
     (0..edges).fold(0, |xor, number| xor ^ edge(base, number))

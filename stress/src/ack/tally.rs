@@ -8,17 +8,12 @@ counts! {
     Tally {
         /// Roots that were issued, or whose init was accepted.
         issued,
-        /// Acks, of every kind.
         acks,
-        /// Fails.
         fails,
-        /// Resets.
         resets,
         /// Roots by their outcome.
         acked,
-        /// Failed.
         failed,
-        /// Timed out.
         timed_out,
         /// Acks that said that they completed a tree.
         completed,
@@ -44,7 +39,6 @@ counts! {
 }
 
 impl Tally {
-    /// Operations on the tracker.
     pub fn operations(&self) -> u64 {
         self.issued + self.acks + self.fails + self.resets
     }
@@ -53,13 +47,9 @@ impl Tally {
 /// What is shown live. Relaxed counters, not used for any check.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Roots issued.
     pub issued: AtomicU64,
-    /// Operations.
     pub operations: AtomicU64,
-    /// Roots that have failed.
     pub failed: AtomicU64,
-    /// Timed out.
     pub timed_out: AtomicU64,
     /// The latest that a timeout came, in nanoseconds after it was promised to be due.
     pub latest: AtomicU64,

@@ -4,7 +4,6 @@ use super::tally::Tally;
 use crate::checks::{Check, Checks, METRICS_ADD_UP};
 use expiry::Metrics;
 
-/// Every check of this scenario.
 pub const NAMES: [Check; 9] = [
     "every_root_ended",
     "one_outcome_each",

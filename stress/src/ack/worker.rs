@@ -63,16 +63,12 @@ struct Tenant {
     was_early: bool,
 }
 
-/// What all threads share.
 #[derive(Clone, Copy)]
 pub struct Shared<'a> {
-    /// Outcomes.
     pub ledger: &'a Ledger,
     /// Who is told that something is wrong.
     pub checks: &'a Checks,
-    /// For what is shown.
     pub stats: &'a Stats,
-    /// What the tracker has promised.
     pub promise: Promise,
     /// Threads whose places are not all free yet.
     pub busy: &'a AtomicUsize,
@@ -80,7 +76,6 @@ pub struct Shared<'a> {
     pub order: Order,
     /// Who makes ids.
     pub ids: Ids,
-    /// Edges per root.
     pub edges: u32,
     /// Share of roots for which something comes after the end.
     pub late_rate: f64,
@@ -88,7 +83,6 @@ pub struct Shared<'a> {
     pub until: (u64, u64),
 }
 
-/// A thread of the load.
 pub struct Worker<'a> {
     shared: Shared<'a>,
     ops: Ops<'a>,
@@ -116,9 +110,7 @@ pub struct Worker<'a> {
     issues: Vec<ToIssue>,
 }
 
-/// What a thread has brought back.
 pub struct Brought {
-    /// What it has counted.
     pub tally: Tally,
     /// How much of that before it was time to stop.
     pub during: Tally,
@@ -278,7 +270,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Does the acks of this step.
     fn send_acks(&mut self) {
         let Shared { ledger, checks, ids, .. } = self.shared;
         let (tally, acks) = (&mut self.tally, &self.acks);

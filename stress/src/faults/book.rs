@@ -1,144 +1,100 @@
-//! The book: of each entry, whether it was accepted, before when it must not expire, and how often it was told to have ended.
+//! The book of a fault's run: its ledger, before when each entry must not expire, and sums.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use crate::checks::{Check, Checks};
+use crate::ledger::{Ledger, Names};
+use crate::subject::Kind;
+use expiry::RemovalCause;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::Arc;
 
-/// How an entry ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Its time was up, at this reading of the clock or later.
-    Expired(u64),
-    /// Acked, failed or removed.
-    Ended,
-    /// With its engine.
-    Closed,
-}
-
-#[derive(Debug, Default)]
-struct Line {
-    accepted: AtomicBool,
-    told: AtomicU32,
-    not_before: AtomicU64,
-}
-
-/// Of a run of a fault, every entry that anybody wanted to begin.
+/// Every entry that a fault's run wanted to begin.
 #[derive(Debug)]
 pub struct Book {
-    lines: Box<[Line]>,
+    pub ledger: Ledger,
+    not_before: Box<[AtomicU64]>,
     used: AtomicUsize,
     accepted: AtomicUsize,
     told: AtomicUsize,
-    early: AtomicUsize,
     expired: AtomicUsize,
     closed: AtomicUsize,
 }
 
 impl Book {
-    /// With room for this many.
-    pub fn new(lines: usize) -> Self {
+    /// With room for this many entries of a kind. Whatever is wrong with one violates this check.
+    pub fn new(entries: usize, kind: Kind, check: Check, checks: &Arc<Checks>) -> Self {
+        let names = Names {
+            entry: match kind {
+                Kind::Issued => "issued root",
+                Kind::Chosen => "chosen root",
+                Kind::Map => "entry of the map",
+                Kind::Queue => "key of the queue",
+            },
+            early: check,
+            late: check,
+            again: check,
+            ends: check,
+            returns: None,
+            unknown: check,
+        };
         Book {
-            lines: (0..lines).map(|_| Line::default()).collect(),
+            // All memory is taken now: later there may be none.
+            ledger: Ledger::new(1, entries, names, checks.clone()).with_all_pages(),
+            not_before: (0..entries).map(|_| AtomicU64::new(0)).collect(),
             used: AtomicUsize::new(0),
             accepted: AtomicUsize::new(0),
             told: AtomicUsize::new(0),
-            early: AtomicUsize::new(0),
             expired: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
         }
     }
 
-    /// How many it has room for.
-    pub fn lines(&self) -> usize {
-        self.lines.len()
-    }
-
     /// The number of a new entry, which must not expire before this clock reading. `None` if the book is full.
     pub fn begin(&self, not_before: u64) -> Option<u64> {
         let number = self.used.fetch_add(1, Relaxed);
-        let line = self.lines.get(number)?;
-        line.not_before.store(not_before, Release);
+        self.not_before.get(number)?.store(not_before, Release);
         Some(number as u64)
     }
 
     /// It was accepted: it has one end. (That may have been told already.)
     pub fn accepted(&self, number: u64) {
-        self.lines[number as usize].accepted.store(true, Release);
+        self.ledger.accepted(number);
         self.accepted.fetch_add(1, Relaxed);
     }
 
     /// It was renewed, and must not expire before this clock reading.
     pub fn renewed(&self, number: u64, not_before: u64) {
-        self.lines[number as usize].not_before.fetch_max(not_before, AcqRel);
+        self.not_before[number as usize].fetch_max(not_before, AcqRel);
     }
 
-    /// It was told to have ended.
-    pub fn ended(&self, number: u64, end: End) {
-        let Some(line) = self.lines.get(number as usize) else {
-            self.early.fetch_add(1, Relaxed);
-            return;
+    /// It was told at this clock reading to have ended.
+    pub fn ended(&self, number: u64, cause: RemovalCause, now: u64) {
+        let due = self.not_before.get(number as usize).map_or(0, |due| due.load(Acquire));
+        self.ledger.told(number, cause, now, due..=u64::MAX);
+        match cause {
+            RemovalCause::Expired => self.expired.fetch_add(1, Relaxed),
+            RemovalCause::Closed => self.closed.fetch_add(1, Relaxed),
+            _ => 0,
         };
-        match end {
-            End::Expired(now) => {
-                if now < line.not_before.load(Acquire) {
-                    self.early.fetch_add(1, Relaxed);
-                }
-                self.expired.fetch_add(1, Relaxed);
-            }
-            End::Closed => {
-                self.closed.fetch_add(1, Relaxed);
-            }
-            End::Ended => {}
-        }
-        line.told.fetch_add(1, AcqRel);
         self.told.fetch_add(1, AcqRel);
     }
 
-    /// How many were accepted; how many ends were told; how many of them expiries, and closings.
     pub fn sums(&self) -> Sums {
+        let accepted = self.accepted.load(Acquire);
         Sums {
-            accepted: self.accepted.load(Acquire),
+            accepted,
+            refused: self.used.load(Acquire).min(self.ledger.room()) - accepted,
             told: self.told.load(Acquire),
             expired: self.expired.load(Acquire),
             closed: self.closed.load(Acquire),
         }
     }
-
-    /// How many entries were not accepted.
-    pub fn refused(&self) -> usize {
-        self.used.load(Acquire).min(self.lines.len()) - self.accepted.load(Acquire)
-    }
-
-    /// How many entries were told more than once.
-    pub fn told_again(&self) -> usize {
-        let again = |line: &&Line| line.told.load(Acquire) > 1;
-        self.lines.iter().filter(again).count()
-    }
-
-    /// What is wrong with it now that all should have ended.
-    pub fn wrong(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        let used = self.used.load(Acquire).min(self.lines.len());
-        for (number, line) in self.lines[..used].iter().enumerate() {
-            let should = u32::from(line.accepted.load(Acquire));
-            let told = line.told.load(Acquire);
-            if told != should {
-                wrong.push(format!(
-                    "entry {number} was told to have ended {told} times, should be {should}"
-                ));
-            }
-        }
-        let early = self.early.load(Acquire);
-        if early > 0 {
-            wrong.push(format!("{early} entries expired before their time, or were nobody's"));
-        }
-        wrong
-    }
 }
 
-/// Of a book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sums {
-    /// Entries that were accepted.
+    /// Entries that were accepted, and those that were not, or not yet.
     pub accepted: usize,
+    pub refused: usize,
     /// Ends that were told.
     pub told: usize,
     /// Of these, expiries.
@@ -153,22 +109,27 @@ mod tests {
 
     #[test]
     fn one_end_each_and_none_early() {
-        let book = Book::new(3);
+        let checks = Arc::new(Checks::new(&["x"]));
+        let book = Book::new(3, Kind::Map, "x", &checks);
+        // What has been reported now, and what the book closes with.
+        let wrong = || (checks.violations(), book.ledger.close().accepted);
         assert_eq!(book.begin(10), Some(0));
         book.accepted(0);
-        assert_eq!(book.wrong().len(), 1, "lost");
-        book.ended(0, End::Expired(10));
-        assert!(book.wrong().is_empty());
-        book.ended(0, End::Ended);
-        assert_eq!(book.wrong().len(), 1, "twice");
+        assert_eq!((wrong(), checks.violations()), ((0, 1), 1), "lost");
+        book.ended(0, RemovalCause::Expired, 10);
+        assert_eq!((wrong(), checks.violations()), ((1, 1), 1), "all is well");
+        book.ended(0, RemovalCause::Removed, 11);
+        assert_eq!(wrong(), (2, 1), "twice");
         assert_eq!(book.begin(0), Some(1));
-        book.ended(1, End::Closed);
-        assert_eq!(book.wrong().len(), 2, "refused, and ended");
+        book.ended(1, RemovalCause::Closed, 12);
+        assert_eq!((wrong(), checks.violations()), ((2, 1), 3), "refused, and ended");
         assert_eq!(book.begin(10), Some(2));
         book.accepted(2);
         book.renewed(2, 20);
-        book.ended(2, End::Expired(19));
-        assert_eq!(book.wrong().len(), 3, "early");
+        book.ended(2, RemovalCause::Expired, 19);
+        assert_eq!(checks.violations(), 4, "early");
         assert_eq!(book.begin(0), None);
+        let sums = Sums { accepted: 2, refused: 1, told: 4, expired: 2, closed: 1 };
+        assert_eq!(book.sums(), sums);
     }
 }

@@ -28,10 +28,7 @@ impl Drop for LastWill {
             self.subject.end(number);
         }
         if let Some(&number) = self.own.last() {
-            let not_before = self.clock.now() + nanos(SECOND);
-            if self.subject.renew(number, SECOND) {
-                self.ground.book.renewed(number, not_before);
-            }
+            self.ground.renew(&*self.subject, &self.clock, number, SECOND);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What a fault has to work with: a subject, a book, a clock, and the checks that all faults share.
 
-use super::book::{Book, End};
+use super::book::Book;
 use crate::checks::{Check, Checks};
 use crate::latency::nanos;
 use crate::options::Faults;
-use crate::subject::{build, Counted, Kind, Refusal, Setting, Subject, Told};
-use expiry::{Clock, ManualClock, MonotonicClock};
+use crate::subject::{build, build_with_channel, Counted, Kind, Reader, Refusal, Setting, Subject};
+use expiry::{Clock, ManualClock, MonotonicClock, RemovalCause, WhenFull};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::panic::resume_unwind;
@@ -18,17 +18,16 @@ use std::time::{Duration, Instant};
 pub const INTERVAL: Duration = Duration::from_millis(1);
 /// Slots in a chunk, the unit in which slots' memory is held.
 const CHUNK: u64 = 4096;
+/// The settings are constants that a builder accepts; without memory there is nothing to be tested.
+const BUILT: &str = "a subject is built";
 /// How often simulated time is let pass for memory to be looked after.
 const ROUNDS: usize = 200;
 
 /// One run of a fault.
 #[derive(Clone)]
 pub struct Ground {
-    /// On which face.
     pub kind: Kind,
-    /// The options of the scenario.
     pub options: Arc<Faults>,
-    /// The book.
     pub book: Arc<Book>,
     /// Operations that the fault has met.
     pub operations: Arc<AtomicU64>,
@@ -43,7 +42,7 @@ impl Ground {
         Ground {
             kind,
             options: options.clone(),
-            book: Arc::new(Book::new(options.size as usize * 2)),
+            book: Arc::new(Book::new(options.size as usize * 2, kind, fault, checks)),
             operations: Arc::default(),
             fault,
             checks: checks.clone(),
@@ -52,12 +51,13 @@ impl Ground {
 
     /// The same with a book of its own.
     pub fn again(&self) -> Self {
-        self.with_room(self.book.lines())
+        self.with_room(self.book.ledger.room())
     }
 
     /// The same with a book of its own for this many entries.
     pub fn with_room(&self, entries: usize) -> Self {
-        Ground { book: Arc::new(Book::new(entries)), ..self.clone() }
+        let book = Book::new(entries, self.kind, self.fault, &self.checks);
+        Ground { book: Arc::new(book), ..self.clone() }
     }
 
     /// A generator of its own for each `place`.
@@ -70,14 +70,31 @@ impl Ground {
         &self,
         clock: Arc<dyn Clock>,
         reaper: bool,
-        then: impl Fn(u64, End) + Send + Sync + 'static,
+        then: impl Fn(u64, RemovalCause) + Send + Sync + 'static,
     ) -> Arc<dyn Subject> {
-        let book = self.book.clone();
-        let told: Told = Arc::new(move |number, end| {
-            book.ended(number, end);
-            then(number, end);
-        });
-        let setting = Setting {
+        let setting = self.setting(clock, reaper, then);
+        build::<Counted>(setting, self.book.ledger.room()).expect(BUILT)
+    }
+
+    /// A subject that sends ends through a channel of this length.
+    pub fn with_channel(
+        &self,
+        clock: Arc<dyn Clock>,
+        length: usize,
+        when_full: WhenFull,
+    ) -> (Arc<dyn Subject>, Reader) {
+        let setting = self.setting(clock, true, |_, _| ());
+        build_with_channel(setting, self.book.ledger.room(), length, when_full).expect(BUILT)
+    }
+
+    fn setting(
+        &self,
+        clock: Arc<dyn Clock>,
+        reaper: bool,
+        then: impl Fn(u64, RemovalCause) + Send + Sync + 'static,
+    ) -> Setting {
+        let (book, now) = (self.book.clone(), clock.clone());
+        Setting {
             kind: self.kind,
             clock,
             reaper,
@@ -85,10 +102,11 @@ impl Ground {
             capacity: None,
             interval: INTERVAL,
             seed: None,
-            told,
-        };
-        // The settings are constants that a builder accepts; without memory there is nothing to be tested.
-        build::<Counted>(setting, self.book.lines()).expect("a subject is built")
+            told: Arc::new(move |number, cause| {
+                book.ended(number, cause, now.now());
+                then(number, cause);
+            }),
+        }
     }
 
     /// Reports a violation unless `holds`.
@@ -109,7 +127,6 @@ impl Ground {
         true
     }
 
-    /// Begins an entry.
     pub fn put(&self, subject: &dyn Subject, clock: &dyn Clock, timeout: Duration) -> Option<Put> {
         let number = self.book.begin(clock.now().saturating_add(nanos(timeout)))?;
         self.operations.fetch_add(1, Relaxed);
@@ -122,38 +139,51 @@ impl Ground {
         })
     }
 
-    /// Begins, renews and ends entries of its own, until told to stop or the book is full. Refusals that `expects` does
-    /// not are violations.
-    pub fn churn(&self, way: &mut Way<'_>, mut goes_on: impl FnMut() -> bool) {
-        while goes_on() {
-            let Some(put) = self.put(way.subject, way.clock, way.timeout) else {
-                return;
-            };
-            match put {
-                Put::In(number) => way.own.push(number),
-                Put::Refused(refusal) => self.expect(way.expects == Some(refusal), || {
-                    format!("an entry was refused: {refusal:?}")
-                }),
+    /// Begins, renews and ends entries of its own, for as long as `goes_on`, which is told how many rounds there were, or until
+    /// the book is full. Refusals that the way does not expect are violations.
+    pub fn churn(
+        &self,
+        (subject, clock): (&dyn Subject, &dyn Clock),
+        way: Way,
+        mut goes_on: impl FnMut(u32) -> bool,
+    ) {
+        let (mut rng, mut own) = (self.rng(way.place), Vec::new());
+        let mut rounds = 0;
+        while goes_on(rounds) {
+            rounds += 1;
+            match self.put(subject, clock, way.timeout) {
+                None => return,
+                Some(Put::In(number)) => own.push(number),
+                Some(Put::Refused(refusal)) => {
+                    self.expect(way.expects == Some(refusal), || {
+                        format!("an entry was refused: {refusal:?}")
+                    });
+                }
             }
-            if way.own.is_empty() {
+            if own.is_empty() {
                 continue;
             }
-            let at = way.rng.random_range(0..way.own.len());
-            if way.rng.random_bool(0.25) {
-                let not_before = way.clock.now().saturating_add(nanos(way.timeout));
+            let at = rng.random_range(0..own.len());
+            if rng.random_bool(0.25) {
                 self.operations.fetch_add(1, Relaxed);
-                if way.subject.renew(way.own[at], way.timeout) {
-                    self.book.renewed(way.own[at], not_before);
-                }
+                self.renew(subject, clock, own[at], way.timeout);
             }
-            if way.own.len() > 64 || way.rng.random_bool(0.4) {
+            if own.len() > 64 || rng.random_bool(0.4) {
                 self.operations.fetch_add(1, Relaxed);
-                let number = way.own.swap_remove(at);
+                let number = own.swap_remove(at);
                 // Of those that are not ended here, time will tell.
-                if way.rng.random_bool(0.6) {
-                    way.subject.end(number);
+                if rng.random_bool(0.6) {
+                    subject.end(number);
                 }
             }
+        }
+    }
+
+    /// Renews an entry, if it is there.
+    pub fn renew(&self, subject: &dyn Subject, clock: &dyn Clock, number: u64, timeout: Duration) {
+        let not_before = clock.now().saturating_add(nanos(timeout));
+        if subject.renew(number, timeout) {
+            self.book.renewed(number, not_before);
         }
     }
 
@@ -177,15 +207,14 @@ impl Ground {
                     }
                 });
             }
-            let workers: Vec<_> = (0..u64::from(self.options.threads))
-                .map(|thread| {
-                    let (started, work) = (&started, &work);
-                    scope.spawn(move || {
-                        started.wait();
-                        work(thread);
-                    })
+            let spawn = |thread| {
+                let (started, work) = (&started, &work);
+                scope.spawn(move || {
+                    started.wait();
+                    work(thread);
                 })
-                .collect();
+            };
+            let workers: Vec<_> = (0..u64::from(self.options.threads)).map(spawn).collect();
             let done: Vec<_> = workers.into_iter().map(ScopedJoinHandle::join).collect();
             then();
             over.store(true, Release);
@@ -194,25 +223,6 @@ impl Ground {
                 done.unwrap_or_else(|panic| resume_unwind(panic));
             });
         });
-    }
-
-    /// So many operations.
-    pub fn churn_through(&self, way: &mut Way<'_>, quota: u32) {
-        let mut left = quota;
-        self.churn(way, || {
-            left = left.saturating_sub(1);
-            left > 0
-        });
-    }
-
-    /// The way of one thread through a subject.
-    pub fn way<'a>(
-        &self,
-        subject: &'a dyn Subject,
-        clock: &'a dyn Clock,
-        (place, timeout): (u64, Duration),
-    ) -> Way<'a> {
-        Way { subject, clock, rng: self.rng(place), own: Vec::new(), timeout, expects: None }
     }
 
     /// The end of a run on simulated time: all that is left expires, and memory comes back.
@@ -270,14 +280,7 @@ impl Ground {
 
     /// Whether the book is in order.
     pub fn balanced(&self) {
-        let wrong = self.book.wrong();
-        for text in wrong.iter().take(3) {
-            self.expect(false, || text.clone());
-        }
-        let sums = self.book.sums();
-        self.expect(wrong.len() <= 3, || {
-            format!("{} entries are wrong in all: {sums:?}", wrong.len())
-        });
+        self.book.ledger.close();
     }
 }
 
@@ -301,15 +304,9 @@ pub enum Put {
 }
 
 /// One thread's way through a subject.
-pub struct Way<'a> {
-    /// The subject.
-    pub subject: &'a dyn Subject,
-    /// Its clock.
-    pub clock: &'a dyn Clock,
-    /// Its choices.
-    pub rng: SmallRng,
-    /// What it has begun.
-    pub own: Vec<u64>,
+pub struct Way {
+    /// Each has another one, and so other random choices.
+    pub place: u64,
     /// The timeout of all that it begins.
     pub timeout: Duration,
     /// The refusal that is no violation.
@@ -325,7 +322,6 @@ pub struct Stoppable {
 }
 
 impl Stoppable {
-    /// One that goes.
     pub fn new() -> Self {
         Stoppable { real: MonotonicClock::new(), stands: Arc::default() }
     }

@@ -1,10 +1,9 @@
 //! Faults of handlers: they panic, come back into what has called them, and shut it down.
 
-use super::book::End;
-use super::ground::Ground;
+use super::ground::{Ground, Put, Way};
 use crate::latency::nanos;
-use crate::subject::{Kind, Subject};
-use expiry::{Clock, ManualClock, MonotonicClock};
+use crate::subject::{Kind, Refusal, Subject};
+use expiry::{Clock, ManualClock, MonotonicClock, RemovalCause};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,23 +14,15 @@ const MS: Duration = Duration::from_millis(1);
 /// What a handler comes back to.
 type Home = Arc<OnceLock<Weak<dyn Subject>>>;
 
-/// Lets all threads at a subject with a reaper, each for its share of the entries.
+/// Lets all threads at a subject, each for its share of the entries.
 fn all_at(ground: &Ground, subject: &dyn Subject, clock: &dyn Clock, divisor: u32) {
     let quota = ground.options.size / ground.options.threads / divisor;
-    std::thread::scope(|scope| {
-        for thread in 0..u64::from(ground.options.threads) {
-            scope.spawn(move || {
-                let mut way =
-                    ground.way(subject, clock, (thread, (2 + 3 * (thread as u32 % 4)) * MS));
-                way.expects = Some(crate::subject::Refusal::Closed);
-                let mut left = quota;
-                ground.churn(&mut way, || {
-                    left = left.saturating_sub(1);
-                    left > 0
-                });
-            });
-        }
-    });
+    let work = |thread| {
+        let timeout = (2 + 3 * (thread as u32 % 4)) * MS;
+        let way = Way { place: thread, timeout, expects: Some(Refusal::Closed) };
+        ground.churn((subject, clock), way, |rounds| rounds < quota);
+    };
+    ground.crowd((0, || ()), work, || ());
 }
 
 /// Every third call panics: it is caught, counted, and costs nobody anything.
@@ -39,9 +30,9 @@ pub fn handlers_panic(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
     let (calls, panics) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
     let (kind, counted) = (ground.kind, panics.clone());
-    let subject = ground.subject(clock.clone(), true, move |_, end| {
+    let subject = ground.subject(clock.clone(), true, move |_, cause| {
         // A queue calls its handler for what expires; of what is removed it is this program that tells.
-        let called = kind != Kind::Queue || matches!(end, End::Expired(_));
+        let called = kind != Kind::Queue || cause == RemovalCause::Expired;
         if called && calls.fetch_add(1, Relaxed) % 3 == 0 {
             counted.fetch_add(1, Relaxed);
             // Without the hook, which would print.
@@ -67,33 +58,14 @@ thread_local! {
 /// Handlers begin, renew, end and look up entries, and poll, of the very subject that has called them.
 pub fn handlers_reenter(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
-    let home: Home = Arc::default();
-    let back = Back {
-        ground: ground.clone(),
-        home: home.clone(),
-        clock: clock.clone(),
-        calls: AtomicU64::new(0),
-    };
-    let subject = ground.subject(clock.clone(), true, move |number, _| back.come(number));
-    // Set once, here.
-    let _ = home.set(Arc::downgrade(&subject));
+    let subject = Back::into(ground, clock.clone(), true);
     all_at(ground, &*subject, &*clock, 4);
     ground.settle_real(subject);
 
     // The same in polls, of which the clock decides when they find something.
     let next = ground.again();
     let clock = ManualClock::new();
-    let home: Home = Arc::default();
-    let back = Back {
-        ground: next.clone(),
-        home: home.clone(),
-        clock: Arc::new(clock.clone()),
-        calls: AtomicU64::new(0),
-    };
-    let subject = next.subject(Arc::new(clock.clone()), false, move |number, _| {
-        back.come(number);
-    });
-    let _ = home.set(Arc::downgrade(&subject));
+    let subject = Back::into(&next, Arc::new(clock.clone()), false);
     all_at(&next, &*subject, &clock, 4);
     for _ in 0..20 {
         clock.advance(MS);
@@ -116,6 +88,21 @@ struct Back {
 }
 
 impl Back {
+    /// A subject into which its own handler comes back.
+    fn into(ground: &Ground, clock: Arc<dyn Clock>, reaper: bool) -> Arc<dyn Subject> {
+        let home = Home::default();
+        let back = Back {
+            ground: ground.clone(),
+            home: home.clone(),
+            clock: clock.clone(),
+            calls: AtomicU64::new(0),
+        };
+        let subject = ground.subject(clock, reaper, move |number, _| back.come(number));
+        // Set once, here.
+        let _ = home.set(Arc::downgrade(&subject));
+        subject
+    }
+
     fn come(&self, number: u64) {
         let Some(subject) = self.home.get().and_then(Weak::upgrade) else {
             return;
@@ -162,8 +149,8 @@ pub fn handlers_shut_down(ground: &Ground) {
         let at = next.options.size as usize / 100;
         let asked = Arc::new(AtomicBool::new(false));
         let said = asked.clone();
-        let subject = next.subject(clock.clone(), reaper, move |_, end| {
-            if !matches!(end, End::Expired(_)) || calls.fetch_add(1, AcqRel) != at {
+        let subject = next.subject(clock.clone(), reaper, move |_, cause| {
+            if cause != RemovalCause::Expired || calls.fetch_add(1, AcqRel) != at {
                 return;
             }
             if let Some(subject) = back.get().and_then(Weak::upgrade) {
@@ -178,9 +165,8 @@ pub fn handlers_shut_down(ground: &Ground) {
         }
         let work = |thread| {
             let began = Instant::now();
-            let mut way = next.way(&*subject, &*clock, (thread, 2 * MS));
-            way.expects = Some(crate::subject::Refusal::Closed);
-            next.churn(&mut way, || {
+            let way = Way { place: thread, timeout: 2 * MS, expects: Some(Refusal::Closed) };
+            next.churn((&*subject, &*clock), way, |_| {
                 !asked.load(Acquire) && began.elapsed() < next.options.limit / 4
             });
         };
@@ -194,7 +180,7 @@ pub fn handlers_shut_down(ground: &Ground) {
         // Asked in a poll, a tracker leaves it to who is outside of one.
         subject.shutdown();
         let refused = next.put(&*subject, &*clock, MS);
-        let closed = matches!(refused, Some(super::ground::Put::Refused(_)) | None);
+        let closed = matches!(refused, Some(Put::Refused(_)) | None);
         next.expect(closed, || "an entry was accepted after the shutdown".into());
         next.closed(&subject);
         if reaper && next.kind == Kind::Queue {
@@ -202,10 +188,8 @@ pub fn handlers_shut_down(ground: &Ground) {
             // those that were in for a moment, and were refused.
             let (sums, closed) = (next.book.sums(), subject.counts().closed as usize);
             let ended = sums.told - sums.closed + closed;
-            let refused = next.book.refused();
-            let right = (sums.accepted..=sums.accepted + refused).contains(&ended);
-            next.expect(right, || format!("{closed} closed, {refused} refused, {sums:?}"));
-            next.expect(next.book.told_again() == 0, || "told twice".into());
+            let right = (sums.accepted..=sums.accepted + sums.refused).contains(&ended);
+            next.expect(right, || format!("{closed} closed, {sums:?}"));
         } else {
             next.balanced();
         }

@@ -1,6 +1,6 @@
 //! No memory: the system gives no pages, the allocator no boxes.
 
-use super::ground::{Ground, Put};
+use super::ground::{Ground, Put, Way};
 use crate::refusing::{Refused, What};
 use crate::subject::{Kind, Refusal, Subject};
 use expiry::ManualClock;
@@ -102,9 +102,9 @@ fn together(ground: &Ground) {
         clock.advance(Duration::from_millis(1));
     };
     let work = |thread| {
-        let mut way = ground.way(&*subject, &clock, (thread, 20 * SECOND));
-        way.expects = Some(Refusal::OutOfMemory);
-        ground.churn_through(&mut way, quota);
+        let expects = Some(Refusal::OutOfMemory);
+        let way = Way { place: thread, timeout: 20 * SECOND, expects };
+        ground.churn((&*subject, &clock), way, |rounds| rounds < quota);
     };
     // The system's own pages, for the stacks of threads, come before: they begin together.
     ground.crowd((1, poll), work, || ());

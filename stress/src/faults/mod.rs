@@ -20,7 +20,6 @@ use crate::refusing::Refused;
 use crate::report::{thousands, Report};
 use crate::subject::{Kind, KINDS};
 use crate::watch;
-pub use book::End;
 use ground::Ground;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Arc;
@@ -44,11 +43,6 @@ const FAULTS: [Fault; 9] = [
 /// The check that no fault gets stuck, and no thread of this program panics.
 const NOBODY_STUCK: Check = "nobody_stuck";
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If there is no such fault.
 pub fn run(options: &Faults) -> Result<Report, Error> {
     let faults = chosen(&options.only)?;
     let names: Vec<Check> = faults.iter().map(|fault| fault.0).chain([NOBODY_STUCK]).collect();

@@ -1,8 +1,7 @@
 //! Faults of time: the reaper stalled, the clock standing still, the clock jumping.
 
-use super::book::End;
-use super::ground::{Ground, Stoppable};
-use expiry::{ManualClock, MonotonicClock};
+use super::ground::{Ground, Stoppable, Way};
+use expiry::{ManualClock, MonotonicClock, RemovalCause};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,8 +44,8 @@ pub fn reaper_blocked(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
     let gate = Arc::new(Gate::default());
     let pass = gate.clone();
-    let subject = ground.subject(clock.clone(), true, move |_, end| {
-        if matches!(end, End::Expired(_)) {
+    let subject = ground.subject(clock.clone(), true, move |_, cause| {
+        if cause == RemovalCause::Expired {
             pass.pass();
         }
     });
@@ -59,21 +58,24 @@ pub fn reaper_blocked(ground: &Ground) {
         let hardly = sums.accepted <= 100 || sums.expired <= 1;
         past < ground.options.stall || (hardly && past < ground.options.limit / 2)
     };
-    let held_back = std::thread::scope(|scope| {
-        for thread in 0..u64::from(ground.options.threads) {
-            let (subject, clock) = (&*subject, &*clock);
-            scope.spawn(move || {
-                let mut way =
-                    ground.way(subject, clock, (thread, (5 + 5 * (thread as u32 % 4)) * MS));
-                ground.churn(&mut way, stalled);
-            });
-        }
-        while stalled() && blocked {
+    let poll = || {
+        if blocked {
             subject.poll();
+        }
+        std::thread::sleep(MS);
+    };
+    let work = |thread| {
+        let timeout = (5 + 5 * (thread as u32 % 4)) * MS;
+        let way = Way { place: thread, timeout, expects: None };
+        ground.churn((&*subject, &*clock), way, |_| stalled());
+    };
+    // A thread whose part of the book is full is done before the others.
+    ground.crowd((1, poll), work, || {
+        while stalled() && blocked {
             std::thread::sleep(MS);
         }
-        ground.book.sums()
     });
+    let held_back = ground.book.sums();
     ground.expect(held_back.accepted > 100, || {
         format!("threads have hardly gone on beside a blocked reaper: {held_back:?}")
     });
@@ -95,15 +97,11 @@ pub fn clock_stands_still(ground: &Ground) {
     clock.stop();
     let before = next.book.sums().expired;
     let (began, stall) = (Instant::now(), next.options.stall / 2);
-    std::thread::scope(|scope| {
-        for thread in 0..u64::from(next.options.threads) {
-            let (subject, clock, next) = (&*subject, &clock, &next);
-            scope.spawn(move || {
-                let mut way = next.way(subject, clock, (thread, 5 * MS));
-                next.churn(&mut way, || began.elapsed() < stall);
-            });
-        }
-    });
+    let work = |thread| {
+        let way = Way { place: thread, timeout: 5 * MS, expects: None };
+        next.churn((&*subject, &clock), way, |_| began.elapsed() < stall);
+    };
+    next.crowd((0, || ()), work, || ());
     // What was on its way when it stopped may have expired.
     let expired = next.book.sums().expired - before;
     next.expect(expired <= 1, || format!("{expired} entries expired while the clock stood still"));
@@ -117,7 +115,8 @@ fn polled(ground: &Ground) {
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
     let quota = ground.options.size / ground.options.threads / 2;
     let work = |thread| {
-        ground.churn_through(&mut ground.way(&*subject, &clock, (thread, MS)), quota);
+        let way = Way { place: thread, timeout: MS, expects: None };
+        ground.churn((&*subject, &clock), way, |rounds| rounds < quota);
     };
     ground.crowd((1, || subject.poll()), work, || ());
     let sums = ground.book.sums();
@@ -150,15 +149,13 @@ pub fn clock_jumps(ground: &Ground) {
     for jump in jumps {
         let work = |thread| {
             let timeout = (1 + thread as u32 % 3) * SECOND;
-            let mut way = ground.way(&*subject, &clock, (thread, timeout));
-            let mut left = quota;
-            ground.churn(&mut way, || {
-                left = left.saturating_sub(1);
+            let way = Way { place: thread, timeout, expects: None };
+            ground.churn((&*subject, &clock), way, |rounds| {
                 // In the middle of it, by whoever comes there first.
-                if left == quota / 2 && thread == 0 && jump < ROUND {
+                if rounds == quota / 2 && thread == 0 && jump < ROUND {
                     clock.advance(jump);
                 }
-                left > 0
+                rounds < quota
             });
         };
         ground.crowd((2, || subject.poll()), work, || ());

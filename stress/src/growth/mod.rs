@@ -25,7 +25,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The checks of a run.
 const NAMES: [Check; 7] = [
     "none_lost",
     "count_exact",
@@ -47,57 +46,48 @@ const TELL: u64 = 256;
 /// Of so many entries that have ended, it is tried once to end them again.
 const AGAIN: u64 = 16;
 
-/// What is said of one kind.
-struct Names {
-    kind: Grown,
-    insert: &'static str,
-    look: &'static str,
-    bytes: &'static str,
-    back: &'static str,
-}
+/// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of its memory.
+type Named = (Grown, Kind, [&'static str; 2], [&'static str; 2]);
 
-const KINDS: [Names; 3] = [
-    Names {
-        kind: Grown::Issued,
-        insert: "insert_issued",
-        look: "look_issued",
-        bytes: "bytes_an_issued_root",
-        back: "given_back_issued_percent",
-    },
-    Names {
-        kind: Grown::Chosen,
-        insert: "insert_chosen",
-        look: "look_chosen",
-        bytes: "bytes_a_chosen_root",
-        back: "given_back_chosen_percent",
-    },
-    Names {
-        kind: Grown::Map,
-        insert: "insert_map",
-        look: "look_map",
-        bytes: "bytes_an_entry_of_the_map",
-        back: "given_back_map_percent",
-    },
+const KINDS: [Named; 3] = [
+    (
+        Grown::Issued,
+        Kind::Issued,
+        ["insert_issued", "look_issued"],
+        ["bytes_an_issued_root", "given_back_issued_percent"],
+    ),
+    (
+        Grown::Chosen,
+        Kind::Chosen,
+        ["insert_chosen", "look_chosen"],
+        ["bytes_a_chosen_root", "given_back_chosen_percent"],
+    ),
+    (
+        Grown::Map,
+        Kind::Map,
+        ["insert_map", "look_map"],
+        ["bytes_an_entry_of_the_map", "given_back_map_percent"],
+    ),
 ];
 
-/// A run: what all kinds share.
+/// A run of one kind.
 struct Run<'a> {
     options: &'a Growth,
     checks: &'a Checks,
+    kind: Grown,
+    subject: Arc<dyn Subject>,
     threads: usize,
-    /// Operations, as shown.
-    operations: AtomicU64,
+    /// Operations of all kinds, as shown.
+    operations: &'a AtomicU64,
 }
 
-/// What came of one kind.
 #[derive(Default)]
 struct Row {
     inserted: u64,
     looks: u64,
-    insert: Option<Percentiles>,
-    look: Option<Percentiles>,
-    bytes: f64,
-    given_back: f64,
+    /// Of inserts and of look-ups; bytes an entry, and percent given back: none where the engine is bounded.
+    latency: Vec<Percentiles>,
+    memory: Vec<f64>,
     slots: [u64; 2],
 }
 
@@ -108,8 +98,8 @@ impl Run<'_> {
         at(thread)..at(thread + 1)
     }
 
-    fn expect(&self, check: Check, kind: Grown, holds: bool, text: impl FnOnce() -> String) {
-        self.checks.expect(check, holds, || format!("{kind:?}: {}", text()));
+    fn expect(&self, check: Check, holds: bool, text: impl FnOnce() -> String) {
+        self.checks.expect(check, holds, || format!("{:?}: {}", self.kind, text()));
     }
 
     /// Counts an operation, for what is shown.
@@ -119,147 +109,115 @@ impl Run<'_> {
         }
     }
 
-    /// All threads, each with its number, and what is shown meanwhile.
-    fn crowd<'w, T: Send>(
-        &'w self,
+    /// All threads, and what is shown meanwhile.
+    fn crowd<T: Send>(
+        &self,
         live: &mut Live,
-        subject: &'w dyn Subject,
-        works: Vec<Work<'w, T>>,
-        times: Option<&mut Times>,
+        works: Vec<Work<'_, T>>,
+        mut times: Option<&mut Times>,
     ) -> Vec<T> {
-        let mut times = times;
         crowd(works, live, |live| {
             let done = self.operations.load(Relaxed);
             live.show(done, || Gauge {
                 done,
-                live: subject.len() as u64,
+                live: self.subject.len() as u64,
                 latency: times.as_mut().map(|times| times.since()),
                 violations: self.checks.violations(),
-                text: format!("{} entries", subject.len()),
+                text: format!("{} entries", self.subject.len()),
                 ..Gauge::default()
             });
         })
     }
 
-    /// Each thread does this with each entry that it has inserted, which is `done` of its numbers.
-    fn each(
+    /// Each thread does this with each of its own entries.
+    fn each<I: Iterator<Item = u64> + Send>(
         &self,
         live: &mut Live,
-        subject: &dyn Subject,
-        done: &[CachePadded<AtomicU64>],
+        own: impl Iterator<Item = I>,
         act: impl Fn(u64) + Sync,
     ) {
         let act = &act;
-        let work = |thread: usize| -> Work<'_, ()> {
-            let numbers = self.stretch(thread, self.options.entries.into());
-            let mine = numbers.start..numbers.start + done[thread].load(Acquire);
+        let work = |mine: I| -> Work<'_, ()> {
             Box::new(move || {
-                for entry in mine {
+                mine.for_each(|entry| {
                     act(entry);
                     self.count(entry);
-                }
+                });
             })
         };
-        self.crowd(live, subject, (0..self.threads).map(work).collect(), None);
+        self.crowd(live, own.map(work).collect(), None);
     }
 
-    /// One kind, with a reaper, for so many entries.
-    fn subject(
-        &self,
-        kind: Grown,
-        entries: u64,
-        capacity: Option<usize>,
-    ) -> Result<Arc<dyn Subject>, Error> {
-        let setting = Setting {
-            kind: match kind {
-                Grown::Issued => Kind::Issued,
-                Grown::Chosen => Kind::Chosen,
-                Grown::Map => Kind::Map,
-            },
-            clock: Arc::new(CoarseClock::new()),
-            reaper: true,
-            shards: None,
-            capacity,
-            interval: INTERVAL,
-            seed: Some(self.options.seed),
-            told: Arc::new(|_, _| ()),
-        };
-        Ok(build::<u64>(setting, entries as usize)?)
+    /// Each of these entries is there.
+    fn is_there(&self, entry: u64) {
+        self.expect("none_lost", self.subject.is_there(entry), || {
+            format!("entry {entry} got in and is not found")
+        });
     }
 
-    /// Grows one kind, and lets it shrink.
-    fn grow(&self, live: &mut Live, kind: Grown) -> Result<Row, Error> {
+    /// Grows the kind, and lets it shrink.
+    fn grow(&self, live: &mut Live) -> Row {
         let entries = u64::from(self.options.entries);
         let (mut inserts, mut looks) = (Times::new(), Times::new());
         let done: Vec<_> = (0..self.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+        let done = &done;
         let writers: Vec<_> = (0..self.threads).map(|_| inserts.recorder()).collect();
         let readers: Vec<_> = (0..self.options.readers).map(|_| looks.recorder()).collect();
-        // With the list of issued roots, which is the harness's own.
-        let subject = &*self.subject(kind, entries, None)?;
         trim();
         let before = resident();
-        let busy = AtomicUsize::new(self.threads);
+        let busy = &AtomicUsize::new(self.threads);
         let mut works: Vec<Work<'_, u64>> = Vec::new();
         for (thread, recorder) in writers.into_iter().enumerate() {
-            let (done, busy) = (&done[thread], &busy);
             works.push(Box::new(move || {
-                self.write(kind, subject, (thread, done), recorder);
+                self.write(self.stretch(thread, entries), &done[thread], recorder);
                 busy.fetch_sub(1, AcqRel);
                 0
             }));
         }
         for (number, recorder) in readers.into_iter().enumerate() {
-            let (done, busy) = (&done, &busy);
-            works.push(Box::new(move || self.read(kind, subject, done, busy, (number, recorder))));
+            works.push(Box::new(move || self.read(done, busy, (number, recorder))));
         }
-        let looked = self.crowd(live, subject, works, Some(&mut inserts)).iter().sum();
+        let looked = self.crowd(live, works, Some(&mut inserts)).iter().sum();
         let full = resident();
         let inserted = done.iter().map(|done| done.load(Acquire)).sum();
-        self.counted(kind, subject, (inserted, inserted));
-        self.each(live, subject, &done, |entry| {
-            self.expect("none_lost", kind, subject.is_there(entry), || {
-                format!("entry {entry} is not found after growth")
-            });
-        });
-        let slots = subject.counts().slots;
-        self.each(live, subject, &done, |entry| {
-            self.drain(kind, subject, entry);
-        });
-        self.counted(kind, subject, (inserted, 0));
+        let own = || {
+            done.iter().enumerate().map(|(thread, done)| {
+                let first = self.stretch(thread, entries).start;
+                first..first + done.load(Acquire)
+            })
+        };
+        self.counted(inserted, inserted);
+        self.each(live, own(), |entry| self.is_there(entry));
+        let slots = self.subject.counts().slots;
+        self.each(live, own(), |entry| self.drain(entry));
+        self.counted(inserted, 0);
         let gained = full.saturating_sub(before);
-        let left = self.given_back(kind, live, subject, (before, gained));
+        let left = self.given_back(live, before, gained);
+        self.fits(inserted, gained);
         #[allow(clippy::cast_precision_loss)] // for the eye
-        let row = Row {
+        Row {
             inserted,
             looks: looked,
-            insert: Some(inserts.percentiles()),
-            look: Some(looks.percentiles()),
-            bytes: gained as f64 / inserted.max(1) as f64,
-            given_back: 100.0 * (1.0 - left as f64 / gained.max(1) as f64),
-            slots: [slots, subject.counts().slots],
-        };
-        self.fits(kind, inserted, gained);
-        Ok(row)
+            latency: vec![inserts.percentiles(), looks.percentiles()],
+            memory: vec![
+                gained as f64 / inserted.max(1) as f64,
+                100.0 * (1.0 - left as f64 / gained.max(1) as f64),
+            ],
+            slots: [slots, self.subject.counts().slots],
+        }
     }
 
     /// Inserts a thread's numbers, and says after each that it is in.
-    fn write(
-        &self,
-        kind: Grown,
-        subject: &dyn Subject,
-        (thread, done): (usize, &AtomicU64),
-        mut recorder: Recorder,
-    ) {
-        let numbers = self.stretch(thread, self.options.entries.into());
+    fn write(&self, numbers: Range<u64>, done: &AtomicU64, mut recorder: Recorder) {
         for entry in numbers {
             if interrupt::asked() {
                 break;
             }
             let began = Instant::now();
-            let put = subject.put(entry, LONG);
+            let put = self.subject.put(entry, LONG);
             recorder.record(began.elapsed());
             if let Err(why) = put {
-                self.expect("no_surprises", kind, false, || {
+                self.expect("no_surprises", false, || {
                     format!("entry {entry} was refused: {why:?}")
                 });
             }
@@ -272,8 +230,6 @@ impl Run<'_> {
     /// Looks for what was said to be in, until all is. How often it has looked.
     fn read(
         &self,
-        kind: Grown,
-        subject: &dyn Subject,
         done: &[CachePadded<AtomicU64>],
         busy: &AtomicUsize,
         (number, mut recorder): (usize, Recorder),
@@ -292,9 +248,9 @@ impl Run<'_> {
             let first = self.stretch(thread, self.options.entries.into()).start;
             let entry = first + there - 1 - rng.random_range(0..back);
             let began = Instant::now();
-            let found = subject.is_there(entry);
+            let found = self.subject.is_there(entry);
             recorder.record(began.elapsed());
-            self.expect("readers_see_all", kind, found, || {
+            self.expect("readers_see_all", found, || {
                 format!("entry {entry} was in, and was not found")
             });
             looks += 1;
@@ -303,53 +259,47 @@ impl Run<'_> {
         looks
     }
 
-    fn drain(&self, kind: Grown, subject: &dyn Subject, entry: u64) {
-        self.expect("drained_once", kind, subject.end(entry), || {
+    fn drain(&self, entry: u64) {
+        self.expect("drained_once", self.subject.end(entry), || {
             format!("entry {entry} cannot be ended")
         });
         if entry.is_multiple_of(AGAIN) {
-            self.expect("drained_once", kind, !subject.ends_again(entry), || {
+            self.expect("drained_once", !self.subject.ends_again(entry), || {
                 format!("entry {entry} was ended twice")
             });
         }
     }
 
     /// The engine's counters at rest: so many have come in, and so many are there.
-    fn counted(&self, kind: Grown, subject: &dyn Subject, (inserted, live): (u64, u64)) {
-        let counts = subject.counts();
+    fn counted(&self, inserted: u64, live: u64) {
+        let counts = self.subject.counts();
         for (what, is, should) in [
-            ("entries", subject.len() as u64, live),
+            ("entries", self.subject.len() as u64, live),
             ("inserted", counts.inserted, inserted),
             ("ended", counts.ended, inserted - live),
         ] {
-            self.expect("count_exact", kind, is == should, || {
+            self.expect("count_exact", is == should, || {
                 format!("{what}: {is}, should be {should}")
             });
         }
     }
 
     /// Whether an entry takes no more memory than it may.
-    fn fits(&self, kind: Grown, inserted: u64, gained: u64) {
-        let most = match kind {
+    fn fits(&self, inserted: u64, gained: u64) {
+        let most = match self.kind {
             Grown::Issued => self.options.bytes_issued,
             Grown::Chosen => self.options.bytes_chosen,
             Grown::Map => self.options.bytes_map,
         };
         let allowed = inserted * u64::from(most) + FIXED;
-        self.expect("memory_per_entry", kind, gained <= allowed, || {
+        self.expect("memory_per_entry", gained <= allowed, || {
             format!("{inserted} entries took {gained} bytes, {allowed} are allowed")
         });
     }
 
     /// Waits until enough memory has been given back; what there still is of what was `gained`.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
-    fn given_back(
-        &self,
-        kind: Grown,
-        live: &mut Live,
-        subject: &dyn Subject,
-        (before, gained): (u64, u64),
-    ) -> u64 {
+    fn given_back(&self, live: &mut Live, before: u64, gained: u64) -> u64 {
         let may_stay = (gained as f64 * (1.0 - self.options.given_back)) as u64 + FIXED;
         let (began, mut left) = (Instant::now(), gained);
         // One look more than it takes: it goes on for a while.
@@ -367,51 +317,62 @@ impl Run<'_> {
                 break;
             }
         }
-        self.expect("given_back", kind, left <= may_stay, || {
+        self.expect("given_back", left <= may_stay, || {
             format!(
                 "of {gained} bytes {left} are there after all has ended, {may_stay} may be; {} slots are held",
-                subject.counts().slots
+                self.subject.counts().slots
             )
         });
         left
     }
 }
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If a tracker or map cannot be built.
 pub fn run(options: &Growth) -> Result<Report, Error> {
     let names: &[Check] = if options.bounded { &bounded::NAMES } else { &NAMES };
     let checks = Checks::new(names);
-    let run = Run {
-        options,
-        checks: &checks,
-        threads: threads(options.threads),
-        operations: AtomicU64::new(0),
+    let (threads, operations) = (threads(options.threads), AtomicU64::new(0));
+    let entries = u64::from(options.entries);
+    let (numbers, capacity) = if options.bounded {
+        (bounded::numbers(entries, threads), Some(entries as usize))
+    } else {
+        (entries, None)
     };
-    let is_asked = |names: &&Names| options.on.is_empty() || options.on.contains(&names.kind);
     let began = Instant::now();
     let mut live = Live::new("growth", None);
     let mut rows = Vec::new();
-    for names in KINDS.iter().filter(is_asked) {
+    let is_asked = |named: &&Named| options.on.is_empty() || options.on.contains(&named.0);
+    for &(grown, kind, latency, memory) in KINDS.iter().filter(is_asked) {
         if interrupt::asked() {
             break;
         }
-        let row = if options.bounded {
-            run.bound(&mut live, names.kind)?
-        } else {
-            run.grow(&mut live, names.kind)?
+        let setting = Setting {
+            kind,
+            clock: Arc::new(CoarseClock::new()),
+            reaper: true,
+            shards: None,
+            capacity,
+            interval: INTERVAL,
+            seed: Some(options.seed),
+            told: Arc::new(|_, _| ()),
         };
-        rows.push((names, row));
+        let run = Run {
+            options,
+            checks: &checks,
+            kind: grown,
+            // With the list of issued roots, which is the harness's own.
+            subject: build::<u64>(setting, numbers as usize)?,
+            threads,
+            operations: &operations,
+        };
+        let row = if options.bounded { run.bound(&mut live) } else { run.grow(&mut live) };
+        rows.push((latency, memory, row));
     }
     let (took, series) = (began.elapsed(), live.finish());
-    let sum = |of: fn(&Row) -> u64| rows.iter().map(|(_, row)| of(row)).sum::<u64>();
-    let operations = ("operations", run.operations.load(Relaxed));
+    let sum = |of: fn(&Row) -> u64| rows.iter().map(|(.., row)| of(row)).sum::<u64>();
+    let operations = ("operations", operations.into_inner());
     let mut report = Report::new("growth", operations, took, options.seed, &checks, options);
     report.series = series;
-    report.counts.extend([("threads", run.threads as u64), ("inserted", sum(|row| row.inserted))]);
+    report.counts.extend([("threads", threads as u64), ("inserted", sum(|row| row.inserted))]);
     if !options.bounded {
         report.counts.extend([
             ("looked_up_meanwhile", sum(|row| row.looks)),
@@ -419,12 +380,9 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
             ("slots_at_the_end", sum(|row| row.slots[1])),
         ]);
     }
-    for (names, row) in rows {
-        report.latency.extend(row.insert.map(|times| (names.insert, times)));
-        report.latency.extend(row.look.map(|times| (names.look, times)));
-        if !options.bounded {
-            report.figures.extend([(names.bytes, row.bytes), (names.back, row.given_back)]);
-        }
+    for (latency, memory, row) in rows {
+        report.latency.extend(latency.into_iter().zip(row.latency));
+        report.figures.extend(memory.into_iter().zip(row.memory));
     }
     Ok(report)
 }

@@ -120,7 +120,7 @@ impl<K: Key> Subject for Load<K> {
         if let Some(capacity) = capacity {
             builder = builder.capacity(capacity);
         }
-        Ok(Load { queue: builder.build()?, time: time.clone() })
+        Ok(Load { queue: builder.build_manual()?, time: time.clone() })
     }
 
     fn knowledge(&self, _: u8, options: &Histories) -> Self::Knowledge {

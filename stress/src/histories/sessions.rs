@@ -210,7 +210,7 @@ impl Subject for Load {
             builder = builder.capacity(capacity);
         }
         Ok(Load {
-            tracker: builder.build()?,
+            tracker: builder.build_manual()?,
             time: time.clone(),
             places: (0..options.keys).map(|_| Mutex::new(None)).collect(),
             owners: AtomicU32::new(0),

@@ -68,11 +68,9 @@ pub fn drive<T>(driven: &mut Duration, f: impl FnOnce() -> T) -> T {
 
 /// What an attack has to work with.
 pub struct Field<'a> {
-    /// The options.
     pub options: &'a Hostile,
     /// Who is told that something does not hold.
     pub checks: &'a Checks,
-    /// Its name, which is its check's.
     pub attack: Check,
     /// Which run of it.
     pub run: u64,
@@ -84,23 +82,22 @@ impl Field<'_> {
         self.checks.expect(self.attack, holds, text);
     }
 
-    /// How many keys or roots.
     pub fn size(&self) -> u64 {
         self.options.size.into()
     }
 
-    /// The seed of this run.
     pub fn seed(&self) -> u64 {
         self.options.seed.wrapping_mul(1 << 8).wrapping_add(self.run)
     }
 }
 
-/// An attack: its name, the case (hostile or not), and whether its cost is to be at most [`MOST`] times that of the
-/// friendly case: where the two do the same.
+/// An attack.
 #[derive(Clone, Copy)]
 struct Attack {
     name: Check,
+    /// It, or its friendly case.
     case: fn(&Field<'_>, bool) -> Figures,
+    /// Whether it may cost [`MOST`] times as much as the friendly case at most: where the two do the same.
     alike: bool,
     control: Option<fn(&Field<'_>) -> Figures>,
 }
@@ -150,11 +147,6 @@ struct Parameters<'a> {
     attacks: &'a [Row],
 }
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If there is no such attack.
 pub fn run(options: &Hostile) -> Result<Report, Error> {
     let attacks = only(&ATTACKS, |attack| attack.name, &options.only, "attack")?;
     let names: Vec<Check> = attacks.iter().map(|attack| attack.name).collect();
@@ -232,19 +224,11 @@ fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut
         format!("{ratio:.2} times what it costs where friendly; at most {MOST} are allowed")
     });
     eprintln!(
-        "{:15} {:>6.0} ns hostile {:>6.0} friendly {:>5.2} x{}  {:>5.1} / {:>5.1} MiB  \
-         {:>8} / {:>8} slots  driver {:>3.0} / {:>3.0} %{}",
+        "{:15} {:>6.0} ns hostile {:>6.0} friendly {ratio:>5.2} x{}{}",
         row.attack,
         row.ns_hostile,
         row.ns_friendly,
-        row.ratio,
         if row.within == Some(false) { " !" } else { "  " },
-        row.resident_mib_hostile,
-        row.resident_mib_friendly,
-        row.slots_hostile,
-        row.slots_friendly,
-        100.0 * row.driver_share_hostile,
-        100.0 * row.driver_share_friendly,
         ratio_control.map_or(String::new(), |ratio| format!("  ({ratio:.1} x with the secret)")),
     );
     row

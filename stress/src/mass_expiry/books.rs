@@ -1,23 +1,30 @@
-//! Each entry's story, and who tells it.
+//! What the foreground, the pollers and the queue's handler share: the ledger, when entries are due, and who goes on.
 //!
-//! An entry is renewed and removed by one thread only; whoever is told that it has expired enters that here. Three bits
-//! each; all changes are read-modify-writes, so that of two that contradict each other the second finds the first.
+//! An entry is renewed and removed by one thread only.
 
 use super::FOREGROUND;
 use crate::checks::Checks;
-use crate::latency::{human, Latency};
-use crate::leap::Leaping;
-use expiry::Clock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::*};
-use std::sync::Mutex;
+use crate::latency::nanos;
+use crate::ledger::{self, Ledger, Story};
+use expiry::{Clock, RemovalCause};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const TOLD: u8 = 1;
-const RENEWED: u8 = 2;
-const REMOVED: u8 = 4;
 
 /// How many operations each thread does while an expiry is held up.
 const GOES_ON: u64 = 1000;
+
+/// How the ledger reports.
+const LEDGER: ledger::Names = ledger::Names {
+    entry: "entry",
+    early: "none_early",
+    late: "none_late",
+    again: "one_end_each",
+    ends: "all_expire",
+    // A queue tells its handler nothing of removals: their callers do.
+    returns: None,
+    unknown: "one_end_each",
+};
 
 /// When entries are due, and told.
 pub struct Terms {
@@ -31,35 +38,34 @@ pub struct Terms {
 
 /// What the threads, and the queue's handler, share.
 pub struct Books {
-    pub entries: Vec<AtomicU8>,
-    pub time: Leaping,
-    pub checks: Checks,
+    pub ledger: Ledger,
+    pub time: Arc<dyn Clock>,
+    pub checks: Arc<Checks>,
     pub terms: Terms,
     /// The longest that an insertion has taken, by which deadlines differ from what was asked for.
     pub slip: AtomicU64,
-    /// Entries that have a story; those told.
+    /// Entries that were renewed or have ended; those told to have expired.
     pub settled: AtomicU64,
     pub told: AtomicU64,
     /// The first and the last time that something was told, since the run began.
     pub stretch: (AtomicU64, AtomicU64),
-    pub began: Instant,
-    pub lateness: Mutex<Latency>,
+    began: Instant,
     /// Operations of each thread; whether an expiry is to be held up, for how long at most.
     pub operations: Vec<AtomicU64>,
     pub holds: AtomicBool,
-    pub patience: Duration,
+    patience: Duration,
 }
 
 impl Books {
-    /// Nothing is in them yet.
     pub fn new(
         (entries, threads): (u32, usize),
-        (time, terms): (Leaping, Terms),
-        checks: Checks,
+        (time, terms): (Arc<dyn Clock>, Terms),
         patience: Duration,
     ) -> Self {
+        let checks = Arc::new(Checks::new(&super::NAMES));
+        let ledger = Ledger::new(1, entries as usize, LEDGER, checks.clone());
         Books {
-            entries: (0..entries).map(|_| AtomicU8::new(0)).collect(),
+            ledger: ledger.with_all_pages(),
             time,
             checks,
             terms,
@@ -68,7 +74,6 @@ impl Books {
             told: AtomicU64::new(0),
             stretch: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
             began: Instant::now(),
-            lateness: Mutex::default(),
             operations: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             holds: AtomicBool::new(false),
             patience,
@@ -80,81 +85,51 @@ impl Books {
         self.terms.due + entry % self.terms.intervals * self.terms.interval
     }
 
-    /// Adds to an entry's story. What it was before.
-    fn enter(&self, entry: u64, bit: u8) -> u8 {
-        let before = self.entries[entry as usize].fetch_or(bit, AcqRel);
-        if before == 0 {
+    /// Counts an entry as settled, if it was open before.
+    fn settle(&self, before: Story) {
+        if before.is_open() {
             self.settled.fetch_add(1, AcqRel);
         }
-        before
     }
 
     /// A renewal said that it was done.
     pub fn renewed(&self, entry: u64) {
-        let before = self.enter(entry, RENEWED);
-        self.checks.expect("renewed_stay", before & TOLD == 0, || {
+        let before = self.ledger.renewed(entry);
+        self.settle(before);
+        self.checks.expect("renewed_stay", !before.has_expired(), || {
             format!("entry {entry} was renewed, and has expired")
         });
     }
 
+    /// The end of an entry was told now.
+    fn ended(&self, entry: u64, cause: RemovalCause) -> Story {
+        let (now, due) = (self.time.now(), self.due(entry));
+        let late = self.terms.late.saturating_add(self.slip.load(Relaxed));
+        let before = self.ledger.told(entry, cause, now, due..=due.saturating_add(late));
+        self.settle(before);
+        before
+    }
+
     /// A removal said that it was done.
     pub fn removed(&self, entry: u64) {
-        let before = self.enter(entry, REMOVED);
-        self.checks.expect("one_end_each", before & (TOLD | REMOVED) == 0, || {
-            format!("entry {entry} was removed, and had ended: {before:#b}")
-        });
-    }
-
-    /// Whether it is there until it is removed.
-    pub fn stays(&self, entry: u64) -> bool {
-        self.entries[entry as usize].load(Acquire) & (TOLD | RENEWED | REMOVED) == RENEWED
-    }
-
-    /// Whether it has no story yet.
-    pub fn is_open(&self, entry: u64) -> bool {
-        self.entries[entry as usize].load(Acquire) == 0
+        self.ended(entry, RemovalCause::Removed);
     }
 
     /// A key was told to have expired.
     pub fn expired(&self, key: u64) {
-        let now = self.time.now();
-        let at = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if key >= FOREGROUND {
             self.checks
                 .violated("foreground_right", || format!("key {key:#x} of a thread has expired"));
             return;
         }
-        if key >= self.entries.len() as u64 {
-            self.checks.violated("one_end_each", || {
-                format!("key {key:#x} has expired, and nobody has inserted it")
-            });
-            return;
-        }
-        let before = self.enter(key, TOLD);
-        self.checks.expect("renewed_stay", before != RENEWED, || {
+        let before = self.ended(key, RemovalCause::Expired);
+        self.checks.expect("renewed_stay", !before.stays(), || {
             format!("entry {key} has expired, and was renewed")
         });
-        self.checks.expect("one_end_each", before & (TOLD | REMOVED) == 0, || {
-            format!("entry {key} has expired, and had ended: {before:#b}")
-        });
-        self.timely(key, now);
+        let at = nanos(self.began.elapsed());
         self.told.fetch_add(1, Relaxed);
         self.stretch.0.fetch_min(at, Relaxed);
         self.stretch.1.fetch_max(at, Relaxed);
-    }
-
-    fn timely(&self, entry: u64, now: u64) {
-        let (due, slip) = (self.due(entry), self.slip.load(Relaxed));
-        self.checks.expect("none_early", now >= due, || {
-            format!("entry {entry} expired {} early", human(due - now))
-        });
-        let late = now.saturating_sub(due);
-        self.checks.expect("none_late", late <= self.terms.late.saturating_add(slip), || {
-            format!("entry {entry} expired {} late", human(late))
-        });
-        if let Ok(mut lateness) = self.lateness.lock() {
-            lateness.record_nanos(late);
-        }
     }
 
     /// The first time, holds the caller up until each thread has done some operations more: that one at least would not come to
@@ -165,13 +140,12 @@ impl Books {
         }
         let counts = || self.operations.iter().map(|count| count.load(Acquire));
         let before: Vec<u64> = counts().collect();
-        let goes_on = || counts().zip(&before).all(|(now, before)| now - before >= GOES_ON);
+        let did = || counts().zip(&before).map(|(now, before)| now - before);
         let began = Instant::now();
-        while !goes_on() {
+        while !did().all(|did| did >= GOES_ON) {
             if began.elapsed() > self.patience {
-                let did: Vec<u64> =
-                    counts().zip(&before).map(|(now, before)| now - before).collect();
                 self.checks.violated("nobody_stopped", || {
+                    let did: Vec<u64> = did().collect();
                     format!("while an expiry was held up, threads did {did:?} operations")
                 });
                 return;
@@ -183,59 +157,57 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
-    use super::super::NAMES;
     use super::*;
     use crate::checks::Check;
+    use expiry::ManualClock;
 
-    /// What fails of two entries that are due at 1000 and 1010.
-    fn failing(act: impl FnOnce(&Books)) -> Vec<Check> {
+    type Act = fn(&Books);
+
+    /// What fails at a reading, of two entries that are due at 1000 and 1010.
+    fn failing(at: u64, acts: &[Act]) -> Vec<Check> {
+        let clock = ManualClock::new();
+        clock.set(at);
         let terms = Terms { due: 1000, interval: 10, intervals: 2, late: 10 };
-        let time = (Leaping::new(true), terms);
-        let books = Books::new((2, 1), time, Checks::new(&NAMES), Duration::ZERO);
+        let books = Books::new((2, 1), (Arc::new(clock), terms), Duration::ZERO);
         books.holds.store(true, Relaxed);
-        act(&books);
+        acts.iter().for_each(|act| act(&books));
         books.checks.failing()
-    }
-
-    fn at(books: &Books, now: u64) {
-        books.time.leap(Duration::from_nanos(now - books.time.now()));
     }
 
     #[test]
     fn stories_that_are_right() {
-        let failing = failing(|books| {
-            assert!(books.is_open(0) && !books.stays(0));
+        let whole: Act = |books| {
+            let story = |entry| books.ledger.story(entry);
+            assert!(story(0).is_open() && !story(0).stays());
             books.renewed(0);
-            assert!(books.stays(0));
-            at(books, 1011);
+            assert!(story(0).stays());
             books.expired(1);
             books.removed(0);
-            assert!(!books.stays(0) && !books.is_open(1));
+            assert!(!story(0).stays() && !story(1).is_open());
             assert_eq!(books.settled.load(Relaxed), 2);
-        });
-        assert_eq!(failing, [""; 0]);
+        };
+        assert_eq!(failing(1011, &[whole]), [""; 0]);
     }
 
     #[test]
     fn stories_that_are_not() {
-        let story = |then: u64, acts: &[fn(&Books)]| {
-            failing(|books| {
-                at(books, then);
-                acts.iter().for_each(|act| act(books));
-            })
-        };
-        let expired: fn(&Books) = |books| books.expired(0);
-        let renewed: fn(&Books) = |books| books.renewed(0);
-        let removed: fn(&Books) = |books| books.removed(0);
-        assert_eq!(story(1000, &[expired, expired]), ["one_end_each"]);
-        assert_eq!(story(1000, &[removed, expired]), ["one_end_each"]);
-        assert_eq!(story(1000, &[expired, removed]), ["one_end_each"]);
-        assert_eq!(story(1000, &[expired, renewed]), ["renewed_stay"]);
-        assert_eq!(story(1000, &[renewed, expired]), ["renewed_stay"]);
-        assert_eq!(story(999, &[expired]), ["none_early"]);
-        assert_eq!(story(1011, &[expired]), ["none_late"]);
-        assert_eq!(story(1000, &[|books| books.expired(FOREGROUND + 1)]), ["foreground_right"]);
-        assert_eq!(story(1000, &[|books| books.expired(7)]), ["one_end_each"]);
-        assert_eq!(story(1000, &[Books::hold]), ["nobody_stopped"]);
+        let expired: Act = |books| books.expired(0);
+        let renewed: Act = |books| books.renewed(0);
+        let removed: Act = |books| books.removed(0);
+        let rows: [(u64, &[Act], Check); 10] = [
+            (1000, &[expired, expired], "one_end_each"),
+            (1000, &[removed, expired], "one_end_each"),
+            (1000, &[expired, removed], "one_end_each"),
+            (1000, &[expired, renewed], "renewed_stay"),
+            (1000, &[renewed, expired], "renewed_stay"),
+            (999, &[expired], "none_early"),
+            (1011, &[expired], "none_late"),
+            (1000, &[|books| books.expired(FOREGROUND + 1)], "foreground_right"),
+            (1000, &[|books| books.expired(7)], "one_end_each"),
+            (1000, &[Books::hold], "nobody_stopped"),
+        ];
+        for (at, (reading, acts, check)) in rows.into_iter().enumerate() {
+            assert_eq!(failing(reading, acts), [check], "row {at}");
+        }
     }
 }

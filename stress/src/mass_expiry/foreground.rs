@@ -18,7 +18,6 @@ const OWN: usize = 1024;
 /// Of so many operations, one is on an entry that is about to expire.
 const ENTRIES: u32 = 64;
 
-/// A thread of the foreground.
 pub struct Foreground<'a> {
     shared: &'a Shared<'a>,
     queue: &'a ExpiryQueue<u64>,
@@ -87,6 +86,8 @@ impl<'a> Foreground<'a> {
             if !matches!(done, Ok(Updated::Inserted { .. })) {
                 self.wrong(|| format!("entry {entry} was not inserted: {done:?}"));
             }
+            // What was refused is missed like what is lost.
+            self.books.ledger.accepted(entry);
             self.shared.filled[self.thread].store(entry + 1 - self.part.start, Release);
             if interrupt::asked() {
                 // What is not in expires no more.
@@ -133,7 +134,7 @@ impl<'a> Foreground<'a> {
         if during == 1 && self.rng.random_ratio(1, ENTRIES) && !self.part.is_empty() {
             let entry = self.rng.random_range(self.part.clone());
             // The odd ones are left to expire: one that never does would be renewed sooner or later.
-            if entry.is_multiple_of(2) && self.books.is_open(entry) {
+            if entry.is_multiple_of(2) && self.books.ledger.story(entry).is_open() {
                 self.take(entry);
             }
         }
@@ -180,7 +181,7 @@ impl<'a> Foreground<'a> {
             self.remove();
         }
         for entry in self.part.clone() {
-            if !self.books.stays(entry) {
+            if !self.books.ledger.story(entry).stays() {
                 continue;
             }
             if self.queue.remove(&entry).is_some() {

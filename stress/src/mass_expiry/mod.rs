@@ -1,18 +1,18 @@
 //! Scenario `mass-expiry`: many entries expire at once, while threads go on, whom that must not stop.
 //!
 //! The threads of the foreground fill an [`ExpiryQueue`], go on for a while, and after a leap of the clock go on beside the expiry (see
-//! `foreground`). Each entry has a story (see `books`): it expires once, at its time, unless it was renewed or removed before, by
-//! a call that said so. A thread conducts: it lets time pass, and says what phase it is. Memory is that of the entries, and a byte each.
+//! `foreground`). What becomes of each entry is entered in a ledger (see `books`): it expires once, at its time, unless it was renewed or removed before, by
+//! a call that said so. A thread conducts: it lets time pass, and says what phase it is. Memory is that of the entries, and 8 bytes each.
 
 mod books;
 mod foreground;
 
-use crate::checks::{Check, Checks};
+use crate::checks::Check;
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
-use crate::latency::{nanos, Latency, Times};
-use crate::leap::Leaping;
+use crate::latency::{nanos, Times};
+use crate::leap::{lag_beside, Leaping};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, MassExpiry};
 use crate::report::Report;
@@ -25,7 +25,6 @@ use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The checks of a run.
 const NAMES: [Check; 9] = [
     "all_expire",
     "one_end_each",
@@ -68,11 +67,11 @@ struct Polls {
     most: AtomicU64,
 }
 
-/// What all threads share.
 struct Shared<'a> {
     options: &'a MassExpiry,
     queue: &'a ExpiryQueue<u64>,
     books: &'a Books,
+    clock: &'a Leaping,
     threads: usize,
     pollers: usize,
     phase: AtomicU8,
@@ -140,7 +139,7 @@ impl Shared<'_> {
         let to_go = (books.terms.due - lead).saturating_sub(books.time.now());
         books.holds.store(self.pollers == 0, Release);
         self.phase.store(DURING, Release);
-        books.time.leap(Duration::from_nanos(to_go));
+        self.clock.leap(to_go);
         self.wait();
         self.phase.store(OVER, Release);
         began.elapsed()
@@ -162,15 +161,10 @@ impl Shared<'_> {
     }
 }
 
-/// Runs the scenario.
-///
-/// # Errors
-///
-/// If the options make no sense.
 pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     let threads = threads(options.threads);
     let pollers = options.pollers as usize;
-    let (interval, time) = (nanos(options.interval), Leaping::new(false));
+    let (interval, time) = (nanos(options.interval), Leaping::default());
     let span = options.interval.saturating_mul(options.intervals);
     if interval == 0 || span > LIFE - LEAP {
         return Err(Error::Option {
@@ -178,21 +172,19 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
             why: "take longer than some hours; use fewer, or a shorter --interval".into(),
         });
     }
-    let lag = time.lag_beside(interval);
-    let late = interval + lag + nanos(options.allowance);
-    let started = time.now();
-    let terms =
-        Terms { due: started + nanos(LEAP), interval, intervals: options.intervals.into(), late };
-    let books = Arc::new(Books::new(
-        (options.entries, threads),
-        (time.clone(), terms),
-        Checks::new(&NAMES),
-        options.allowance,
-    ));
+    let terms = Terms {
+        due: time.now() + nanos(LEAP),
+        interval,
+        intervals: options.intervals.into(),
+        late: interval + lag_beside(&time, interval) + nanos(options.allowance),
+    };
+    let clock: Arc<dyn Clock> = Arc::new(time.clone());
+    let books = Books::new((options.entries, threads), (clock.clone(), terms), options.allowance);
+    let books = Arc::new(books);
     let builder = ExpiryQueue::builder()
         .interval(options.interval)
         .reaper_budget(options.budget as usize)
-        .clock(time);
+        .clock(clock);
     let queue = if pollers > 0 {
         builder.build_manual()?
     } else {
@@ -210,6 +202,7 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         options,
         queue: &queue,
         books: &books,
+        clock: &time,
         threads,
         pollers,
         phase: AtomicU8::new(FILLING),
@@ -278,11 +271,7 @@ fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u6
 /// What must hold when all threads have gone.
 fn at_rest(shared: &Shared<'_>) {
     let (books, checks) = (shared.books, &shared.books.checks);
-    for entry in shared.inserted().flatten() {
-        checks.expect("all_expire", !books.is_open(entry), || {
-            format!("entry {entry} has not expired long after it was due")
-        });
-    }
+    books.ledger.close();
     // Time is beyond the alarm's too, and pollers have gone.
     let (began, mut found) = (Instant::now(), Vec::new());
     while shared.queue.contains(&ALARM) && began.elapsed() < PATIENCE {
@@ -297,7 +286,6 @@ fn at_rest(shared: &Shared<'_>) {
     checks.equal("metrics_add_up", "inserted", metrics.inserted, ended);
 }
 
-/// What was measured.
 #[allow(clippy::cast_precision_loss)] // counts below 2^53
 fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Times; 2]) {
     let (books, polls) = (shared.books, &shared.polls);
@@ -324,10 +312,9 @@ fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Tim
             polls.nanos.load(Relaxed) as f64 / polls.gave.load(Relaxed).max(1) as f64,
         ),
     ]);
-    let lateness = books.lateness.lock().map_or_else(|_| Latency::new(), |late| late.clone());
     report.latency.extend([
         ("foreground_before", before),
         ("foreground_during", during),
-        ("expiry_lateness", lateness.percentiles()),
+        ("expiry_lateness", books.ledger.lateness().percentiles()),
     ]);
 }

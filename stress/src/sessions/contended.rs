@@ -86,7 +86,7 @@ struct Ours<K: 'static> {
 impl<K: Key> Ours<K> {
     fn new(clock: &ManualClock, seed: u64) -> Result<Self, expiry::BuildError> {
         let builder = ExpiryQueue::builder().interval(INTERVAL).clock(clock.clone()).seed(seed);
-        Ok(Ours { queue: builder.build()?, clock: clock.clone() })
+        Ok(Ours { queue: builder.build_manual()?, clock: clock.clone() })
     }
 }
 

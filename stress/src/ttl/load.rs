@@ -9,10 +9,8 @@ use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Zipf;
 
-/// Something to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// What.
     pub operation: Operation,
     /// To which key, by its rank: 0 is the most frequent.
     pub key: usize,
@@ -20,7 +18,6 @@ pub struct Request {
     pub ttl: u64,
 }
 
-/// Draws requests.
 #[derive(Debug, Clone)]
 pub struct Load {
     operations: Vec<Operation>,
@@ -48,7 +45,6 @@ impl Load {
         }
     }
 
-    /// A request.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // ranks are whole numbers from 1
     pub fn draw(&self, rng: &mut SmallRng) -> Request {
         Request {
@@ -68,9 +64,7 @@ pub fn squeezed(seconds: u64, squeeze: f64) -> u64 {
 /// A value that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Which value.
     pub number: u64,
-    /// How long it is.
     pub length: usize,
     /// What is left of its time to live, in nanoseconds; 0 if nothing is.
     pub rest: u64,
@@ -82,7 +76,6 @@ pub struct Client {
     fill: bool,
     value_bytes: usize,
     last_gets: Option<(usize, u64)>,
-    /// Counts.
     pub done: Done,
 }
 
@@ -102,12 +95,10 @@ counts! {
 }
 
 impl Client {
-    /// A client of a row's cache.
     pub fn new(row: &Row, fill: bool) -> Self {
         Client { fill, value_bytes: row.value_bytes, last_gets: None, done: Done::default() }
     }
 
-    /// Does what is requested.
     pub fn request(&mut self, cache: &mut Shopper<'_, impl CacheKey>, request: Request) {
         let key = request.key;
         let fresh = (self.value_bytes, request.ttl);

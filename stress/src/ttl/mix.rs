@@ -13,7 +13,6 @@ const DEFAULT_ROW: &str = "23";
 /// Shares are rounded: of many, the sum may be a little more than all.
 const MOST: f64 = 1.1;
 
-/// An operation on a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -47,11 +46,9 @@ const OPERATIONS: [(&str, Operation); 11] = [
 /// What a load is made of.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
     pub cluster: String,
     /// Thousands of requests per second.
     pub rate: f64,
-    /// Sizes.
     pub key_bytes: usize,
     pub value_bytes: usize,
     /// Requests per key.
@@ -65,10 +62,6 @@ pub struct Row {
 }
 
 /// Reads the row that was asked for.
-///
-/// # Errors
-///
-/// If the table cannot be read, is not a table of this shape, or does not have the row.
 pub fn read(file: Option<&Path>, row: Option<&str>) -> Result<Row, Error> {
     let (name, text) = match file {
         None => (BUILT_IN_NAME.to_string(), BUILT_IN.to_string()),

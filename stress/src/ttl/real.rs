@@ -1,24 +1,27 @@
 //! Real time: a row's load from all threads, as fast as they can, and each value's story.
 
-use super::ledger::{number, Ledger, Returned};
 use super::load::{Client, Done, Load, Seen};
+use super::mix::Row;
 use super::value::{CacheKey, Value};
-use super::{Setting, Summary};
+use super::Setting;
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
-use crate::latency::{human, nanos, Latency, Recorder, Times};
-use crate::leap::Leaping;
+use crate::latency::{human, nanos, Recorder, Times};
+use crate::leap::lag_beside;
+use crate::ledger::{self, number, Ledger};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
+use crate::report::Report;
 use expiry::expiring_map::Entry;
-use expiry::{Clock, ExpiringMap, Lifetime, RemovalCause, StoreError};
+use expiry::{Clock, CoarseClock, ExpiringMap, Lifetime, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The checks of a run on the real clock.
@@ -50,64 +53,67 @@ const UPDATE: usize = 2;
 const REMOVE: usize = 3;
 const SINCE_DUE: usize = 4;
 
+/// How the ledger reports.
+const LEDGER: ledger::Names = ledger::Names {
+    entry: "value",
+    early: "none_early",
+    late: "none_late",
+    again: "told_once",
+    ends: "one_end_each",
+    returns: Some("returns_agree"),
+    unknown: "no_surprises",
+};
+/// Values that a thread may insert.
+const ROOM: usize = 1 << 30;
+
 /// What the threads and the listener share.
 struct Books {
     ledger: Ledger,
-    time: Leaping,
-    checks: Checks,
-    /// By how much a time to live may be rounded up, and how much later an end may be told.
-    rounding: u64,
-    allowance: u64,
-    lateness: Mutex<Latency>,
-    latest: AtomicU64,
+    time: Arc<dyn Clock>,
+    checks: Arc<Checks>,
+    /// How much later than at its time the end of a value may be told: rounding, and the allowance.
+    late: u64,
     requests: AtomicU64,
     hits: AtomicU64,
-    expired: AtomicU64,
 }
 
 impl Books {
-    /// What the map's listener does.
-    fn told(&self, value: &Value, cause: RemovalCause) {
-        let now = self.time.now();
-        self.checks.expect("values_intact", value.is_intact(), || {
-            format!("value {} ended and is not intact", value.number)
-        });
-        self.ledger.told(value.number, cause, now, &self.checks);
-        if cause == RemovalCause::Expired {
-            self.expired.fetch_add(1, Relaxed);
-            self.timely(value, now);
+    fn new(threads: usize, time: Arc<dyn Clock>, late: u64) -> Self {
+        let checks = Arc::new(Checks::new(&NAMES));
+        Books {
+            ledger: Ledger::new(threads, ROOM, LEDGER, checks.clone()),
+            time,
+            checks,
+            late,
+            requests: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
         }
     }
 
-    fn timely(&self, value: &Value, now: u64) {
-        let late = now.checked_sub(value.due());
-        self.checks.expect("none_early", late.is_some(), || {
-            format!("value {} expired {} ns early", value.number, value.due() - now)
+    /// What the map's listener does.
+    fn told(&self, value: &Value, cause: RemovalCause) {
+        self.intact(value);
+        let within = value.due()..=value.due() + self.late;
+        self.ledger.told(value.number, cause, self.time.now(), within);
+    }
+
+    fn intact(&self, value: &Value) {
+        self.checks.expect("values_intact", value.is_intact(), || {
+            format!("value {} is not intact", value.number)
         });
-        let late = late.unwrap_or(0);
-        self.checks.expect("none_late", late <= self.rounding + self.allowance, || {
-            format!("value {} was told {} after its time", value.number, human(late))
-        });
-        self.latest.fetch_max(late, Relaxed);
-        if let Ok(mut lateness) = self.lateness.lock() {
-            lateness.record_nanos(late);
-        }
     }
 
     /// Holds a value that a get found against what is known of it. `began` is a reading from before the get.
     fn found(&self, value: &Value, began: u64) {
-        self.checks.expect("values_intact", value.is_intact(), || {
-            format!("value {} was found and is not intact", value.number)
-        });
-        let told = self.ledger.told_at(value.number);
+        self.intact(value);
+        let told = self.ledger.story(value.number).told_at();
         self.checks.expect("ended_is_gone", told.is_none_or(|told| told >= began), || {
             format!(
                 "value {} was found by a get at {began}, and told to have ended at {told:?}",
                 value.number
             )
         });
-        let latest = value.due() + self.rounding + self.allowance;
-        self.checks.expect("none_found_late", began <= latest, || {
+        self.checks.expect("none_found_late", began <= value.due() + self.late, || {
             format!(
                 "value {} was found {} after its time",
                 value.number,
@@ -176,9 +182,9 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
 
     /// A value went in, and took the place of another one.
     fn inserted(&self, number: u64, replaced: Option<u64>) {
-        self.books.ledger.inserted(number);
+        self.books.ledger.accepted(number);
         if let Some(old) = replaced {
-            self.books.ledger.returned(old, Returned::Replaced);
+            self.books.ledger.returned(old, RemovalCause::Replaced);
         }
     }
 
@@ -216,7 +222,6 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         Some(true)
     }
 
-    /// Looks a key up.
     pub fn get(&mut self, key: usize) -> Option<Seen> {
         let (map, name, began) = (self.map, &self.keys[key], self.books.time.now());
         let found = self.timed(GET, |_| map.get(name));
@@ -259,48 +264,29 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
 
     /// Removes a key. Whether it was there.
     pub fn remove(&mut self, key: usize) -> bool {
-        let (map, name, ledger) = (self.map, &self.keys[key], &self.books.ledger);
+        let (map, name) = (self.map, &self.keys[key]);
         let removed = self.timed(REMOVE, |_| map.remove(name));
-        let number = removed.map(|old| old.value().number);
-        if let Some(number) = number {
-            ledger.returned(number, Returned::Removed);
+        if let Some(old) = &removed {
+            self.books.ledger.returned(old.value().number, RemovalCause::Removed);
         }
-        number.is_some()
+        removed.is_some()
     }
 }
 
-/// What a thread brings back.
-struct Brought {
-    done: Done,
-    changed: u64,
+/// The options and the row, for the report.
+#[derive(Serialize)]
+struct Parameters<'a> {
+    #[serde(flatten)]
+    options: &'a Ttl,
+    load: &'a Row,
 }
 
-/// Runs the row.
-///
-/// # Errors
-///
-/// If the map cannot be built.
-pub fn run<K: CacheKey>(
-    options: &Ttl,
-    setting: &Setting,
-    load: &Load,
-) -> Result<(Summary, Checks), Error> {
-    let threads = threads(options.threads);
-    let time = Leaping::new(false);
-    let interval = setting.interval.as_nanos() as u64;
-    let books = Arc::new(Books {
-        ledger: Ledger::new(threads),
-        checks: Checks::new(&NAMES),
-        // A reading for a look-up may lag, too.
-        rounding: interval + 2 * time.lag_beside(interval),
-        allowance: options.allowance.as_nanos() as u64,
-        time,
-        lateness: Mutex::default(),
-        latest: AtomicU64::new(0),
-        requests: AtomicU64::new(0),
-        hits: AtomicU64::new(0),
-        expired: AtomicU64::new(0),
-    });
+pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
+    let (row, threads) = (&setting.row, threads(options.threads));
+    let (time, interval) = (CoarseClock::new(), nanos(setting.interval));
+    // A time to live is rounded up, and readings may lag, that for a look-up too.
+    let rounding = interval + 2 * lag_beside(&time, interval);
+    let books = Arc::new(Books::new(threads, Arc::new(time), rounding + nanos(options.allowance)));
     let keys: Vec<K> = setting.keys();
     let map = {
         let books = books.clone();
@@ -312,50 +298,60 @@ pub fn run<K: CacheKey>(
     };
     let mut times = std::array::from_fn(|_| Times::new());
     let places = (&map, &*keys, &*books);
-    let (brought, took, series) = shoppers(options, setting, load, places, &mut times, threads);
+    let (done, changed, took, series) = shoppers(options, setting, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
-    let ends = books.ledger.close(&books.checks);
-    let mut done = Done::default();
-    brought.iter().for_each(|one| done.add(&one.done));
-    let mut summary = Summary { done, took, counts: Vec::new(), latency: Vec::new(), series };
-    summary.counts.extend([
+    let ends = books.ledger.close();
+    let parameters = Parameters { options, load: row };
+    let requests = ("requests", done.requests);
+    let mut report = Report::new("ttl", requests, took, options.seed, &books.checks, &parameters);
+    report.series = series;
+    report.counts.extend(done.named());
+    report.counts.extend([
         ("threads", threads as u64),
-        ("inserted", ends.inserted),
+        ("keys", keys.len() as u64),
+        ("inserted", ends.accepted),
         ("expired", ends.expired),
         ("removed", ends.removed),
         ("replaced", ends.replaced),
         ("closed", ends.closed),
         ("live_at_the_end", live),
-        ("changed", brought.iter().map(|one| one.changed).sum()),
+        ("changed", changed),
+    ]);
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    let hits = done.hits as f64 / (done.hits + done.misses).max(1) as f64;
+    report.figures.extend([
+        ("hit_percent", 100.0 * hits),
+        ("interval_ms", setting.interval.as_secs_f64() * 1e3),
+        ("squeeze", setting.squeeze),
     ]);
     for (name, times) in TIMES.into_iter().zip(&mut times) {
         let times = times.percentiles();
         // Those of a closed loop were never due.
         if times.count > 0 || name != TIMES[SINCE_DUE] {
-            summary.latency.push((name, times));
+            report.latency.insert(name, times);
         }
     }
-    if let Ok(lateness) = books.lateness.lock() {
-        summary.latency.push(("expiry_lateness", lateness.percentiles()));
+    report.latency.insert("expiry_lateness", books.ledger.lateness().percentiles());
+    report.notes.push(format!("cluster {}: {:?}", row.cluster, row.operations));
+    if row.zipf.is_none() {
+        report.notes.push("the exponent of the keys is unknown: uniform".into());
     }
-    // The map, and with it the listener, is gone.
-    let books = Arc::into_inner(books).expect("nobody else has the books");
-    Ok((summary, books.checks))
+    Ok(report)
 }
 
-/// All threads, until it is time to stop; and what is shown.
+/// All threads, until it is time to stop, and what is shown. What they did, how often an entry had changed, how long it took.
 fn shoppers<K: CacheKey>(
     options: &Ttl,
     setting: &Setting,
-    load: &Load,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     times: &mut [Times; TIMES.len()],
     threads: usize,
-) -> (Vec<Brought>, Duration, Series) {
+) -> (Done, u64, Duration, Series) {
+    let load = &Load::new(&setting.row, keys.len(), setting.squeeze);
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
-    let mut works: Vec<Work<'_, Brought>> = Vec::new();
+    let mut works: Vec<Work<'_, (Done, u64)>> = Vec::new();
     for thread in 0..threads {
         let recorders = std::array::from_fn(|at| times[at].recorder());
         let shopper = Shopper::new((map, keys, books), thread, recorders);
@@ -376,21 +372,24 @@ fn shoppers<K: CacheKey>(
             text: format!(
                 "{} hits, lateness max {}",
                 books.hits.load(Relaxed),
-                human(books.latest.load(Relaxed))
+                human(books.ledger.lateness().percentiles().max)
             ),
             ..Gauge::of_store(map.metrics())
         });
     });
-    (brought, began.elapsed(), live.finish())
+    let (mut done, took) = (Done::default(), began.elapsed());
+    brought.iter().for_each(|(one, _)| done.add(one));
+    let changed = brought.iter().map(|(_, changed)| changed).sum();
+    (done, changed, took, live.finish())
 }
 
-/// A thread's requests, until it is over.
+/// A thread's requests, until it is over. What it did, and how often an entry had changed.
 fn shop<K: CacheKey>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
     (mut pace, began): (Option<Pace>, Instant),
     over: impl Fn() -> bool,
-) -> Brought {
+) -> (Done, u64) {
     let books = shopper.books;
     let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -399,15 +398,13 @@ fn shop<K: CacheKey>(
     // However late it begins, it does something.
     loop {
         for _ in 0..LOOK {
-            let due = match &mut pace {
-                Some(pace) => match pace.due(nanos(began.elapsed())) {
-                    Some(due) => Some(due),
-                    None => break,
-                },
-                None => None,
-            };
+            let due = pace.as_mut().map(|pace| pace.due(nanos(began.elapsed())));
+            // None is due yet.
+            if due == Some(None) {
+                break;
+            }
             client.request(&mut shopper, load.draw(&mut rng));
-            if let Some(due) = due {
+            if let Some(due) = due.flatten() {
                 let since = began.elapsed().saturating_sub(Duration::from_nanos(due));
                 shopper.times[SINCE_DUE].record(since);
             }
@@ -423,66 +420,57 @@ fn shop<K: CacheKey>(
             break;
         }
     }
-    Brought { done: client.done, changed: shopper.changed }
+    (client.done, shopper.changed)
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use expiry::ManualClock;
 
-    fn books() -> Books {
-        Books {
-            ledger: Ledger::new(1),
-            time: Leaping::new(true),
-            checks: Checks::new(&NAMES),
-            rounding: 10,
-            allowance: 5,
-            lateness: Mutex::default(),
-            latest: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-            expired: AtomicU64::new(0),
-        }
-    }
-
-    /// The checks that fail when a value that was made at 1000 for 100 is told as expired, or found, with a spoilt reading.
-    fn failing(act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
-        let books = books();
+    /// The checks that fail when at `now` a value is found or ends that was made at 1000 for 100, and may be told 15 later.
+    fn failing(now: u64, act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
+        let clock = ManualClock::new();
+        clock.set(now);
+        let books = Books::new(1, Arc::new(clock), 15);
         act(&books, &Value::new(0, 1000, 100, 8));
         books.checks.failing()
     }
 
     #[test]
     fn expiries_out_of_time() {
-        assert!(failing(|books, value| books.timely(value, 1100)).is_empty());
-        assert!(failing(|books, value| books.timely(value, 1115)).is_empty());
-        assert_eq!(failing(|books, value| books.timely(value, 1099)), ["none_early"]);
-        assert_eq!(failing(|books, value| books.timely(value, 1116)), ["none_late"]);
+        for (now, wrong) in
+            [(1100, None), (1115, None), (1099, Some("none_early")), (1116, Some("none_late"))]
+        {
+            let failing = failing(now, |books, value| books.told(value, RemovalCause::Expired));
+            assert_eq!(failing, Vec::from_iter(wrong), "{now}");
+        }
     }
 
     #[test]
     fn values_that_should_not_have_been_found() {
-        let told = |books: &Books| books.ledger.told(0, RemovalCause::Removed, 1050, &books.checks);
-        assert!(failing(|books, value| books.found(value, 1049)).is_empty());
-        // It ended while the get was under way.
-        let during = |books: &Books, value: &Value| {
-            told(books);
-            books.found(value, 1050);
-        };
-        assert!(failing(during).is_empty());
-        let after = |books: &Books, value: &Value| {
-            told(books);
-            books.found(value, 1051);
-        };
-        assert_eq!(failing(after), ["ended_is_gone"]);
-        assert_eq!(failing(|books, value| books.found(value, 1116)), ["none_found_late"]);
+        // Its end is told at 1050, before a get or in the middle of it; 1116 is after its time.
+        for (ends, began, wrong) in [
+            (false, 1049, None),
+            (true, 1050, None),
+            (true, 1051, Some("ended_is_gone")),
+            (false, 1116, Some("none_found_late")),
+        ] {
+            let failing = failing(1050, |books, value| {
+                if ends {
+                    books.told(value, RemovalCause::Removed);
+                }
+                books.found(value, began);
+            });
+            assert_eq!(failing, Vec::from_iter(wrong), "{began}");
+        }
     }
 
     /// Does this with a thread's view of a map of few keys, on a clock that stands still, and that map.
     pub fn with_shopper<T>(
         act: impl FnOnce(&mut Shopper<'_, u64>, &ExpiringMap<u64, Value>) -> T,
     ) -> T {
-        let books = Arc::new(books());
+        let books = Arc::new(Books::new(1, Arc::new(ManualClock::new()), 15));
         let told = books.clone();
         let map = ExpiringMap::builder()
             .clock(books.time.clone())
@@ -493,7 +481,7 @@ pub mod tests {
         let recorders = std::array::from_fn(|_| times.recorder());
         let done = act(&mut Shopper::new((&map, &[0, 1], &books), 0, recorders), &map);
         drop(map);
-        books.ledger.close(&books.checks);
+        books.ledger.close();
         assert_eq!(books.checks.failing(), [""; 0]);
         done
     }
@@ -508,7 +496,7 @@ pub mod tests {
                 looks.push(seen.map(|seen| seen.number));
                 if let Some(other) = other.take() {
                     assert!(map.insert(0, other).is_ok());
-                    books.ledger.inserted(number(0, 99));
+                    books.ledger.accepted(number(0, 99));
                 }
                 Some((8, hour))
             });

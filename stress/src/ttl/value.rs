@@ -28,18 +28,15 @@ pub struct Value {
     pub number: u64,
     /// A reading of the map's clock from before it was inserted.
     pub made: u64,
-    /// Its time to live, in nanoseconds.
     pub ttl: u64,
     bytes: Box<[u8]>,
 }
 
 impl Value {
-    /// A value of this length.
     pub fn new(number: u64, made: u64, ttl: u64, length: usize) -> Self {
         Value { number, made, ttl, bytes: vec![fill(number); length].into() }
     }
 
-    /// Its length.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -243,7 +243,6 @@ impl Worker<'_> {
         });
     }
 
-    /// Issues what is ready.
     pub(super) fn send_issues(&mut self) {
         let Shared { ledger, checks, .. } = self.shared;
         let before = self.tally.issued;

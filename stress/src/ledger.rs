@@ -1,0 +1,377 @@
+//! The ledger: for each entry of a run one word, which says whether the entry was accepted, what was returned to callers, and
+//! how and when its end was told.
+//!
+//! An entry is named by a number, see [`number`]. All changes of its word are read-modify-writes: of two that contradict each
+//! other the second finds the first. What is wrong with an entry is reported when it is seen, or by [`Ledger::close`], under the
+//! scenario's name for that check, see [`Names`].
+
+use crate::checks::{Check, Checks};
+use crate::latency::{human, Latency};
+use expiry::RemovalCause;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// The flags of a word. The bits above them hold the clock reading at which the end was told.
+const ACCEPTED: u64 = 1;
+const RENEWED: u64 = 1 << 1;
+const RETURNED_REPLACED: u64 = 1 << 2;
+const RETURNED_REMOVED: u64 = 1 << 3;
+const TOLD_EXPIRED: u64 = 1 << 4;
+const TOLD_REMOVED: u64 = 1 << 5;
+const TOLD_REPLACED: u64 = 1 << 6;
+const TOLD_CLOSED: u64 = 1 << 7;
+const TOLD: u64 = TOLD_EXPIRED | TOLD_REMOVED | TOLD_REPLACED | TOLD_CLOSED;
+const TIME: u32 = 8;
+
+/// Entries of a page.
+const PAGE: usize = 1 << 16;
+/// A number has its thread above these bits.
+const NUMBER: u32 = 40;
+
+/// The number of a thread's next entry.
+pub fn number(thread: usize, count: u64) -> u64 {
+    (thread as u64) << NUMBER | count
+}
+
+/// What a scenario calls an entry, and the checks under which its ledger reports.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// An entry, in the texts of violations.
+    pub entry: &'static str,
+    /// An entry expired before, or after, the time at which it may.
+    pub early: Check,
+    pub late: Check,
+    /// A second end was told of an entry.
+    pub again: Check,
+    /// At the close: an accepted entry has no end, or one that was refused has.
+    pub ends: Check,
+    /// At the close: callers were returned something else than what was told. `None` if the scenario does not note returns.
+    pub returns: Option<Check>,
+    /// The end was told of an entry that was never begun, or with an unknown cause.
+    pub unknown: Check,
+}
+
+/// How many entries were accepted, and how many ended how.
+#[derive(Debug, Default, PartialEq)]
+pub struct Ends {
+    pub accepted: u64,
+    pub expired: u64,
+    pub removed: u64,
+    pub replaced: u64,
+    pub closed: u64,
+}
+
+/// What the ledger knows of an entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Story(u64);
+
+impl Story {
+    /// Whether it was neither renewed nor told to have ended.
+    pub fn is_open(self) -> bool {
+        self.0 & (TOLD | RENEWED) == 0
+    }
+
+    /// Whether it was renewed, and has not ended.
+    pub fn stays(self) -> bool {
+        self.0 & (TOLD | RENEWED) == RENEWED
+    }
+
+    /// Whether it was told to have expired.
+    pub fn has_expired(self) -> bool {
+        self.0 & TOLD_EXPIRED != 0
+    }
+
+    /// When its end was told, if it was.
+    pub fn told_at(self) -> Option<u64> {
+        (self.0 & TOLD != 0).then_some(self.0 >> TIME)
+    }
+}
+
+/// All entries of all threads.
+#[derive(Debug)]
+pub struct Ledger {
+    pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    /// Entries that a thread may have.
+    room: usize,
+    names: Names,
+    checks: Arc<Checks>,
+    lateness: Mutex<Latency>,
+}
+
+impl Ledger {
+    /// A ledger for this many threads, with room for so many entries of each. Memory for them is taken as they come.
+    pub fn new(threads: usize, room: usize, names: Names, checks: Arc<Checks>) -> Self {
+        let pages = threads * room.div_ceil(PAGE);
+        let pages = (0..pages).map(|_| OnceLock::new()).collect();
+        Ledger { pages, room, names, checks, lateness: Mutex::default() }
+    }
+
+    /// Takes the memory for all entries now.
+    pub fn with_all_pages(self) -> Self {
+        (0..self.room).step_by(PAGE).for_each(|count| {
+            self.word(count as u64);
+        });
+        self
+    }
+
+    /// The word of an entry. `None` if there is no room for an entry of this number.
+    fn word(&self, number: u64) -> Option<&AtomicU64> {
+        let count = (number & ((1 << NUMBER) - 1)) as usize;
+        let page = (number >> NUMBER) as usize * self.room.div_ceil(PAGE) + count / PAGE;
+        let page = self.pages.get(page).filter(|_| count < self.room)?;
+        let page = page.get_or_init(|| (0..PAGE).map(|_| AtomicU64::new(0)).collect());
+        page.get(count % PAGE)
+    }
+
+    /// Sets a flag. What was known before.
+    fn note(&self, number: u64, flag: u64) -> Story {
+        Story(self.word(number).map_or(0, |word| word.fetch_or(flag, AcqRel)))
+    }
+
+    /// How many entries each thread may have.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Whether there is room for an entry of this number.
+    pub fn has_room(&self, number: u64) -> bool {
+        self.word(number).is_some()
+    }
+
+    /// What is known of an entry.
+    pub fn story(&self, number: u64) -> Story {
+        Story(self.word(number).map_or(0, |word| word.load(Acquire)))
+    }
+
+    /// The engine said that it is in. Its end may have been told already.
+    pub fn accepted(&self, number: u64) {
+        self.note(number, ACCEPTED);
+    }
+
+    /// It was renewed, for longer than the run lasts. What was known before.
+    pub fn renewed(&self, number: u64) -> Story {
+        self.note(number, RENEWED)
+    }
+
+    /// It was returned to the caller that replaced or removed it.
+    pub fn returned(&self, number: u64, by: RemovalCause) {
+        let replaced = by == RemovalCause::Replaced;
+        self.note(number, if replaced { RETURNED_REPLACED } else { RETURNED_REMOVED });
+    }
+
+    /// Its end was told at the clock reading `now`; if it expired, that had to be `within` these readings, the first of which is
+    /// when it was due. What was known before.
+    pub fn told(
+        &self,
+        number: u64,
+        cause: RemovalCause,
+        now: u64,
+        within: RangeInclusive<u64>,
+    ) -> Story {
+        let Names { entry, again, unknown, .. } = self.names;
+        let told = match cause {
+            RemovalCause::Expired => TOLD_EXPIRED,
+            RemovalCause::Removed => TOLD_REMOVED,
+            RemovalCause::Replaced => TOLD_REPLACED,
+            RemovalCause::Closed => TOLD_CLOSED,
+            _ => 0,
+        };
+        let Some(word) = self.word(number).filter(|_| told != 0) else {
+            let text = || format!("{entry} {number:#x}, which was never begun, ended: {cause:?}");
+            self.checks.violated(unknown, text);
+            return Story(0);
+        };
+        if cause == RemovalCause::Expired {
+            self.timely(number, now, within);
+        }
+        let at = now.min(u64::MAX >> TIME) << TIME;
+        let first = |known: u64| (known & TOLD == 0).then_some(known | told | at);
+        let before = word.fetch_update(AcqRel, Acquire, first);
+        if let Err(known) = before {
+            self.checks.violated(again, || {
+                format!("{entry} {number} is told as {cause:?} and was before: {:?}", flags(known))
+            });
+        }
+        Story(before.unwrap_or_else(|known| known))
+    }
+
+    fn timely(&self, number: u64, now: u64, within: RangeInclusive<u64>) {
+        let Names { entry, early, late, .. } = self.names;
+        let (due, latest) = within.into_inner();
+        self.checks.expect(early, now >= due, || {
+            format!("{entry} {number} expired {} early", human(due - now))
+        });
+        self.checks.expect(late, now <= latest, || {
+            format!("{entry} {number} was told {} after its time", human(now - due))
+        });
+        if let Ok(mut lateness) = self.lateness.lock() {
+            lateness.record_nanos(now.saturating_sub(due));
+        }
+    }
+
+    /// How long after they were due entries were told to have expired.
+    pub fn lateness(&self) -> Latency {
+        self.lateness.lock().map_or_else(|_| Latency::new(), |lateness| lateness.clone())
+    }
+
+    /// Judges each entry, after the engine has been shut down.
+    pub fn close(&self) -> Ends {
+        let (mut ends, pages) = (Ends::default(), self.room.div_ceil(PAGE));
+        for (at, page) in self.pages.iter().enumerate() {
+            let first = number(at / pages, (at % pages * PAGE) as u64);
+            for (word, number) in page.get().into_iter().flatten().zip(first..) {
+                match word.load(Acquire) {
+                    0 => {}
+                    known => self.judge(number, known, &mut ends),
+                }
+            }
+        }
+        ends
+    }
+
+    fn judge(&self, number: u64, known: u64, ends: &mut Ends) {
+        let entry = self.names.entry;
+        let is = |flags| known & flags != 0;
+        self.checks.expect(self.names.ends, is(ACCEPTED) == is(TOLD), || {
+            format!("{entry} {number} was accepted or has ended, and not both: {:?}", flags(known))
+        });
+        if let Some(returns) = self.names.returns {
+            let agree = is(RETURNED_REPLACED) == is(TOLD_REPLACED)
+                && is(RETURNED_REMOVED) == is(TOLD_REMOVED);
+            self.checks.expect(returns, agree, || {
+                format!("of {entry} {number} callers and listener disagree: {:?}", flags(known))
+            });
+        }
+        ends.accepted += u64::from(is(ACCEPTED));
+        ends.expired += u64::from(is(TOLD_EXPIRED));
+        ends.removed += u64::from(is(TOLD_REMOVED));
+        ends.replaced += u64::from(is(TOLD_REPLACED));
+        ends.closed += u64::from(is(TOLD_CLOSED));
+    }
+}
+
+/// The names of a word's flags.
+fn flags(known: u64) -> Vec<&'static str> {
+    const FLAGS: [&str; 8] = [
+        "accepted",
+        "renewed",
+        "returned by the insert that replaced it",
+        "returned by a remove",
+        "told as expired",
+        "told as removed",
+        "told as replaced",
+        "told as closed",
+    ];
+    (0..).zip(FLAGS).filter(|(bit, _)| known >> bit & 1 != 0).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use RemovalCause::*;
+
+    const NAMES: Names = Names {
+        entry: "entry",
+        early: "none_early",
+        late: "none_late",
+        again: "told_once",
+        ends: "one_end_each",
+        returns: Some("returns_agree"),
+        unknown: "no_surprises",
+    };
+
+    /// What is counted and what fails of a story of entries of the second of two threads, due at 100 and at 110 at the latest.
+    fn failing(story: impl FnOnce(&Ledger, u64)) -> (Ends, Vec<Check>) {
+        let names = ["none_early", "none_late", "told_once", "one_end_each"];
+        let names = [&names[..], &["returns_agree", "no_surprises"]].concat();
+        let checks = Arc::new(Checks::new(&names));
+        let ledger = Ledger::new(2, 80_000, NAMES, checks.clone());
+        story(&ledger, number(1, 70_000));
+        (ledger.close(), checks.failing())
+    }
+
+    fn told(ledger: &Ledger, number: u64, cause: RemovalCause, now: u64) -> Story {
+        ledger.told(number, cause, now, 100..=110)
+    }
+
+    #[test]
+    fn stories_that_are_whole() {
+        let (ends, wrong) = failing(|ledger, one| {
+            ledger.accepted(one);
+            assert!(ledger.story(one).is_open());
+            assert_eq!(ledger.story(one).told_at(), None);
+            assert!(told(ledger, one, Expired, 107).is_open());
+            assert_eq!(ledger.story(one).told_at(), Some(107));
+            assert!(ledger.story(one).has_expired());
+            // The end may be told before the insert has returned.
+            told(ledger, one + 1, Removed, 78);
+            ledger.returned(one + 1, Removed);
+            ledger.accepted(one + 1);
+            ledger.accepted(one + 2);
+            ledger.returned(one + 2, Replaced);
+            told(ledger, one + 2, Replaced, 79);
+            ledger.accepted(one + 3);
+            assert!(!ledger.renewed(one + 3).stays() && ledger.story(one + 3).stays());
+            // A reading of a clock that has jumped by centuries.
+            assert!(told(ledger, one + 3, Closed, u64::MAX).stays());
+            assert!(!ledger.story(one + 3).stays() && !ledger.story(one + 3).is_open());
+            assert_eq!(ledger.lateness().percentiles().max, 7);
+        });
+        let should = Ends { accepted: 4, expired: 1, removed: 1, replaced: 1, closed: 1 };
+        assert_eq!((ends, wrong), (should, vec![]));
+    }
+
+    #[test]
+    fn stories_that_are_not() {
+        type Act = fn(&Ledger, u64);
+        let accepted: Act = Ledger::accepted;
+        let removed: Act = |ledger, one| ledger.returned(one, Removed);
+        let replaced: Act = |ledger, one| ledger.returned(one, Replaced);
+        let expires: Act = |ledger, one| {
+            told(ledger, one, Expired, 110);
+        };
+        let closes: Act = |ledger, one| {
+            told(ledger, one, Closed, 1);
+        };
+        let is_removed: Act = |ledger, one| {
+            told(ledger, one, Removed, 1);
+        };
+        let is_replaced: Act = |ledger, one| {
+            told(ledger, one, Replaced, 1);
+        };
+        let early: Act = |ledger, one| {
+            told(ledger, one, Expired, 99);
+        };
+        let late: Act = |ledger, one| {
+            told(ledger, one, Expired, 111);
+        };
+        let nobodys: Act = |ledger, _| {
+            told(ledger, number(2, 0), Expired, 100);
+        };
+        let beyond: Act = |ledger, _| {
+            told(ledger, number(0, 80_000), Expired, 100);
+        };
+        let rows: [(&[Act], Check); 13] = [
+            (&[accepted], "one_end_each"),
+            (&[closes], "one_end_each"),
+            (&[accepted, expires, closes], "told_once"),
+            (&[accepted, expires, expires], "told_once"),
+            (&[accepted, early], "none_early"),
+            (&[accepted, late], "none_late"),
+            (&[accepted, expires, removed], "returns_agree"),
+            (&[accepted, is_removed, replaced, removed], "returns_agree"),
+            (&[accepted, is_removed, replaced], "returns_agree"),
+            (&[accepted, is_removed], "returns_agree"),
+            (&[accepted, is_replaced], "returns_agree"),
+            (&[nobodys], "no_surprises"),
+            (&[beyond], "no_surprises"),
+        ];
+        for (at, (acts, check)) in rows.into_iter().enumerate() {
+            let (_, wrong) = failing(|ledger, one| acts.iter().for_each(|act| act(ledger, one)));
+            assert_eq!(wrong, [check], "row {at}");
+        }
+        let (_, wrong) = failing(|ledger, _| assert!(!ledger.has_room(number(0, 80_000))));
+        assert_eq!(wrong, [""; 0]);
+    }
+}
