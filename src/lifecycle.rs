@@ -31,7 +31,7 @@ pub(crate) fn shut<P: Payload, C>(
     reaper: Option<&Reaper>,
     face: &impl Face<P>,
 ) {
-    engine.refuse();
+    engine.admission.refuse();
     let Some(reaper) = Reaper::here(reaper) else {
         return face.close();
     };
@@ -51,7 +51,7 @@ pub(crate) fn shut_soon<'a, P: Payload, C>(
     reaper: Option<&'a Reaper>,
     face: &impl Face<P>,
 ) -> impl std::future::Future<Output = ()> + 'a {
-    engine.refuse();
+    engine.admission.refuse();
     let reaper = Reaper::here(reaper);
     match reaper {
         Some(reaper) => reaper.ask(engine),
@@ -169,12 +169,12 @@ impl Reaper {
                 face.close();
                 orders.end();
                 #[cfg(feature = "async")]
-                engine(&face).parted();
+                engine(&face).admission.parted();
                 event!(DEBUG, "reaper stopped");
             })
             .map_err(|error| BuildError::NoThread(error.to_string()))?
         };
-        engine(face).set_reaper(worker.thread());
+        engine(face).wakeup.set_reaper(worker.thread());
         Ok(Reaper { worker, orders })
     }
 
@@ -186,20 +186,20 @@ impl Reaper {
     /// Asks it to stop after this round, and to close the store then.
     pub(crate) fn ask<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.orders.stop();
-        engine.wake_reaper();
+        engine.wakeup.wake();
     }
 
     /// Asks it to stop when nothing is left, or this has passed.
     #[cfg(feature = "async")]
     pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
-        engine.wake_reaper();
+        engine.wakeup.wake();
     }
 
     /// Ends when it has done its last.
     #[cfg(feature = "async")]
     pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
         let ended = || self.orders.has_ended().then_some(());
-        engine.until_parted(ended).await;
+        engine.admission.until_parted(ended).await;
     }
 }

@@ -64,15 +64,15 @@ impl AckTracker {
     /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
-        let now = engine.clock().now();
+        let now = engine.deadlines.clock().now();
         let round = engine.poll_beside(now, budget.max(1), &*self.trees);
         #[cfg(feature = "async")]
-        if engine.is_refusing() {
-            engine.parted();
+        if engine.admission.is_refusing() {
+            engine.admission.parted();
         }
         Polled {
             more: round.more || round.busy,
-            next: round.next.map(|tick| engine.ticks().until(now, tick)),
+            next: round.next.map(|tick| engine.deadlines.ticks().until(now, tick)),
         }
     }
 
@@ -80,14 +80,14 @@ impl AckTracker {
     #[cfg(expiry_loom)]
     #[doc(hidden)]
     pub fn timer_fires(&self, tick: u64) {
-        self.trees.engine.timer_fires(tick);
+        self.trees.engine.wakeup.timer_fires(tick);
     }
 
     /// For models: the hash of a chosen root's key, as the index has it.
     #[cfg(expiry_loom)]
     #[doc(hidden)]
     pub fn hash_of(&self, key: u64) -> u32 {
-        self.trees.engine.hash(key) | 1 << 31
+        self.trees.engine.keys.hash(key) | 1 << 31
     }
 
     /// For models: how many chunks are on the first shard's ring, and which of them have their

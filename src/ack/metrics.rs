@@ -43,7 +43,7 @@ snapshot! {
         slots: u64 as SLOTS = trees.engine.held(shard);
         /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper
         /// carries ids over.
-        tables: u64 as TABLES = 1 + trees.engine.index(shard).tables_to_carry() as u64;
+        tables: u64 as TABLES = 1 + trees.engine.keys.at(shard).tables_to_carry() as u64;
         /// Roots that were tracked.
         inserted: u64 as INSERTED sum begun;
         /// Of these, how many were acked.
@@ -86,7 +86,7 @@ snapshot! {
     /// ```
     pub struct Metrics by ShardMetrics of [] trees: Trees {
         /// The most entries there may be, if that is bounded.
-        capacity: Option<u64> as CAPACITY = trees.engine.capacity();
+        capacity: Option<u64> as CAPACITY = trees.engine.admission.limit();
         /// Calls that found no room for their root, or for what came early: the capacity was
         /// reached, there was no memory, or there were too many ids of one hash. (Where acks of too
         /// many roots came early, that is [`early_refused`](ShardMetrics::early_refused).)
@@ -148,8 +148,8 @@ impl Trees {
     /// Calls `f` with every root that is in flight. Each is read consistently; together they are no
     /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
-        let now = self.engine.clock().now();
-        let tick = self.engine.ticks().at(now);
+        let now = self.engine.deadlines.clock().now();
+        let tick = self.engine.deadlines.ticks().at(now);
         self.engine.for_each(|claim, lease| {
             let issued = lease.state() == State::LiveIssued;
             if !issued && lease.state() != State::Live {
@@ -169,7 +169,8 @@ impl Trees {
                 root: if issued { RootId::Issued(Root(key)) } else { RootId::Chosen(key) },
                 owner,
                 age,
-                remaining: (deadline != NEVER).then(|| self.engine.ticks().until(now, deadline)),
+                remaining: (deadline != NEVER)
+                    .then(|| self.engine.deadlines.ticks().until(now, deadline)),
             };
             f(root, seen);
         });

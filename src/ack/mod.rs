@@ -196,13 +196,13 @@ impl AckTracker {
     /// The longest timeout that the [interval](Self::interval) allows: 2^39 intervals, about.
     #[must_use]
     pub fn longest_timeout(&self) -> Duration {
-        self.trees.engine.ticks().longest()
+        self.trees.engine.deadlines.ticks().longest()
     }
 
     /// The granularity of the tracker's deadlines.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        self.trees.engine.ticks().interval()
+        self.trees.engine.deadlines.ticks().interval()
     }
 
     /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see
@@ -230,6 +230,6 @@ impl AckTracker {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.trees.engine.door())
+        crate::CapacityReady::new(self.trees.engine.admission.door())
     }
 }

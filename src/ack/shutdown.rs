@@ -72,7 +72,7 @@ impl AckTracker {
     /// ```
     pub fn shutdown(&self, fate: ShutdownMode) -> Vec<Outcome> {
         let trees = &*self.trees;
-        trees.engine.refuse();
+        trees.engine.admission.refuse();
         trees.deliver.close();
         if let (ShutdownMode::Drain(limit), false) = (fate, is_inside()) {
             let began = std::time::Instant::now();
@@ -154,7 +154,7 @@ impl AckTracker {
         fate: ShutdownMode,
     ) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
         let engine = &self.trees.engine;
-        engine.refuse();
+        engine.admission.refuse();
         self.trees.deliver.close();
         if fate == ShutdownMode::Return {
             self.trees.returned.want();
@@ -180,7 +180,7 @@ impl AckTracker {
         async move {
             match self.reaper() {
                 Some(reaper) => reaper.ended(engine).await,
-                None => engine.until_parted(|| self.has_ended_by_hand(until)).await,
+                None => engine.admission.until_parted(|| self.has_ended_by_hand(until)).await,
             }
             self.trees.returned.take()
         }
@@ -193,7 +193,7 @@ impl AckTracker {
         let Some(until) = until else {
             return Some(());
         };
-        engine.poll_beside(engine.clock().now(), 4096, &*self.trees);
+        engine.poll_beside(engine.deadlines.clock().now(), 4096, &*self.trees);
         let over = self.is_drained() || Instant::now() >= until;
         over.then(|| self.trees.close())
     }
@@ -202,7 +202,7 @@ impl AckTracker {
 impl Shut for Trees {
     /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
     fn shut(&self, reaper: Option<&Reaper>) {
-        self.engine.refuse();
+        self.engine.admission.refuse();
         self.deliver.close();
         shut(&self.engine, reaper, self);
     }

@@ -13,7 +13,7 @@ fn alike(tracker: &AckTracker) -> (u64, u64) {
     (0..)
         .find_map(|key| {
             // The index keeps 31 bits.
-            let hash = tracker.trees.engine.hash(key) | 1 << 31;
+            let hash = tracker.trees.engine.keys.hash(key) | 1 << 31;
             seen.insert(hash, key).map(|other| (other, key))
         })
         .expect("2^31 hashes")
@@ -73,7 +73,7 @@ fn the_driver_carries_what_has_grown() {
         .clock(ManualClock::new())
         .build_manual()
         .expect("settings");
-    let index = tracker.trees.engine.index(0);
+    let index = tracker.trees.engine.keys.at(0);
     let mut key = 0;
     while index.tables_to_carry() == 0 {
         assert_eq!(tracker.init(key, 3, key), Ok(()));
@@ -145,7 +145,8 @@ fn a17_a_batch_is_no_loop_of_single_calls() {
 #[test]
 fn two_trackers_hash_in_two_ways() {
     let [one, other] = [0; 2].map(|_| AckTracker::builder().build_manual().unwrap());
-    let hashes = |tracker: &AckTracker| [1, 2, 3, 4].map(|root| tracker.trees.engine.hash(root));
+    let hashes =
+        |tracker: &AckTracker| [1, 2, 3, 4].map(|root| tracker.trees.engine.keys.hash(root));
     assert_ne!(hashes(&one), hashes(&other));
     let [one, other] = [7, 7].map(|seed| AckTracker::builder().seed(seed).build_manual().unwrap());
     assert_eq!(hashes(&one), hashes(&other), "with one seed they hash in one way");
@@ -209,7 +210,7 @@ fn f07_what_happens_is_counted_at_its_own_shard() {
     assert!(by_slot.len() > 1, "all roots lay in one shard");
     tracker.ack(1 << 40, 1).unwrap();
     for root in 0..64 {
-        let shard = engine.shard_of_hash(engine.hash(root));
+        let shard = engine.keys.shard_of_hash(engine.keys.hash(root));
         tracker.init(root, 3, 0).unwrap();
         let twice = || assert_eq!(tracker.init(root, 3, 0), Err(AckError::Duplicate));
         assert_eq!(counted(|shard| shard.duplicate, &twice), [(shard, 1)], "root {root}");
@@ -229,7 +230,7 @@ fn a13_a_slot_whose_occupants_come_round() {
     for turns in 0..4 {
         let old = tracker.issue(5, 0).unwrap();
         tracker.ack(old, 5).unwrap();
-        let slot = engine.slot(IssuedId(old.to_bits()).slot()).unwrap();
+        let slot = engine.slots.slot(IssuedId(old.to_bits()).slot()).unwrap();
         // As if all but one of the next 65,536 occupants had come and gone.
         let before = (old.to_bits() >> 32 & 0xffff) as u32;
         slot.set_lease(Lease::free(before.wrapping_sub(1) & 0xffff));

@@ -62,7 +62,7 @@ impl Orders {
 
     /// It has done all that it had to.
     pub(crate) fn end(&self) {
-        // survives: a closed engine has passed the fence of `Engine::parted`; what follows goes by
+        // survives: a closed engine has passed the fence of `Admission::parted`; what follows goes by
         // a lock and by the fence in `Listeners::finish`. Kept: this report must not rest on those.
         self.ended.store(true, Ordering::Release);
     }
@@ -88,7 +88,7 @@ pub(crate) fn run<P: Payload, C>(
     orders: &Orders,
 ) {
     loop {
-        engine.awake();
+        engine.wakeup.awake();
         if orders.is_to_stop() {
             return;
         }
@@ -112,17 +112,17 @@ pub(crate) fn run<P: Payload, C>(
         let next = round.next.unwrap_or(NEVER);
         if engine.may_sleep_until(next) && !orders.is_to_stop() {
             // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
-            let now = goes_on(|| engine.clock().now());
-            let until = |now| engine.ticks().until(now, next);
+            let now = goes_on(|| engine.deadlines.clock().now());
+            let until = |now| engine.deadlines.ticks().until(now, next);
             park((next != NEVER).then(|| now.map_or(RECOVERY, until)));
         }
     }
 }
 
 fn round<P: Payload, C>(engine: &Engine<P, C>, face: &impl Face<P>, budget: usize) -> Round {
-    let began = engine.clock().now();
+    let began = engine.deadlines.clock().now();
     let round = engine.poll(began, budget, face);
-    let now = engine.clock().now();
+    let now = engine.deadlines.clock().now();
     engine.busy.add(now.saturating_sub(began));
     engine.rounds.add(1);
     round

@@ -191,6 +191,13 @@ impl<'a, P: Payload> Slot<'a, P> {
             .map_err(Lease)
     }
 
+    /// Ends the occupancy of this lease. The one caller for whom this succeeds owns the slot alone
+    /// from here on.
+    #[inline]
+    pub(crate) fn end(self, lease: Lease) -> Result<(), Lease> {
+        self.swap_lease(lease, lease.ended())
+    }
+
     /// Publishes a lease on a slot that the caller owns alone.
     #[inline(always)]
     pub(crate) fn set_lease(self, lease: Lease) {

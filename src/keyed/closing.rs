@@ -37,7 +37,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// The entry that `place` names, if it is still there, in a store in which nothing is replaced: no look-up. The caller is
     /// pinned, and has the place from a call that saw the entry published.
     pub(super) fn stay(&self, _pin: &Pin, place: Place) -> Option<Found<'_, K, V>> {
-        let spot = self.engine.spot(place.id)?;
+        let spot = self.engine.slots.spot(place.id)?;
         let lease = spot.slot.lease();
         // survives: the pinned caller read the lease with Acquire: the hash is that occupant's.
         let same = lease.is_in(STAYS)

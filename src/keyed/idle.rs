@@ -93,13 +93,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if found.lease.state() != State::LiveIdle {
             return None;
         }
-        Some(self.engine.spot(found.id)?.term)
+        Some(self.engine.slots.spot(found.id)?.term)
     }
 
     /// The tick at which something used now has been idle for so many nanoseconds.
     pub(super) fn idle_until(&self, idle: u64) -> u64 {
-        let (now, lag) = self.engine.now_for_deadline();
-        self.engine.ticks().deadline(now, idle.saturating_add(lag))
+        let (now, lag) = self.engine.deadlines.now_for_deadline();
+        self.engine.deadlines.ticks().deadline(now, idle.saturating_add(lag))
     }
 
     /// An entry with a time to idle is used. False if it has ended meanwhile.

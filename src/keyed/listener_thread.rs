@@ -154,7 +154,7 @@ impl ListenerThread {
         // survives: loom does not see `done`, a standard atomic.
         self.done.store(true, std::sync::atomic::Ordering::Release);
         #[cfg(feature = "async")]
-        store.engine.parted();
+        store.engine.admission.parted();
     }
 
     /// Has the listener called for an entry that this thread has ended. The caller is unpinned. Under

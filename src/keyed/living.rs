@@ -81,7 +81,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[cold]
     #[inline(never)]
     fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, StoreError> {
-        let idle = self.engine.nanos(idle, self.idle)?;
+        let idle = self.engine.deadlines.nanos(idle, self.idle)?;
         let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
         Ok(Term { deadline, idle: idle.map(|idle| (idle, bound)) })
     }
@@ -136,7 +136,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
     pub(super) fn is_living(&self, found: &Found<'_, K, V>) -> bool {
-        self.is_living_at(found, self.engine.now_for_deadline().0)
+        self.is_living_at(found, self.engine.deadlines.now_for_deadline().0)
     }
 
     /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
@@ -175,7 +175,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Eq,
     {
         // A replacement writes beside the old slot: that memory comes with the slot's.
-        let ahead = |id| self.engine.prefetch_note(id);
+        let ahead = |id| self.engine.slots.prefetch_note(id);
         let found = self.find_and(pin, wanted, ahead);
         // The one clock reading, after the look at the lease.
         let (term, now) = self.term(lifetime)?;

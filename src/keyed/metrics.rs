@@ -37,7 +37,7 @@ snapshot! {
         slots: u64 as SLOTS = store.engine.held(shard);
         /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates
         /// keys.
-        tables: u64 as TABLES = 1 + store.engine.index(shard).tables_to_carry() as u64;
+        tables: u64 as TABLES = 1 + store.engine.keys.at(shard).tables_to_carry() as u64;
         /// Entries that came in, under a key that had none.
         inserted: u64 as INSERTED sum inserted;
         /// Values that took another's place.
@@ -65,7 +65,7 @@ snapshot! {
     /// ```
     pub struct StoreMetrics by StoreShardMetrics of [<K: 'static, V: 'static>] store: Store<K, V> {
         /// The most entries there may be, if that is bounded.
-        capacity: Option<u64> as CAPACITY = store.engine.capacity();
+        capacity: Option<u64> as CAPACITY = store.engine.admission.limit();
         /// Calls that found no room for their entry: the capacity was reached, there was no
         /// memory, or there were too many keys of one hash.
         refused: u64 as REFUSED = store.engine.refusals();

@@ -74,7 +74,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// index. It does this once. Or the caller makes the second holder, once for each
     /// [`share`](Held::share).
     pub(super) unsafe fn new(store: H, id: u32) -> Self {
-        let slot = store.engine.slot(id).expect("a slot that has been in use");
+        let slot = store.engine.slots.slot(id).expect("a slot that has been in use");
         // SAFETY: the slot lives as long as the store.
         let slot =
             unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
@@ -119,7 +119,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         if self.slot.is_held_twice() {
             return Err(self);
         }
-        if !self.store.engine.is_unobserved() {
+        if !self.store.engine.reclaim.is_unobserved() {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);

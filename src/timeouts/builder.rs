@@ -144,7 +144,7 @@ mod tests {
                 assert!(Pin::new(sleep).poll(&mut context).is_pending());
             }
             if goes {
-                timeouts.waiters.engine.forget_fence();
+                timeouts.waiters.engine.owners.forget_fence();
             }
             let later = waiting.split_off(50);
             drop(waiting.split_off(25));

@@ -102,8 +102,8 @@ impl<'t> Interval<'t> {
     pub(super) fn new(waiters: &'t Waiters, period: Duration) -> Self {
         Interval {
             sleep: Sleep::over(waiters),
-            at: waiters.engine.now(),
-            period: nanos(period).max(waiters.engine.ticks().interval_nanos()),
+            at: waiters.engine.deadlines.now(),
+            period: nanos(period).max(waiters.engine.deadlines.ticks().interval_nanos()),
             missed: MissedTick::default(),
         }
     }
@@ -138,8 +138,8 @@ impl<'t> Interval<'t> {
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TimerError>> {
         ready!(self.sleep.poll_over(context.waker()))?;
         let engine = &self.sleep.waiters().engine;
-        let now = engine.now();
-        let kept = KEPT.max(2 * engine.ticks().interval_nanos());
+        let now = engine.deadlines.now();
+        let kept = KEPT.max(2 * engine.deadlines.ticks().interval_nanos());
         let next = if now.saturating_sub(self.at) > kept {
             self.missed.next(self.at, now, self.period)
         } else {
@@ -151,13 +151,13 @@ impl<'t> Interval<'t> {
 
     fn set(&mut self, at: u64) {
         self.at = at;
-        let due = self.sleep.waiters().engine.ticks().deadline(at, 0);
+        let due = self.sleep.waiters().engine.deadlines.ticks().deadline(at, 0);
         self.sleep.set(due);
     }
 
     /// The next tick is a period from now. It has to be polled for again.
     pub fn reset(&mut self) {
-        let now = self.sleep.waiters().engine.now();
+        let now = self.sleep.waiters().engine.deadlines.now();
         self.set(now.saturating_add(self.period));
     }
 }

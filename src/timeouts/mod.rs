@@ -154,7 +154,7 @@ snapshot! {
         slots: u64 as SLOTS
             = (0..waiters.engine.shards()).map(|shard| waiters.engine.held(shard)).sum();
         /// The most futures that may wait at once, if that is bounded.
-        capacity: Option<u64> as CAPACITY = waiters.engine.capacity();
+        capacity: Option<u64> as CAPACITY = waiters.engine.admission.limit();
         /// Polls that found no room for their deadline: the capacity was reached, or there was no
         /// memory.
         refused: u64 as REFUSED = waiters.engine.refusals();
@@ -188,7 +188,7 @@ impl fmt::Debug for Timeouts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timeouts")
             .field("len", &self.len())
-            .field("interval", &self.waiters.engine.ticks().interval())
+            .field("interval", &self.waiters.engine.deadlines.ticks().interval())
             .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
@@ -254,11 +254,11 @@ impl Timeouts {
     /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.waiters.engine;
-        let now = engine.clock().now();
+        let now = engine.deadlines.clock().now();
         let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
         Polled {
             more: round.more || round.busy,
-            next: round.next.map(|tick| engine.ticks().until(now, tick)),
+            next: round.next.map(|tick| engine.deadlines.ticks().until(now, tick)),
         }
     }
 
@@ -311,7 +311,7 @@ impl Timeouts {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.waiters.engine.door())
+        crate::CapacityReady::new(self.waiters.engine.admission.door())
     }
 
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
@@ -353,7 +353,7 @@ impl Timeouts {
     #[cfg(expiry_loom)]
     #[doc(hidden)]
     pub fn timer_fires(&self, tick: u64) {
-        self.waiters.engine.timer_fires(tick);
+        self.waiters.engine.wakeup.timer_fires(tick);
     }
 }
 

@@ -121,7 +121,11 @@ impl Waiters {
         let shards = config.shards;
         let share = move || Share { counts: PerShard::new(shards) };
         let engine = Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?;
-        Ok(Waiters { longest: nanos(engine.ticks().longest()), engine, panics: Statistic::new(0) })
+        Ok(Waiters {
+            longest: nanos(engine.deadlines.ticks().longest()),
+            engine,
+            panics: Statistic::new(0),
+        })
     }
 
     /// Sums one counter of all shards and threads.
@@ -132,12 +136,12 @@ impl Waiters {
 
     /// The tick at which `after` nanoseconds from now on are over.
     pub(super) fn due(&self, after: u64) -> u64 {
-        self.engine.with_stripe(|mine, _| self.engine.due(mine, after.max(1)))
+        self.engine.with_stripe(|mine, _| self.engine.deadlines.due(&mine.deadlines, after.max(1)))
     }
 
     /// Whether that tick has come.
     pub(super) fn is_over(&self, due: u64) -> bool {
-        due <= self.engine.ticks().at(self.engine.now())
+        due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }
 
     /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
@@ -153,7 +157,7 @@ impl Waiters {
             // Nobody else's, whatever the waker's clone does.
             let claimed = Lease::free(claim.incarnation).with_state(State::Dead);
             claim.slot.set_lease(claimed);
-            let due = self.engine.due(mine, after);
+            let due = self.engine.deadlines.due(&mine.deadlines, after);
             let held = Claimed(self, claim);
             let waiter = if !mine.has_lapsed() {
                 let waker = Words::from_waker(waker.clone());
@@ -175,15 +179,15 @@ impl Waiters {
         due: u64,
         waker: &Waker,
     ) -> Option<Result<Waiter, TimerError>> {
-        let now = self.engine.coarse_now();
-        let tick = self.engine.ticks().at(now);
+        let now = self.engine.deadlines.coarse_now();
+        let tick = self.engine.deadlines.ticks().at(now);
         if due <= tick {
             return None;
         }
         let deadline = Self::expressed(due, tick);
         let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
-            self.engine.note_lapse(mine, now);
+            self.engine.deadlines.note_lapse(&mine.deadlines, now);
             self.enter((mine, index), (deadline, due), waker, &mut refused)
         });
         Some(entered.ok_or_else(|| self.refuse(refused)))
@@ -254,7 +258,7 @@ impl Waiters {
         claim.slot.set_lease(lease);
         self.count(mine, claim.id).registered.add(1);
         let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
-        if enforced.is_err() && self.engine.end(claim.slot, lease).is_ok() {
+        if enforced.is_err() && claim.slot.end(lease).is_ok() {
             // Nobody has seen this one.
             self.finish(mine, &claim, End::Closed);
             Self::give_up(waker);
@@ -268,7 +272,7 @@ impl Waiters {
 
     #[inline(always)]
     fn slot(&self, waiter: Waiter) -> Slot<'_, Held> {
-        let slot = self.engine.slot(waiter.id);
+        let slot = self.engine.slots.slot(waiter.id);
         slot.expect("a slot that was claimed is there as long as the engine")
     }
 
@@ -308,14 +312,14 @@ impl Waiters {
         waker: &Waker,
     ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
-        let tick = self.engine.ticks().at(self.engine.coarse_now());
+        let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
         if due <= tick {
             // Nobody has to be woken for it any more.
             self.end(waiter, due, End::Fired);
             return Ok(None);
         }
         let fresh = waker.clone();
-        if self.engine.end(slot, waiter.lease).is_err() {
+        if slot.end(waiter.lease).is_err() {
             return Ok(None);
         }
         // SAFETY: just ended, by this.
@@ -338,19 +342,23 @@ impl Waiters {
     /// what was due before goes first: the new deadline could not be told from one that has long passed.
     pub(super) fn renewal(&self, after: u64) -> u64 {
         let after = after.max(1);
-        let (due, lapsed) =
-            self.engine.with_stripe(|mine, _| (self.engine.due(mine, after), mine.has_lapsed()));
+        let (due, lapsed) = self.engine.with_stripe(|mine, _| {
+            (self.engine.deadlines.due(&mine.deadlines, after), mine.has_lapsed())
+        });
         if !lapsed {
             return due;
         }
-        self.engine.catch_up(self.engine.now(), self);
+        self.engine.catch_up(self.engine.deadlines.now(), self);
         self.due(after)
     }
 
     /// Moves an entry to what is over at `due`, `after` nanoseconds from now. `None` if it has ended.
     pub(super) fn reset(&self, waiter: Waiter, due: u64, after: u64) -> Option<Waiter> {
         let deadline = if after > self.longest {
-            Self::expressed(due, self.engine.ticks().at(self.engine.coarse_now()))
+            Self::expressed(
+                due,
+                self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now()),
+            )
         } else {
             due
         };

@@ -17,7 +17,7 @@ impl Trees {
     /// Starts fetching what an ack of `root` will touch.
     #[inline]
     pub(crate) fn prefetch_issued(&self, root: Root) {
-        if let Some(slot) = self.engine.slot(IssuedId(root.0).slot()) {
+        if let Some(slot) = self.engine.slots.slot(IssuedId(root.0).slot()) {
             crate::core::prefetch_at(slot.address());
         }
     }
@@ -105,8 +105,8 @@ impl Trees {
     #[inline(always)]
     fn find_homes(&self, keys: impl Iterator<Item = u64>, hashes: &mut [u32; GROUP]) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.engine.hash(key);
-            self.engine.index_of(*hash).prefetch(*hash);
+            *hash = self.engine.keys.hash(key);
+            self.engine.keys.index_of(*hash).prefetch(*hash);
         }
     }
 
@@ -142,8 +142,8 @@ impl Trees {
         for (group, items) in items.chunks(GROUP).enumerate() {
             self.find_homes(items.iter().map(|item| item.0), &mut hashes);
             for (candidate, &hash) in candidates.iter_mut().zip(&hashes[..items.len()]) {
-                *candidate = self.engine.index_of(hash).candidate(hash);
-                if let Some(slot) = candidate.and_then(|seen| self.engine.slot(seen.slot())) {
+                *candidate = self.engine.keys.index_of(hash).candidate(hash);
+                if let Some(slot) = candidate.and_then(|seen| self.engine.slots.slot(seen.slot())) {
                     crate::core::prefetch_at(slot.address());
                 }
             }

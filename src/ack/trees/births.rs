@@ -11,14 +11,14 @@ impl Trees {
     }
 
     pub(super) fn set_birth(&self, id: u32, stamp: u64) {
-        if let Some(spot) = self.engine.spot(id) {
+        if let Some(spot) = self.engine.slots.spot(id) {
             // Relaxed: the lease publishes it, which is stored after it.
             spot.note.store(stamp, Ordering::Relaxed);
         }
     }
 
     fn birth(&self, id: u32) -> u64 {
-        let spot = self.engine.spot(id);
+        let spot = self.engine.slots.spot(id);
         spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
     }
 
@@ -33,7 +33,7 @@ impl Trees {
 
     #[cold]
     fn age_now(&self, id: u32) -> Duration {
-        self.age(id, self.engine.clock().now())
+        self.age(id, self.engine.deadlines.clock().now())
     }
 
     /// The birth stamp of a root with this target that begins `now`: an exact reading if its
@@ -50,7 +50,7 @@ impl Trees {
     #[cold]
     #[inline(never)]
     fn now_exactly(&self) -> u64 {
-        self.engine.clock().now()
+        self.engine.deadlines.clock().now()
     }
 
     /// Age of a live root. It is zero if the birth stamp comes from a later clock reading than

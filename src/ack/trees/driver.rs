@@ -20,20 +20,20 @@ impl Face<Tree> for Trees {
         // Until the index has the slot, its claimer owns it, and may withdraw it.
         // survives: the driver read `lease` first, with Acquire, so the key is not older than that
         // occupant. If it is a later occupant's, the swap of that lease fails.
-        let hash = self.engine.hash(claim.slot.fields().key.load(Ordering::Acquire));
-        self.engine.index_of(hash).find(hash, &mut |id| id == claim.id).map(drop)
+        let hash = self.engine.keys.hash(claim.slot.fields().key.load(Ordering::Acquire));
+        self.engine.keys.index_of(hash).find(hash, &mut |id| id == claim.id).map(drop)
     }
 
     fn prepare(&self, _: u32, slot: Slot<'_, Tree>, lease: Lease) {
         if lease.state() != State::LiveIssued {
-            let hash = self.engine.hash(slot.fields().key.load(Ordering::Relaxed));
-            self.engine.index_of(hash).prefetch(hash);
+            let hash = self.engine.keys.hash(slot.fields().key.load(Ordering::Relaxed));
+            self.engine.keys.index_of(hash).prefetch(hash);
         }
     }
 
     fn expired(&self, claim: Claim<'_, Tree>, (): (), lease: Lease, deadline: u64, now: u64) {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
-        let ticks = self.engine.ticks();
+        let ticks = self.engine.deadlines.ticks();
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
                 let due = ticks.begins(deadline);

@@ -34,7 +34,7 @@ impl Trees {
         target: u64,
     ) -> Result<(), AckError> {
         loop {
-            match self.engine.end(claim.slot, lease) {
+            match claim.slot.end(lease) {
                 Ok(()) => {
                     self.finish(mine, claim, lease, target, None);
                     return Err(AckError::Closed);
@@ -52,7 +52,7 @@ impl Trees {
     /// if that root has ended, or a shutdown will end it. A later root in its slot, even of the
     /// same id, is left alone.
     pub(in crate::ack) fn fail_seen(&self, seen: &Seen) -> bool {
-        let Some(slot) = self.engine.slot(seen.id) else {
+        let Some(slot) = self.engine.slots.slot(seen.id) else {
             return false;
         };
         loop {
@@ -94,7 +94,7 @@ impl Trees {
             if self.engine.has_closed(claim.id) {
                 return Err(Refused::Closed);
             }
-            let ended = self.engine.end(claim.slot, lease).is_ok();
+            let ended = claim.slot.end(lease).is_ok();
             if ended {
                 self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
             }
@@ -151,11 +151,11 @@ impl Trees {
             RootId::Issued(Root(key))
         } else {
             let At { hash, position } =
-                at.unwrap_or_else(|| At { hash: self.engine.hash(key), position: ANYWHERE });
-            let counts = &mine.face.counts[self.engine.shard_of_hash(hash)];
+                at.unwrap_or_else(|| At { hash: self.engine.keys.hash(key), position: ANYWHERE });
+            let counts = &mine.face.counts[self.engine.keys.shard_of_hash(hash)];
             counts.keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
-            let index = self.engine.index_of(hash);
+            let index = self.engine.keys.index_of(hash);
             let removed = index.remove(&self.engine.pin(), hash, claim.id, position, |_| false);
             if self.engine.free_or_rest(mine, &claim, removed) {
                 self.maybe_tend();

@@ -79,7 +79,7 @@ impl Trees {
     #[inline(always)]
     fn tenant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
         let id = IssuedId(root.0).slot();
-        let slot = self.engine.slot(id)?;
+        let slot = self.engine.slots.slot(id)?;
         // survives: the lease is read first, with Acquire, so the key is not older than the lease's
         // root. If it is a later root's, the swap of the lease fails.
         let lease = slot.lease();
@@ -115,7 +115,7 @@ impl Trees {
             return Err(AckError::ZeroEdge);
         }
         let id = IssuedId(root.0).slot();
-        let Some(slot) = self.engine.slot(id) else {
+        let Some(slot) = self.engine.slots.slot(id) else {
             return self.late(0);
         };
         let mut word = slot.fields().word.load(Ordering::Acquire);
@@ -182,7 +182,7 @@ impl Trees {
         target: u64,
     ) -> bool {
         let _delivering = mine.face.undelivered.announce();
-        while let Err(now) = self.engine.end(slot, lease) {
+        while let Err(now) = slot.end(lease) {
             // Only the deadline changed, or the root has ended. A later occupant has another key,
             // stored before its lease was.
             // survives: the failed swap read `now` with Acquire, so the key is not older. If it is

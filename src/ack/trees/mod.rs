@@ -176,14 +176,14 @@ impl Trees {
     #[inline(always)]
     pub(super) fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<(u64, u64), AckError> {
         let default = self.settings.timeout;
-        Ok(self.engine.deadline(mine, timeout, default)?)
+        Ok(self.engine.deadlines.deadline(&mine.deadlines, timeout, default)?)
     }
 
     /// Refuses a timeout that a renewal cannot have. The caller checks before it looks for the
     /// root: whether there is one makes no difference.
     #[inline]
     pub(super) fn check(&self, timeout: Lifetime) -> Result<(), AckError> {
-        self.engine.nanos(timeout, self.settings.timeout)?;
+        self.engine.deadlines.nanos(timeout, self.settings.timeout)?;
         Ok(())
     }
 

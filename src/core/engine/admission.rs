@@ -42,7 +42,7 @@ pub(crate) enum Refused {
 }
 
 /// See the module's head.
-pub(super) struct Admission {
+pub(crate) struct Admission {
     /// The largest number of slots in use, where that is bounded.
     limit: Option<u64>,
     /// How many more slots may be in use, where that is bounded.
@@ -80,7 +80,7 @@ impl Admission {
     }
 
     /// The largest number of slots in use, where that is bounded.
-    pub(super) fn limit(&self) -> Option<u64> {
+    pub(crate) fn limit(&self) -> Option<u64> {
         self.limit
     }
 
@@ -140,7 +140,7 @@ impl Admission {
     }
 
     /// Refuses new entries from about now on; those under way may still come in.
-    pub(super) fn refuse(&self) {
+    pub(crate) fn refuse(&self) {
         self.refusing.store(true, Ordering::Relaxed);
         self.asks.store(true, Ordering::Relaxed);
         #[cfg(feature = "async")]
@@ -153,13 +153,13 @@ impl Admission {
         }
     }
 
-    pub(super) fn is_refusing(&self) -> bool {
+    pub(crate) fn is_refusing(&self) -> bool {
         self.refusing.load(Ordering::Relaxed)
     }
 
     /// Something has been done about the end of a shutdown: the tasks that wait for it look again.
     #[cfg(feature = "async")]
-    pub(super) fn parted(&self) {
+    pub(crate) fn parted(&self) {
         crate::sync::fence(Ordering::SeqCst);
         if !self.parting.is_empty() {
             self.parting.wake();
@@ -169,13 +169,13 @@ impl Admission {
     /// Waits until `done` finds something, which is asked at first and after each
     /// [`parted`](Self::parted).
     #[cfg(feature = "async")]
-    pub(super) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
+    pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
         self.parting.until(done)
     }
 
     /// For a caller that waits until there is room.
     #[cfg(feature = "async")]
-    pub(super) fn door(&self) -> Door<'_> {
+    pub(crate) fn door(&self) -> Door<'_> {
         Door(self)
     }
 

@@ -7,8 +7,6 @@ use crate::core::slot::Payload;
 use crate::core::slots::Run;
 use crate::panics::is_inside;
 use crate::sync::park::Patience;
-#[cfg(feature = "async")]
-use crate::sync::tasks::Until;
 use crate::sync::{fence, AtomicBool, Ordering};
 use crate::trace::event;
 
@@ -39,28 +37,6 @@ impl Leftover {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Refuses new entries from about now on; those under way may still come in.
-    pub(crate) fn refuse(&self) {
-        self.admission.refuse();
-    }
-
-    pub(crate) fn is_refusing(&self) -> bool {
-        self.admission.is_refusing()
-    }
-
-    /// Something has been done about the shutdown's end: the tasks that wait for it look again.
-    #[cfg(feature = "async")]
-    pub(crate) fn parted(&self) {
-        self.admission.parted();
-    }
-
-    /// Waits until `done` finds something, which is asked at first and after each
-    /// [`parted`](Self::parted).
-    #[cfg(feature = "async")]
-    pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
-        self.admission.until_parted(done)
-    }
-
     /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the
     /// same is the shutdown's to end, or, if that has not seen it, its claimer's, who will find the
     /// bucket closed. If not, the shutdown sees all that this thread has done before.
@@ -81,7 +57,7 @@ impl<P: Payload, C> Engine<P, C> {
         face: &F,
         mut f: impl FnMut(Claim<'_, P>, F::Hold, Lease),
     ) -> bool {
-        self.refuse();
+        self.admission.refuse();
         let waits = !is_inside();
         if !waits {
             self.leftover.announce();
@@ -110,7 +86,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         drop(driving);
         #[cfg(feature = "async")]
-        self.parted();
+        self.admission.parted();
         if let Some(left) = left {
             event!(INFO, "shut down", left = left);
         }
@@ -163,7 +139,7 @@ impl<P: Payload, C> Engine<P, C> {
                         // Not published yet: its claimer's, who will find the bucket closed.
                         break;
                     };
-                    match self.end(slot, lease) {
+                    match slot.end(lease) {
                         Ok(()) => {
                             ended += 1;
                             f(claim, hold, lease);

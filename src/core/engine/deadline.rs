@@ -79,7 +79,7 @@ struct LastDeadline {
 
 /// The deadlines that a thread has computed last. Written by one thread at a time.
 #[derive(Default)]
-pub(super) struct LastDeadlines {
+pub(crate) struct LastDeadlines {
     /// Of the default timeout.
     default: LastDeadline,
     /// Of the timeout that the caller gave last.
@@ -109,7 +109,7 @@ impl LastDeadlines {
 }
 
 /// See the module's head.
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     ticks: Ticks,
     clock: Source,
     /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
@@ -137,25 +137,25 @@ impl Deadlines {
     }
 
     #[inline(always)]
-    pub(super) fn ticks(&self) -> &Ticks {
+    pub(crate) fn ticks(&self) -> &Ticks {
         &self.ticks
     }
 
     #[inline(always)]
-    pub(super) fn clock(&self) -> &Source {
+    pub(crate) fn clock(&self) -> &Source {
         &self.clock
     }
 
     /// The time: the clock's, or the driver's, if the clock has gone back.
     #[inline]
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.clock.now().max(self.driven.load(Relaxed))
     }
 
     /// As [`now`](Self::now), by the coarse clock: no later.
     #[cfg(feature = "async")]
     #[inline]
-    pub(super) fn coarse_now(&self) -> u64 {
+    pub(crate) fn coarse_now(&self) -> u64 {
         self.clock.coarse().max(self.driven.load(Relaxed))
     }
 
@@ -164,7 +164,7 @@ impl Deadlines {
     /// Never before the time that the driver has seen: if the clock has gone back, what begins now
     /// would otherwise be due already by the driver's time.
     #[inline(always)]
-    pub(super) fn now_for_deadline(&self) -> (u64, u64) {
+    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
         let driven = self.driven.load(Relaxed);
         match self.lag {
             Some(lag) => (self.clock.coarse().max(driven), lag),
@@ -175,7 +175,7 @@ impl Deadlines {
     /// The deadline of what begins now, and the clock reading that it was derived from. `default`
     /// is the default timeout in nanoseconds, `None` for never, and always the same.
     #[inline(always)]
-    pub(super) fn deadline(
+    pub(crate) fn deadline(
         &self,
         mine: &LastDeadlines,
         timeout: Lifetime,
@@ -228,7 +228,7 @@ impl Deadlines {
     /// interval.
     #[cfg(feature = "async")]
     #[inline(always)]
-    pub(super) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
+    pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
         let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
         let last = &mine.own;
@@ -256,7 +256,7 @@ impl Deadlines {
 
     /// A timeout in nanoseconds, `None` for never; or why no lease can have it.
     #[inline]
-    pub(super) fn nanos(
+    pub(crate) fn nanos(
         &self,
         timeout: Lifetime,
         default: Option<u64>,
@@ -303,13 +303,13 @@ impl Deadlines {
     /// They are no earlier than what has been caught up with, but for those of a thread that has
     /// stalled. A thread that sets one is less than [`MAX_LAPSE`] past that.
     #[inline]
-    pub(super) fn about_now(&self) -> u64 {
+    pub(crate) fn about_now(&self) -> u64 {
         self.caught_up() + MAX_LAPSE
     }
 
     /// The tick of the clock reading `now`, if the driver is behind it by more than a lease can
     /// express beside a full timeout.
-    pub(super) fn lapse(&self, now: u64) -> Option<u64> {
+    pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
         self.is_long_ago(tick).then_some(tick)
     }
@@ -322,7 +322,7 @@ impl Deadlines {
 
     /// Notes for this thread what tick it is, and whether the driver is [years behind](Self::lapse).
     #[inline]
-    pub(super) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
+    pub(crate) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
         let tick = self.ticks.at(now);
         mine.now.set(tick);
         mine.lapsed.set(if self.is_long_ago(tick) { tick } else { 0 });

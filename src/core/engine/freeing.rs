@@ -107,7 +107,7 @@ impl<P: Payload, C> Engine<P, C> {
         let tick = if at_once {
             AT_ONCE
         } else {
-            self.ticks().at(self.now_for_deadline().0) + self.gathers_for()
+            self.deadlines.ticks().at(self.deadlines.now_for_deadline().0) + self.gathers_for()
         };
         // After the push, and before the look at the announcement.
         self.reclaim.want(tick);
@@ -116,7 +116,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// For how many ticks ended slots are gathered; at least one.
     pub(super) fn gathers_for(&self) -> u64 {
-        (GATHER / self.ticks().interval_nanos()).max(1)
+        (GATHER / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
     /// This thread may have withdrawn what was wanted, and asked for it again. A reaper that went
@@ -141,7 +141,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Does the driver's part, at once, for at most so many slots. Unpinned, away from every shard.
     #[cold]
     pub(crate) fn reclaim_now(&self, budget: usize, face: &impl Face<P>) {
-        let tick = self.ticks().at(self.now_for_deadline().0);
+        let tick = self.deadlines.ticks().at(self.deadlines.now_for_deadline().0);
         self.reclaim(tick, true, budget, face);
     }
 
@@ -168,12 +168,6 @@ impl<P: Payload, C> Engine<P, C> {
             nap(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(1));
         }
-    }
-
-    /// Whether no other thread is pinned that was when this began: none can be looking at what the
-    /// caller took out of the index before.
-    pub(crate) fn is_unobserved(&self) -> bool {
-        self.reclaim.is_unobserved()
     }
 
     /// Frees what has waited for long enough, if that is wanted at `tick`, or `at_once`: at most so

@@ -4,7 +4,7 @@ use crate::core::index::Index;
 use crate::core::memory::OutOfMemory;
 
 /// The shards' indexes, and the seeded hash by which keys find theirs.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     indexes: Box<[Index]>,
     seed: u64,
     /// Odd.
@@ -26,7 +26,7 @@ impl Keys {
     /// The two halves of a product, one over the other: one multiplication, by which each bit reaches all others.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
-    pub(super) fn hash(&self, bits: u64) -> u32 {
+    pub(crate) fn hash(&self, bits: u64) -> u32 {
         let product = u128::from(bits ^ self.seed) * u128::from(self.factor);
         (product as u64 ^ (product >> 64) as u64) as u32
     }
@@ -34,18 +34,18 @@ impl Keys {
     /// The shard whose index has the keys of this hash. The index addresses homes by the lowest
     /// bits; shards go by a product, to which all bits contribute.
     #[inline]
-    pub(super) fn shard_of_hash(&self, hash: u32) -> usize {
+    pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
         (hash.wrapping_mul(0x9E37_79B1) >> 24) as usize & (self.indexes.len() - 1)
     }
 
     /// The index that has the keys of this hash.
     #[inline]
-    pub(super) fn index_of(&self, hash: u32) -> &Index {
+    pub(crate) fn index_of(&self, hash: u32) -> &Index {
         &self.indexes[self.shard_of_hash(hash)]
     }
 
     #[inline]
-    pub(super) fn at(&self, shard: usize) -> &Index {
+    pub(crate) fn at(&self, shard: usize) -> &Index {
         &self.indexes[shard]
     }
 }

@@ -56,18 +56,20 @@ pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
 
 use super::header::{Header, Lowered};
-use super::index::{Index, Insert, Probe};
+use super::index::{Insert, Probe};
 use super::lateness::Lateness;
 use super::lease::Lease;
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
 pub(crate) use super::pins::Pin;
-use super::slot::{Payload, Slot};
-use super::slots::{Slots, Spot};
+use super::slot::Payload;
+#[cfg(feature = "async")]
+use super::slot::Slot;
+use super::slots::Slots;
 use super::threads::{self, index, Counter, Stripes};
 use crate::sync::park::Patience;
-use crate::sync::{process, thread};
-use crate::time::{Lifetime, Ticks, NEVER};
+use crate::sync::process;
+use crate::time::NEVER;
 use admission::Admission;
 use close::Leftover;
 use crossbeam_utils::CachePadded;
@@ -120,16 +122,16 @@ impl<P: Payload, C> Drop for Driving<'_, P, C> {
 
 /// A sharded store of slots that expire.
 pub(crate) struct Engine<P: Payload, C> {
-    slots: Slots<P>,
+    pub(crate) slots: Slots<P>,
     shards: Box<[CachePadded<Shard>]>,
-    keys: Keys,
+    pub(crate) keys: Keys,
     stripes: Stripes<CachePadded<Stripe<C>>>,
-    deadlines: Deadlines,
-    admission: Admission,
-    wakeup: Wakeup,
-    reclaim: Reclaim,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) admission: Admission,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) reclaim: Reclaim,
     stalls: Stalls,
-    owners: Owners,
+    pub(crate) owners: Owners,
     leftover: Leftover,
     /// The process that it was made in.
     process: u32,
@@ -182,27 +184,10 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards.len()
     }
 
-    #[inline(always)]
-    pub(crate) fn slot(&self, id: u32) -> Option<Slot<'_, P>> {
-        self.slots.slot(id)
-    }
-
-    /// See [`Slots::prefetch_note`].
-    #[inline(always)]
-    pub(crate) fn prefetch_note(&self, id: u32) {
-        self.slots.prefetch_note(id);
-    }
-
-    /// A slot and what belongs to it.
-    #[inline(always)]
-    pub(crate) fn spot(&self, id: u32) -> Option<Spot<'_, P>> {
-        self.slots.spot(id)
-    }
-
     /// See [`Pins::pin`](super::pins::Pins::pin).
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
-        self.reclaim.pin()
+        self.reclaim.pins.pin()
     }
 
     /// How many slots of `face`, which is this engine's, are in use; about, while others come and
@@ -210,92 +195,6 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn len(&self, face: &impl Face<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
-    }
-
-    /// Between the clock's nanoseconds and the ticks of deadlines.
-    #[inline(always)]
-    pub(crate) fn ticks(&self) -> &Ticks {
-        self.deadlines.ticks()
-    }
-
-    #[inline(always)]
-    pub(crate) fn clock(&self) -> &Source {
-        self.deadlines.clock()
-    }
-
-    /// See [`Deadlines::now_for_deadline`].
-    #[inline(always)]
-    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
-        self.deadlines.now_for_deadline()
-    }
-
-    /// See [`Deadlines::now`].
-    #[cfg(feature = "async")]
-    #[inline]
-    pub(crate) fn now(&self) -> u64 {
-        self.deadlines.now()
-    }
-
-    /// See [`Deadlines::coarse_now`].
-    #[cfg(feature = "async")]
-    #[inline]
-    pub(crate) fn coarse_now(&self) -> u64 {
-        self.deadlines.coarse_now()
-    }
-
-    /// See [`Deadlines::about_now`].
-    #[inline]
-    pub(crate) fn about_now(&self) -> u64 {
-        self.deadlines.about_now()
-    }
-
-    /// See [`Deadlines::deadline`].
-    #[inline(always)]
-    pub(crate) fn deadline(
-        &self,
-        mine: &Stripe<C>,
-        timeout: Lifetime,
-        default: Option<u64>,
-    ) -> Result<(u64, u64), BadTimeout> {
-        self.deadlines.deadline(&mine.deadlines, timeout, default)
-    }
-
-    /// See [`Deadlines::due`].
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn due(&self, mine: &Stripe<C>, after: u64) -> u64 {
-        self.deadlines.due(&mine.deadlines, after)
-    }
-
-    /// See [`Deadlines::nanos`].
-    #[inline]
-    pub(crate) fn nanos(
-        &self,
-        timeout: Lifetime,
-        default: Option<u64>,
-    ) -> Result<Option<u64>, BadTimeout> {
-        self.deadlines.nanos(timeout, default)
-    }
-
-    /// Whether the driver is [years behind](Deadlines::lapse) the clock reading `now`.
-    pub(crate) fn has_lapsed(&self, now: u64) -> bool {
-        self.deadlines.lapse(now).is_some()
-    }
-
-    /// See [`Deadlines::note_lapse`].
-    pub(crate) fn note_lapse(&self, mine: &Stripe<C>, now: u64) {
-        self.deadlines.note_lapse(&mine.deadlines, now);
-    }
-
-    /// The largest number of slots in use, where that is bounded.
-    pub(crate) fn capacity(&self) -> Option<u64> {
-        self.admission.limit()
-    }
-
-    /// For a caller that waits until there is room.
-    #[cfg(feature = "async")]
-    pub(crate) fn door(&self) -> Door<'_> {
-        self.admission.door()
     }
 
     /// A caller is told that there is no room.
@@ -314,7 +213,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
         if !lease.state().is_early() {
-            let late = now.saturating_sub(self.ticks().begins(deadline));
+            let late = now.saturating_sub(self.deadlines.ticks().begins(deadline));
             self.shards[self.shard_of(claim.id)].lateness.add(late);
         }
     }
@@ -328,22 +227,6 @@ impl<P: Payload, C> Engine<P, C> {
         sum
     }
 
-    /// Names the thread that early deadlines wake.
-    pub(crate) fn set_reaper(&self, thread: &thread::Thread) {
-        self.wakeup.set_reaper(thread);
-    }
-
-    /// Wakes the reaper, which has new orders.
-    pub(crate) fn wake_reaper(&self) {
-        self.wakeup.wake();
-    }
-
-    /// For models: see [`Wakeup::timer_fires`].
-    #[cfg(expiry_loom)]
-    pub(crate) fn timer_fires(&self, tick: u64) {
-        self.wakeup.timer_fires(tick);
-    }
-
     /// The shard whose wheel looks after slot `id`.
     #[inline]
     pub(crate) fn shard_of(&self, id: u32) -> usize {
@@ -353,29 +236,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// How many slots of a shard have their memory, in use or not.
     pub(crate) fn held(&self, shard: usize) -> u64 {
         self.shards[shard].ring.held() * CHUNK as u64
-    }
-
-    /// See [`Keys::hash`].
-    #[inline]
-    pub(crate) fn hash(&self, bits: u64) -> u32 {
-        self.keys.hash(bits)
-    }
-
-    /// See [`Keys::shard_of_hash`].
-    #[inline]
-    pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
-        self.keys.shard_of_hash(hash)
-    }
-
-    /// The index that has the keys of this hash.
-    #[inline]
-    pub(crate) fn index_of(&self, hash: u32) -> &Index {
-        self.keys.index_of(hash)
-    }
-
-    #[inline]
-    pub(crate) fn index(&self, shard: usize) -> &Index {
-        self.keys.at(shard)
     }
 
     /// Calls `f` with this thread's stripe and index.
@@ -486,16 +346,16 @@ impl<P: Payload, C> Engine<P, C> {
         let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);
         // Read after them: a stall in between makes the wait shorter (Q12).
-        let now = self.clock().now();
-        let next = next.min(unreported.max(self.ticks().at(now) + 1));
+        let now = self.deadlines.clock().now();
+        let next = next.min(unreported.max(self.deadlines.ticks().at(now) + 1));
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,
-                next => self.ticks().begins(next),
+                next => self.deadlines.ticks().begins(next),
             };
             self.stalls.promised(before, now, until);
         }
-        (next != NEVER).then(|| self.ticks().until(now, next))
+        (next != NEVER).then(|| self.deadlines.ticks().until(now, next))
     }
 
     /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that
@@ -509,7 +369,7 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
     ) -> Insert {
         let mut crowded = false;
-        let shard = self.shard_of_hash(hash);
+        let shard = self.keys.shard_of_hash(hash);
         let index = self.keys.at(shard);
         let entered = index.insert(pin, hash, id, &mut crowded, probe);
         if crowded {
@@ -562,24 +422,12 @@ impl<P: Payload, C> Engine<P, C> {
             owner::Own { id, lease, due },
             spot,
             || self.deadlines.caught_up(),
-            || self.end(spot.slot, lease).is_ok(),
+            || spot.slot.end(lease).is_ok(),
             || {
                 let taken = take(spot.slot);
                 spot.slot.set_lease(Lease::free(lease.incarnation()));
                 taken
             },
         )
-    }
-
-    /// The system refuses the owners' fence from now on.
-    #[cfg(all(test, feature = "async"))]
-    pub(crate) fn forget_fence(&self) {
-        self.owners.forget_fence();
-    }
-
-    /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
-    #[inline]
-    pub(crate) fn end(&self, slot: Slot<'_, P>, lease: Lease) -> Result<(), Lease> {
-        slot.swap_lease(lease, lease.ended())
     }
 }

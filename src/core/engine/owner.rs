@@ -124,7 +124,7 @@ impl Ending {
 }
 
 /// What owners and drivers agree by. See the module's head.
-pub(super) struct Owners {
+pub(crate) struct Owners {
     /// Off where entries have no owners.
     barrier: Barrier,
 }
@@ -264,7 +264,7 @@ impl Owners {
 
     /// The system refuses the fence from now on.
     #[cfg(all(test, feature = "async"))]
-    pub(super) fn forget_fence(&self) {
+    pub(crate) fn forget_fence(&self) {
         self.barrier.heavy_by(|| false);
     }
 }

@@ -22,7 +22,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
     /// know what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        let round = self.go_round(now, budget, face, |at| self.depart(at));
+        let round = self.go_round(now, budget, face, |at| {
+            self.wakeup.depart(|| self.wanted(at).min(self.reclaim.wanted()));
+        });
         if !self.is_driving() {
             self.close_what_was_left(face);
         }
@@ -39,7 +41,7 @@ impl<P: Payload, C> Engine<P, C> {
         mut found: impl FnMut() -> bool,
     ) -> bool {
         loop {
-            let now = self.clock().now();
+            let now = self.deadlines.clock().now();
             let round = self.poll_beside(now, budget.max(1), face);
             if found() || round.more || !round.busy || !self.is_due(now) {
                 return round.more;
@@ -61,7 +63,7 @@ impl<P: Payload, C> Engine<P, C> {
         let driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = self.deadlines.begin_round(now);
-        let tick = self.ticks().at(now);
+        let tick = self.deadlines.ticks().at(now);
         let Some(pauses) = self.standing_pauses(now, tick) else {
             return round;
         };
@@ -113,7 +115,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// See [`Stalls::standing`](super::pause::Stalls::standing).
     fn standing_pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let caught_up = |shard: &Shard| self.ticks().at(shard.caught_up.load(relaxed));
+        let caught_up = |shard: &Shard| self.deadlines.ticks().at(shard.caught_up.load(relaxed));
         self.stalls.standing(
             &self.deadlines,
             (now, tick),
@@ -154,15 +156,9 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        let tick = self.ticks().at(now);
+        let tick = self.deadlines.ticks().at(now);
         let due = |at: usize| self.shards[at].notices.next().is_some_and(|next| next <= tick);
         !self.is_driving() && !self.stalls.is_deciding() && self.unattended().any(due)
-    }
-
-    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard
-    /// to this thread.
-    pub(super) fn depart(&self, at: usize) {
-        self.wakeup.depart(|| self.wanted(at).min(self.reclaim.wanted()));
     }
 
     /// The reaper, awake, would sleep until `tick`. Returns whether it may.
@@ -170,11 +166,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.wakeup.announce(tick, || {
             self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
         })
-    }
-
-    /// The reaper is awake.
-    pub(crate) fn awake(&self) {
-        self.wakeup.awake();
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.

@@ -27,7 +27,7 @@
 
 use super::wakeup::AT_ONCE;
 use crate::core::deferred::{Chain, Deferred};
-use crate::core::pins::{Pin, Pins};
+use crate::core::pins::Pins;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::{Slots, Spot};
 use crate::core::threads::Counter;
@@ -230,8 +230,8 @@ impl Due {
 }
 
 /// What all threads share of it. See the module's head.
-pub(super) struct Reclaim {
-    pins: Pins,
+pub(crate) struct Reclaim {
+    pub(super) pins: Pins,
     waiting: Exclusive<Waiting>,
     /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread did not let
     /// it end.
@@ -254,29 +254,12 @@ impl Reclaim {
         }
     }
 
-    /// See [`Pins::pin`].
-    #[inline(always)]
-    pub(super) fn pin(&self) -> Pin {
-        self.pins.pin()
-    }
-
-    /// See [`Pins::clear_seats`].
-    #[cfg(not(expiry_loom))]
-    pub(super) fn clear_seats(&self) {
-        self.pins.clear_seats();
-    }
-
-    /// Lets a due grace period end. Never waits.
-    pub(super) fn turn(&self) {
-        self.pins.turn();
-    }
-
     /// Whether no other thread is pinned that was when this began: none can be looking at what the
     /// caller took out of the index before. `false` also while another thread asks.
     ///
     /// A wait costs memory until it is over. So a wait that a pinned thread does not let end is
     /// kept, and the next caller asks it before it begins its own.
-    pub(super) fn is_unobserved(&self) -> bool {
+    pub(crate) fn is_unobserved(&self) -> bool {
         let is_over = |waits: &mut Wait| {
             (0..TURNS).any(|_| {
                 let is_over = waits.is_over(&self.pins);
@@ -413,8 +396,8 @@ mod tests {
         let (say, said) = channel();
         let thread = scope.spawn(move || {
             // A thread's first pin advances the epoch, too.
-            drop(reclaim.pin());
-            let pin = reclaim.pin();
+            drop(reclaim.pins.pin());
+            let pin = reclaim.pins.pin();
             say.send(()).unwrap();
             let _ = released.recv();
             drop(pin);
@@ -448,7 +431,7 @@ mod tests {
             let mut migrating = None;
             let lists = std::iter::once_with(|| {
                 // A period that had begun before would be over.
-                (0..TURNS).for_each(|_| reclaim.turn());
+                (0..TURNS).for_each(|_| reclaim.pins.turn());
                 migrating = Some(hold(scope, &reclaim));
                 let spot = slots.spot(0).expect("a slot");
                 spot.slot.set_lease(Lease::new(State::Dead, 1, 0));

@@ -99,10 +99,10 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
     ) -> Result<(u64, u64), BadTimeout> {
         self.with_stripe(|mine, _| {
-            let (deadline, now) = self.deadline(mine, timeout, default)?;
+            let (deadline, now) = self.deadlines.deadline(&mine.deadlines, timeout, default)?;
             if mine.has_lapsed() {
                 self.catch_up(now, face);
-                return self.deadline(mine, timeout, default);
+                return self.deadlines.deadline(&mine.deadlines, timeout, default);
             }
             Ok((deadline, now))
         })
@@ -123,7 +123,7 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
     ) -> Result<Option<u64>, BadTimeout> {
         self.renewed_over(
-            |engine| lease.deadline_near(engine.about_now()),
+            |engine| lease.deadline_near(engine.deadlines.about_now()),
             look,
             (timeout, default),
             face,

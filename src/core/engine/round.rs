@@ -95,7 +95,7 @@ impl<P: Payload, C> Engine<P, C> {
         work.budget = work.budget.min(left);
         // Before memory is looked after, which may want a table whose grace period is over: with
         // one that is not, this is not the last look.
-        let waits = self.keys.at(at).turn(|| self.reclaim.turn());
+        let waits = self.keys.at(at).turn(|| self.reclaim.pins.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked = shard.ring.take_asked();
         // Not in each tick: it sums what all threads have counted.
@@ -114,7 +114,7 @@ impl<P: Payload, C> Engine<P, C> {
             #[cfg(not(expiry_loom))]
             if at == 0 && instant.now >= driver.cleared.saturating_add(TEND_AGAIN) {
                 driver.cleared = instant.now;
-                self.reclaim.clear_seats();
+                self.reclaim.pins.clear_seats();
             }
         }
         // What has ended here may have been the last key of an index that has been looked after
@@ -123,7 +123,7 @@ impl<P: Payload, C> Engine<P, C> {
         let mut chores = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
         if driver.lingers {
-            chores = self.ticks().at(instant.now.saturating_add(TEND_AGAIN)) + 1;
+            chores = self.deadlines.ticks().at(instant.now.saturating_add(TEND_AGAIN)) + 1;
         }
         driver.patience = if waits {
             let patience = self.more_patience(driver.patience);
@@ -175,13 +175,14 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Whether it is time to maintain memory at `tick`, which was done last at tick `last`.
     fn tends_again(&self, last: u64, tick: u64) -> bool {
-        last == NEVER || tick >= last + (TEND_EVERY / self.ticks().interval_nanos()).max(1)
+        last == NEVER
+            || tick >= last + (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
     /// For how many ticks to put off the next look at a grace period that somebody does not let
     /// end.
     pub(super) fn more_patience(&self, patience: u64) -> u64 {
-        let most = (PATIENCE / self.ticks().interval_nanos()).max(1);
+        let most = (PATIENCE / self.deadlines.ticks().interval_nanos()).max(1);
         (patience * 2).clamp(1, most)
     }
 
@@ -449,7 +450,7 @@ impl<P: Payload, C> Engine<P, C> {
                 lease = slot.swap_lease(lease, renewed).map_or_else(|now| now, |()| renewed);
                 continue;
             }
-            match self.end(slot, lease) {
+            match slot.end(lease) {
                 Ok(()) => {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;

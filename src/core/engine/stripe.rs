@@ -13,7 +13,7 @@ pub(crate) struct Stripe<C> {
     /// Number of slots that the thread has freed, of all shards. Every so often it asks whether
     /// memory can go back.
     pub(super) ended: Counter,
-    pub(super) deadlines: LastDeadlines,
+    pub(crate) deadlines: LastDeadlines,
     /// Non-zero while the thread is in a round of the driver, handlers included.
     pub(super) driving: Counter,
     /// Number of the thread's entries that were refused for want of room.

@@ -33,7 +33,7 @@ use crossbeam_utils::CachePadded;
 pub(super) const AT_ONCE: u64 = 0;
 
 /// See the module's head.
-pub(super) struct Wakeup {
+pub(crate) struct Wakeup {
     /// The tick that the reaper sleeps until; 0 while it is awake, or if there is none.
     announced: CachePadded<AtomicU64>,
     /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
@@ -53,7 +53,7 @@ impl Wakeup {
     }
 
     /// Names the reaper's thread.
-    pub(super) fn set_reaper(&self, thread: &Thread) {
+    pub(crate) fn set_reaper(&self, thread: &Thread) {
         self.reaper.set(thread.clone());
         // The reaper may have gone to sleep before another thread could wake it.
         self.reaper.wake();
@@ -64,7 +64,7 @@ impl Wakeup {
     }
 
     /// Wakes the reaper whatever it has announced: it has new orders.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.reaper.wake();
     }
 
@@ -86,7 +86,7 @@ impl Wakeup {
     }
 
     /// The reaper is awake, and no thread needs to wake it.
-    pub(super) fn awake(&self) {
+    pub(crate) fn awake(&self) {
         // survives: the next announcement swaps the same word. It acquires what this swap did not,
         // and there is one more round.
         self.announced.swap(0, Ordering::AcqRel);
@@ -116,7 +116,7 @@ impl Wakeup {
     /// then. The reaper's own announcement decides: a thread that has lowered it has to wake the
     /// reaper.
     #[cfg(expiry_loom)]
-    pub(super) fn timer_fires(&self, tick: u64) {
+    pub(crate) fn timer_fires(&self, tick: u64) {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let until = self.sleeps_until.load(relaxed);
         if until != 0 && until <= tick {

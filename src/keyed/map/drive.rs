@@ -109,7 +109,7 @@ where
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store.engine.door())
+        crate::CapacityReady::new(self.store.engine.admission.door())
     }
 
     /// Ends all entries, calls the listener ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops

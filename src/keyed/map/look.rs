@@ -93,11 +93,11 @@ where
         let (wanted, pin) = self.seek(key);
         let found = self.store.living(&pin, wanted)?;
         let engine = &self.store.engine;
-        let deadline = found.lease.deadline_near(engine.about_now());
+        let deadline = found.lease.deadline_near(engine.deadlines.about_now());
         Some(if deadline == NEVER {
             Duration::MAX
         } else {
-            engine.ticks().until(engine.now_for_deadline().0, deadline)
+            engine.deadlines.ticks().until(engine.deadlines.now_for_deadline().0, deadline)
         })
     }
 

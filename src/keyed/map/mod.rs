@@ -158,7 +158,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.store.engine.hash(self.hasher.hash_one(key))
+        self.store.engine.keys.hash(self.hasher.hash_one(key))
     }
 
     #[inline(always)]
@@ -189,7 +189,7 @@ impl<K: 'static, V: 'static, S> fmt::Debug for ExpiringMap<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpiringMap")
             .field("len", &self.store.len())
-            .field("interval", &self.store.engine.ticks().interval())
+            .field("interval", &self.store.engine.deadlines.ticks().interval())
             .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
@@ -205,7 +205,8 @@ mod tests {
     fn two_maps_hash_in_two_ways() {
         let map = || ExpiringMap::<u64, ()>::builder().build_manual().unwrap();
         let (one, other) = (map(), map());
-        let bits = |map: &ExpiringMap<u64, ()>| [1, 2, 3].map(|bits| map.store.engine.hash(bits));
+        let bits =
+            |map: &ExpiringMap<u64, ()>| [1, 2, 3].map(|bits| map.store.engine.keys.hash(bits));
         assert_ne!(bits(&one), bits(&other));
         assert!((0..4).any(|key| one.hash(&key) != other.hash(&key)));
         assert!((0..4_u64).any(|key| one.hasher.hash_one(key) != other.hasher.hash_one(key)));

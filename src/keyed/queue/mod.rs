@@ -77,7 +77,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpiryQueue")
             .field("len", &self.len())
-            .field("interval", &self.shared.store.engine.ticks().interval())
+            .field("interval", &self.shared.store.engine.deadlines.ticks().interval())
             .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
@@ -99,7 +99,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         use std::hash::BuildHasher;
-        self.store().engine.hash(self.hasher.hash_one(key))
+        self.store().engine.keys.hash(self.hasher.hash_one(key))
     }
 
     /// When a key is due.
@@ -133,6 +133,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store().engine.door())
+        crate::CapacityReady::new(self.store().engine.admission.door())
     }
 }

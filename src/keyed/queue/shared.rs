@@ -23,7 +23,9 @@ pub(super) struct Shared<K: 'static> {
 impl<K: 'static> Shared<K> {
     /// How long after the queue was built a tick begins.
     pub(super) fn since_start(&self, tick: u64) -> Duration {
-        Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks().interval_nanos()))
+        Duration::from_nanos(
+            tick.saturating_mul(self.store.engine.deadlines.ticks().interval_nanos()),
+        )
     }
 
     /// A key that a shutdown has ended, as it would have expired.
@@ -33,7 +35,7 @@ impl<K: 'static> Shared<K> {
 
     /// When a key is due.
     pub(super) fn expiry(&self, lease: Lease) -> Duration {
-        self.since_start(lease.deadline_near(self.store.engine.about_now()))
+        self.since_start(lease.deadline_near(self.store.engine.deadlines.about_now()))
     }
 
     /// The key that has expired in this slot, which the caller has ended.

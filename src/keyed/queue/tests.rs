@@ -30,7 +30,7 @@ fn expire(queue: &ExpiryQueue<String>, keys: usize) -> Option<u64> {
 /// The tick to come back at after a round at `tick`.
 fn round<K: Hash + Eq + Send + Sync + 'static>(queue: &ExpiryQueue<K>, tick: u64) -> Option<u64> {
     let store = queue.store();
-    let now = store.engine.ticks().begins(tick);
+    let now = store.engine.deadlines.ticks().begins(tick);
     store.engine.poll(now, usize::MAX, store).next
 }
 
@@ -49,7 +49,7 @@ fn an_idle_driver_comes_back_until_all_is_freed_and_then_no_more() {
 
 #[test]
 fn an_index_gets_small_again_though_somebody_was_pinned_when_it_was_to() {
-    let index = |queue: &ExpiryQueue<String>| queue.store().engine.index(0).shape();
+    let index = |queue: &ExpiryQueue<String>| queue.store().engine.keys.at(0).shape();
     let queue = empty();
     let small = index(&queue);
     // The first table is left behind under the pin, and is wanted again before it may be used.
@@ -70,7 +70,7 @@ fn an_index_gets_small_again_though_somebody_was_pinned_when_it_was_to() {
 
 /// How large the index of a queue is.
 fn size(queue: &ExpiryQueue<u64>) -> (usize, u64) {
-    queue.store().engine.index(0).shape()
+    queue.store().engine.keys.at(0).shape()
 }
 
 fn fill(queue: &ExpiryQueue<u64>, timeout: Duration) {
@@ -168,7 +168,8 @@ fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
 fn two_queues_hash_in_two_ways() {
     let (one, other) = (ExpiryQueue::<u64>::builder(), ExpiryQueue::<u64>::builder());
     let (one, other) = (one.build_manual().unwrap(), other.build_manual().unwrap());
-    let bits = |queue: &ExpiryQueue<u64>| [1, 2, 3].map(|bits| queue.store().engine.hash(bits));
+    let bits =
+        |queue: &ExpiryQueue<u64>| [1, 2, 3].map(|bits| queue.store().engine.keys.hash(bits));
     assert_ne!(bits(&one), bits(&other), "the index has a seed of its own");
     assert!((0..4).any(|key| one.hash(&key) != other.hash(&key)));
     assert!((0..4_u64).any(|key| {

@@ -118,7 +118,7 @@ impl SessionTracker {
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store.engine.door())
+        crate::CapacityReady::new(self.store.engine.admission.door())
     }
 
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
@@ -173,7 +173,7 @@ impl super::Inner {
         ended: &EndedSlot<&Store<SessionId, super::Seat>, SessionId, super::Seat>,
         lease: Lease,
     ) -> SessionInfo {
-        let remaining = self.remaining(lease, self.engine.clock().now());
+        let remaining = self.remaining(lease, self.engine.deadlines.clock().now());
         ended.value().end(*ended.key(), remaining)
     }
 }

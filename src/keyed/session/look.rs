@@ -12,13 +12,13 @@ impl Inner {
     /// The tick at which what has this lease is due; `None` if it is being closed.
     pub(super) fn deadline_of(&self, lease: Lease) -> Option<u64> {
         let live = lease.state() != State::Closing;
-        live.then(|| lease.deadline_near(self.engine.about_now()))
+        live.then(|| lease.deadline_near(self.engine.deadlines.about_now()))
     }
 
     /// How long what has this lease has left, when the clock reads `now`; `None` if it is being closed.
     pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
         let deadline = self.deadline_of(lease)?;
-        Some(self.engine.ticks().until(now, deadline))
+        Some(self.engine.deadlines.ticks().until(now, deadline))
     }
 }
 
@@ -34,7 +34,7 @@ impl SessionTracker {
     /// snapshot. A session that is there all the while is met exactly once, any other at most once.
     /// O(capacity). `f` may use the tracker.
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
-        let now = self.store.engine.clock().now();
+        let now = self.store.engine.deadlines.clock().now();
         self.store.each(|pin, found| f(&self.look(pin, found, now)));
     }
 
@@ -42,7 +42,7 @@ impl SessionTracker {
     /// being closed, which do not expire. O(capacity); no snapshot.
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
-        let interval = self.store.engine.ticks().interval_nanos();
+        let interval = self.store.engine.deadlines.ticks().interval_nanos();
         let mut dump = BTreeMap::<_, Vec<SessionId>>::new();
         self.store.each(|_pin, found| {
             if let Some(deadline) = self.store.deadline_of(found.lease) {
@@ -71,7 +71,7 @@ impl SessionTracker {
     /// The session, as it is just now. One whose time is up is there until the reaper, or a poll, has come to it.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
-        self.with(id, |pin, found| self.look(pin, found, self.store.engine.clock().now()))
+        self.with(id, |pin, found| self.look(pin, found, self.store.engine.deadlines.clock().now()))
     }
 
     /// Whether there is such a session, be it about to be closed.

@@ -267,7 +267,7 @@ impl fmt::Debug for SessionTracker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionTracker")
             .field("len", &self.len())
-            .field("interval", &self.store.engine.ticks().interval())
+            .field("interval", &self.store.engine.deadlines.ticks().interval())
             .field("reaper", &self.owner.reaper().is_some())
             .finish_non_exhaustive()
     }
@@ -301,7 +301,7 @@ impl SessionTracker {
     }
 
     fn hash(&self, id: SessionId) -> u32 {
-        self.store.engine.hash(id.0)
+        self.store.engine.keys.hash(id.0)
     }
 
     /// Runs `f` with the session of an id, if it is there.

@@ -111,7 +111,7 @@ impl SessionTracker {
             // Those inside it then cost next to nothing.
             let _pin = engine.pin();
             for (hash, (id, _)) in hashes.iter_mut().zip(items) {
-                *hash = engine.hash(id.0);
+                *hash = engine.keys.hash(id.0);
             }
             self.store.fetch(hashes[..items.len()].iter().copied());
             let touch = |(&hash, &(id, timeout))| self.touch_at(hash, id, Some(timeout));
@@ -197,7 +197,7 @@ impl SessionTracker {
         if !self.store.collects {
             return all;
         }
-        let now = self.store.engine.clock().now();
+        let now = self.store.engine.deadlines.clock().now();
         self.store.each(|pin, found| {
             if !Self::seat(pin, found).clear_touched() {
                 return;

@@ -56,7 +56,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) async fn delivered(&self) {
         if let Some(thread) = &self.listener_thread {
             let has_ended = || thread.has_ended().then_some(());
-            self.engine.until_parted(has_ended).await;
+            self.engine.admission.until_parted(has_ended).await;
         }
     }
 }

@@ -24,7 +24,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {
         // Until the index names the slot, the claiming thread may take the payload out again.
         let hash = self.hash_of(claim.id);
-        let index = self.engine.index_of(hash);
+        let index = self.engine.keys.index_of(hash);
         // Before the look at where others lead to.
         let pin = self.engine.pin();
         let position = index.position(&pin, hash, claim.id);
@@ -40,7 +40,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
 
     fn prepare(&self, id: u32, _: Slot<'_, Pair<K, V>>, _: Lease) {
         let hash = self.hash_of(id);
-        self.engine.index_of(hash).prefetch(hash);
+        self.engine.keys.index_of(hash).prefetch(hash);
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, _: u64, _: u64) {
@@ -88,7 +88,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(never)]
     fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {
         let leads = |other| tail(&self.engine, other).0 == id;
-        match self.engine.index_of(hash).find(hash, &mut { leads }) {
+        match self.engine.keys.index_of(hash).find(hash, &mut { leads }) {
             Some(other) if other != id => {
                 self.swing(pin, hash, None, id);
                 true

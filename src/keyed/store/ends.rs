@@ -61,7 +61,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        self.engine.end(found.slot, found.lease).ok()?;
+        found.slot.end(found.lease).ok()?;
         let claim = found.claim();
         Some(self.engine.with_stripe(|mine, _| {
             self.finish(pin, mine, &claim, found.hash, found.position, cause)
@@ -103,7 +103,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             _ => counts.removed.add(1),
         }
         self.keys(mine, hash).sub(1);
-        let index = self.engine.index_of(hash);
+        let index = self.engine.keys.index_of(hash);
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
         if self.engine.freed(mine) {

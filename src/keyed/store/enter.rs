@@ -116,7 +116,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let lease = self.fill((claim, spot), hash, pair, term);
             self.keys(mine, hash).add(1);
             let _telling = mine.telling(term.deadline);
-            let index = self.engine.index_of(hash);
+            let index = self.engine.keys.index_of(hash);
             if !index.insert_simply(pin, hash, claim.id) {
                 self.enter_anywhere(pin, mine, hash, claim)?;
             }
@@ -191,7 +191,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mut now = *found;
         // Under the pin the slot has no other occupant.
         while !now.has_ended() {
-            if self.engine.end(now.slot, now.lease).is_ok() {
+            if now.slot.end(now.lease).is_ok() {
                 return Some(self.finish(
                     pin,
                     mine,
@@ -223,7 +223,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if !matches!(error, StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions) {
             return false;
         }
-        let now = self.engine.clock().now();
+        let now = self.engine.deadlines.clock().now();
         *attempts += 1;
         if error != StoreError::Collisions
             && *attempts < ATTEMPTS

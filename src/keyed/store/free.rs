@@ -52,7 +52,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// own round leaves it to the driver, which drops when it is away from every shard.
     #[cold]
     pub(in crate::keyed) fn free_undriven(&self) {
-        if self.engine.is_refusing() && !self.engine.is_driving() {
+        if self.engine.admission.is_refusing() && !self.engine.is_driving() {
             self.engine.flush(Duration::ZERO, self);
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn tail<K: 'static, V: 'static>(
     mut id: u32,
 ) -> (u32, Option<Lease>) {
     loop {
-        match engine.slot(id).map(Slot::lease) {
+        match engine.slots.slot(id).map(Slot::lease) {
             Some(lease) if lease.state() == State::Forward => id = lease.link(),
             lease => return (id, lease),
         }
@@ -89,7 +89,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// What slot `id` holds, which the index led to.
     #[inline(always)]
     fn look(&self, id: u32, hash: u32, position: usize) -> Seen<'_, K, V> {
-        let Some(slot) = self.engine.slot(id) else {
+        let Some(slot) = self.engine.slots.slot(id) else {
             return Seen::Nothing;
         };
         let lease = slot.lease();
@@ -109,7 +109,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     fn is_held(&self, id: u32) -> bool {
-        let slot = self.engine.slot(id);
+        let slot = self.engine.slots.slot(id);
         slot.is_some_and(|slot| slot.lease().is_in(HELD))
     }
 
@@ -150,13 +150,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline]
     pub(in crate::keyed) fn fetch(&self, hashes: impl Iterator<Item = u32> + Clone) {
         for hash in hashes.clone() {
-            self.engine.index_of(hash).prefetch(hash);
+            self.engine.keys.index_of(hash).prefetch(hash);
         }
         let pin = self.engine.pin();
         for hash in hashes {
-            if let Glance::There(seen) = self.engine.index_of(hash).glance_pinned(&pin, hash) {
-                self.engine.prefetch_note(seen.slot);
-                if let Some(slot) = self.engine.slot(seen.slot) {
+            if let Glance::There(seen) = self.engine.keys.index_of(hash).glance_pinned(&pin, hash) {
+                self.engine.slots.prefetch_note(seen.slot);
+                if let Some(slot) = self.engine.slots.slot(seen.slot) {
                     prefetch_at(slot.address());
                 }
             }
@@ -176,7 +176,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         let hash = wanted.hash;
-        let seen = match self.engine.index_of(hash).glance_pinned(pin, hash) {
+        let seen = match self.engine.keys.index_of(hash).glance_pinned(pin, hash) {
             Glance::There(seen) => seen,
             Glance::Absent => return Glance::Absent,
             Glance::Unclear => return Glance::Unclear,
@@ -201,7 +201,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let mut seek = self.seek(wanted);
-            self.engine.index_of(wanted.hash).find(wanted.hash, &mut seek)?;
+            self.engine.keys.index_of(wanted.hash).find(wanted.hash, &mut seek)?;
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
                 Seen::Entry(found) => return Some(found),
@@ -225,6 +225,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             step("led");
             tail
         };
-        self.engine.index_of(hash).swing(pin, hash, seen, target, tail, is_live);
+        self.engine.keys.index_of(hash).swing(pin, hash, seen, target, tail, is_live);
     }
 }

@@ -201,13 +201,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// The count of keys of the shard whose index has this hash.
     #[inline(always)]
     fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m Counter {
-        &mine.face.counts[self.engine.shard_of_hash(hash)].keys
+        &mine.face.counts[self.engine.keys.shard_of_hash(hash)].keys
     }
 
     /// The hash of the key in a slot that is in use.
     #[inline]
     fn hash_of(&self, id: u32) -> u32 {
-        let spot = self.engine.spot(id);
+        let spot = self.engine.slots.spot(id);
         spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
     }
 

@@ -35,8 +35,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn is_over(&self, lease: Lease, now: u64) -> bool {
         // Decoded near the driver's last round: years later it could be taken for a deadline to
         // come.
-        let deadline = lease.deadline_near(self.engine.about_now());
-        self.engine.ticks().has_begun(deadline, now)
+        let deadline = lease.deadline_near(self.engine.deadlines.about_now());
+        self.engine.deadlines.ticks().has_begun(deadline, now)
     }
 
     /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
@@ -59,11 +59,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Result<Option<Touched>, StoreError> {
         let engine = &self.engine;
         let (deadline, now, lapsed) = engine.with_stripe(|mine, _| {
-            let (deadline, now) = engine.deadline(mine, timeout, self.timeout)?;
+            let (deadline, now) =
+                engine.deadlines.deadline(&mine.deadlines, timeout, self.timeout)?;
             Ok::<_, StoreError>((deadline, now, mine.has_lapsed()))
         })?;
-        let before = found.lease.deadline_near(engine.about_now());
-        if to_the_tick && engine.ticks().has_begun(before, now) {
+        let before = found.lease.deadline_near(engine.deadlines.about_now());
+        if to_the_tick && engine.deadlines.ticks().has_begun(before, now) {
             return Ok(self.is_gone(found).then_some(Touched::Gone));
         }
         if found.lease.state() != State::Live || lapsed || deadline < before {
@@ -106,7 +107,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // Another thread has renewed it since: this renewal took effect just before that one.
             // What is reported is no later than what the other one has set, however late this
             // thread reads the clock.
-            let set = found.lease.deadline_near(self.engine.about_now());
+            let set = found.lease.deadline_near(self.engine.deadlines.about_now());
             return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?.min(set))));
         };
         let renewed = found.lease.with_deadline(deadline);
@@ -160,7 +161,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeout: Lifetime,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<Touched, StoreError> {
-        let Some(spot) = self.engine.spot(place.id) else {
+        let Some(spot) = self.engine.slots.spot(place.id) else {
             return Ok(Touched::Gone);
         };
         let mut lost = None;

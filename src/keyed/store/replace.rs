@@ -23,7 +23,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pair: (K, V),
         term: Term,
     ) -> Attempt<'_, K, V> {
-        if self.engine.is_refusing() {
+        if self.engine.admission.is_refusing() {
             return Err((Hindered::Refused(StoreError::Closed), pair));
         }
         self.engine.with_stripe(|mine, stripe| {

@@ -28,12 +28,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return false;
         }
         let ahead = |id| {
-            if let Some(slot) = self.engine.slot(id) {
+            if let Some(slot) = self.engine.slots.slot(id) {
                 prefetch_at(slot.address());
-                self.engine.prefetch_note(id);
+                self.engine.slots.prefetch_note(id);
             }
         };
-        let index = self.engine.index(walk.shard);
+        let index = self.engine.keys.at(walk.shard);
         if !index.next(pin, &mut walk.place, met, ahead) {
             *walk = Walk { shard: walk.shard + 1, place: 0 };
         }
@@ -43,7 +43,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // `a_walk_meets_keys_of_one_hash`).
             let slots = met.clone();
             let next = |id: u32| {
-                let lease = self.engine.slot(id).map(Slot::lease)?;
+                let lease = self.engine.slots.slot(id).map(Slot::lease)?;
                 (lease.state() == State::Forward).then(|| lease.link())
             };
             met.retain(|&id| {
@@ -59,7 +59,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let (id, lease) = tail(&self.engine, id);
         Some(Found {
             id,
-            slot: self.engine.slot(id)?,
+            slot: self.engine.slots.slot(id)?,
             lease: lease.filter(|lease| lease.is_in(HELD))?,
             hash: self.hash_of(id),
             position: ANYWHERE,

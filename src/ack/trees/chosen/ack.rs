@@ -14,8 +14,8 @@ impl Trees {
         if xor == 0 {
             return Err(AckError::ZeroEdge);
         }
-        let hash = self.engine.hash(key);
-        let candidate = self.engine.index_of(hash).candidate(hash);
+        let hash = self.engine.keys.hash(key);
+        let candidate = self.engine.keys.index_of(hash).candidate(hash);
         self.ack_chosen_at(hash, candidate, key, xor)
     }
 
@@ -131,7 +131,7 @@ impl Trees {
             if !same {
                 return false;
             }
-            match self.engine.end(slot, lease) {
+            match slot.end(lease) {
                 Ok(()) => {
                     let acked = Some(Reason::Acked);
                     let at = At { hash, position: found.position };

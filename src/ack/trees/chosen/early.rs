@@ -36,7 +36,7 @@ impl Trees {
                 return Err(AckError::EarlyFull);
             }
             let (deadline, now) = self.early_deadline();
-            self.engine.note_lapse(mine, now);
+            self.engine.deadlines.note_lapse(&mine.deadlines, now);
             let new = New { hash, key, owner: 0, deadline, now };
             let word = |target| match held {
                 Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
@@ -69,8 +69,8 @@ impl Trees {
     /// The deadline of an early entry that begins now, and the clock reading that the deadline was
     /// derived from.
     fn early_deadline(&self) -> (u64, u64) {
-        let (now, lag) = self.engine.now_for_deadline();
+        let (now, lag) = self.engine.deadlines.now_for_deadline();
         let after = self.settings.early_timeout.saturating_add(lag);
-        (self.engine.ticks().deadline(now, after), now)
+        (self.engine.deadlines.ticks().deadline(now, after), now)
     }
 }

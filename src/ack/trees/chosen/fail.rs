@@ -10,7 +10,7 @@ use crate::sync::Ordering;
 
 impl Trees {
     pub(crate) fn fail_chosen(&self, key: u64, by: Option<u64>) -> Result<Done, AckError> {
-        let hash = self.engine.hash(key);
+        let hash = self.engine.keys.hash(key);
         loop {
             let Some(found) = self.find(hash, key) else {
                 let (state, word) = match by {

@@ -20,9 +20,9 @@ impl Trees {
         owner: u64,
         timeout: Lifetime,
     ) -> Result<(), AckError> {
-        let hash = self.engine.hash(key);
+        let hash = self.engine.keys.hash(key);
         // The fetch goes on while this thread reads the clock and claims a slot.
-        self.engine.index_of(hash).prefetch(hash);
+        self.engine.keys.index_of(hash).prefetch(hash);
         self.engine.with_stripe(|mine, index| {
             self.init_hashed((mine, index), hash, (key, xor, owner), timeout)
         })
@@ -45,7 +45,7 @@ impl Trees {
             return self.init_anywhere(who, *new, (xor, timeout), Err(refused));
         };
         let id = claim.id;
-        let index = self.engine.index_of(new.hash);
+        let index = self.engine.keys.index_of(new.hash);
         if !index.insert_simply(&self.engine.pin(), new.hash, id) {
             return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
         }
@@ -113,7 +113,9 @@ impl Trees {
                 // Early acks wait for this init. If they have waited for years, they have expired:
                 // a poll ends their entry.
                 State::Early
-                    if mine.has_lapsed() && !mine.is_driving() && self.engine.has_lapsed(now) =>
+                    if mine.has_lapsed()
+                        && !mine.is_driving()
+                        && self.engine.deadlines.lapse(now).is_some() =>
                 {
                     self.engine.catch_up(now, self);
                     // The poll has called handlers, which may have taken their time.
@@ -130,7 +132,7 @@ impl Trees {
                     if self.engine.has_closed(found.id) {
                         return Err(AckError::Closed);
                     }
-                    if self.engine.end(found.slot, found.lease).is_ok() {
+                    if found.slot.end(found.lease).is_ok() {
                         self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                         let counts = &mine.face.counts[self.engine.shard_of(found.id)];
                         counts.begun.add(1);

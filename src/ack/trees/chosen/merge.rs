@@ -61,7 +61,7 @@ impl Trees {
             // A renewal has changed the deadline meanwhile, and has returned that it did.
             initing = now;
             live = initing.with_state(State::Live);
-            until = live.deadline_near(self.engine.about_now());
+            until = live.deadline_near(self.engine.deadlines.about_now());
             swapped = slot.swap_lease(initing, live);
         }
         match swapped {
@@ -69,19 +69,19 @@ impl Trees {
                 if self.engine.enforce(found.id, until).is_err() {
                     // The engine was shut down: an init that returns after that has tracked
                     // nothing.
-                    if self.engine.end(slot, live).is_ok() {
+                    if slot.end(live).is_ok() {
                         self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
                     }
                 } else if complete {
                     // The root is like any other now: the thread that ends it announces that
                     // itself.
                     drop(delivering);
-                    self.complete_chosen(mine, self.engine.hash(key), found, key, target);
+                    self.complete_chosen(mine, self.engine.keys.hash(key), found, key, target);
                 }
             }
             // A failure came between: this thread delivers it.
             Err(now) if goes_on(now, State::InitingFailed) => {
-                if self.engine.end(slot, now).is_ok() {
+                if slot.end(now).is_ok() {
                     self.finish(
                         mine,
                         found.claim(),

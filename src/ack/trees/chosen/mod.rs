@@ -94,7 +94,7 @@ impl Trees {
     /// Looks whether slot `id` holds `key` right now. The index led to it, from this `position`.
     #[inline(always)]
     pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_>> {
-        let slot = self.engine.slot(id)?;
+        let slot = self.engine.slots.slot(id)?;
         let (word, lease) = read(slot, key, HELD)?;
         Some(Found { id, slot, word, lease, position })
     }
@@ -102,12 +102,12 @@ impl Trees {
     /// The counters of the shard whose index has the keys of this hash.
     #[inline(always)]
     pub(super) fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m super::Counts {
-        &mine.face.counts[self.engine.shard_of_hash(hash)]
+        &mine.face.counts[self.engine.keys.shard_of_hash(hash)]
     }
 
     #[inline(always)]
     pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_>> {
-        let candidate = self.engine.index_of(hash).candidate(hash);
+        let candidate = self.engine.keys.index_of(hash).candidate(hash);
         self.find_at(candidate, key).or_else(|| self.find_anywhere(hash, key))
     }
 
@@ -124,7 +124,7 @@ impl Trees {
     #[inline(never)]
     pub(super) fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_>> {
         let mut seen = None;
-        self.engine.index_of(hash).find(hash, &mut |id| {
+        self.engine.keys.index_of(hash).find(hash, &mut |id| {
             seen = self.holds(id, key, ANYWHERE);
             seen.is_some()
         })?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 impl Trees {
     pub(crate) fn reset_chosen(&self, key: u64, timeout: Lifetime) -> Result<Done, AckError> {
-        let hash = self.engine.hash(key);
+        let hash = self.engine.keys.hash(key);
         self.check(timeout)?;
         // All early entries have the same timeout.
         let early = Lifetime::After(Duration::from_nanos(self.settings.early_timeout));
