@@ -1,11 +1,10 @@
 //! What a queue shares with its reaper, and where expired keys go.
 
 use super::{Expired, Inner};
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::Claim;
 use crate::core::lease::Lease;
-use crate::core::slot::Slot;
 use crate::keyed::removed::{EndedSlot, Removed};
-use crate::keyed::store::{Named, Pair, RemovalCause};
+use crate::keyed::store::{Keyed, Named, Pair, RemovalCause};
 use crate::keyed::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,20 +44,25 @@ impl<K: 'static> Shared<K> {
     }
 }
 
-impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
-    type Hold = Named;
-
-    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> Option<Named> {
-        self.store.may_end(claim, lease)
+impl<K: 'static> Keyed<K, ()> for Shared<K> {
+    fn store(&self) -> &Inner<K> {
+        &self.store
     }
 
-    fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
-        self.store.prepare(id, slot, lease);
+    fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {
+        match &self.target {
+            Target::Poll(stack) => stack.push(self.expired(claim, named, deadline)),
+            Target::Listener(listener) => {
+                let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+                self.store.guard(|| listener(ended.key()));
+            }
+            Target::Channel(sender) => sender.send(self.expired(claim, named, deadline)),
+        }
     }
 
     /// Ends the channel when all keys have been sent. A key expires only in a shard that is not
     /// closed yet.
-    fn close(&self) {
+    fn close_all(&self) {
         let wanted = self.kept.is_wanted();
         let closed = self.store.close_with(|ended, lease| {
             if wanted {
@@ -69,36 +73,6 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
             self.target.finish();
         }
     }
-
-    fn expired(
-        &self,
-        claim: Claim<'_, Pair<K, ()>>,
-        named: Named,
-        _: Lease,
-        deadline: u64,
-        _: u64,
-    ) {
-        match &self.target {
-            Target::Poll(stack) => stack.push(self.expired(&claim, named, deadline)),
-            Target::Listener(listener) => {
-                let ended = self.store.ended_by_driver(&claim, named, RemovalCause::Expired);
-                self.store.guard(|| listener(ended.key()));
-            }
-            Target::Channel(sender) => sender.send(self.expired(&claim, named, deadline)),
-        }
-    }
-
-    fn live(&self, shard: usize) -> (u64, u64) {
-        self.store.live(shard)
-    }
-
-    fn tail(&self, id: u32) -> u32 {
-        self.store.tail(id)
-    }
-
-    fn discard(&self, slot: Slot<'_, Pair<K, ()>>, free: impl FnOnce()) {
-        self.store.discard(slot, free);
-    }
 }
 
 /// A driver's round that gives the keys it finds to `into`.
@@ -107,41 +81,16 @@ pub(super) struct Poll<'a, K: 'static, F> {
     pub(super) into: F,
 }
 
-impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
-    type Hold = Named;
-
-    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> Option<Named> {
-        self.shared.may_end(claim, lease)
+impl<K: 'static, F: Fn(Expired<K>)> Keyed<K, ()> for Poll<'_, K, F> {
+    fn store(&self) -> &Inner<K> {
+        &self.shared.store
     }
 
-    fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
-        self.shared.prepare(id, slot, lease);
+    fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {
+        (self.into)(self.shared.expired(claim, named, deadline));
     }
 
-    fn close(&self) {
-        self.shared.close();
-    }
-
-    fn expired(
-        &self,
-        claim: Claim<'_, Pair<K, ()>>,
-        named: Named,
-        _: Lease,
-        deadline: u64,
-        _: u64,
-    ) {
-        (self.into)(self.shared.expired(&claim, named, deadline));
-    }
-
-    fn live(&self, shard: usize) -> (u64, u64) {
-        self.shared.live(shard)
-    }
-
-    fn tail(&self, id: u32) -> u32 {
-        self.shared.store.tail(id)
-    }
-
-    fn discard(&self, slot: Slot<'_, Pair<K, ()>>, free: impl FnOnce()) {
-        self.shared.store.discard(slot, free);
+    fn close_all(&self) {
+        self.shared.close_all();
     }
 }

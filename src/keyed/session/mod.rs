@@ -30,12 +30,12 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::Seat;
-use super::store::{self, Entered, Hindered, Named, Pair, Place, RemovalCause, Store, Wanted};
+use super::store::{
+    self, Entered, Hindered, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted,
+};
 use super::target::Target;
 use super::StoreError;
-use crate::core::engine::{Claim, Face, Pin};
-use crate::core::lease::Lease;
-use crate::core::slot::Slot;
+use crate::core::engine::{Claim, Pin};
 use crate::lifecycle::{Leftovers, Owner};
 use crate::time::Lifetime;
 use std::fmt;
@@ -65,38 +65,13 @@ impl std::ops::Deref for Inner {
     }
 }
 
-impl Face<Pair<SessionId, Seat>> for Inner {
-    type Hold = Named;
-
-    fn may_end(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, lease: Lease) -> Option<Named> {
-        self.store.may_end(claim, lease)
+impl Keyed<SessionId, Seat> for Inner {
+    fn store(&self) -> &Store<SessionId, Seat> {
+        &self.store
     }
 
-    fn prepare(&self, id: u32, slot: Slot<'_, Pair<SessionId, Seat>>, lease: Lease) {
-        self.store.prepare(id, slot, lease);
-    }
-
-    fn close(&self) {
-        let wanted = self.kept.is_wanted();
-        let closed = self.store.close_with(|ended, lease| {
-            if wanted {
-                self.kept.push(self.info(&ended, lease));
-            }
-        });
-        if closed {
-            self.target.finish();
-        }
-    }
-
-    fn expired(
-        &self,
-        claim: Claim<'_, Pair<SessionId, Seat>>,
-        named: Named,
-        _: Lease,
-        _: u64,
-        _: u64,
-    ) {
-        let ended = self.store.ended_by_driver(&claim, named, RemovalCause::Expired);
+    fn report(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, named: Named, _: u64) {
+        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
         let session = ended.value().end(*ended.key(), Some(Duration::ZERO));
         drop(ended);
         match &self.target {
@@ -106,16 +81,16 @@ impl Face<Pair<SessionId, Seat>> for Inner {
         }
     }
 
-    fn live(&self, shard: usize) -> (u64, u64) {
-        self.store.live(shard)
-    }
-
-    fn tail(&self, id: u32) -> u32 {
-        self.store.tail(id)
-    }
-
-    fn discard(&self, slot: Slot<'_, Pair<SessionId, Seat>>, free: impl FnOnce()) {
-        self.store.discard(slot, free);
+    fn close_all(&self) {
+        let wanted = self.kept.is_wanted();
+        let closed = self.store.close_with(|ended, lease| {
+            if wanted {
+                self.kept.push(self.info(&ended, lease));
+            }
+        });
+        if closed {
+            self.target.finish();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the driver asks of the store: the [`Face`] of a keyed store.
+//! What the driver asks of the store: the [`Face`] of every store type on a [`Store`].
 
 use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
@@ -18,46 +18,61 @@ pub(crate) struct Named {
     pub(super) position: usize,
 }
 
-impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
+/// A store type on a [`Store`], which the driver reaches by the store type's [`Face`]. The store type
+/// says what becomes of an entry that has ended.
+pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
+    fn store(&self) -> &Store<K, V>;
+
+    /// Whether [`report`](Self::report) may run the user's code.
+    fn reports_to_user(&self) -> bool {
+        true
+    }
+
+    /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
+    /// reports it. Must not panic.
+    fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, deadline: u64);
+
+    /// What [`Face::close`] does.
+    fn close_all(&self);
+}
+
+impl<K: 'static, V: 'static, F: Keyed<K, V>> Face<Pair<K, V>> for F {
     type Hold = Named;
 
     fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {
+        let store = self.store();
         // Until the index names the slot, the claiming thread may take the payload out again.
-        let hash = self.hash_of(claim.id);
-        let index = self.engine.keys.index_of(hash);
+        let hash = store.hash_of(claim.id);
+        let index = store.engine.keys.index_of(hash);
         // Before the look at where others lead to.
-        let pin = self.engine.pin();
+        let pin = store.engine.pin();
         let position = index.position(&pin, hash, claim.id);
-        if position == ANYWHERE && !self.is_named(&pin, claim.id, hash) {
+        if position == ANYWHERE && !store.is_named(&pin, claim.id, hash) {
             return None;
         }
         Some(Named { pin, hash, position })
     }
 
     fn runs_users_code(&self) -> bool {
-        self.listener.is_some()
+        self.reports_to_user()
     }
 
     fn prepare(&self, id: u32, _: Slot<'_, Pair<K, V>>, _: Lease) {
-        let hash = self.hash_of(id);
-        self.engine.keys.index_of(hash).prefetch(hash);
+        let store = self.store();
+        let hash = store.hash_of(id);
+        store.engine.keys.index_of(hash).prefetch(hash);
     }
 
-    fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, _: u64, _: u64) {
-        step("expired");
-        if self.listener.is_none() {
-            return self.expired_unheard(&claim, named);
-        }
-        let ended = self.ended_by_driver(&claim, named, RemovalCause::Expired);
-        self.tell(&ended, RemovalCause::Expired);
+    fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, deadline: u64, _: u64) {
+        self.report(&claim, named, deadline);
     }
 
     fn close(&self) {
-        Store::close(self);
+        self.close_all();
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.engine.balance(|share| {
+        self.store().engine.balance(|share| {
             let Some(counts) = share.counts.get(shard) else {
                 return (0, 0);
             };
@@ -68,7 +83,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     }
 
     fn tail(&self, id: u32) -> u32 {
-        tail(&self.engine, id).0
+        tail(&self.store().engine, id).0
     }
 
     fn discard(&self, slot: Slot<'_, Pair<K, V>>, free: impl FnOnce()) {
@@ -77,8 +92,31 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         let pair = unsafe { slot.take() };
         free();
         if std::mem::needs_drop::<(K, V)>() && caught(|| drop(pair)) {
-            self.drop_panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.store().drop_panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
+    }
+}
+
+impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
+    fn store(&self) -> &Store<K, V> {
+        self
+    }
+
+    fn reports_to_user(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, _: u64) {
+        step("expired");
+        if self.listener.is_none() {
+            return self.expired_unheard(claim, named);
+        }
+        let ended = self.ended_by_driver(claim, named, RemovalCause::Expired);
+        self.tell(&ended, RemovalCause::Expired);
+    }
+
+    fn close_all(&self) {
+        self.close();
     }
 }
 

@@ -28,6 +28,7 @@ mod renew;
 mod replace;
 mod walk;
 
+pub(super) use driver::Keyed;
 pub(crate) use driver::Named;
 pub(super) use ends::Listener;
 pub use ends::RemovalCause;
