@@ -44,7 +44,7 @@ pub(crate) fn park(limit: Option<Duration>) {
 }
 
 /// Sleeps until woken, or not at all if the limit has passed. The model checker has no time: models let time pass by
-/// moving their clock and calling `Engine::timer_fires`. A sleep that neither ends is reported as a deadlock, which
+/// moving their clock and calling `Wakeup::timer_fires`. A sleep that neither ends is reported as a deadlock, which
 /// is what a lost wake-up is.
 #[cfg(expiry_loom)]
 pub(crate) fn park(limit: Option<Duration>) {

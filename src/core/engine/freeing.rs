@@ -55,12 +55,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of
-    /// another one.
-    pub(crate) fn free_instead(&self, claim: &Claim<'_, P>) {
-        claim.slot.set_lease(Lease::free(claim.incarnation));
-    }
-
     /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
     /// free when no thread that is pinned now is any more.
     ///

@@ -57,11 +57,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Frees an ended slot whose payload the caller has taken, as no thread can be looking at it.
-    pub(in crate::keyed) fn free_now(&self, slot: Slot<'_, Pair<K, V>>) {
-        slot.set_lease(Lease::free(slot.lease().incarnation()));
-    }
-
     /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`; a
     /// thread inside a call of the user's code does not wait. Returns whether all has been dropped.
     pub(in crate::keyed) fn flush(&self, limit: Duration) -> bool {

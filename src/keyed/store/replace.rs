@@ -6,7 +6,7 @@ use super::enter::{Attempt, Entered, Hindered};
 use super::{Found, Store};
 use crate::core::engine::{Pin, Refused};
 use crate::core::index::ANYWHERE;
-use crate::core::lease::State;
+use crate::core::lease::{Lease, State};
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
@@ -39,7 +39,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if found.slot.swap_lease(found.lease, forward).is_err() {
                 // SAFETY: no lease has led to it.
                 let pair = unsafe { claim.slot.take() };
-                self.engine.free_instead(&claim);
+                // The old entry keeps its share of the capacity.
+                claim.slot.set_lease(Lease::free(claim.incarnation));
                 return Err((Hindered::Overtaken, pair));
             }
             step("forwarded");
