@@ -110,7 +110,7 @@ impl Drop for Claimed<'_> {
         let Claimed(waiters, claim) = self;
         waiters.engine.with_stripe(|mine, _| {
             if waiters.engine.free(mine, claim) {
-                waiters.maybe_tend();
+                waiters.engine.tend_if_wanted(*waiters);
             }
         });
     }
@@ -386,7 +386,7 @@ impl Waiters {
                 self.engine.end_own(mine, (id, lease, due), |slot| unsafe { take(slot) })?;
             self.count_end(mine, id, end);
             if self.engine.freed(mine) {
-                self.maybe_tend();
+                self.engine.tend_if_wanted(self);
             }
             Some(waker)
         });
@@ -403,7 +403,7 @@ impl Waiters {
     fn finish(&self, mine: &Mine, claim: &Claim<'_, Held>, end: End) {
         self.count_end(mine, claim.id, end);
         if self.engine.free(mine, claim) {
-            self.maybe_tend();
+            self.engine.tend_if_wanted(self);
         }
     }
 
@@ -414,13 +414,6 @@ impl Waiters {
             End::Fired => counts.fired.add(1),
             End::Cancelled => counts.cancelled.add(1),
             End::Closed => counts.closed.add(1),
-        }
-    }
-
-    #[cold]
-    fn maybe_tend(&self) {
-        if self.engine.wants_tending(self) {
-            self.engine.tend_soon();
         }
     }
 

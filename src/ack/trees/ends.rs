@@ -146,7 +146,7 @@ impl Trees {
         }
         let root = if lease.state() == State::LiveIssued {
             if self.engine.free(mine, &claim) {
-                self.maybe_tend();
+                self.engine.tend_if_wanted(self);
             }
             RootId::Issued(Root(key))
         } else {
@@ -158,7 +158,7 @@ impl Trees {
             let index = self.engine.keys.index_of(hash);
             let removed = index.remove(&self.engine.pin(), hash, claim.id, position, |_| false);
             if self.engine.free_or_rest(mine, &claim, removed) {
-                self.maybe_tend();
+                self.engine.tend_if_wanted(self);
             }
             RootId::Chosen(key)
         };
@@ -175,13 +175,6 @@ impl Trees {
                     self.deliver.wake();
                 }
             }
-        }
-    }
-
-    #[cold]
-    pub(super) fn maybe_tend(&self) {
-        if self.engine.wants_tending(self) {
-            self.engine.tend_soon();
         }
     }
 }

@@ -201,9 +201,7 @@ impl<P: Payload, C> Engine<P, C> {
             // Another thread is at the batches: this one goes on for a while instead of waiting.
             left = SHARE;
         };
-        if self.wants_tending(face) {
-            self.tend_soon();
-        }
+        self.tend_if_wanted(face);
         more
     }
 }

@@ -168,13 +168,17 @@ impl<P: Payload, C> Engine<P, C> {
         })
     }
 
-    /// Whether memory is waiting to be given back and the driver should be told.
-    pub(crate) fn wants_tending(&self, face: &impl Face<P>) -> bool {
-        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(|| face.live(at).0))
+    /// Asks the driver to look after memory, if some can be given back.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tend_if_wanted(&self, face: &impl Face<P>) {
+        if (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(|| face.live(at).0)) {
+            self.tend_soon();
+        }
     }
 
     /// Asks the driver to look after memory.
-    pub(crate) fn tend_soon(&self) {
+    pub(super) fn tend_soon(&self) {
         for shard in self.shards.iter() {
             shard.ring.ask();
         }

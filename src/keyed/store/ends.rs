@@ -107,18 +107,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
         if self.engine.freed(mine) {
-            self.tend_if_wanted();
+            self.engine.tend_if_wanted(self);
         }
         // SAFETY: ended by the caller, and out of the index.
         unsafe { EndedSlot::of(self, claim.id, claim.slot) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tend_if_wanted(&self) {
-        if self.engine.wants_tending(self) {
-            self.engine.tend_soon();
-        }
     }
 
     /// Takes an entry that the driver, or a shutdown, has ended out of the index.
