@@ -22,9 +22,8 @@ impl<P: Payload, C> Engine<P, C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
     /// know what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        let round = self.go_round(now, budget, face, |at| {
-            self.wakeup.depart(|| self.wanted(at).min(self.reclaim.wanted()));
-        });
+        let depart = |at| self.wakeup.depart(|| self.wanted(at).min(self.reclaim.wanted()));
+        let round = self.go_round(now, budget, face, depart);
         if !self.is_driving() {
             self.close_what_was_left(face);
         }
