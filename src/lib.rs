@@ -55,18 +55,17 @@
 //!
 //! # Without a thread
 //!
-//! Each store that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
+//! Each store with a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]. It is built by
+//! `build_manual`, and threads of yours poll it. [`Polled`] says whether the budget ran out, and how long there is nothing to do.
 //!
-//! | face | built by | polled by | which returns | and how long to sleep |
-//! |---|---|---|---|---|
-//! | [`AckTracker`] | `build_manual` | [`poll(budget)`](AckTracker::poll); outcomes go to the handler, or the channel of `build_manual_with_channel` | [`Polled`]: `more` if the budget ran out | `next` of it |
-//! | `Timeouts` | `build_manual` | `poll(budget)`; wakes the tasks | [`Polled`] | `next` of it |
-//! | [`ExpiringMap`] | `build_manual` | [`poll(budget)`](ExpiringMap::poll); the listener is told | `true` if the budget ran out | nothing says it: the interval |
-//! | [`TimeCacheMap`] | `build_manual` | [`poll()`](TimeCacheMap::poll), until nothing is due; the callback is told | nothing | a bucket's time, `T / (n - 1)`, or less |
-//! | [`ExpiryQueue`] | `build_manual`; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
-//! | [`SessionTracker`] | `build_manual`; `build_manual_with_channel` | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
-//! | [`TimerWheel`] | `new` | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired | [`expiration_delay()`](TimerWheel::expiration_delay), in its unit |
-//! | [`RotatingMap`] | `new` | [`rotate()`](RotatingMap::rotate) | the dead | your period |
+//! | store | polled by | which returns, beside a [`Polled`] |
+//! |---|---|---|
+//! | [`AckTracker`] | [`poll(budget)`](AckTracker::poll) | outcomes go to the handler, or to the channel of `build_manual_with_channel` |
+//! | `Timeouts` | `poll(budget)` | it wakes the tasks |
+//! | [`ExpiringMap`], [`TimeCacheMap`] | [`poll(budget)`](ExpiringMap::poll) | the listener is called |
+//! | [`ExpiryQueue`], [`SessionTracker`] | [`poll_into(vec, budget)`](ExpiryQueue::poll_into), or [`poll()`](ExpiryQueue::poll) for all | what has expired, unless there is a listener or a channel |
+//! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired. [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
+//! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the dead |
 //!
 //! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes nobody. And what is due by it may be nothing: a renewed
 //! entry's old deadline, or memory to be given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()` whether all is done.
@@ -125,6 +124,7 @@ mod lifecycle;
 #[doc(hidden)]
 pub mod model;
 mod panics;
+mod polled;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
@@ -146,7 +146,7 @@ pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
-    OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
+    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
@@ -166,6 +166,7 @@ pub use keyed::{
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};
+pub use polled::Polled;
 pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

@@ -385,7 +385,7 @@ impl MapRig {
 
     /// Ends what is due.
     pub fn drive(&self) {
-        while self.map.poll(usize::MAX) {}
+        while self.map.poll(usize::MAX).more {}
     }
 }
 

@@ -373,7 +373,7 @@ impl Run {
             }
             Act::Pass(time) => self.pass(time),
             Act::Poll(budget) => {
-                let more = self.map.poll(budget);
+                let more = self.map.poll(budget).more;
                 told = self.told.take();
                 // Which of the due entries a small budget expires, is the map's choice.
                 for (key, value, cause) in &told {

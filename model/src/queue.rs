@@ -466,7 +466,7 @@ impl<K: Key> Run<K> {
             }
             Op::PollInto(budget) => {
                 let mut expired = Vec::new();
-                let more = self.queue.poll_into(&mut expired, budget);
+                let more = self.queue.poll_into(&mut expired, budget).more;
                 self.polled(&expired, more)?;
             }
             Op::Dump => self.dump()?,

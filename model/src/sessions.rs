@@ -530,7 +530,7 @@ impl Run {
             None => self.sessions.poll(),
             Some(budget) => {
                 let mut expired = Vec::new();
-                while self.sessions.poll_into(&mut expired, budget) {}
+                while self.sessions.poll_into(&mut expired, budget).more {}
                 expired
             }
         };

@@ -104,7 +104,7 @@ impl Run {
             }
             Op::Pass(time) => self.time.pass(time),
             Op::Poll => {
-                self.map.poll();
+                while self.map.poll(usize::MAX).more {}
                 self.told();
                 let late = |put: &Put| self.must_have_gone(put) || put.gone;
                 let late = self.entries.values().find(|put| late(put));

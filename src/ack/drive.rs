@@ -1,44 +1,7 @@
 //! Polls: how threads of the user's drive a tracker that has no reaper.
 
 use super::AckTracker;
-use std::time::Duration;
-
-/// What a call of [`AckTracker::poll`] left behind.
-///
-/// ```
-/// # use expiry::{edge, AckTracker, ManualClock};
-/// # let clock = ManualClock::new();
-/// # let tracker = AckTracker::builder().clock(clock.clone()).build_manual()?;
-/// # tracker.issue(edge(), 42)?;
-/// loop {
-///     let polled = tracker.poll(1000);
-///     if polled.more {
-///         continue; // or do something else first
-///     }
-///     if tracker.is_empty() {
-///         break; // a simulation is over; `next` may have something to do all the same
-///     }
-///     if let Some(next) = polled.next {
-///         clock.advance(next); // or sleep, or wait until something comes in
-///     }
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Polled {
-    /// Whether the budget ran out before the work did: call again at once. It is also true if other
-    /// threads were driving some of the shards, which this call left out; yield first then.
-    pub more: bool,
-    /// How long from now until there may be something to do, if nothing else happens; `None` if
-    /// never.
-    ///
-    /// It is an upper bound for a thread that sleeps, and no sign that anything is in flight. The
-    /// old deadline of a root that has ended, or was renewed, counts until it has come. So does
-    /// giving memory back, up to a second after a burst. `is_empty()` says whether all is done. A
-    /// root that begins later with a nearer deadline does not wake a thread that sleeps so long.
-    pub next: Option<Duration>,
-}
+use crate::polled::Polled;
 
 impl AckTracker {
     /// Ends what is due, with at most about `budget` steps of work. For trackers built without a
@@ -72,7 +35,7 @@ impl AckTracker {
         }
         Polled {
             more: round.more || round.busy,
-            next: round.next.map(|tick| engine.deadlines.ticks().until(now, tick)),
+            ..Polled::of(round, now, engine.deadlines.ticks())
         }
     }
 

@@ -28,7 +28,6 @@ mod tuple;
 pub use batches::AckMany;
 pub use builder::AckTrackerBuilder;
 pub use deliver::Handler;
-pub use drive::Polled;
 pub use edge::edge;
 pub use error::AckError;
 pub use metrics::{InFlight, Metrics, ShardMetrics};

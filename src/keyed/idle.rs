@@ -72,6 +72,15 @@ pub(super) struct Term {
     pub(super) deadline: u64,
     /// Its time to idle in nanoseconds, if it has one, and its bound.
     pub(super) idle: Option<(u64, u64)>,
+    /// An entry that takes the place of another one has that one's term instead.
+    pub(super) keeps: bool,
+}
+
+impl Term {
+    /// Of an entry without a time to idle.
+    pub(super) fn until(deadline: u64) -> Self {
+        Term { deadline, idle: None, keeps: false }
+    }
 }
 
 impl Policy {
@@ -94,6 +103,38 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return None;
         }
         Some(self.engine.slots.spot(found.id)?.term)
+    }
+
+    /// The term that an entry has by the lease with which it was found.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn term_of(&self, found: &Found<'_, K, V>) -> Term {
+        let deadline = found.lease.deadline_near(self.engine.deadlines.about_now());
+        let policy = self.policy(found);
+        let idle =
+            policy.map(|policy| (policy.idle.load(Ordering::Relaxed), policy.bound().tick()));
+        Term { deadline, idle, keeps: true }
+    }
+
+    /// The entry `new` has taken the place of `old`, and was given its bound `kept`. A touch that
+    /// came before the replacement may have set another bound since that was read: such a touch
+    /// swaps the lease for the same one where the deadline stays. Without this look the model
+    /// `a_kept_lifetime_beside_a_touch_of_an_idle_entry` fails.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_bound(&self, old: &Found<'_, K, V>, new: &Found<'_, K, V>, kept: u64) {
+        let (Some(was), Some(is)) = (self.policy(old), self.policy(new)) else {
+            return;
+        };
+        let (set, given) = (was.bound().tick(), Bound(0).moved(kept));
+        if set == kept {
+            return;
+        }
+        // AcqRel: as in `rebound`. A touch of the new entry that came first has set a later bound.
+        let moved = given.moved(set).0;
+        if is.bound.compare_exchange(given.0, moved, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.renew_idle(new, is, true);
+        }
     }
 
     /// The tick at which something used now has been idle for so many nanoseconds.

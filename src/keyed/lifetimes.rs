@@ -1,7 +1,7 @@
 //! How long an entry lives, and how long unused.
 
 use crate::time::Lifetime;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an entry of an [`ExpiringMap`](crate::ExpiringMap) may live, and how long it may go unused; the nearer ends it.
 ///
@@ -20,13 +20,14 @@ use std::time::Duration;
 pub struct Lifetimes {
     pub(super) live: Lifetime,
     pub(super) idle: Lifetime,
+    pub(super) keeps: bool,
 }
 
 impl Lifetimes {
     /// As the map says.
     #[must_use]
     pub const fn new() -> Self {
-        Lifetimes { live: Lifetime::Default, idle: Lifetime::Default }
+        Lifetimes { live: Lifetime::Default, idle: Lifetime::Default, keeps: false }
     }
 
     /// From its insertion, or its last touch.
@@ -42,11 +43,45 @@ impl Lifetimes {
         self.idle = time.into();
         self
     }
+
+    /// An entry that takes the place of another one expires when that one would have. The lifetimes
+    /// given here are those of an entry under a key that had none. So a counter counts what comes
+    /// in one window, which its updates do not prolong:
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, Lifetimes, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let calls = ExpiringMap::builder().clock(clock.clone()).build_manual()?;
+    /// let window = Lifetimes::from(Duration::from_secs(60)).keep();
+    /// let call = |who| calls.upsert_with_lifetime(who, window, |n| {
+    ///     let n = n.map_or(1, |n| n + 1);
+    ///     (n, n)
+    /// });
+    /// assert_eq!((call("ada")?, call("ada")?), (1, 2));
+    /// clock.advance(Duration::from_secs(50));
+    /// assert_eq!(call("ada")?, 3);
+    /// clock.advance(Duration::from_secs(11)); // 61 s after the first call
+    /// assert_eq!(call("ada")?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn keep(mut self) -> Self {
+        self.keeps = true;
+        self
+    }
 }
 
 impl From<Lifetime> for Lifetimes {
     fn from(time: Lifetime) -> Self {
         Lifetimes::new().live(time)
+    }
+}
+
+impl From<Instant> for Lifetimes {
+    fn from(at: Instant) -> Self {
+        Lifetime::from(at).into()
     }
 }
 

@@ -71,10 +71,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn term(&self, lifetime: Lifetimes) -> Result<(Term, u64), StoreError> {
         let (deadline, now) = self.engine.renewal(lifetime.live, self.timeout, self)?;
         if let (Lifetime::Never, _) | (Lifetime::Default, None) = (lifetime.idle, self.idle) {
-            let idle = None;
-            return Ok((Term { deadline, idle }, now));
+            return Ok((Term { keeps: lifetime.keeps, ..Term::until(deadline) }, now));
         }
-        Ok((self.idle_term(lifetime.idle, deadline)?, now))
+        let term = self.idle_term(lifetime.idle, deadline)?;
+        Ok((Term { keeps: lifetime.keeps, ..term }, now))
     }
 
     /// As [`term`](Self::term), of an entry with a time to idle.
@@ -83,7 +83,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, StoreError> {
         let idle = self.engine.deadlines.nanos(idle, self.idle)?;
         let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
-        Ok(Term { deadline, idle: idle.map(|idle| (idle, bound)) })
+        Ok(Term { idle: idle.map(|idle| (idle, bound)), ..Term::until(deadline) })
     }
 
     /// The entry of a key, if its time is not up. An entry that is not living does not come back.

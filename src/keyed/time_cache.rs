@@ -5,6 +5,7 @@ use super::removed::Removed;
 use super::store::RemovalCause;
 use super::InsertError;
 use crate::error::BuildError;
+use crate::polled::Polled;
 use crate::time::Clock;
 use std::borrow::Borrow;
 use std::fmt;
@@ -233,7 +234,8 @@ where
         self.map.is_empty()
     }
 
-    /// Ends what has expired, and calls the callback; for a map without a thread.
+    /// Ends what has expired, with at most about `budget` steps of work, and calls the callback;
+    /// for a map without a thread.
     ///
     /// # Examples
     ///
@@ -249,12 +251,12 @@ where
     /// cache.put(1, "one")?;
     /// clock.advance(Duration::from_secs(45));
     /// assert_eq!(expired.try_iter().count(), 0); // not found any more, but no callback yet
-    /// cache.poll();
+    /// cache.poll(1000);
     /// assert!(expired.try_iter().eq([1]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn poll(&self) {
-        while self.map.poll(usize::MAX) {}
+    pub fn poll(&self, budget: usize) -> Polled {
+        self.map.poll(budget)
     }
 }
 

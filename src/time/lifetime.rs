@@ -1,8 +1,8 @@
 //! How long something may take, as callers say it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a root, or an entry, may take.
+/// How long a root, or an entry, may take: a [`Duration`], an [`Instant`], for ever, or the default.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, Lifetime};
@@ -30,5 +30,13 @@ pub enum Lifetime {
 impl From<Duration> for Lifetime {
     fn from(time: Duration) -> Self {
         Lifetime::After(time)
+    }
+}
+
+impl From<Instant> for Lifetime {
+    /// Until then, by the system's monotonic clock: what is left of it now. An instant that has
+    /// passed is a lifetime of zero, which calls refuse.
+    fn from(at: Instant) -> Self {
+        Lifetime::After(at.saturating_duration_since(Instant::now()))
     }
 }

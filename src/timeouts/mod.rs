@@ -19,10 +19,10 @@ pub use interval::{Interval, MissedTick};
 pub use sleep::Sleep;
 pub use timeout::Timeout;
 
-use crate::ack::Polled;
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
 use crate::lifecycle::{shut, shut_soon, Owner, Reaper, Shut};
+use crate::polled::Polled;
 use crate::snapshot::snapshot;
 use std::fmt;
 use std::future::IntoFuture;
@@ -258,7 +258,7 @@ impl Timeouts {
         let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
         Polled {
             more: round.more || round.busy,
-            next: round.next.map(|tick| engine.deadlines.ticks().until(now, tick)),
+            ..Polled::of(round, now, engine.deadlines.ticks())
         }
     }
 

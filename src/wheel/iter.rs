@@ -1,8 +1,4 @@
-//! Timers by deadline, from both ends, without sorting more than is asked for.
-//!
-//! Whole buckets are in order already (W-place of the dense wheel), so each is sorted when it is
-//! reached. What time has brought and no pop has taken yet lies in lists that overlap with the
-//! buckets in time; it is sorted at the start and merged in.
+//! Timers by deadline, from both ends.
 
 use super::dense::{Payload, Wheel};
 use super::id::TimerId;
@@ -62,81 +58,28 @@ impl<T> Copy for Timer<'_, T> {}
 /// ```
 pub struct Iter<'a, T> {
     wheel: &'a Wheel<Place<T>>,
-    backlog: IntoIter<Seen>,
-    /// The earliest bucket that was looked at, and the latest.
-    early: IntoIter<Seen>,
-    late: IntoIter<Seen>,
-    /// Buckets between the two.
-    from: u32,
-    to: u32,
-    left: usize,
-}
-
-/// A timer that was found in a list.
-#[derive(Clone, Copy)]
-struct Seen {
-    /// The deadline as a number that grows from the furthest past to the furthest future.
-    at: u64,
-    index: u32,
+    left: IntoIter<u32>,
 }
 
 impl<'a, T> Iter<'a, T> {
     pub(super) fn new(wheel: &'a Wheel<Place<T>>) -> Iter<'a, T> {
-        let backlog = wheel.backlog().map(|(index, due, known)| {
+        let all = wheel.all().map(|(index, due, known)| {
             let at = at(wheel, due);
             // The clock may have gone on so far that what is overdue looks like the future.
             let wrapped = known && at >= 1 << 63;
-            Seen { at: if wrapped { 0 } else { at }, index }
+            (if wrapped { 0 } else { at }, index)
         });
-        Iter {
-            wheel,
-            backlog: sorted(backlog),
-            early: IntoIter::default(),
-            late: IntoIter::default(),
-            from: 0,
-            to: u32::MAX,
-            left: wheel.len(),
-        }
+        let mut all: Vec<(u64, u32)> = all.collect();
+        // Stable: what has one deadline stays in the order of its list.
+        all.sort_by_key(|&(at, _)| at);
+        let left: Vec<u32> = all.into_iter().map(|(_, index)| index).collect();
+        Iter { wheel, left: left.into_iter() }
     }
 
-    fn bucket(&self, head: u32) -> IntoIter<Seen> {
-        let timers = self.wheel.bucket(head);
-        sorted(timers.map(|(index, due)| Seen { at: at(self.wheel, due), index }))
-    }
-
-    /// The timers that the earliest of the buckets' is next in.
-    fn earliest(&mut self) -> &mut IntoIter<Seen> {
-        while self.early.as_slice().is_empty() {
-            match self.wheel.first_bucket(self.from, self.to) {
-                Some(head) => {
-                    self.early = self.bucket(head);
-                    self.from = head + 1;
-                }
-                None => return &mut self.late,
-            }
-        }
-        &mut self.early
-    }
-
-    fn latest(&mut self) -> &mut IntoIter<Seen> {
-        while self.late.as_slice().is_empty() {
-            match self.wheel.last_bucket(self.from, self.to) {
-                Some(head) => {
-                    self.late = self.bucket(head);
-                    self.to = head;
-                }
-                None => return &mut self.early,
-            }
-        }
-        &mut self.late
-    }
-
-    fn see(&mut self, seen: Option<Seen>) -> Option<Timer<'a, T>> {
-        let index = seen?.index;
+    fn see(&self, index: u32) -> Option<Timer<'a, T>> {
         let deadline = self.wheel.due(index)?;
         match self.wheel.payload(index)? {
             Place::Live { serial, value } => {
-                self.left -= 1;
                 Some(Timer { id: TimerId { serial: *serial, index }, deadline, value })
             }
             Place::Free => None,
@@ -149,67 +92,38 @@ fn at<P: Payload>(wheel: &Wheel<P>, due: u64) -> u64 {
     due.wrapping_sub(wheel.now()).wrapping_add((1 << 63) - 1)
 }
 
-fn sorted(seen: impl Iterator<Item = Seen>) -> IntoIter<Seen> {
-    let mut seen: Vec<Seen> = seen.collect();
-    // Stable: what has one deadline stays in the order of its list.
-    seen.sort_by_key(|seen| seen.at);
-    seen.into_iter()
-}
-
 impl<'a, T> Iterator for Iter<'a, T> {
     type Item = Timer<'a, T>;
 
     fn next(&mut self) -> Option<Timer<'a, T>> {
-        let overdue = self.backlog.as_slice().first().map(|seen| seen.at);
-        let bucket = self.earliest();
-        let filed = bucket.as_slice().first().map(|seen| seen.at);
-        let seen = match (overdue, filed) {
-            (Some(overdue), Some(filed)) if filed < overdue => bucket.next(),
-            (None, _) => bucket.next(),
-            (Some(_), _) => self.backlog.next(),
-        };
-        self.see(seen)
+        let index = self.left.next()?;
+        self.see(index)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        self.left.size_hint()
     }
 }
 
 impl<T> DoubleEndedIterator for Iter<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let overdue = self.backlog.as_slice().last().map(|seen| seen.at);
-        let bucket = self.latest();
-        let filed = bucket.as_slice().last().map(|seen| seen.at);
-        let seen = match (overdue, filed) {
-            (Some(overdue), Some(filed)) if overdue > filed => self.backlog.next_back(),
-            (_, None) => self.backlog.next_back(),
-            (_, Some(_)) => bucket.next_back(),
-        };
-        self.see(seen)
+        let index = self.left.next_back()?;
+        self.see(index)
     }
 }
 
 impl<T> ExactSizeIterator for Iter<'_, T> {}
+
 impl<T> FusedIterator for Iter<'_, T> {}
 
 impl<T> Clone for Iter<'_, T> {
     fn clone(&self) -> Self {
-        Iter {
-            wheel: self.wheel,
-            backlog: self.backlog.clone(),
-            early: self.early.clone(),
-            late: self.late.clone(),
-            from: self.from,
-            to: self.to,
-            left: self.left,
-        }
+        Iter { wheel: self.wheel, left: self.left.clone() }
     }
 }
 
 impl<T> fmt::Debug for Iter<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let left = &self.left;
-        f.debug_struct("Iter").field("left", left).finish_non_exhaustive()
+        f.debug_struct("Iter").field("left", &self.left.len()).finish_non_exhaustive()
     }
 }

@@ -56,7 +56,7 @@ fn a_polled_map(many: usize) {
     assert_eq!(there.load(Relaxed), 2 * many);
     for _ in 0..10 {
         clock.advance(SECOND);
-        while map.poll(4096) {}
+        while map.poll(4096).more {}
     }
     assert_eq!(there.load(Relaxed), 0, "of {many}");
 }

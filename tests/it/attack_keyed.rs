@@ -60,7 +60,7 @@ fn what_is_over_is_not_found_after_a_jump_of_years() {
             // A new one is not taken for an old one.
             map.insert(3, ()).unwrap();
             assert!(map.get(&3).is_some(), "{jump} {idle}");
-            while map.poll(usize::MAX) {}
+            while map.poll(usize::MAX).more {}
             let mut told = told.lock().unwrap();
             told.sort_by_key(|&(key, _)| key);
             let mut expected = vec![(1, RemovalCause::Expired)];
@@ -206,7 +206,7 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
             map.insert(key, ()).unwrap();
         }
         clock.advance(ticks(jump));
-        while map.poll(usize::MAX) {}
+        while map.poll(usize::MAX).more {}
         assert_eq!(*told.lock().unwrap(), [1, 2, 3], "{jump}");
         assert!(map.contains_key(&10), "{jump}");
         assert_eq!(map.metrics().listener_panics, 0, "{jump}");
@@ -291,6 +291,6 @@ fn keys_of_one_hash_are_refused_beyond_some() {
     assert!(insert(16).is_ok() && insert(5).is_err());
     assert_eq!(map.len(), 16);
     clock.advance(ticks(20));
-    while map.poll(usize::MAX) {}
+    while map.poll(usize::MAX).more {}
     assert!((100..116).all(|n| insert(n).is_ok()));
 }

@@ -35,7 +35,7 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    while map.poll(usize::MAX) {}
+    while map.poll(usize::MAX).more {}
 }
 
 fn pass<K, V>(map: &ExpiringMap<K, V>, clock: &ManualClock, by: Duration)
@@ -484,7 +484,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
             clock.advance(at.saturating_sub(now()));
             map.put(key, at).unwrap();
             put.push((key, now()));
-            map.poll();
+            map.poll(usize::MAX);
             for &(key, at) in &put {
                 let age = now() - at;
                 assert!(age >= expiration || map.contains_key(&key), "{age:?} of {expiration:?}");
@@ -497,7 +497,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
         }
         while !map.is_empty() {
             clock.advance(SECOND / 10);
-            map.poll();
+            map.poll(usize::MAX);
             for &(key, at) in &put {
                 let age = now() - at;
                 assert!(age < window || map.get(&key).is_none(), "{age:?} of {window:?}");
@@ -526,7 +526,7 @@ fn a_time_cache_does_what_the_old_one_did() {
     assert_eq!(map.remove("removed").map(|ended| *ended.value()), Some(2));
     assert_eq!(map.get("read").as_deref(), Some(&3));
     clock.advance(SECOND * 6);
-    map.poll();
+    map.poll(usize::MAX);
     assert_eq!(*expired.lock().unwrap(), ["read"], "reading does not renew");
     assert!(map.contains_key("renewed") && !map.contains_key("read") && map.len() == 1);
     assert_eq!(
@@ -812,4 +812,68 @@ fn a_time_cache_has_a_thread_of_its_own() {
     assert!(format!("{map:?}").contains("reaper: true"), "{map:?}");
     drop(map);
     assert!(expired.recv().is_err(), "the thread has ended with the map");
+}
+
+/// A replacement that keeps the lifetime ends when the first value would have, whichever call it is.
+#[test]
+fn a_replacement_may_keep_the_lifetime() {
+    type Replace = fn(&ExpiringMap<u64, u64>, Lifetimes);
+    let calls: [Replace; 3] = [
+        |map, lifetime| drop(map.insert_with_lifetime(1, 2, lifetime).unwrap()),
+        |map, lifetime| map.upsert_with_lifetime(1, lifetime, |_| (2, ())).unwrap(),
+        |map, lifetime| {
+            let Entry::Occupied(entry) = map.entry(1) else { panic!("it is there") };
+            drop(entry.insert_with_lifetime(2, lifetime).unwrap());
+        },
+    ];
+    let keep = Lifetimes::from(SECOND * 30).keep();
+    for replace in calls {
+        let clock = ManualClock::new();
+        let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+        let map = map.build_manual().unwrap();
+        map.insert_with_lifetime(1, 1, SECOND * 10).unwrap();
+        clock.advance(SECOND * 6);
+        replace(&map, keep);
+        assert_eq!((map.remaining(&1), map.get(&1).as_deref()), (Some(SECOND * 4), Some(&2)));
+        clock.advance(SECOND * 5);
+        assert!(map.get(&1).is_none());
+        // For ever stays for ever, until a touch says otherwise.
+        map.insert_with_lifetime(1, 1, Lifetime::Never).unwrap();
+        replace(&map, keep);
+        assert_eq!(map.remaining(&1), Some(Duration::MAX));
+        assert_eq!(map.touch_with_lifetime(&1, SECOND * 7), Ok(true));
+        replace(&map, keep);
+        assert_eq!(map.remaining(&1), Some(SECOND * 7));
+        assert_eq!(map.touch_with_lifetime(&1, Lifetime::Never), Ok(true));
+        assert_eq!(map.remaining(&1), Some(Duration::MAX));
+    }
+}
+
+/// An entry under a new key has what is given beside `keep`; one with a time to idle keeps both times.
+#[test]
+fn a_kept_time_to_idle_and_a_new_key() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+    let map = map.build_manual().unwrap();
+    let lifetime = Lifetimes::from(SECOND * 30).idle(SECOND * 10);
+    map.insert_with_lifetime(1, 1, lifetime.keep()).unwrap();
+    assert_eq!(map.remaining(&1), Some(SECOND * 10));
+    for _ in 0..3 {
+        clock.advance(SECOND * 8);
+        map.insert_with_lifetime(1, 2, Lifetimes::new().keep()).unwrap();
+        assert_eq!(map.get(&1).as_deref(), Some(&2), "a use prolongs it");
+    }
+    assert_eq!(map.remaining(&1), Some(SECOND * 6), "and not beyond the time to live");
+}
+
+/// A deadline by the system's clock; one that has passed is refused.
+#[test]
+fn a_lifetime_may_be_an_instant() {
+    let map = ExpiringMap::<u64, u64>::builder().build().unwrap();
+    let at = Instant::now() + SECOND * 100;
+    map.insert_with_lifetime(1, 1, at).unwrap();
+    let left = map.remaining(&1).unwrap();
+    assert!(left > SECOND * 90 && left <= SECOND * 101, "{left:?}");
+    let refused = map.insert_with_lifetime(2, 2, Instant::now() - SECOND).unwrap_err();
+    assert_eq!(refused.error, StoreError::ZeroTimeout);
 }

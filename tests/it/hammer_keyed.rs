@@ -377,7 +377,7 @@ impl<K: Key, V: Value> Ground<K, V> {
             thread::sleep(Duration::from_millis(5));
             if self.case.manual {
                 for _ in 0..4 {
-                    while self.map.poll(1 << 14) {}
+                    while self.map.poll(1 << 14).more {}
                 }
             }
         }

@@ -198,3 +198,29 @@ fn a_full_channel_of_sessions_holds_up_no_shutdown() {
     }
     assert_eq!(left + got, 10);
 }
+
+/// A thread without a reaper that sleeps for as long as polls say ends each entry at its time.
+#[test]
+fn a_poll_says_when_to_come_back() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+    let map = map.build_manual().unwrap();
+    for key in 1..=3 {
+        map.insert_with_lifetime(key, (), 10 * SECOND * key).unwrap();
+    }
+    let (mut slept, mut ends) = (Duration::ZERO, Vec::new());
+    for _ in 0..100 {
+        let before = map.len();
+        let polled = map.poll(usize::MAX);
+        assert!(!polled.more);
+        ends.extend((map.len() < before).then_some(slept));
+        let Some(next) = polled.next else { break };
+        clock.advance(next);
+        slept += next;
+    }
+    assert_eq!(ends.len(), 3);
+    for (end, key) in ends.into_iter().zip(1..) {
+        let due = 10 * SECOND * key;
+        assert!(end >= due && end <= due + 2 * SECOND, "{end:?}");
+    }
+}

@@ -31,12 +31,12 @@ fn an_entry_is_found_until_its_time_is_up() {
     assert_eq!(map.get("a").as_deref(), Some(&1));
     assert!(map.get("b").is_none());
     clock.advance(SECOND * 9);
-    assert!(!map.poll(1000));
+    assert!(!map.poll(1000).more);
     assert_eq!(map.get("a").as_deref(), Some(&1));
     clock.advance(SECOND * 2);
     assert!(map.get("a").is_none(), "over, though nobody has polled");
     assert_eq!(map.len(), 1);
-    assert!(!map.poll(1000));
+    assert!(!map.poll(1000).more);
     assert_eq!((map.len(), ends.load(Relaxed)), (0, 1));
 }
 
@@ -237,7 +237,7 @@ fn what_happens_is_counted_at_the_shard_of_the_entry() {
         map.insert_with_lifetime(key, 2, SECOND * 100).unwrap();
     }
     clock.advance(SECOND * 20);
-    while map.poll(usize::MAX) {}
+    while map.poll(usize::MAX).more {}
     let metrics = map.metrics();
     let of_entries = |shard: &StoreShardMetrics| {
         let mut shard = *shard;

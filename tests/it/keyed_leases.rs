@@ -132,7 +132,7 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
             _ => map.touch_with_lifetime(&1, time).unwrap(),
         }),
         is_there: Box::new(move || {
-            while same.poll(1000) {}
+            while same.poll(1000).more {}
             same.contains_key(&1)
         }),
     }
@@ -465,7 +465,7 @@ fn lives_its_time(map: &Slow, clock: &ManualClock, (what, put): (&str, Puts)) {
     assert!(called, "{what}: no listener was called");
     assert_eq!(map.remaining(&1), Some(10 * SECOND), "{what}");
     clock.advance(9 * SECOND);
-    while map.poll(1000) {}
+    while map.poll(1000).more {}
     assert!(map.contains_key(&1), "{what}");
     clock.advance(SECOND);
     assert!(!map.contains_key(&1), "{what}");
@@ -599,11 +599,11 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
         let left = [1, 3].map(|key| map.remaining(&key));
         assert_eq!(left, [Some(10 * SECOND); 2], "{jump}");
         clock.advance(10 * SECOND - MS);
-        while map.poll(1000) {}
+        while map.poll(1000).more {}
         assert!([1, 2, 3].iter().all(|key| map.contains_key(key)), "{jump}");
         assert!(map.get(&3).is_some());
         clock.advance(MS);
-        while map.poll(1000) {}
+        while map.poll(1000).more {}
         assert_eq!([1, 2, 3].map(|key| map.contains_key(&key)), [false, true, true], "{jump}");
         assert_eq!(map.len(), 2, "{jump}");
     }

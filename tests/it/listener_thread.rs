@@ -86,7 +86,7 @@ fn a_slow_listener_delays_no_expiry_and_no_removal() {
             assert_eq!(map.insert(key + 5, 0).unwrap().as_deref(), Some(&(key + 5)));
         }
         clock.advance(11 * MS);
-        while map.poll(1000) {}
+        while map.poll(1000).more {}
         let metrics = map.metrics();
         assert_eq!((metrics.total.live, metrics.total.expired), (0, 15));
         assert_eq!((metrics.listener_waiting, metrics.spilled), (25, 0));
@@ -562,7 +562,7 @@ fn a_listener_may_insert_after_a_jump_of_the_clock_while_a_poller_waits_for_room
     assert_eq!(entered.recv_timeout(GENEROUS), Ok(0));
     clock.advance(Duration::from_secs(3600 * 24 * 365 * 10));
     let polled = map.clone();
-    let poller = thread::spawn(move || while polled.poll(1000) {});
+    let poller = thread::spawn(move || while polled.poll(1000).more {});
     // One end is in the channel, and the poller waits with the next one.
     wait_for("two to expire", || map.metrics().total.expired == 2);
     go_on.send(()).unwrap();

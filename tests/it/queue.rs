@@ -78,7 +78,7 @@ fn a_poll_with_a_budget_carries_the_rest_forward() {
     let (mut expired, mut polls) = (Vec::new(), 0);
     loop {
         let before = expired.len();
-        let more = queue.poll_into(&mut expired, 100);
+        let more = queue.poll_into(&mut expired, 100).more;
         polls += 1;
         let fresh = &expired[before..];
         assert!(
@@ -158,12 +158,12 @@ fn a_slow_poller_holds_up_one_shard_only() {
         let second = map.poll(usize::MAX);
         let left = map.len();
         meet.wait();
-        (mine.unwrap_or(0), left, first || second)
+        (mine.unwrap_or(0), left, first.more || second.more)
     });
     assert!(!more, "what is left is the other one's");
     assert!(mine > 0 && mine < KEYS as usize, "{mine}");
     assert_eq!(left, KEYS as usize - mine - 1);
-    assert!(!map.poll(usize::MAX) && map.is_empty());
+    assert!(!map.poll(usize::MAX).more && map.is_empty());
     assert_eq!(told.lock().unwrap().values().sum::<usize>(), KEYS as usize);
 }
 
@@ -197,7 +197,7 @@ fn a_poll_in_a_listener_finds_nothing() {
             .removal_listener(move |_: &u64, (): &(), cause| {
                 if cause == RemovalCause::Expired {
                     let outer = depth.fetch_add(1, Relaxed);
-                    let more = map.upgrade().unwrap().poll(usize::MAX);
+                    let more = map.upgrade().unwrap().poll(usize::MAX).more;
                     depth.fetch_sub(1, Relaxed);
                     wrong.fetch_add(usize::from(outer != 0 || more), Relaxed);
                 }
@@ -209,7 +209,7 @@ fn a_poll_in_a_listener_finds_nothing() {
         map.insert(key, ()).unwrap();
     }
     clock.advance(SECOND);
-    assert!(!map.poll(usize::MAX) && map.is_empty());
+    assert!(!map.poll(usize::MAX).more && map.is_empty());
     assert_eq!(wrong.load(Relaxed), 0, "it recursed");
 }
 
@@ -445,7 +445,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
     let mut expired = Vec::new();
     // From 10 to 49: 40 more, so due from 50 to 69. The last is come to at 51 or so, by which the first are due.
     for round in 0.. {
-        if !queue.poll_into(&mut expired, 16) {
+        if !queue.poll_into(&mut expired, 16).more {
             break;
         }
         assert!(round < 10_000);
@@ -453,7 +453,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
     }
     for second in 50..=70 {
         at(&clock, second.max(52));
-        while queue.poll_into(&mut expired, 16) {}
+        while queue.poll_into(&mut expired, 16).more {}
     }
     let mut polled = seconds(&expired);
     polled.sort_unstable_by_key(|&(_, key)| key);
@@ -471,10 +471,10 @@ fn stalls_add_up() {
     assert!(queue.poll().is_empty());
     let mut expired = Vec::new();
     at(&clock, 20); // 10 becomes 21
-    assert!(queue.poll_into(&mut expired, 16));
+    assert!(queue.poll_into(&mut expired, 16).more);
     at(&clock, 30); // 21 becomes 31, and so does what still was at 10
-    assert!(queue.poll_into(&mut expired, 16));
-    while queue.poll_into(&mut expired, 16) {}
+    assert!(queue.poll_into(&mut expired, 16).more);
+    while queue.poll_into(&mut expired, 16).more {}
     assert!(expired.is_empty());
     assert_eq!(queue.dump().keys().map(Duration::as_secs).collect::<Vec<_>>(), [31]);
     at(&clock, 31);
@@ -579,7 +579,7 @@ fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
         for nth in 0..10 {
             at(&clock, 10 * nth);
             queue.update(nth, SECOND * 3).unwrap();
-            while queue.poll_into(&mut expired, 4096) {}
+            while queue.poll_into(&mut expired, 4096).more {}
             if drains {
                 // One that polls until nothing is left makes gaps of no length.
                 queue.poll_into(&mut expired, 4096);
@@ -653,7 +653,7 @@ fn what_a_touch_has_ended_after_a_jump_is_polled() {
     clock.advance(month);
     queue.update("c", Duration::from_secs(1)).unwrap();
     let mut expired = Vec::new();
-    while queue.poll_into(&mut expired, 1) {}
+    while queue.poll_into(&mut expired, 1).more {}
     assert_eq!(expired.iter().map(|key| **key).collect::<Vec<_>>(), ["b"]);
     assert_eq!(queue.len(), 1);
 }

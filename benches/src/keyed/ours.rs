@@ -62,7 +62,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
 
     fn advance(&self, _now: u64) -> usize {
         let before = self.map.len();
-        while self.map.poll(4096) {}
+        while self.map.poll(4096).more {}
         before - self.map.len()
     }
 
@@ -169,7 +169,7 @@ impl<K: Key, N: Name> Store<K, ()> for Queue<K, N> {
     fn advance(&self, _now: u64) -> usize {
         let (mut expired, mut due) = (0, Vec::new());
         loop {
-            let more = self.0.poll_into(&mut due, 4096);
+            let more = self.0.poll_into(&mut due, 4096).more;
             expired += due.len();
             due.clear();
             if !more {

@@ -57,7 +57,7 @@ impl Rig {
     }
 
     fn drive(&self) {
-        while self.map.poll(usize::MAX) {}
+        while self.map.poll(usize::MAX).more {}
     }
 }
 

@@ -70,7 +70,7 @@ model!(w16_replace_and_expire, || {
     rig.advance(10);
     let (_, old) = beside(
         &rig,
-        |rig| while rig.poll(usize::MAX) {},
+        |rig| while rig.poll(usize::MAX).more {},
         |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
     );
     // Its time was up when the insertion began: it is never found alive.

@@ -132,6 +132,35 @@ model!(two_touches_across_a_tick, || {
     assert_eq!(rig.remaining(&1), Some(TICK * 10));
 });
 
+fn kept() -> Lifetimes {
+    Lifetimes::new().keep()
+}
+
+// A replacement keeps the lifetime of the entry that it replaces, and a touch prolongs that entry: in
+// either order the new entry has the touch's deadline. Guards: the replacing thread takes the deadline from
+// the very lease that its swap takes away.
+model!(a_kept_lifetime_beside_a_touch, || {
+    let rig = with(live(10));
+    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
+    rig.insert_with_lifetime(1, 20, kept()).map(drop).unwrap();
+    assert!(a.join().unwrap());
+    assert_eq!(rig.remaining(&1), Some(TICK * 20));
+});
+
+// The same of an entry with a time to idle. The touch changes the bound, and leaves the deadline as it is.
+// Guards: the replacing thread looks at the bound again after its swap.
+model!(a_kept_lifetime_beside_a_touch_of_an_idle_entry, || {
+    let rig = with(idle(10));
+    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
+    rig.insert_with_lifetime(1, 20, kept()).map(drop).unwrap();
+    assert!(a.join().unwrap());
+    for _ in 0..2 {
+        rig.advance(9);
+        assert_eq!(rig.get(), Some(20));
+    }
+    assert_eq!(rig.remaining(&1), Some(TICK * 2), "the touch's bound is lost");
+});
+
 /// A value with a time to idle is read, or touched, while another takes its place that has none, or the other way round: each
 /// lives as it is to. Guards: node and lease are one tenancy's, or are read again.
 #[test]

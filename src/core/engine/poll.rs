@@ -6,6 +6,7 @@ use super::shard::Shard;
 use super::wakeup::AT_ONCE;
 use super::{Engine, Face, Instant, Round, Work};
 use crate::core::slot::Payload;
+use crate::polled::Polled;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
@@ -32,18 +33,18 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if
     /// somebody who was at a shard may have left it with something due since, unless it has `found`
-    /// something (Q10). True if the budget ran out.
+    /// something (Q10).
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
         face: &impl Face<P>,
         mut found: impl FnMut() -> bool,
-    ) -> bool {
+    ) -> Polled {
         loop {
             let now = self.deadlines.clock().now();
             let round = self.poll_beside(now, budget.max(1), face);
             if found() || round.more || !round.busy || !self.is_due(now) {
-                return round.more;
+                return Polled::of(round, now, self.deadlines.ticks());
             }
         }
     }

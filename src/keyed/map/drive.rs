@@ -4,6 +4,7 @@ use super::ExpiringMap;
 use crate::keyed::StoreMetrics;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
+use crate::polled::Polled;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// Ends what is due, with at most about `budget` steps of work, and calls the listener. Then
-    /// drops values that have ended and that no thread can hold any more. True if there is more to
-    /// do. Any number of threads may poll concurrently: a shard that another one drives is left to
-    /// it. Does nothing in a listener that a poll has called.
+    /// drops values that have ended and that no thread can hold any more. Any number of threads may
+    /// poll concurrently: a shard that another one drives is left to it. Does nothing in a listener
+    /// that a poll has called.
     ///
     /// ```
     /// use expiry::{RemovalCause, ExpiringMap, ManualClock};
@@ -30,11 +31,11 @@ where
     ///     .build_manual()?;
     /// map.insert(1, 1)?;
     /// clock.advance(Duration::from_secs(11));
-    /// while map.poll(1000) {} // in a loop of yours; the listener is called in here
+    /// while map.poll(1000).more {} // in a loop of yours; the listener is called in here
     /// assert_eq!(map.metrics().total.expired, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn poll(&self, budget: usize) -> bool {
+    pub fn poll(&self, budget: usize) -> Polled {
         self.store.engine.poll_shared(budget, &*self.store, || false)
     }
 

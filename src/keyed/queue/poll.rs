@@ -2,6 +2,7 @@
 
 use super::shared::Poll;
 use super::{Expired, ExpiryQueue};
+use crate::polled::Polled;
 use std::cell::RefCell;
 use std::hash::Hash;
 use std::time::Duration;
@@ -36,23 +37,22 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
         let mut expired = Vec::new();
-        while self.gather(&mut expired, usize::MAX) {}
+        while self.gather(&mut expired, usize::MAX).more {}
         expired.sort_unstable_by_key(Expired::expiry);
         expired
     }
 
     /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, buckets
     /// looked at, cascades. Appends the keys that it finds to `into`, sorted among themselves; they
-    /// may be any of those that were due. Returns `true` if there is more to do: the next poll
-    /// finds what the budget did not cover.
-    pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
+    /// may be any of those that were due. The next poll finds what the budget did not cover.
+    pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> Polled {
         let before = into.len();
-        let more = self.gather(into, budget);
+        let polled = self.gather(into, budget);
         into[before..].sort_unstable_by_key(Expired::expiry);
-        more
+        polled
     }
 
-    fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
+    fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> Polled {
         let (before, shared) = (into.len(), &*self.shared);
         let engine = &shared.store.engine;
         let Some(lapsed) = shared.target.lapsed() else {
@@ -90,7 +90,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// let (mut expired, mut closed) = (Vec::new(), Vec::new());
     /// while let Some(wait) = queue.wait_time() {
     ///     clock.advance(wait); // where the clock is a real one, sleep
-    ///     while queue.poll_into(&mut expired, 1000) {}
+    ///     while queue.poll_into(&mut expired, 1000).more {}
     ///     for session in expired.drain(..) {
     ///         closed.push((session.expiry().as_secs(), *session));
     ///     }

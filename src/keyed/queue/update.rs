@@ -34,7 +34,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             }
             // The clock is read for each attempt: what went before may have taken its time.
             let deadline = store.deadline(timeout, &*self.shared)?;
-            let term = Term { deadline, idle: None };
+            let term = Term::until(deadline);
             match store.enter(&pin, hash, pair, term) {
                 Ok(Entered { new, closed, .. }) => {
                     drop(pin);

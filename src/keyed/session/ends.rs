@@ -7,6 +7,7 @@ use crate::keyed::store::{Store, Touched, Wanted};
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::lifecycle::{shut, Reaper, Shut};
+use crate::polled::Polled;
 use std::time::Duration;
 
 impl SessionTracker {
@@ -28,12 +29,12 @@ impl SessionTracker {
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo> {
         let mut expired = Vec::new();
-        while self.poll_into(&mut expired, usize::MAX) {}
+        while self.poll_into(&mut expired, usize::MAX).more {}
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. True if there is more to do.
-    pub fn poll_into(&self, into: &mut Vec<SessionInfo>, budget: usize) -> bool {
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work.
+    pub fn poll_into(&self, into: &mut Vec<SessionInfo>, budget: usize) -> Polled {
         let before = into.len();
         let found = || {
             into.extend(self.store.target.lapsed().into_iter().flatten());

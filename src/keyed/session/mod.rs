@@ -403,7 +403,7 @@ impl SessionTracker {
         loop {
             let pin = store.engine.pin();
             // The clock is read for each attempt: what went before may have taken its time.
-            let term = super::idle::Term { deadline: self.deadline(timeout), idle: None };
+            let term = super::idle::Term::until(self.deadline(timeout));
             let wanted = Wanted::new(hash, &id);
             if let Some(found) = store.find(&pin, wanted) {
                 match there(&pin, &found, &mut lost) {

@@ -26,6 +26,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if self.engine.admission.is_refusing() {
             return Err((Hindered::Refused(StoreError::Closed), pair));
         }
+        // By the very lease that the swap takes away: a touch in between makes the swap fail.
+        let term = if term.keeps { self.term_of(found) } else { term };
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
             // The new entry takes over the old one's share of the capacity.
@@ -58,6 +60,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 position: ANYWHERE,
             };
             let closed = self.enforce(pin, mine, &new, spot, term.deadline);
+            if let (true, Some((_, bound))) = (term.keeps, term.idle) {
+                self.keep_bound(found, &new, bound);
+            }
             Ok(Entered { new, old: Some(old), closed })
         })
     }

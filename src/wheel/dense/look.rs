@@ -37,34 +37,18 @@ impl<P: Payload> Wheel<P> {
         Some(if self.clock.reached(bound) { self.clock.now() } else { bound })
     }
 
-    /// What time has brought and pops have not taken yet: each id, its due, and whether it is known
-    /// to be due whatever the clock says.
-    pub fn backlog(&self) -> impl Iterator<Item = (u32, u64, bool)> + '_ {
-        let lists = [(READY, true), (LATE, true), (PENDING, false)];
-        lists
-            .into_iter()
-            .flat_map(|(head, due)| self.bucket(head).map(move |(id, at)| (id, at, due)))
-    }
-
-    /// The earliest filled bucket from `from` up to, and without, `to`. Both are buckets from here,
-    /// or any number. All of a bucket is due before all of the next. O(levels).
-    #[must_use]
-    pub fn first_bucket(&self, from: u32, to: u32) -> Option<u32> {
-        let head = self.lists.first_head_from(from.max(records::FIRST))?;
-        (head < to).then_some(head)
-    }
-
-    /// The latest filled bucket from `from` up to, and without, `to`. O(levels).
-    #[must_use]
-    pub fn last_bucket(&self, from: u32, to: u32) -> Option<u32> {
-        let head = self.lists.last_head_before(to)?;
-        (head >= from.max(records::FIRST)).then_some(head)
-    }
-
-    /// The ids of a bucket and their dues, in the order in which they were filed.
-    pub fn bucket(&self, head: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let live = move |record: &&Record| self.nodes.is_live(record.id, record.generation);
-        let records = self.lists.iter(head).filter(live);
-        records.map(|record| (record.id, record.due))
+    /// Every scheduled id, its due, and whether it is due whatever the clock says: first what time
+    /// has brought and pops have not taken yet, then the buckets in order. All of a bucket is due
+    /// before all of the next.
+    pub fn all(&self) -> impl Iterator<Item = (u32, u64, bool)> + '_ {
+        let heads = std::iter::successors(self.lists.first_head_from(records::FIRST), |head| {
+            self.lists.first_head_from(head + 1)
+        });
+        let lists = [(READY, true), (LATE, true), (PENDING, false)].into_iter();
+        lists.chain(heads.map(|head| (head, false))).flat_map(|(head, due)| {
+            let live = |record: &&Record| self.nodes.is_live(record.id, record.generation);
+            let records = self.lists.iter(head).filter(live);
+            records.map(move |record| (record.id, record.due, due))
+        })
     }
 }

@@ -235,7 +235,7 @@ impl Subject for Load {
     }
 
     fn poll(&self) {
-        while self.map.poll(usize::MAX) {}
+        while self.map.poll(usize::MAX).more {}
     }
 
     fn left(&self) -> u64 {

@@ -72,7 +72,7 @@ where
                 drive(driven, || map.poll(4096));
             }
         }
-        drive(driven, || while map.poll(4096) {});
+        drive(driven, || while map.poll(4096).more {});
         for _ in 0..2 {
             for (at, key) in keys.iter().enumerate() {
                 let found = map.get(key).map(|value| *value);

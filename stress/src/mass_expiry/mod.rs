@@ -94,7 +94,7 @@ impl Shared<'_> {
     fn poll(&self, found: &mut Vec<Expired<u64>>) -> bool {
         let budget = self.options.budget as usize;
         let began = thread_time();
-        let more = self.queue.poll_into(found, budget);
+        let more = self.queue.poll_into(found, budget).more;
         let took = thread_time().saturating_sub(began);
         let gave = found.len() as u64;
         if gave == 0 {

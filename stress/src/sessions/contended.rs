@@ -10,7 +10,7 @@
 //! `stays`): what is still there then is stranded.
 
 use super::keys::Key;
-use super::stays::{Found, Part, ShutdownMode};
+use super::stays::{Fate, Found, Part};
 use super::zookeeper::ZooKeeper;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
@@ -264,7 +264,7 @@ fn batch<K: Key, Q: Driven<K>>(
     });
 
     let mut found = Found::default();
-    let mut fates = vec![ShutdownMode::default(); BATCH];
+    let mut fates = vec![Fate::default(); BATCH];
     let mut tell = |at: usize, tick| match fates.get_mut(at) {
         Some(fate) => fate.expires(tick),
         // It is not of this batch.

@@ -43,7 +43,7 @@ impl Part {
 
 /// What became of a key.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ShutdownMode {
+pub struct Fate {
     /// How often it was reported as expired.
     pub expired: u8,
     /// When it was, in intervals: exact where time did not pass meanwhile.
@@ -52,7 +52,7 @@ pub struct ShutdownMode {
     pub stranded: bool,
 }
 
-impl ShutdownMode {
+impl Fate {
     pub fn expires(&mut self, tick: u64) {
         self.expired = self.expired.saturating_add(1);
         self.ended = tick;
@@ -93,7 +93,7 @@ impl Found {
     /// the last.
     pub fn judge<'a>(
         &mut self,
-        fate: ShutdownMode,
+        fate: Fate,
         parts: impl Iterator<Item = &'a Part> + Clone,
         quiet: bool,
     ) {
@@ -130,8 +130,8 @@ mod tests {
 
     /// Of a key that the first of two threads inserted and the second updated last, which expired
     /// as it should, but for what `spoil` makes of it.
-    fn found(spoil: fn(&mut ShutdownMode, &mut Part, &mut Part)) -> Found {
-        let mut fate = ShutdownMode { expired: 1, ended: 3, stranded: false };
+    fn found(spoil: fn(&mut Fate, &mut Part, &mut Part)) -> Found {
+        let mut fate = Fate { expired: 1, ended: 3, stranded: false };
         let mut second = Part { updates: 2, last: 3, from: 10, to: 20, ..Part::default() };
         let mut first = Part { inserted: 1, last: 2, ..second };
         spoil(&mut fate, &mut first, &mut second);

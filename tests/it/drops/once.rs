@@ -261,7 +261,7 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
             assert_eq!(map.remove(&k(id + 100)).is_none(), K::DIFFER);
         }
     });
-    while map.poll(7) {}
+    while map.poll(7).more {}
     calm(|| {
         if reaper {
             // It may be ending the rest, for which a flush does not wait.

@@ -97,7 +97,7 @@ mod tests {
     impl<R: Send + Sync> InFlight<R> {
         /// What the reaper does, which sleeps by the machine's time.
         fn expire(&self) {
-            while self.waiting.poll(1000) {
+            while self.waiting.poll(1000).more {
                 std::thread::yield_now();
             }
         }

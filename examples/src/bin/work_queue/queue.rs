@@ -159,7 +159,7 @@ mod tests {
 
         /// What is given out now.
         fn receive(&self) -> Option<Delivery<u32>> {
-            while self.queue.given.poll(1000) {}
+            while self.queue.given.poll(1000).more {}
             self.queue.receive(Duration::ZERO).unwrap()
         }
 

@@ -169,18 +169,6 @@ impl Lists {
         self.first_head(row(from) + 1)
     }
 
-    /// The last head that has a record, before head `to`.
-    pub(super) fn last_head_before(&self, to: u32) -> Option<u32> {
-        let rows = self.occupied.iter().enumerate().rev();
-        for (row, bits) in rows.skip_while(|&(at, _)| at > row(to)) {
-            let bits = if row == self::row(to) { bits & !(u64::MAX << bucket(to)) } else { *bits };
-            if bits != 0 {
-                return Some((row as u32) << ROW_BITS | bits.ilog2());
-            }
-        }
-        None
-    }
-
     /// The records of a list in order.
     pub(super) fn iter(&self, head: u32) -> impl Iterator<Item = &Record> {
         let block = |at: u32| self.blocks.get(at as usize);
