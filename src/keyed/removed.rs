@@ -126,7 +126,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         let this = ManuallyDrop::new(self);
         // SAFETY: ended by this thread, and no thread that could have found it is pinned any more.
         let pair = unsafe { this.slot.take() };
-        this.slot.set_lease(Lease::free(this.slot.lease().incarnation()));
+        this.slot.set_lease(Lease::free(this.slot.lease().generation()));
         // SAFETY: read once: `this` is not dropped.
         drop(unsafe { std::ptr::read(&this.store) });
         Ok(pair)

@@ -1,8 +1,8 @@
-//! What the driver asks of the store: the [`Face`] of every store type on a [`Store`].
+//! What the driver asks of the store: the [`Frontend`] of every store type on a [`Store`].
 
 use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
-use crate::core::engine::{Claim, Face, Pin};
+use crate::core::engine::{Claim, Frontend, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
@@ -18,7 +18,7 @@ pub(crate) struct Named {
     pub(super) position: usize,
 }
 
-/// A store type on a [`Store`], which the driver reaches by the store type's [`Face`]. The store type
+/// A store type on a [`Store`], which the driver reaches by the store type's [`Frontend`]. The store type
 /// says what becomes of an entry that has ended.
 pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     fn store(&self) -> &Store<K, V>;
@@ -32,11 +32,11 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     /// reports it. Must not panic.
     fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, deadline: u64);
 
-    /// What [`Face::close`] does.
+    /// What [`Frontend::close`] does.
     fn close_all(&self);
 }
 
-impl<K: 'static, V: 'static, F: Keyed<K, V>> Face<Pair<K, V>> for F {
+impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
     type Hold = Named;
 
     fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {

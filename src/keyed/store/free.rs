@@ -72,7 +72,7 @@ impl<K: 'static, V: 'static> Drop for Store<K, V> {
             if lease.state() != State::Free {
                 // SAFETY: a slot that is not free has its key and value.
                 let pair = unsafe { claim.slot.take() };
-                claim.slot.set_lease(Lease::free(lease.incarnation()));
+                claim.slot.set_lease(Lease::free(lease.generation()));
                 caught(|| drop(pair));
             }
         });

@@ -42,7 +42,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 // SAFETY: no lease has led to it.
                 let pair = unsafe { claim.slot.take() };
                 // The old entry keeps its share of the capacity.
-                claim.slot.set_lease(Lease::free(claim.incarnation));
+                claim.slot.set_lease(Lease::free(claim.generation));
                 return Err((Hindered::Overtaken, pair));
             }
             step("forwarded");
