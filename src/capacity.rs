@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that is ready when there is room for one more entry, probably; from the method `room` of each face. With the feature `async`.
+/// A future that is ready when there is room for one more entry, probably; from the method `room` of each store. With the feature `async`.
 ///
 /// Back-pressure for tasks, instead of an error that says `Full`: try, and where that is refused wait, and try again. At once ready where the
 /// capacity has no bound, or is not used up. Nothing is reserved: somebody else may be faster, and then one waits again.

@@ -1,5 +1,5 @@
 //! A lock-free concurrent expiry engine: for servers in which millions of things must either finish, be renewed, or time
-//! out, exactly once, on every core. One engine, several faces.
+//! out, exactly once, on every core. One engine, several stores.
 //!
 //! # Five minutes
 //!
@@ -187,7 +187,7 @@ pub mod rotating_map {
     pub use crate::rotating::{Dead, IntoIter, Iter};
 }
 
-/// How to use each face: to be read, and run as tests.
+/// How to use each store: to be read, and run as tests.
 #[cfg(any(doc, doctest))]
 pub mod guide {
     #[doc = include_str!("../docs/guide/acks.md")]

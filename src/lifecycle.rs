@@ -14,7 +14,7 @@
 //! So no thread waits while another store may wait for it. `stores_that_shut_each_other_down_come_to_their_end`
 //! (`tests/it/each_other.rs`) has each pair of store types; the model is `two_stores_shut_each_other_down`.
 
-use crate::core::engine::{Engine, Face};
+use crate::core::engine::{Engine, Frontend};
 use crate::core::reaper::{self, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
@@ -25,20 +25,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(feature = "async")]
 use std::time::Duration;
 
-/// Shuts the store of `face` down: see the module's head.
+/// Shuts the store of `frontend` down: see the module's head.
 pub(crate) fn shut<P: Payload, C>(
     engine: &Engine<P, C>,
     reaper: Option<&Reaper>,
-    face: &impl Face<P>,
+    frontend: &impl Frontend<P>,
 ) {
     engine.refuse();
     let Some(reaper) = Reaper::here(reaper) else {
-        return face.close();
+        return frontend.close();
     };
     if is_inside() || reaper.worker.is_current() {
         return reaper.ask(engine);
     }
-    face.close();
+    frontend.close();
     reaper.ask(engine);
     reaper.worker.join();
 }
@@ -49,13 +49,13 @@ pub(crate) fn shut<P: Payload, C>(
 pub(crate) fn shut_soon<'a, P: Payload, C>(
     engine: &'a Engine<P, C>,
     reaper: Option<&'a Reaper>,
-    face: &impl Face<P>,
+    frontend: &impl Frontend<P>,
 ) -> impl std::future::Future<Output = ()> + 'a {
     engine.refuse();
     let reaper = Reaper::here(reaper);
     match reaper {
         Some(reaper) => reaper.ask(engine),
-        None => face.close(),
+        None => frontend.close(),
     }
     async move {
         if let Some(reaper) = reaper {
@@ -102,7 +102,7 @@ impl<T> Leftovers<T> {
 ///
 /// A handle has the store itself too, so that a call reaches it by one pointer.
 pub(crate) struct Owner<F: Shut> {
-    face: Arc<F>,
+    frontend: Arc<F>,
     reaper: Option<Reaper>,
 }
 
@@ -114,8 +114,8 @@ pub(crate) trait Shut {
 
 impl<F: Shut> Owner<F> {
     /// The owner of a new store, which has no reaper yet.
-    pub(crate) fn new(face: &Arc<F>) -> Self {
-        Owner { face: face.clone(), reaper: None }
+    pub(crate) fn new(frontend: &Arc<F>) -> Self {
+        Owner { frontend: frontend.clone(), reaper: None }
     }
 
     /// Starts a reaper, which does `budget` steps of work before it looks round again.
@@ -125,9 +125,9 @@ impl<F: Shut> Owner<F> {
         budget: usize,
     ) -> Result<Self, BuildError>
     where
-        F: Face<P> + Send + Sync + 'static,
+        F: Frontend<P> + Send + Sync + 'static,
     {
-        self.reaper = Some(Reaper::start(&self.face, engine, budget)?);
+        self.reaper = Some(Reaper::start(&self.frontend, engine, budget)?);
         Ok(self)
     }
 
@@ -137,7 +137,7 @@ impl<F: Shut> Owner<F> {
 
     /// Shuts the store down.
     pub(crate) fn shut(&self) {
-        self.face.shut(self.reaper());
+        self.frontend.shut(self.reaper());
     }
 }
 
@@ -154,27 +154,27 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// Starts a reaper for the engine of `face`.
-    fn start<P: Payload, C: Send + Sync + 'static, F: Face<P> + Send + Sync + 'static>(
-        face: &Arc<F>,
+    /// Starts a reaper for the engine of `frontend`.
+    fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
+        frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
         budget: usize,
     ) -> Result<Self, BuildError> {
         let orders = Arc::new(Orders::new());
         let worker = {
-            let (face, orders) = (face.clone(), orders.clone());
+            let (frontend, orders) = (frontend.clone(), orders.clone());
             Worker::spawn("expiry-reaper", move || {
                 event!(DEBUG, "reaper started");
-                reaper::run(engine(&face), &*face, budget, &orders);
-                face.close();
+                reaper::run(engine(&frontend), &*frontend, budget, &orders);
+                frontend.close();
                 orders.end();
                 #[cfg(feature = "async")]
-                engine(&face).parted();
+                engine(&frontend).parted();
                 event!(DEBUG, "reaper stopped");
             })
             .map_err(|error| BuildError::NoThread(error.to_string()))?
         };
-        engine(face).set_reaper(worker.thread());
+        engine(frontend).set_reaper(worker.thread());
         Ok(Reaper { worker, orders })
     }
 

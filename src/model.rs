@@ -132,14 +132,14 @@ impl Index {
         self.0.shrink_if_empty(|| 0)
     }
 
-    /// One round of the carrier. True if more is to do.
-    pub fn carry(&self, mut budget: usize) -> bool {
-        self.0.carry(&self.1.pin(), &mut budget, |slot| slot)
+    /// One round of the migrating thread. True if more is to do.
+    pub fn migrate(&self, mut budget: usize) -> bool {
+        self.0.migrate(&self.1.pin(), &mut budget, |slot| slot)
     }
 
-    /// As [`carry`](Self::carry), where slots are forwarded as `tail` says.
-    pub fn carry_forwarded(&self, mut budget: usize, tail: impl Fn(u32) -> u32) -> bool {
-        self.0.carry(&self.1.pin(), &mut budget, tail)
+    /// As [`migrate`](Self::migrate), where slots are forwarded as `tail` says.
+    pub fn migrate_forwarded(&self, mut budget: usize, tail: impl Fn(u32) -> u32) -> bool {
+        self.0.migrate(&self.1.pin(), &mut budget, tail)
     }
 
     /// Makes the word that leads to `target` name it, unless `target` is no longer live. `seen` is
@@ -258,30 +258,30 @@ impl Store {
         self.0.leave(first);
     }
 
-    /// The incarnation of the next tenant of a free slot in a bucket that the caller owns.
+    /// The generation of the next occupant of a free slot in a bucket that the caller owns.
     pub fn claim(&self, id: u32, base: u32) -> u32 {
-        Slots::<Pair>::tenancy(self.0.slot(id).expect("a slot"), base)
+        Slots::<Pair>::occupancy(self.0.slot(id).expect("a slot"), base)
     }
 
     /// Makes a claimed slot live with `key`, as an issue does.
-    pub fn publish(&self, id: u32, incarnation: u32, key: u64) {
+    pub fn publish(&self, id: u32, generation: u32, key: u64) {
         let slot = self.0.slot(id).expect("a claimed slot");
         slot.fields().key.store(key, Ordering::Release);
         slot.fields().word.swap(key, Ordering::Release);
-        slot.set_lease(Lease::new(State::LiveIssued, incarnation, 0));
+        slot.set_lease(Lease::new(State::LiveIssued, generation, 0));
     }
 
     /// Key and word of a slot.
     #[must_use]
-    pub fn tenant(&self, id: u32) -> (u64, u64) {
+    pub fn occupant(&self, id: u32) -> (u64, u64) {
         let slot = self.0.slot(id).expect("a slot");
         (slot.fields().key.load(Ordering::Acquire), slot.fields().word.load(Ordering::Acquire))
     }
 
     /// Frees a slot that the caller owns.
-    pub fn free(&self, id: u32, incarnation: u32) {
+    pub fn free(&self, id: u32, generation: u32) {
         let slot = self.0.slot(id).expect("a claimed slot");
-        slot.set_lease(Lease::free(incarnation));
+        slot.set_lease(Lease::free(generation));
     }
 
     /// Gives a chunk's memory back if every slot in it is free and nobody owns any.

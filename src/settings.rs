@@ -1,6 +1,6 @@
 //! Settings as a server's configuration file has them (feature `serde`).
 //!
-//! A structure for each face: what its builder can be told in words and numbers. What is left out stays as the builder has it; an unknown name, or a value
+//! A structure for each store: what its builder can be told in words and numbers. What is left out stays as the builder has it; an unknown name, or a value
 //! of another kind, is refused by the format's own error, and what makes no sense by the builder, as a [`BuildError`](crate::BuildError).
 //! Clocks, handlers, hashers and seeds are no matter of a file: the program sets them at the builder.
 //!
@@ -27,7 +27,7 @@
 //!
 //! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]` in a structure of yours they are not: an
 //! unknown key is nobody's there, and is left out silently. (`deny_unknown_fields` at your structure may catch it, but serde says that these two
-//! do not go together.) Give each face a table.
+//! do not go together.) Give each store a table.
 //!
 //! ```
 //! use expiry::settings::AckTrackerSettings;
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for Lifetime {
     }
 }
 
-/// A face's settings, and its builder's method that takes them. Each of `durations` and `values` is one of the builder's setters, by its name;
+/// A store's settings, and its builder's method that takes them. Each of `durations` and `values` is one of the builder's setters, by its name;
 /// what is set otherwise is in `others`, with how. `by` says how a builder is come by, for the method's example.
 macro_rules! settings {
     (

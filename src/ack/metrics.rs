@@ -3,7 +3,7 @@
 use super::outcome::{Root, RootId};
 use super::trees::{Seen, Trees};
 use super::AckTracker;
-use crate::core::engine::Face;
+use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
 use crate::core::lease::State;
 use crate::snapshot::snapshot;
@@ -42,8 +42,8 @@ snapshot! {
         /// id that was chosen. `live` of `slots` is the share of the held memory in use.
         slots: u64 as SLOTS = trees.engine.held(shard);
         /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper
-        /// carries ids over.
-        tables: u64 as TABLES = 1 + trees.engine.index(shard).tables_to_carry() as u64;
+        /// migrates ids over.
+        tables: u64 as TABLES = 1 + trees.engine.index(shard).tables_to_migrate() as u64;
         /// Roots that were tracked.
         inserted: u64 as INSERTED sum begun;
         /// Of these, how many were acked.
@@ -160,7 +160,7 @@ impl Trees {
             let age = self.age(claim.id, now);
             // Unless the lease is the same afterwards, these may be of different occupants.
             let again = claim.slot.lease();
-            if again.incarnation() != lease.incarnation() || again.state() != lease.state() {
+            if again.generation() != lease.generation() || again.state() != lease.state() {
                 return;
             }
             let deadline = self.engine.deadline_of(claim.id, again, tick);

@@ -5,7 +5,7 @@ use super::trees::Trees;
 use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
 #[cfg(feature = "async")]
-use crate::core::engine::Face;
+use crate::core::engine::Frontend;
 use crate::lifecycle::{shut, Reaper, Shut};
 use crate::panics::is_inside;
 #[cfg(doc)]

@@ -53,7 +53,7 @@ fn what_the_counts_miss_is_waited_for() {
     let root = tracker.issue(3, 42).expect("room");
     // As an end whose beginning was looked for too early.
     let engine = &tracker.trees.engine;
-    engine.with_stripe(|mine, _| mine.face.counts[0].acked.add(1));
+    engine.with_stripe(|mine, _| mine.frontend.counts[0].acked.add(1));
     assert!(tracker.is_empty());
     assert!(!engine.is_vacant(&*tracker.trees));
     let limit = Duration::from_millis(20);
@@ -64,23 +64,23 @@ fn what_the_counts_miss_is_waited_for() {
 }
 
 #[test]
-fn the_driver_carries_what_has_grown() {
+fn the_driver_migrates_what_has_grown() {
     let tracker = AckTracker::builder()
         .shards(1)
         // With one seed in 200, a home is crowded while the table is nearly empty: the driver
-        // installs the smaller table again as soon as it has carried.
+        // installs the smaller table again as soon as it has migrated.
         .seed(7)
         .clock(ManualClock::new())
         .build_manual()
         .expect("settings");
     let index = tracker.trees.engine.index(0);
     let mut key = 0;
-    while index.tables_to_carry() == 0 {
+    while index.tables_to_migrate() == 0 {
         assert_eq!(tracker.init(key, 3, key), Ok(()));
         key += 1;
     }
     assert!(!tracker.poll(usize::MAX).more);
-    assert_eq!(index.tables_to_carry(), 0);
+    assert_eq!(index.tables_to_migrate(), 0);
     assert!((0..key).all(|key| tracker.ack(key, 3) == Ok(Ack::Completed)));
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   63                        24 23          8 7        4 3     0
 //!  +----------------------------+-------------+----------+-------+
-//!  | deadline, ticks mod 2^40   | incarnation | lowered  | state |
+//!  | deadline, ticks mod 2^40   | generation | lowered  | state |
 //!  +----------------------------+-------------+----------+-------+
 //! ```
 //!
@@ -38,7 +38,7 @@
 //!
 //! # Widths, and what remains possible
 //!
-//! The incarnation (the generation of the slot) changes with every claim of the slot and has 16
+//! The generation (the generation of the slot) changes with every claim of the slot and has 16
 //! bits. A keyed entry's compare-and-swap under a pin never meets a later occupant, as no slot is
 //! reused under a pin. Without a pin (trees, handles) a compare-and-swap on the lease could succeed
 //! on a later occupant only if the thread slept through a multiple of 2^16 - 1 occupancies of this
@@ -46,7 +46,7 @@
 //! (a chunk of 4096 at the least), so that takes at least 2^28 inserts by that thread's shard
 //! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's
 //! memory goes back while a slot in it is near the wrap, they all start over. A slot that one
-//! occupant has held while its neighbours had nearly 2^16 of them then has its few incarnations
+//! occupant has held while its neighbours had nearly 2^16 of them then has its few generations
 //! again.) An issued id carries 16 random bits on top (see [`IssuedId`]).
 //!
 //! Each renewal that sets a nearer deadline counts in `lowered`, which has 4 bits. So a
@@ -59,10 +59,10 @@
 
 use crate::time::NEVER;
 
-/// Bits of an incarnation.
-pub(crate) const INCARNATION_BITS: u32 = 16;
-const INCARNATION_SHIFT: u32 = 8;
-const INCARNATION_MASK: u32 = (1 << INCARNATION_BITS) - 1;
+/// Bits of a generation.
+pub(crate) const GENERATION_BITS: u32 = 16;
+const GENERATION_SHIFT: u32 = 8;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 /// One renewal that has lowered the deadline, and all that are counted.
 const LOWERED_ONE: u64 = 1 << 4;
 const LOWERED_MASK: u64 = 15 << 4;
@@ -137,16 +137,16 @@ pub(crate) struct Lease(pub(crate) u64);
 
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}#{}@{}", self.state(), self.incarnation(), self.0 >> DEADLINE_SHIFT)
+        write!(f, "{:?}#{}@{}", self.state(), self.generation(), self.0 >> DEADLINE_SHIFT)
     }
 }
 
 impl Lease {
     #[inline]
-    pub(crate) fn new(state: State, incarnation: u32, deadline: u64) -> Self {
+    pub(crate) fn new(state: State, generation: u32, deadline: u64) -> Self {
         Lease(
             state as u64
-                | u64::from(incarnation & INCARNATION_MASK) << INCARNATION_SHIFT
+                | u64::from(generation & GENERATION_MASK) << GENERATION_SHIFT
                 | Self::pack(deadline) << DEADLINE_SHIFT,
         )
     }
@@ -186,8 +186,8 @@ impl Lease {
 
     #[inline]
     #[allow(clippy::cast_possible_truncation)]
-    pub(crate) fn incarnation(self) -> u32 {
-        (self.0 >> INCARNATION_SHIFT) as u32 & INCARNATION_MASK
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK
     }
 
     /// Whether its state is one of `states`, a set made by [`set`]: one test, no jump table.
@@ -220,7 +220,7 @@ impl Lease {
     /// The same occupancy, in a state in which the lease names another slot instead of a deadline.
     #[inline]
     pub(crate) fn with_link(self, state: State, link: u32) -> Self {
-        let generation = self.0 & (u64::from(INCARNATION_MASK) << INCARNATION_SHIFT);
+        let generation = self.0 & (u64::from(GENERATION_MASK) << GENERATION_SHIFT);
         Lease(u64::from(link) << DEADLINE_SHIFT | generation | state as u64)
     }
 
@@ -252,10 +252,10 @@ impl Lease {
     /// All bits but the one of [`held_twice`](Self::held_twice).
     pub(crate) const HELD_ONCE: u64 = !HELD_TWICE;
 
-    /// A free slot that remembers its incarnation.
+    /// A free slot that remembers its generation.
     #[inline]
-    pub(crate) fn free(incarnation: u32) -> Self {
-        Lease(u64::from(incarnation) << INCARNATION_SHIFT)
+    pub(crate) fn free(generation: u32) -> Self {
+        Lease(u64::from(generation) << GENERATION_SHIFT)
     }
 
     /// The full deadline, given a tick that it is not before (and less than 2^40 ticks after).
@@ -288,10 +288,10 @@ impl Lease {
     }
 }
 
-/// The incarnation after `last`; never 0, because a free slot of incarnation 0 is a page of zeroes.
+/// The generation after `last`; never 0, because a free slot of generation 0 is a page of zeroes.
 #[inline]
-pub(crate) fn next_incarnation(last: u32) -> u32 {
-    let next = (last + 1) & INCARNATION_MASK;
+pub(crate) fn next_generation(last: u32) -> u32 {
+    let next = (last + 1) & GENERATION_MASK;
     if next == 0 {
         1
     } else {
@@ -299,16 +299,16 @@ pub(crate) fn next_incarnation(last: u32) -> u32 {
     }
 }
 
-/// An id that the engine issued: which slot, which incarnation of it, and 16 random bits.
+/// An id that the engine issued: which slot, which generation of it, and 16 random bits.
 ///
 /// ```text
 ///   63      48 47           32 31                0
 ///  +----------+---------------+-------------------+
-///  | nonce    | incarnation   | slot              |
+///  | nonce    | generation   | slot              |
 ///  +----------+---------------+-------------------+
 /// ```
 ///
-/// The slot keeps the whole id as its key, so an old id is accepted only if the same incarnation has
+/// The slot keeps the whole id as its key, so an old id is accepted only if the same generation has
 /// come round (2^16 - 1 occupancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
 /// odds of 1 in 2^16 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -316,8 +316,8 @@ pub(crate) struct IssuedId(pub(crate) u64);
 
 impl IssuedId {
     #[inline]
-    pub(crate) fn new(slot: u32, incarnation: u32, nonce: u16) -> Self {
-        IssuedId(u64::from(nonce) << 48 | u64::from(incarnation) << 32 | u64::from(slot))
+    pub(crate) fn new(slot: u32, generation: u32, nonce: u16) -> Self {
+        IssuedId(u64::from(nonce) << 48 | u64::from(generation) << 32 | u64::from(slot))
     }
 
     #[inline]
@@ -337,7 +337,7 @@ mod tests {
             let state = Lease(bits).state();
             let lease = Lease::new(state, 0xABCD, 0x12_3456_789A);
             assert_eq!(lease.state(), state);
-            assert_eq!(lease.incarnation(), 0xABCD);
+            assert_eq!(lease.generation(), 0xABCD);
             assert_eq!(lease.deadline_from(0), 0x12_3456_789A);
             assert_eq!(state as u64, bits);
         }
@@ -372,7 +372,7 @@ mod tests {
                 seen.push(lowered.with_deadline(first));
                 let back = seen[seen.len() - 1];
                 assert!(!seen[..seen.len() - 1].contains(&back));
-                assert_eq!((back.state(), back.incarnation()), (State::LiveIdle, 0xFFFF));
+                assert_eq!((back.state(), back.generation()), (State::LiveIdle, 0xFFFF));
                 assert_eq!(back.deadline_near(nearer), first);
                 // What is not nearer does not count.
                 assert_eq!(back.with_deadline(first), back);
@@ -394,16 +394,16 @@ mod tests {
             assert_eq!(once, lease);
             for held in [twice, once] {
                 assert_eq!(held.state(), lease.state());
-                assert_eq!(held.incarnation(), lease.incarnation());
+                assert_eq!(held.generation(), lease.generation());
                 assert_eq!(held.link(), lease.link());
             }
         }
     }
 
     #[test]
-    fn incarnations_skip_zero() {
-        assert_eq!(next_incarnation(0), 1);
-        assert_eq!(next_incarnation(INCARNATION_MASK), 1);
-        assert_eq!(next_incarnation(7), 8);
+    fn generations_skip_zero() {
+        assert_eq!(next_generation(0), 1);
+        assert_eq!(next_generation(GENERATION_MASK), 1);
+        assert_eq!(next_generation(7), 8);
     }
 }

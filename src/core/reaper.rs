@@ -4,7 +4,7 @@
 //! woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so an engine is
 //! driven the same way without it.
 
-use super::engine::{Engine, Face, Round};
+use super::engine::{Engine, Frontend, Round};
 use super::slot::Payload;
 use crate::panics::goes_on;
 use crate::sync::park::{doze, park};
@@ -83,7 +83,7 @@ const RECOVERY: Duration = Duration::from_millis(10);
 /// round, and not the reaper.
 pub(crate) fn run<P: Payload, C>(
     engine: &Engine<P, C>,
-    face: &impl Face<P>,
+    frontend: &impl Frontend<P>,
     budget: usize,
     orders: &Orders,
 ) {
@@ -93,10 +93,10 @@ pub(crate) fn run<P: Payload, C>(
             return;
         }
         let drains = orders.drains();
-        if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(face)) {
+        if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(frontend)) {
             return;
         }
-        let Some(round) = goes_on(|| round(engine, face, budget)) else {
+        let Some(round) = goes_on(|| round(engine, frontend, budget)) else {
             engine.clock_panics.add(1);
             doze(RECOVERY);
             continue;
@@ -119,9 +119,13 @@ pub(crate) fn run<P: Payload, C>(
     }
 }
 
-fn round<P: Payload, C>(engine: &Engine<P, C>, face: &impl Face<P>, budget: usize) -> Round {
+fn round<P: Payload, C>(
+    engine: &Engine<P, C>,
+    frontend: &impl Frontend<P>,
+    budget: usize,
+) -> Round {
     let began = engine.clock().now();
-    let round = engine.poll(began, budget, face);
+    let round = engine.poll(began, budget, frontend);
     let now = engine.clock().now();
     engine.busy.add(now.saturating_sub(began));
     engine.rounds.add(1);

@@ -22,12 +22,12 @@
 //! # Giving memory back
 //!
 //! The driver owns every bucket of a chunk (any failure gives up, and gives them back), finds every slot free, raises
-//! the chunk's base incarnation above all that its slots have had, and lets the pages go. They read as zeroes from
+//! the chunk's base generation above all that its slots have had, and lets the pages go. They read as zeroes from
 //! then on, which is `FREE`; the headers stay. Then it gives the buckets back, and the thread that owns one next continues
 //! after the base.
 
 use super::header::Header;
-use super::lease::{next_incarnation, State, INCARNATION_BITS};
+use super::lease::{next_generation, State, GENERATION_BITS};
 use super::memory::{boxed, OutOfMemory, Zeroed};
 use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, SEGMENTS};
 use super::prefetch_at;
@@ -41,7 +41,7 @@ pub(crate) struct Segment<P: Payload> {
     headers: Zeroed<Header>,
     notes: Zeroed<P::Note>,
     terms: Zeroed<P::Term>,
-    /// Per chunk: the greatest incarnation that its slots had before its memory was last given back.
+    /// Per chunk: the greatest generation that its slots had before its memory was last given back.
     bases: Box<[AtomicU32]>,
 }
 
@@ -121,7 +121,7 @@ impl<P: Payload> Segment<P> {
 pub(crate) struct Free {
     /// A bit for each slot that is free.
     pub(crate) slots: u32,
-    /// What the incarnations of zeroed slots continue after.
+    /// What the generations of zeroed slots continue after.
     pub(crate) base: u32,
 }
 
@@ -416,13 +416,13 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// The incarnation of the next occupant of a free slot, in a bucket with this base that the caller owns.
+    /// The generation of the next occupant of a free slot, in a bucket with this base that the caller owns.
     #[inline(always)]
-    pub(crate) fn tenancy(slot: Slot<'_, P>, base: u32) -> u32 {
+    pub(crate) fn occupancy(slot: Slot<'_, P>, base: u32) -> u32 {
         let last = slot.lease_relaxed();
         // A zeroed slot's memory has been given back, or is new.
-        let last = if last.0 == 0 { base } else { last.incarnation() };
-        next_incarnation(last)
+        let last = if last.0 == 0 { base } else { last.generation() };
+        next_generation(last)
     }
 
     /// Gives a chunk's pages back if every slot in it is free and nobody owns any. Only the driver calls this.
@@ -451,10 +451,10 @@ impl<P: Payload> Slots<P> {
                     give_back(&headers[..=bucket]);
                     return Released::InUse;
                 }
-                greatest = greatest.max(seen.incarnation());
+                greatest = greatest.max(seen.generation());
             }
         }
-        if greatest >= (1 << INCARNATION_BITS) - 1 - (1 << 10) {
+        if greatest >= (1 << GENERATION_BITS) - 1 - (1 << 10) {
             // Near the wrap the greatest says nothing about the latest. Start over; what that leaves
             // possible is what the wrap leaves possible anyway, but sooner for a slot that has had few occupants.
             greatest = 0;
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_chunk_continues_its_incarnations() {
+    fn a_released_chunk_continues_its_generations() {
         let slots = Slots::<Plain>::new(1);
         slots.ensure(0).unwrap();
         let id = 5;
@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(free.slots, (1 << BUCKET) - 1);
         let mut latest = 0;
         for _ in 0..9 {
-            latest = Slots::<Plain>::tenancy(slot, free.base);
+            latest = Slots::<Plain>::occupancy(slot, free.base);
             slot.set_lease(Lease::free(latest));
         }
         assert_eq!(latest, 9);
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(slots.release(0, || ()), Released::Yes);
         assert_eq!(slot.lease().0, 0, "the page was let go");
         let free = slots.own(0).unwrap();
-        assert_eq!(Slots::<Plain>::tenancy(slot, free.base), 10);
+        assert_eq!(Slots::<Plain>::occupancy(slot, free.base), 10);
         slot.set_lease(Lease::new(State::LiveIssued, 10, 0));
         slots.leave(0);
         assert_eq!(slots.release(0, || ()), Released::InUse);

@@ -41,7 +41,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let lease = spot.slot.lease();
         // survives: the pinned caller read the lease with Acquire: the hash is that occupant's.
         let same = lease.is_in(STAYS)
-            && lease.incarnation() == place.generation
+            && lease.generation() == place.generation
             && spot.note.load(Ordering::Acquire) == place.hash;
         same.then_some(Found {
             id: place.id,

@@ -217,6 +217,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// the slot has no other occupant.
     #[inline]
     fn is_still(found: &Found<'_, K, V>, lease: Lease) -> bool {
-        lease.incarnation() == found.lease.incarnation() && lease.state() == State::LiveIdle
+        lease.generation() == found.lease.generation() && lease.state() == State::LiveIdle
     }
 }

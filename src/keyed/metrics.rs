@@ -2,7 +2,7 @@
 
 use super::listener_thread::ListenerThread;
 use super::store::Store;
-use crate::core::engine::Face;
+use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
 use crate::snapshot::snapshot;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ snapshot! {
         slots: u64 as SLOTS = store.engine.held(shard);
         /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates
         /// keys.
-        tables: u64 as TABLES = 1 + store.engine.index(shard).tables_to_carry() as u64;
+        tables: u64 as TABLES = 1 + store.engine.index(shard).tables_to_migrate() as u64;
         /// Entries that came in, under a key that had none.
         inserted: u64 as INSERTED sum inserted;
         /// Values that took another's place.

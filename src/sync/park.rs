@@ -76,7 +76,7 @@ pub(crate) fn doze(limit: Duration) {
 ///
 /// A sleep takes an eighth of what has been waited, and [`LONGEST`] at most. So a wait ends late by an eighth of its length, and costs
 /// next to no processor.
-pub(crate) struct Patience {
+pub(crate) struct Backoff {
     turns: u32,
     #[cfg(not(expiry_loom))]
     began: Option<std::time::Instant>,
@@ -96,9 +96,9 @@ const LONGEST: Duration = Duration::from_millis(10);
 #[cfg(not(expiry_loom))]
 const LONG: Duration = Duration::from_secs(1);
 
-impl Patience {
+impl Backoff {
     pub(crate) fn new() -> Self {
-        Patience {
+        Backoff {
             turns: 0,
             #[cfg(not(expiry_loom))]
             began: None,

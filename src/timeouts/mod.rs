@@ -1,6 +1,6 @@
-//! Timeouts of futures: on the engine that all faces share, under tokio or any other executor, or none.
+//! Timeouts of futures: on the engine that all stores share, under tokio or any other executor, or none.
 //!
-//! [`Timeouts`] is the face. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
+//! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
 //! the waker that they are polled with.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.

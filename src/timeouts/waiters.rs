@@ -2,14 +2,14 @@
 //!
 //! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in `word` and `owner`. The lease decides: who ends it owns the
 //! slot, and the waker in it, alone. The waker is written only by who owns the slot alone: its claimer, or the
-//! one future that has it, having ended it. `docs/async.md` has the states and why a lease names one tenancy; what spares the
+//! one future that has it, having ended it. `docs/async.md` has the states and why a lease names one occupancy; what spares the
 //! owner a swap is in `core::engine::owner`.
 //!
 //! User code (a waker's clone, wake and drop) runs only when the slot is as it is to be, or nobody's but the caller's.
 
 use super::error::TimerError;
 use super::waker::Words;
-use crate::core::engine::{Claim, Config, Engine, Face, Refused, Stripe};
+use crate::core::engine::{Claim, Config, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::per_shard::PerShard;
 use crate::core::slot::{fields, Slot};
@@ -151,7 +151,7 @@ impl Waiters {
             let place = self.engine.claim(mine, index, ANY, &mut refused)?;
             let claim = place.0;
             // Nobody else's, whatever the waker's clone does.
-            let claimed = Lease::free(claim.incarnation).with_state(State::Dead);
+            let claimed = Lease::free(claim.generation).with_state(State::Dead);
             claim.slot.set_lease(claimed);
             let due = self.engine.due(mine, after);
             let held = Claimed(self, claim);
@@ -249,7 +249,7 @@ impl Waiters {
         waker: Words,
         refused: &mut Refused,
     ) -> Option<Waiter> {
-        let lease = Lease::new(state, claim.incarnation, deadline);
+        let lease = Lease::new(state, claim.generation, deadline);
         put(claim.slot, waker);
         claim.slot.set_lease(lease);
         self.count(mine, claim.id).registered.add(1);
@@ -283,7 +283,7 @@ impl Waiters {
         waker: &Waker,
     ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
-        // Before the lease: of a later tenant's words one finds its lease, too.
+        // Before the lease: of a later occupant's words one finds its lease, too.
         let held = slot.fields();
         let owner = held.second.load(Ordering::Acquire);
         let word = held.first.load(Ordering::Acquire);
@@ -387,7 +387,7 @@ impl Waiters {
 
     #[inline(always)]
     fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
-        &mine.face.counts[self.engine.shard_of(id)]
+        &mine.frontend.counts[self.engine.shard_of(id)]
     }
 
     /// Frees a slot that the caller has ended, and whose waker it has taken.
@@ -427,7 +427,7 @@ impl Waiters {
     }
 }
 
-impl Face<Held> for Waiters {
+impl Frontend<Held> for Waiters {
     type Hold = ();
 
     fn may_end(&self, _: &Claim<'_, Held>, _: Lease) -> Option<()> {

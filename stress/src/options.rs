@@ -603,7 +603,7 @@ same is aimed at a tracker with that secret (which the docs warn of), and must h
   never_acked          inits that nobody acks, up to the capacity; inits that are acked
   one_tick             all deadlines in one tick; deadlines that are spread out
   cascading            all deadlines where each cascades through a level of the wheel; deadlines a second away
-  guessed_roots        acks of ids that differ from a live root's in incarnation and random bits; acks of the root
+  guessed_roots        acks of ids that differ from a live root's in generation and random bits; acks of the root
 
 What holds or not: nothing unknown is ever accepted, what is accepted ends once, refusals are the right ones, and the \
 memory of a flood is flat and given back. Hostile keys and roots may cost at most 1.5 times as much as random ones, by \

@@ -138,7 +138,7 @@ struct Meddler {
     armed: AtomicUsize,
 }
 
-/// Tenancies of a slot until an incarnation comes again.
+/// Occupancies of a slot until a generation comes again.
 const ROUND: usize = (1 << 16) - 1;
 
 impl Clock for Meddler {
@@ -157,7 +157,7 @@ impl Clock for Meddler {
 
 /// It replaced the value that was there by then, and retired the one that it had found a second time.
 #[test]
-fn a_replacement_that_has_slept_through_all_incarnations_retires_what_it_has_replaced() {
+fn a_replacement_that_has_slept_through_all_generations_retires_what_it_has_replaced() {
     let drops: Arc<Vec<AtomicU8>> = Arc::new((0..ROUND + 2).map(|_| AtomicU8::new(0)).collect());
     let clock = Arc::new(Meddler {
         map: OnceLock::new(),

@@ -613,7 +613,7 @@ fn a_clock_that_goes_back() {
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
 }
 
-/// The owner of an entry that has fired looks at it when its slot has another tenant.
+/// The owner of an entry that has fired looks at it when its slot has another occupant.
 #[test]
 fn who_comes_late_does_not_end_a_strangers_entry() {
     let (timeouts, clock) = manual(|settings| settings.shards(1));
@@ -623,19 +623,19 @@ fn who_comes_late_does_not_end_a_strangers_entry() {
         assert!(task.poll(sleep).is_pending());
     }
     pass(&timeouts, &clock, MS);
-    let mut tenants: Vec<Timeout<'_, _>> =
+    let mut occupants: Vec<Timeout<'_, _>> =
         (0..3 * 4096).map(|_| timeouts.timeout(MS, never())).collect();
-    for tenant in &mut tenants {
-        assert!(other.poll(tenant).is_pending());
+    for occupant in &mut occupants {
+        assert!(other.poll(occupant).is_pending());
     }
     for sleep in &mut fired[32..] {
         sleep.reset(MS);
         assert!(task.poll(sleep).is_pending());
     }
     drop(fired);
-    assert_eq!((timeouts.len(), other.held()), (tenants.len(), tenants.len()));
+    assert_eq!((timeouts.len(), other.held()), (occupants.len(), occupants.len()));
     pass(&timeouts, &clock, MS);
-    assert_eq!(other.woken(), tenants.len());
+    assert_eq!(other.woken(), occupants.len());
 }
 
 #[test]

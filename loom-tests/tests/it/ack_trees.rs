@@ -172,7 +172,7 @@ model!(s04_a_batch_beside_single_acks, || {
     a_batch_beside_single_acks(|rig| [10, 11].map(|owner| rig.issue(3 ^ 5, owner).unwrap()));
 });
 
-// S4 for a batch of chosen roots, which it looks up before it acks the first. The index has grown, and been carried, before.
+// S4 for a batch of chosen roots, which it looks up before it acks the first. The index has grown, and been migrated, before.
 model!(s04_a_batch_of_chosen_roots_beside_single_acks, || {
     a_batch_beside_single_acks(|rig| {
         (1..=2).for_each(|key| rig.init(key, 3 ^ 5, key).unwrap());
@@ -534,7 +534,7 @@ fn two_attempts(rig: &Rig, late: Acked) {
 }
 
 // W14: an ack has read state and word of attempt 1; the same id is initialised again in the same slot with the same
-// edges. Guards: the incarnation in the whitening, and the index is asked again after the look into the slot.
+// edges. Guards: the generation in the whitening, and the index is asked again after the look into the slot.
 model!(w14_stale_share, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();

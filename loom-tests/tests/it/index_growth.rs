@@ -1,4 +1,4 @@
-//! W7, W12, W13 and what the index leans on: closing, carrying, limbo, retirement and grace periods.
+//! W7, W12, W13 and what the index leans on: closing, migrating, deferred-free list, retirement and grace periods.
 //!
 //! Under the model checker a home has one word of its own and one or two in overflow lines, and the smallest table
 //! has one home; in some models a home has two words of its own.
@@ -20,11 +20,11 @@ fn one_of_two(a: Inserted, b: Inserted) {
     );
 }
 
-/// Of two insertions of key 5 one was first, and that is what there is, also when all has been carried.
+/// Of two insertions of key 5 one was first, and that is what there is, also when all has been migrated.
 fn only_one(index: &Index, a: Inserted, b: Inserted) {
     one_of_two(a, b);
     assert_eq!(all(index, 5).len(), 1);
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(index, 5).len(), 1, "in a table that is not listed?");
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn found_meanwhile<R>(index: &Arc<Index>, meanwhile: impl FnOnce(&Ind
 }
 
 /// A thread takes key 5 away while another one does something to the index. If the first one is told that the slot need
-/// not rest, the slot may have a new tenant at once.
+/// not rest, the slot may have a new occupant at once.
 fn removed_meanwhile<R>(
     index: &Arc<Index>,
     remove: fn(&Index, u32, u32) -> bool,
@@ -69,7 +69,7 @@ fn removed_meanwhile<R>(
         }
     };
     beside(index, remove, |index| meanwhile(index));
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(index, 5), []);
 }
 
@@ -77,14 +77,14 @@ fn grow(index: &Index) {
     index.grow();
 }
 
-fn grow_and_carry(index: &Index) {
+fn grow_and_migrate(index: &Index) {
     index.grow();
-    index.carry(100);
+    index.migrate(100);
 }
 
 /// The table is retired and emptied.
 fn retire(index: &Index) {
-    grow_and_carry(index);
+    grow_and_migrate(index);
     index.turn();
 }
 
@@ -92,46 +92,46 @@ fn retire(index: &Index) {
 // before the key's absence there is believed.
 model!(w07_growth, || put_twice(&index(), INSERT, grow));
 
-// W7 with the carrier at work between the two.
-model!(w07_growth_with_a_carrier, large, || {
+// W7 with the migrating thread at work between the two.
+model!(w07_growth_with_a_migrator, large, || {
     let index = index();
     let a = aside(&index, |index| index.insert(5, 1, EITHER));
     let b = aside(&index, |index| index.insert(5, 2, EITHER));
     index.grow();
-    index.carry(8);
+    index.migrate(8);
     let (a, b) = (a.join().unwrap(), b.join().unwrap());
     only_one(&index, a, b);
 });
 
-// W7 with three tables: the inserter has passed the oldest one while the carrier moves the key from there to the
-// youngest. Guards: the carrier closes the middle tables before it takes the old word away.
+// W7 with three tables: the inserter has passed the oldest one while the migrating thread moves the key from there to the
+// youngest. Guards: the migrating thread closes the middle tables before it takes the old word away.
 model!(w07_an_insert_into_the_middle_table, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
     let a = aside(&index, |index| index.insert(5, 2, EITHER));
     index.grow();
-    index.carry(8);
+    index.migrate(8);
     assert_eq!(a.join().unwrap(), Inserted::Found);
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(&index, 5), [1]);
 });
 
-// W7, W12: a table is installed while the carrier copies into what was the youngest. Guards: the
+// W7, W12: a table is installed while the migrating thread copies into what was the youngest. Guards: the
 // copy is there before the old word goes, and inserts go from old to young.
-model!(w07_growth_while_a_word_is_carried, || {
+model!(w07_growth_while_a_word_is_migrated, || {
     let index = index_with(&[(5, 1)]);
-    growth_while_a_word_is_carried(&index);
+    growth_while_a_word_is_migrated(&index);
 });
 
-// The same with a table in the middle, past which the word is carried.
-model!(w07_growth_while_a_word_is_carried_past_a_table, large, || {
+// The same with a table in the middle, past which the word is migrated.
+model!(w07_growth_while_a_word_is_migrated_past_a_table, large, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    growth_while_a_word_is_carried(&index);
+    growth_while_a_word_is_migrated(&index);
 });
 
 /// The word lies in the oldest table.
-fn growth_while_a_word_is_carried(index: &Arc<Index>) {
+fn growth_while_a_word_is_migrated(index: &Arc<Index>) {
     index.grow();
     let (a, _) = beside(
         index,
@@ -139,23 +139,23 @@ fn growth_while_a_word_is_carried(index: &Arc<Index>) {
             index.grow();
             index.insert(5, 2, EITHER)
         },
-        |index| index.carry(8),
+        |index| index.migrate(8),
     );
     assert_eq!(a, Inserted::Found);
     assert_eq!(index.find(5, EITHER), Some(1));
 }
 
-// W12: a look-up while the key is carried. Guards: old tables are looked at first, words are loaded with Acquire, and a
+// W12: a look-up while the key is migrated. Guards: old tables are looked at first, words are loaded with Acquire, and a
 // copy is there before the old word goes.
-model!(w12_carry_over, || {
+model!(w12_migrate_over, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    found_meanwhile(&index, |index| index.carry(100));
+    found_meanwhile(&index, |index| index.migrate(100));
 });
 
 // W12 where the look-up has a directory from before the growth. Guards: the directory is read again after a miss.
-model!(w12_carry_over_to_a_new_table, || {
-    found_meanwhile(&index_with(&[(5, 1)]), grow_and_carry);
+model!(w12_migrate_over_to_a_new_table, || {
+    found_meanwhile(&index_with(&[(5, 1)]), grow_and_migrate);
 });
 
 // A walk beside a migration. Guards: the walk looks at old tables first, and loads headers and
@@ -163,7 +163,7 @@ model!(w12_carry_over_to_a_new_table, || {
 model!(a_walk_beside_a_migration, light, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    beside(&index, |index| index.carry(100), |index| assert_eq!(index.walk(), [1]));
+    beside(&index, |index| index.migrate(100), |index| assert_eq!(index.walk(), [1]));
     assert_eq!(index.walk(), [1]);
 });
 
@@ -174,7 +174,7 @@ model!(a_walk_beside_growth, costly(1, 3), || {
     let index = index_with(&[(5, 1), (6, 2)]);
     let a = aside(&index, |index| {
         index.grow();
-        index.carry(100);
+        index.migrate(100);
     });
     assert_eq!(index.walk(), [2, 1]);
     a.join().unwrap();
@@ -186,41 +186,41 @@ model!(a_walk_beside_shrinking, larger, || {
     let index = index();
     at_once(|| {
         index.grow();
-        index.carry(100);
+        index.migrate(100);
         while index.turn() {}
         fill(&index, &[(5, 1), (6, 2)]);
     });
     let a = aside(&index, |index| {
         assert!(index.shrink());
-        index.carry(100);
+        index.migrate(100);
     });
     assert_eq!(index.walk(), [2, 1]);
     a.join().unwrap();
 });
 
-// The same with a glance: what has been carried away is not absent. Guards: as before.
-model!(w12_a_glance_beside_a_carry, || {
+// The same with a glance: what has been migrated away is not absent. Guards: as before.
+model!(w12_a_glance_beside_a_migrate, || {
     let index = index_with(&[(5, 1)]);
     let a = aside(&index, |index| index.is_absent(5));
     index.grow();
-    index.carry(100);
+    index.migrate(100);
     assert!(!a.join().unwrap());
 });
 
 // The same for a pinned thread, which looks at the oldest table only. Guards: of a closed home it says nothing; and a
 // thread that pins after a table's grace period has begun does not find that table.
-model!(w12_a_pinned_glance_beside_a_carry, || {
+model!(w12_a_pinned_glance_beside_a_migrate, || {
     let index = index_with(&[(5, 1)]);
     let a = aside(&index, |index| index.glance_pinned(5));
     index.grow();
-    index.carry(100);
+    index.migrate(100);
     index.turn();
     assert_ne!(a.join().unwrap(), Some(None));
     assert_eq!(index.glance_pinned(5), Some(Some(1)));
 });
 
 // W12 across two steps of growth, one of which the look-up knows of.
-model!(w12_carry_over_twice, costly(1, 3), || {
+model!(w12_migrate_over_twice, costly(1, 3), || {
     let index = index_with(&[(5, 1)]);
     index.grow();
     found_meanwhile(&index, retire);
@@ -262,56 +262,56 @@ model!(w13_reserved_is_not_glanced_at, || {
     assert!(seen.into_iter().all(|seen| published == [seen]), "{seen:?} {published:?}");
 });
 
-// A word that is merely reserved is not carried. Two homes share an overflow line: while the carrier is at the first
+// A word that is merely reserved is not migrated. Two homes share an overflow line: while the migrating thread is at the first
 // one, the word that it saw there goes, and an inserter that has yet to hear of the new table reserves the
-// place for the second. Were it carried, the inserter would find its own slot. Guards: the carrier looks at the
+// place for the second. Were it migrated, the inserter would find its own slot. Guards: the migrating thread looks at the
 // bit again after it has read the word.
-model!(w13_a_reserved_word_is_not_carried, || {
+model!(w13_a_reserved_word_is_not_migrated, || {
     let index = index();
     index.grow();
-    index.carry(100);
+    index.migrate(100);
     // The second home has room in the first one's overflow line only, and there only once 4 is gone.
     fill(&index, &[(2, 20), (4, 7), (5, 21), (3, 22)]);
-    let mut carrier = None;
+    let mut migrator = None;
     let inserted = index.insert(5, 1, |slot| {
         // The inserter has its directory, and looks at the other key with this hash.
-        if slot == 21 && carrier.is_none() {
+        if slot == 21 && migrator.is_none() {
             index.grow();
             let other = index.clone();
-            carrier = Some(thread::spawn(move || other.carry(3)));
+            migrator = Some(thread::spawn(move || other.migrate(3)));
             thread::yield_now();
             index.remove(4, 7);
         }
         slot == 1
     });
     assert_eq!(inserted, Inserted::Done, "it has found its own slot");
-    carrier.expect("it has looked").join().unwrap();
-    index.carry(100);
+    migrator.expect("it has looked").join().unwrap();
+    index.migrate(100);
     let mut slots = all(&index, 5);
     slots.sort_unstable();
     assert_eq!(slots, [1, 21]);
 });
 
-// Limbo: a key ends while the carrier copies its word. Whoever ended it is told that the slot must rest, or no
-// word for the slot exists any more. Guards: CLOSED in what `remove` returns, the carrier's withdrawal.
-model!(limbo_removal_beside_a_copy, || {
+// Deferred: a key ends while the migrating thread copies its word. Whoever ended it is told that the slot must rest, or no
+// word for the slot exists any more. Guards: CLOSED in what `remove` returns, the migrating thread's withdrawal.
+model!(deferred_removal_beside_a_copy, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    removed_meanwhile(&index, Index::remove, |index| index.carry(8));
+    removed_meanwhile(&index, Index::remove, |index| index.migrate(8));
 });
 
-// Limbo where the remover has a directory from long ago: its oldest table has been retired, has become the youngest
+// Deferred where the remover has a directory from long ago: its oldest table has been retired, has become the youngest
 // again, and holds the copy; the word it was copied from is there yet. Guards: `remove` asks the directory again.
-model!(limbo_removal_with_an_old_directory, || {
+model!(deferred_removal_with_an_old_directory, || {
     let index = index();
     index.grow();
     // Two tables, the word in the younger one.
     fill(&index, &[(5, 1)]);
     removed_meanwhile(&index, Index::remove, |index| {
-        index.carry(100);
+        index.migrate(100);
         index.turn();
         index.shrink();
-        index.carry(100);
+        index.migrate(100);
     });
 });
 
@@ -325,9 +325,9 @@ model!(grace_stale_publisher, || {
     });
 });
 
-// The whole tracker: roots end and are initialised again, in the same slots, while the driver carries the index over.
-// Every init is acked exactly once. Guards: limbo, the index is cleared before the slot is freed.
-model!(limbo_slot_reuse, large, || {
+// The whole tracker: roots end and are initialised again, in the same slots, while the driver migrates the index over.
+// Every init is acked exactly once. Guards: deferred-free list, the index is cleared before the slot is freed.
+model!(deferred_slot_reuse, large, || {
     let rig = Rig::new();
     // Two chosen roots fill the smallest index, and the chunk: from here on it grows.
     rig.init(1, 3, 10).unwrap();
@@ -348,20 +348,20 @@ model!(limbo_slot_reuse, large, || {
     assert_eq!(rig.told().len(), 4);
 });
 
-// Limbo by its purpose: a slot whose word may have a copy on its way is not reused before the copy is withdrawn, or a
-// later tenant with the same key would be found under a word that is about to go.
-model!(limbo_the_same_key_again, || {
+// Deferred by its purpose: a slot whose word may have a copy on its way is not reused before the copy is withdrawn, or a
+// later occupant with the same key would be found under a word that is about to go.
+model!(deferred_the_same_key_again, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    // The tenant ends; its slot is reused at once by the same key, if it may be, and else another one is taken.
+    // The occupant ends; its slot is reused at once by the same key, if it may be, and else another one is taken.
     let again = |index: &Arc<Index>| {
         let slot = if index.remove(5, 1) { 2 } else { 1 };
         assert_eq!(index.insert(5, slot, |_| false), Inserted::Done);
         slot
     };
-    let (slot, _) = beside(&index, again, |index| index.carry(8));
+    let (slot, _) = beside(&index, again, |index| index.migrate(8));
     assert_eq!(all(&index, 5), [slot]);
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(&index, 5), [slot]);
 });
 
@@ -372,7 +372,7 @@ fn removal_across_two_lives(remove: fn(&Index, u32, u32) -> bool) {
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
     beside(&index, |index| another_life(index), |index| remove(index, 5, 1));
     assert_eq!(all(&index, 9), [2], "another key's word was taken");
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(&index, 9), [2]);
     assert_eq!(all(&index, 5), []);
 }
@@ -456,11 +456,11 @@ model!(w13_at_home_the_same_bits_with_other_contents, || {
 // is from the header that was seen.
 model!(w07_at_home_against_growth, || put_twice(&index(), INIT, grow));
 
-// W7, the fast way, with the carrier at work.
-model!(w07_at_home_with_a_carrier, || {
+// W7, the fast way, with the migrating thread at work.
+model!(w07_at_home_with_a_migrator, || {
     put_twice(&index(), INIT, |index| {
         index.grow();
-        index.carry(8);
+        index.migrate(8);
     });
 });
 
@@ -468,12 +468,12 @@ model!(w07_at_home_with_a_carrier, || {
 // pin.
 model!(grace_stale_publisher_at_home, || put_twice(&index(), INIT, retire));
 
-// As [`limbo_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
+// As [`deferred_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
 // away, CLOSED in what it returns.
-model!(limbo_removal_at_home_beside_a_copy, light, || {
+model!(deferred_removal_at_home_beside_a_copy, light, || {
     let index = index();
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-    removed_meanwhile(&index, Index::remove_found, grow_and_carry);
+    removed_meanwhile(&index, Index::remove_found, grow_and_migrate);
 });
 
 // A removal knows the place of its word. Meanwhile the index grows, and in the new table another key's word has that place. Guards: a
@@ -485,32 +485,32 @@ model!(w07_removal_at_home_beside_growth, || {
     index.grow();
     // Of the same home in a table of two.
     assert_eq!(index.init(7, 2, |_| false), Inserted::Done);
-    while index.carry(100) {}
+    while index.migrate(100) {}
     a.join().unwrap();
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(&index, 5), []);
     assert_eq!(all(&index, 7), [2]);
 });
 
-/// A slot is found under key 5 in its first tenancy, while `then` happens, and after that the slot is filled for a second
+/// A slot is found under key 5 in its first occupancy, while `then` happens, and after that the slot is filled for a second
 /// one, which is not published, or was filled before. Whoever looks into the slot must not believe that it saw what the index has.
-fn found_in_its_second_tenancy(
+fn found_in_its_second_occupancy(
     filled_first: bool,
     then: fn(&Index),
     find: fn(&Index, &AtomicU32) -> Option<u32>,
 ) {
     let index = index();
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-    let tenancy = Arc::new(AtomicU32::new(1));
-    let (other, slot) = (index.clone(), tenancy.clone());
+    let occupancy = Arc::new(AtomicU32::new(1));
+    let (other, slot) = (index.clone(), occupancy.clone());
     let a = thread::spawn(move || find(&other, &slot));
     index.remove_found(5, 1);
     if filled_first {
-        tenancy.store(2, Ordering::Release);
+        occupancy.store(2, Ordering::Release);
         then(&index);
     } else {
         then(&index);
-        tenancy.store(2, Ordering::Release);
+        occupancy.store(2, Ordering::Release);
     }
     assert_ne!(a.join().unwrap(), Some(2), "what is not published was found");
 }
@@ -538,26 +538,26 @@ fn another_key(index: &Index) {
 fn another_life(index: &Index) {
     retire(index);
     index.shrink();
-    index.carry(100);
+    index.migrate(100);
     index.turn();
     another_key(index);
 }
 
-// W6, W14: a candidate whose slot has another tenant by the time that it is looked into. Guards: the bit, asked again after
+// W6, W14: a candidate whose slot has another occupant by the time that it is looked into. Guards: the bit, asked again after
 // the look.
 model!(w14_a_candidate_that_has_ended, bounded(preemptions()), || {
-    found_in_its_second_tenancy(false, |_| (), by_candidate);
+    found_in_its_second_occupancy(false, |_| (), by_candidate);
 });
 
 // W6, W14 where another key has the candidate's word. Guards: the version.
 model!(w14_a_candidate_whose_word_is_another_keys, both, |filled_first| {
-    found_in_its_second_tenancy(filled_first, another_key, by_candidate);
+    found_in_its_second_occupancy(filled_first, another_key, by_candidate);
 });
 
 // W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
 // again.
 model!(w14_a_candidate_in_another_life, both, |filled_first| {
-    found_in_its_second_tenancy(filled_first, another_life, by_candidate);
+    found_in_its_second_occupancy(filled_first, another_life, by_candidate);
 });
 
 /// A model, where the slot is filled first, and where it is not.
@@ -569,14 +569,14 @@ fn both(name: &str, scene: fn(bool)) {
 
 /// The same three for a look-up in all tables.
 #[test]
-fn w14_found_in_its_second_tenancy() {
+fn w14_found_in_its_second_occupancy() {
     // The last one is large, and one interruption is what it takes: of the look.
     let most = preemptions();
     let all: [(usize, fn(&Index)); 3] =
         [(most, |_| ()), (most, another_key), (most - 2, another_life)];
     for (preemptions, then) in all {
-        bounded("w14_found_in_its_second_tenancy", preemptions, move || {
-            found_in_its_second_tenancy(false, then, by_find);
+        bounded("w14_found_in_its_second_occupancy", preemptions, move || {
+            found_in_its_second_occupancy(false, then, by_find);
         });
     }
 }

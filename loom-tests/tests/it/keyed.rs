@@ -168,7 +168,7 @@ model!(w15_get_and_replace, || {
     assert_eq!(rig.get(), Some(20));
 });
 
-// M2: a value that has expired does not come back. Guards: fresh node, fresh slot or incarnation.
+// M2: a value that has expired does not come back. Guards: fresh node, fresh slot or generation.
 model!(m2_two_inserts_of_a_fresh_key, large, || {
     let rig = MapRig::used(|builder| builder.time_to_live(TICK * 10));
     let (a, b) = beside(

@@ -350,7 +350,7 @@ fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]
                 } else if step.answer == Some(seen.answer) {
                     go(step.state, step.end, (done + 1, false));
                     if matches!(seen.op, Op::Poll(_)) {
-                        // It goes on, and may come upon the next tenancy.
+                        // It goes on, and may come upon the next occupancy.
                         go(step.state, step.end, (done, false));
                     }
                 }

@@ -162,7 +162,7 @@ model!(a_kept_lifetime_beside_a_touch_of_an_idle_entry, || {
 });
 
 /// A value with a time to idle is read, or touched, while another takes its place that has none, or the other way round: each
-/// lives as it is to. Guards: node and lease are one tenancy's, or are read again.
+/// lives as it is to. Guards: node and lease are one occupancy's, or are read again.
 #[test]
 fn a_policy_is_its_own_values() {
     large("a_policy_is_its_own_values, read", || {

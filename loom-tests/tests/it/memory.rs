@@ -7,21 +7,21 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_tests::{after, aside, beside, bounded, large, model, thread, Rig};
 use std::sync::Arc;
 
-/// A store whose slot 0 has had `tenants` tenants, and the other none.
-fn used(tenants: u32) -> Arc<Store> {
+/// A store whose slot 0 has had `occupants` occupants, and the other none.
+fn used(occupants: u32) -> Arc<Store> {
     let store = Arc::new(Store::new());
     let (free, base) = store.own(0).expect("nobody else");
     assert_eq!(free, (1 << BUCKET) - 1);
-    for tenant in 1..=tenants {
-        assert_eq!(store.claim(0, base), tenant);
-        store.free(0, tenant);
+    for occupant in 1..=occupants {
+        assert_eq!(store.claim(0, base), occupant);
+        store.free(0, occupant);
     }
     store.leave(0);
     store
 }
 
 // A chunk's memory goes back while a thread owns a bucket, claims a slot in it, fills it, frees it and does all that
-// again: incarnations never repeat, and what the tenant wrote stays. Guards: all buckets are owned before any slot is
+// again: generations never repeat, and what the occupant wrote stays. Guards: all buckets are owned before any slot is
 // zeroed, and given back after; the base is raised before that, and read after a bucket is owned.
 model!(release_against_claim, || {
     let store = used(3);
@@ -32,28 +32,28 @@ model!(release_against_claim, || {
                 continue;
             };
             assert_eq!(free & 1, 1, "nobody is in it");
-            let incarnation = store.claim(0, base);
-            store.publish(0, incarnation, key);
-            assert_eq!(store.tenant(0), (key, key), "a tenant's fields were zeroed");
-            // A tenancy may outlive the ownership.
+            let generation = store.claim(0, base);
+            store.publish(0, generation, key);
+            assert_eq!(store.occupant(0), (key, key), "an occupant's fields were zeroed");
+            // An occupancy may outlive the ownership.
             store.leave(0);
-            assert_eq!(store.tenant(0), (key, key), "a tenant's fields were zeroed");
-            store.free(0, incarnation);
-            had.push(incarnation);
+            assert_eq!(store.occupant(0), (key, key), "an occupant's fields were zeroed");
+            store.free(0, generation);
+            had.push(generation);
         }
         had
     });
     store.release(0);
     let had = had.join().unwrap();
     let mut last = 3;
-    for incarnation in had {
-        assert!(incarnation > last, "incarnation {incarnation} after {last}");
-        last = incarnation;
+    for generation in had {
+        assert!(generation > last, "generation {generation} after {last}");
+        last = generation;
     }
     let (free, base) = store.own(0).expect("no bucket is lost");
     assert_eq!(free, (1 << BUCKET) - 1, "no slot is lost");
-    let incarnation = store.claim(0, base);
-    assert!(incarnation > last, "incarnation {incarnation} after {last}");
+    let generation = store.claim(0, base);
+    assert!(generation > last, "generation {generation} after {last}");
 });
 
 // Two threads want one bucket. Guards: the flag is taken by a swap.
@@ -71,16 +71,16 @@ model!(a_bucket_changes_hands, || {
     let (_, base) = store.own(0).expect("nobody else");
     store.publish(0, store.claim(0, base), 100);
     let ends = aside(&store, |store| {
-        assert_eq!(store.tenant(0), (100, 100), "somebody moved in too early");
+        assert_eq!(store.occupant(0), (100, 100), "somebody moved in too early");
         store.free(0, 2);
     });
     let takes = aside(&store, |store| {
         if let Some((free, base)) = store.own(0) {
             assert_eq!(free & 2, 0, "the second slot is taken");
             if free & 1 != 0 {
-                let incarnation = store.claim(0, base);
-                assert_eq!(incarnation, 3);
-                store.publish(0, incarnation, 200);
+                let generation = store.claim(0, base);
+                assert_eq!(generation, 3);
+                store.publish(0, generation, 200);
             }
         }
     });
@@ -88,7 +88,7 @@ model!(a_bucket_changes_hands, || {
     store.leave(0);
     ends.join().unwrap();
     takes.join().unwrap();
-    assert_eq!(store.tenant(1), (101, 101));
+    assert_eq!(store.occupant(1), (101, 101));
 });
 
 /// Acks a root's only edge.

@@ -62,7 +62,7 @@ model!(an_id_that_comes_without_an_edge, || {
 });
 
 // The one who failed an early root is named while its init comes, and the root is initialised again in the same slot, maybe.
-// Guards: the culprit is put into no later tenant's word.
+// Guards: the culprit is put into no later occupant's word.
 model!(s10_a_culprit_of_an_early_root, deep(3), || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
@@ -82,7 +82,7 @@ model!(s10_a_culprit_of_an_early_root, deep(3), || {
         }
     }
     if first.iter().any(|outcome| outcome.reason != Reason::Acked) {
-        assert_eq!(acked, Ok(Ack::Completed), "another tenant's word was changed");
+        assert_eq!(acked, Ok(Ack::Completed), "another occupant's word was changed");
     }
 });
 
@@ -97,26 +97,27 @@ model!(the_last_place_of_a_hash, || {
     let mut came = [a, b];
     came.sort_by_key(|inserted| *inserted == Inserted::Alike);
     assert_eq!(came, [Inserted::Done, Inserted::Alike]);
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(&index, 5).len(), 3);
 });
 
 // W12 of a word that lies beyond its home. Guards: these words are loaded with Acquire too.
-model!(w12_carry_over_of_a_spilled_word, || {
+model!(w12_migrate_over_of_a_spilled_word, || {
     let index = index_with(&[(4, 7), (5, 1)]);
     index.grow();
-    let (a, _) = beside(&index, |index| index.find(5, |slot| slot == 1), |index| index.carry(100));
+    let (a, _) =
+        beside(&index, |index| index.find(5, |slot| slot == 1), |index| index.migrate(100));
     assert_eq!(a, Some(1));
 });
 
-/// W12 where another home, which shares the line of the word that was carried, reserves it and gives it back: to whoever finds it
-/// empty the copy is there. Guards: reserving is AcqRel, giving back Release, so that they pass on what the carrier has told.
+/// W12 where another home, which shares the line of the word that was migrated, reserves it and gives it back: to whoever finds it
+/// empty the copy is there. Guards: reserving is AcqRel, giving back Release, so that they pass on what the migrating thread has told.
 ///
-/// Twice: the carrier closes the reserver's home after it has emptied that word, and then before, so that who finds the home
+/// Twice: the migrating thread closes the reserver's home after it has emptied that word, and then before, so that who finds the home
 /// closed knows nothing of it.
 #[test]
-fn w12_carry_over_beside_a_reservation() {
-    let name = "w12_carry_over_beside_a_reservation";
+fn w12_migrate_over_beside_a_reservation() {
+    let name = "w12_migrate_over_beside_a_reservation";
     // The word lies in a line that the other home, which is full, has too: that of the second key, and of the third.
     for (keys, sought, inserted) in
         [([(2, 20), (4, 7), (5, 21), (3, 22)], 4, 5), ([(3, 20), (5, 7), (4, 21), (2, 22)], 5, 4)]
@@ -124,16 +125,16 @@ fn w12_carry_over_beside_a_reservation() {
         bounded(name, preemptions().saturating_sub(2), move || {
             let index = index();
             index.grow();
-            index.carry(100);
+            index.migrate(100);
             fill(&index, &keys);
             let mut others = None;
             let inserted = index.insert(inserted, 1, |slot| {
                 // The inserter has its directory, and looks at the other key with this hash.
                 if slot == 21 && others.is_none() {
                     index.grow();
-                    let (carrier, seeker) = (index.clone(), index.clone());
+                    let (migrator, seeker) = (index.clone(), index.clone());
                     others = Some((
-                        thread::spawn(move || carrier.carry(100)),
+                        thread::spawn(move || migrator.migrate(100)),
                         thread::spawn(move || seeker.find(sought, |slot| slot == 7)),
                     ));
                     thread::yield_now();
@@ -141,17 +142,17 @@ fn w12_carry_over_beside_a_reservation() {
                 slot == 1
             });
             assert_eq!(inserted, Inserted::Done);
-            let (carrier, seeker) = others.expect("it has looked");
-            carrier.join().unwrap();
+            let (migrator, seeker) = others.expect("it has looked");
+            migrator.join().unwrap();
             assert_eq!(seeker.join().unwrap(), Some(7));
         });
     }
 }
 
-// W12 where an init reserves the word at home, whose key has come and been carried away since it looked at the header, and gives it
+// W12 where an init reserves the word at home, whose key has come and been migrated away since it looked at the header, and gives it
 // back. Guards: reserving is AcqRel there, giving back Release.
 model!(
-    w12_carry_over_beside_a_reservation_at_home,
+    w12_migrate_over_beside_a_reservation_at_home,
     bounded(preemptions().saturating_sub(1)),
     || {
         let index = index();
@@ -161,7 +162,7 @@ model!(
         let b = aside(&index, |index| index.is_absent(5));
         thread::yield_now();
         index.grow();
-        index.carry(100);
+        index.migrate(100);
         assert_eq!(a.join().unwrap(), Inserted::Done);
         assert!(!b.join().unwrap());
     }
@@ -227,7 +228,7 @@ model!(two_growths, || {
     assert_eq!(index.in_use(), index.tables(), "a class is lost");
 });
 
-// The index grows, and a key goes in, while the carrier takes the oldest table off the directory. Guards: as before, of that swap.
+// The index grows, and a key goes in, while the migrating thread takes the oldest table off the directory. Guards: as before, of that swap.
 model!(growth_while_a_table_is_retired, || {
     let index = index();
     index.grow();
@@ -235,10 +236,10 @@ model!(growth_while_a_table_is_retired, || {
         index.grow();
         index.insert(5, 1, NOBODY)
     });
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(a.join().unwrap(), Inserted::Done);
     assert_eq!(all(&index, 5), [1]);
-    index.carry(100);
+    index.migrate(100);
     assert_eq!(all(&index, 5), [1]);
 });
 
@@ -247,22 +248,22 @@ model!(growth_while_a_table_is_retired, || {
 model!(grace_another_puts_a_table_to_use, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    index.carry(100);
+    index.migrate(100);
     index.turn();
     index.shrink();
-    index.carry(100);
+    index.migrate(100);
     let a = aside(&index, |index| index.turn());
     index.grow();
     assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
     assert_eq!(all(&index, 4), [2]);
     a.join().unwrap();
-    index.carry(100);
+    index.migrate(100);
     assert_eq!((all(&index, 4), all(&index, 5)), (vec![2], vec![1]));
 });
 
-// A slot goes into limbo while a driver empties it. Guards: the list's links are published by the swap that pushes, and seen by the
+// A slot goes onto the deferred-free list while a driver empties it. Guards: the list's links are published by the swap that pushes, and seen by the
 // one that takes: with an old one, which is a key, another slot would be freed.
-model!(limbo_is_emptied_meanwhile, large, || {
+model!(deferred_is_emptied_meanwhile, large, || {
     let rig = Rig::new();
     // They fill the smallest index; taken for a link, the second key leads to the first one's slot.
     rig.init(2, 3, 20).unwrap();

@@ -150,8 +150,8 @@ impl Rig {
         found.is_some()
     }
 
-    fn carry(&self, budget: usize) -> bool {
-        self.index.carry_forwarded(budget, |slot| self.tail(slot))
+    fn migrate(&self, budget: usize) -> bool {
+        self.index.migrate_forwarded(budget, |slot| self.tail(slot))
     }
 
     /// All slots that the index names, of tables that are listed.
@@ -168,8 +168,8 @@ impl Rig {
 /// The index grows, and a thread does something while another one migrates the word.
 fn beside_a_migration<T: 'static>(rig: &Rig, does: impl FnOnce(&Rig) -> T + 'static) -> T {
     rig.index.grow();
-    let (done, _) = beside(rig, does, |rig| rig.carry(100));
-    while rig.carry(100) {}
+    let (done, _) = beside(rig, does, |rig| rig.migrate(100));
+    while rig.migrate(100) {}
     done
 }
 
@@ -193,9 +193,9 @@ fn a_swing_at_home_beside_a_migration() {
                 assert!(!replaces_again || rig.replace_seen(3));
             });
             rig.index.grow();
-            rig.carry(100);
+            rig.migrate(100);
             a.join().unwrap();
-            while rig.carry(100) {}
+            while rig.migrate(100) {}
             assert_eq!(rig.all(), [rig.tail(1)]);
             assert_eq!(rig.index.tables(), 1);
         });
@@ -225,9 +225,9 @@ model!(two_swings_beside_a_migration, deep(1), || {
     let rig = Rig::new();
     rig.index.grow();
     let a = aside(&rig, |rig| rig.replace(2));
-    let (b, _) = beside(&rig, |rig| rig.replace(3), |rig| rig.carry(100));
+    let (b, _) = beside(&rig, |rig| rig.replace(3), |rig| rig.migrate(100));
     assert!(a.join().unwrap() && b);
-    while rig.carry(100) {}
+    while rig.migrate(100) {}
     assert_eq!(rig.all(), [rig.tail(1)]);
 });
 
@@ -238,10 +238,10 @@ model!(a_swing_and_a_removal_beside_a_migration, deep(1), || {
     rig.index.grow();
     let a = aside(&rig, |rig| rig.replace(2));
     let b = aside(&rig, |rig| rig.remove());
-    rig.carry(100);
+    rig.migrate(100);
     a.join().unwrap();
     assert!(b.join().unwrap());
-    while rig.carry(100) {}
+    while rig.migrate(100) {}
     assert_eq!(rig.all(), []);
     assert_eq!(rig.index.tables(), 1);
 });
@@ -253,7 +253,7 @@ model!(a_look_up_beside_a_swing_and_a_migration, deep(1), || {
     rig.index.grow();
     let a = aside(&rig, |rig| rig.replace(2));
     let b = aside(&rig, |rig| rig.find());
-    rig.carry(100);
+    rig.migrate(100);
     assert!(a.join().unwrap());
     assert!(matches!(b.join().unwrap(), Some(1 | 2)));
 });
@@ -330,7 +330,7 @@ model!(a_look_up_of_a_mended_copy, bounded(1), || {
     rig.index.grow();
     let a = aside(&rig, |rig| at_once(|| rig.replace(2)));
     let b = aside(&rig, |rig| rig.find());
-    rig.carry(100);
+    rig.migrate(100);
     assert!(a.join().unwrap());
     assert!(matches!(b.join().unwrap(), Some(1 | 2)));
 });
@@ -399,7 +399,7 @@ model!(a_slot_retired_beside_a_copy, bounded(3), || {
         thread::yield_now();
         other.reach(2);
     });
-    while rig.carry(100) {}
+    while rig.migrate(100) {}
     let waits = retired.lock().unwrap().take();
     let reused = waits.is_some_and(|mut waits| {
         let is_over = (0..3).any(|_| rig.index.is_over(&mut waits));
@@ -424,7 +424,7 @@ model!(a_slot_freed_beside_a_copy, light, || {
             rig.fill(1);
         }
     });
-    rig.carry(100);
+    rig.migrate(100);
     a.join().unwrap();
     assert_eq!(rig.all(), [2]);
 });

@@ -398,8 +398,8 @@ model!(w15_look_and_remove, || {
 });
 
 // A dump meets a session's end, and another one in the same slot: neither is said to expire when the other does. Guards: the
-// lease is asked again, for its incarnation.
-model!(w06_a_dump_meets_a_later_tenant, bounded(FEW + 1), || {
+// lease is asked again, for its generation.
+model!(w06_a_dump_meets_a_later_occupant, bounded(FEW + 1), || {
     let rig = Rig::new();
     // They fill the chunk.
     let first = rig.create().id();

@@ -384,11 +384,11 @@ fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static)
     assert!(reused.load(Ordering::Relaxed), "the slot was never another's");
 }
 
-/// What a late owner comes to: four others, of `tenant`, that were registered when its entry, of `task`, had fired.
+/// What a late owner comes to: four others, of `occupant`, that were registered when its entry, of `task`, had fired.
 struct Late<T> {
     /// What the owner does with its entry, in a thread of its own, from before that on.
     owner: thread::JoinHandle<T>,
-    tenants: [Sleep<'static>; 4],
+    occupants: [Sleep<'static>; 4],
     /// One of them has the slot.
     same: bool,
 }
@@ -396,7 +396,7 @@ struct Late<T> {
 impl Rig {
     fn late<T: 'static>(
         &self,
-        (task, tenant): (&Arc<Task>, &Arc<Task>),
+        (task, occupant): (&Arc<Task>, &Arc<Task>),
         owner: impl FnOnce(Sleep<'static>) -> T + Send + 'static,
     ) -> Late<T> {
         let sleep = self.waiting(task);
@@ -407,41 +407,41 @@ impl Rig {
         let owner = thread::spawn(move || owner(sleep));
         self.poll();
         drop(more);
-        let tenants = [(); 4].map(|()| self.waiting(tenant));
-        let same = tenants.iter().any(|tenant| slot(tenant) == place);
-        Late { owner, tenants, same }
+        let occupants = [(); 4].map(|()| self.waiting(occupant));
+        let same = occupants.iter().any(|occupant| slot(occupant) == place);
+        Late { owner, occupants, same }
     }
 }
 
-// T5 (W6): its slot has another tenant, of another thread, when the owner of what has fired comes to let go of it.
-model!(t5_a_late_owner_and_the_next_tenant, reusing, |fence| {
+// T5 (W6): its slot has another occupant, of another thread, when the owner of what has fired comes to let go of it.
+model!(t5_a_late_owner_and_the_next_occupant, reusing, |fence| {
     let rig = Rig::new(fence);
-    let (task, tenant) = (Task::new(), Task::new());
-    let late = rig.late((&task, &tenant), drop);
+    let (task, occupant) = (Task::new(), Task::new());
+    let late = rig.late((&task, &occupant), drop);
     late.owner.join().unwrap();
-    assert_eq!((tenant.woken(), rig.timeouts.len()), (0, 4));
+    assert_eq!((occupant.woken(), rig.timeouts.len()), (0, 4));
     rig.pass(LIMIT);
-    assert_eq!(tenant.woken(), 4);
-    rig.end(&[&task, &tenant], late.tenants);
+    assert_eq!(occupant.woken(), 4);
+    rig.end(&[&task, &occupant], late.occupants);
     late.same
 });
 
-// T5 (W6): as before, and the next tenant is due just then. It fires.
+// T5 (W6): as before, and the next occupant is due just then. It fires.
 model!(t5_a_late_owner_beside_a_scan, reusing, |fence| {
     let rig = Rig::new(fence);
-    let (task, tenant) = (Task::new(), Task::new());
-    let late = rig.late((&task, &tenant), drop);
+    let (task, occupant) = (Task::new(), Task::new());
+    let late = rig.late((&task, &occupant), drop);
     rig.advance(LIMIT);
     rig.poll();
     late.owner.join().unwrap();
-    assert_eq!(tenant.woken(), 4, "a stranger has held it up");
-    rig.end(&[&task, &tenant], late.tenants);
+    assert_eq!(occupant.woken(), 4, "a stranger has held it up");
+    rig.end(&[&task, &occupant], late.occupants);
     late.same
 });
 
-// T5 (W6): the owner looks, with another waker, at what has fired, and the next tenant has that same waker. It is not taken for the
+// T5 (W6): the owner looks, with another waker, at what has fired, and the next occupant has that same waker. It is not taken for the
 // owner's own.
-model!(t5_the_next_tenant_has_this_waker, reusing, |fence| {
+model!(t5_the_next_occupant_has_this_waker, reusing, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
     let polling = second.clone();
@@ -452,7 +452,7 @@ model!(t5_the_next_tenant_has_this_waker, reusing, |fence| {
     if polled.is_pending() {
         assert_eq!(second.woken(), 1, "told to wait, and forgotten");
     }
-    drop((sleep, late.tenants));
+    drop((sleep, late.occupants));
     rig.end(&[&first, &second], ());
     late.same
 });
@@ -480,7 +480,7 @@ fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError
 }
 
 // T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
-model!(t5_the_next_tenant_has_a_twin_of_this_waker, large_both, move |fence| {
+model!(t5_the_next_occupant_has_a_twin_of_this_waker, large_both, move |fence| {
     let rig = Rig::new(fence);
     let (first, second, woken) = twins();
     let waiting = |waker: &Waker| {
@@ -494,14 +494,14 @@ model!(t5_the_next_tenant_has_a_twin_of_this_waker, large_both, move |fence| {
     let a = aside(&second, move |second| (poll_with(&mut sleep, second), sleep));
     rig.poll();
     drop(more);
-    let tenants = [(); 4].map(|()| waiting(&second));
+    let occupants = [(); 4].map(|()| waiting(&second));
     let (polled, sleep) = a.join().unwrap();
     rig.pass(0);
     if polled.is_pending() {
         let woken = woken.load(Ordering::Relaxed);
         assert_eq!(woken, 1, "told to wait, and forgotten");
     }
-    rig.end(&[], (sleep, tenants));
+    rig.end(&[], (sleep, occupants));
 });
 
 // Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.

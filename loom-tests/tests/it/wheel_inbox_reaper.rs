@@ -42,7 +42,7 @@ model!(w02_driver_exclusivity, || {
     assert_eq!(value.enter(|value| *value), Some(entered));
 });
 
-// W2, W3: adds, an ack before the bucket is taken out of the inbox, and a second tenant of its slot, while another
+// W2, W3: adds, an ack before the bucket is taken out of the inbox, and a second occupant of its slot, while another
 // thread drives. The second is told when it is due, and the first is not told again.
 model!(w03_cancel_before_it_is_filed, || {
     let rig = Rig::new();
@@ -102,16 +102,16 @@ model!(w04_a_poll_scans_beside_the_reaper, costly(1, 3), || {
     assert_eq!(rig.wait_for(2).len(), 2);
 });
 
-// W4 for what the reaper does besides expiry: a slot is put in limbo when the reaper is past that part of its round.
-// Guards: it looks whether there is something to carry or to free after it has announced its sleep.
-model!(w04_limbo_is_emptied, large, || {
-    // Two keys fill the smallest index, so there is something to carry from the beginning.
+// W4 for what the reaper does besides expiry: a slot is put on the deferred-free list when the reaper is past that part of its round.
+// Guards: it looks whether there is something to migrate or to free after it has announced its sleep.
+model!(w04_deferred_is_emptied, large, || {
+    // Two keys fill the smallest index, so there is something to migrate from the beginning.
     let (rig, ()) = Awake::with(
         |builder| builder.capacity(2),
         |tracker| (1..=2).for_each(|key| tracker.init(key, 3, key).unwrap()),
     );
     rig.fail(1).unwrap();
-    // The place comes back at once, or out of limbo: if nobody empties that, this never ends.
+    // The place comes back at once, or out of the deferred-free list: if nobody empties that, this never ends.
     while rig.issue(5, 9) == Err(AckError::Full) {
         thread::yield_now();
     }
@@ -339,7 +339,7 @@ model!(q06_renewed_while_the_plan_is_worked_off, || {
     renewed_for_a_tick(&rig, soon, renewed);
 });
 
-// W6 with a plan: a slot that is noted as due is freed and has another tenant, due later, while the plan is worked off.
+// W6 with a plan: a slot that is noted as due is freed and has another occupant, due later, while the plan is worked off.
 // Guards: the driver goes by the lease; what it puts back does not take the news away.
 model!(w06_a_noted_slot_changes_hands, || {
     let (rig, [soon, later]) = planned(5);

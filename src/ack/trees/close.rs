@@ -4,7 +4,7 @@ use super::Trees;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::lease::State;
 use crate::panics::is_inside;
-use crate::sync::park::Patience;
+use crate::sync::park::Backoff;
 use crate::sync::Ordering;
 
 impl Trees {
@@ -18,7 +18,7 @@ impl Trees {
                 let target = if lease.state() == State::LiveIssued {
                     self.issued_target(key)
                 } else {
-                    self.target(key, lease.incarnation())
+                    self.target(key, lease.generation())
                 };
                 match &mut f {
                     Some(f) if !early => {
@@ -60,16 +60,16 @@ impl Trees {
     /// inside a call of the user's code does not wait: it may be one of them. Returns whether all
     /// have.
     fn have_delivered(&self) -> bool {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         let stripes = || self.engine.stripes();
         while !stripes().all(|share| share.undelivered.are_delivered()) {
-            if self.engine.has_lost(&patience) {
+            if self.engine.has_lost(&backoff) {
                 return true;
             }
             if is_inside() {
                 return false;
             }
-            patience.wait();
+            backoff.wait();
         }
         true
     }

@@ -3,14 +3,14 @@
 use super::tree::Tree;
 use super::Trees;
 use crate::ack::outcome::Reason;
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::{Claim, Frontend};
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::sync::Ordering;
 use std::time::Duration;
 
-impl Face<Tree> for Trees {
+impl Frontend<Tree> for Trees {
     type Hold = ();
 
     fn may_end(&self, claim: &Claim<'_, Tree>, lease: Lease) -> Option<()> {
@@ -44,7 +44,7 @@ impl Face<Tree> for Trees {
                 let target = if lease.state() == State::LiveIssued {
                     self.issued_target(key)
                 } else {
-                    self.target(key, lease.incarnation())
+                    self.target(key, lease.generation())
                 };
                 (Some(reason), target)
             }

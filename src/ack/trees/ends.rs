@@ -39,7 +39,7 @@ impl Trees {
                     self.finish(mine, claim, lease, target, None);
                     return Err(AckError::Closed);
                 }
-                Err(now) if now.incarnation() == lease.incarnation() && now.state().expires() => {
+                Err(now) if now.generation() == lease.generation() && now.state().expires() => {
                     lease = now;
                 }
                 // Another thread has ended the root and delivered its outcome: it was tracked.
@@ -58,7 +58,7 @@ impl Trees {
         loop {
             // The lease is read first: the key cannot be older than the lease's root.
             let lease = slot.lease();
-            let same = lease.incarnation() == seen.lease.incarnation()
+            let same = lease.generation() == seen.lease.generation()
                 && lease.state() == seen.lease.state()
                 && slot.fields().key.load(Ordering::Acquire) == seen.key;
             if !same {
@@ -67,7 +67,7 @@ impl Trees {
             let target = if lease.state() == State::LiveIssued {
                 self.issued_target(seen.key)
             } else {
-                self.target(seen.key, lease.incarnation())
+                self.target(seen.key, lease.generation())
             };
             match self.fail_live(Claim::of(seen.id, slot, lease), lease, target, None) {
                 Ok(true) => return true,
@@ -88,7 +88,7 @@ impl Trees {
         by: Option<u64>,
     ) -> Result<bool, Refused> {
         self.engine.with_stripe(|mine, _| {
-            let _delivering = mine.face.undelivered.announce();
+            let _delivering = mine.frontend.undelivered.announce();
             // This concerns issued roots, too: an operator's call may have found one in flight
             // before its issuer has it.
             if self.engine.has_closed(claim.id) {
@@ -130,7 +130,7 @@ impl Trees {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
         let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
         let latency = if reason.is_some() { self.latency(target, claim.id) } else { None };
-        let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
+        let counts = &mine.frontend.counts[self.engine.shard_of(claim.id)];
         match reason {
             Some(Reason::Acked) => counts.acked.add(1),
             Some(Reason::Failed { .. }) => counts.failed.add(1),
@@ -152,7 +152,7 @@ impl Trees {
         } else {
             let At { hash, position } =
                 at.unwrap_or_else(|| At { hash: self.engine.hash(key), position: ANYWHERE });
-            let counts = &mine.face.counts[self.engine.shard_of_hash(hash)];
+            let counts = &mine.frontend.counts[self.engine.shard_of_hash(hash)];
             counts.keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
             let index = self.engine.index_of(hash);
@@ -168,7 +168,7 @@ impl Trees {
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
                 if !mine.is_driving() {
-                    mine.face.undelivered.without_last(|| self.deliver.wake());
+                    mine.frontend.undelivered.without_last(|| self.deliver.wake());
                 } else {
                     // The driver keeps its announcement: a shutdown waits for the driver anyway,
                     // and in a waker it only asks.

@@ -54,14 +54,14 @@ impl Trees {
         refused: &mut Refused,
     ) -> Option<Issued<'_>> {
         let (claim, spot) = self.engine.claim(mine, index, deadline, refused)?;
-        mine.face.nonce.add(1);
-        let nonce = self.nonce(mine.face.nonce.get() ^ index as u64);
-        let root = IssuedId::new(claim.id, claim.incarnation, nonce).0;
+        mine.frontend.nonce.add(1);
+        let nonce = self.nonce(mine.frontend.nonce.get() ^ index as u64);
+        let root = IssuedId::new(claim.id, claim.generation, nonce).0;
         let target = self.issued_target(root);
-        let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
+        let lease = Lease::new(State::LiveIssued, claim.generation, deadline);
         spot.note.store(self.born(target, now), Ordering::Relaxed);
         occupy(&spot, root, owner, target ^ xor, lease);
-        mine.face.counts[self.engine.shard_of(claim.id)].begun.add(1);
+        mine.frontend.counts[self.engine.shard_of(claim.id)].begun.add(1);
         Some(Issued { root, header: spot.header })
     }
 
@@ -77,7 +77,7 @@ impl Trees {
 
     /// The slot and the lease of a root that is live just now.
     #[inline(always)]
-    fn tenant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
+    fn occupant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slot(id)?;
         // survives: the lease is read first, with Acquire, so the key is not older than the lease's
@@ -93,7 +93,7 @@ impl Trees {
     #[cold]
     #[inline(never)]
     pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), AckError> {
-        match self.tenant(root) {
+        match self.occupant(root) {
             Some((claim, lease)) => self.undo(mine, claim, lease, self.issued_target(root.0)),
             // Another thread has ended the root and delivered its outcome: it was tracked.
             None => Ok(()),
@@ -104,7 +104,7 @@ impl Trees {
     #[cold]
     #[inline(never)]
     pub(super) fn complete_at_once(&self, mine: &Mine, root: Root) {
-        if let Some((claim, lease)) = self.tenant(root) {
+        if let Some((claim, lease)) = self.occupant(root) {
             self.complete_issued(mine, claim.slot, lease, root.0, self.issued_target(root.0));
         }
     }
@@ -181,7 +181,7 @@ impl Trees {
         root: u64,
         target: u64,
     ) -> bool {
-        let _delivering = mine.face.undelivered.announce();
+        let _delivering = mine.frontend.undelivered.announce();
         while let Err(now) = self.engine.end(slot, lease) {
             // Only the deadline changed, or the root has ended. A later occupant has another key,
             // stored before its lease was.
@@ -200,7 +200,7 @@ impl Trees {
     }
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
-        while let Some((claim, lease)) = self.tenant(root) {
+        while let Some((claim, lease)) = self.occupant(root) {
             match self.fail_live(claim, lease, self.issued_target(root.0), by) {
                 Ok(true) => return Ok(Done::Now),
                 Ok(false) => {}
@@ -213,7 +213,7 @@ impl Trees {
     pub(crate) fn reset_issued(&self, root: Root, timeout: Lifetime) -> Result<Done, AckError> {
         self.check(timeout)?;
         let mut look = Look::First;
-        while let Some((claim, lease)) = self.tenant(root) {
+        while let Some((claim, lease)) = self.occupant(root) {
             let Some(deadline) = self.renewed(lease, look, timeout)? else {
                 return Ok(Done::Now);
             };

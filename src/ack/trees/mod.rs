@@ -209,6 +209,6 @@ impl Trees {
 
     #[cold]
     pub(super) fn count_late(&self, mine: &Mine, id: u32) {
-        mine.face.counts[self.engine.shard_of(id)].late.add(1);
+        mine.frontend.counts[self.engine.shard_of(id)].late.add(1);
     }
 }

@@ -18,11 +18,11 @@ impl Trees {
 
     /// W1 of a chosen id.
     #[inline(always)]
-    pub(super) fn target(&self, key: u64, incarnation: u32) -> u64 {
+    pub(super) fn target(&self, key: u64, generation: u32) -> u64 {
         let [a, b, c, _] = self.settings.secrets;
         // The generation is shifted above the bits that a multiplication leaves alone, and below
         // the top ones.
-        fold(key ^ a, (b ^ c ^ u64::from(incarnation) << 24) | 1)
+        fold(key ^ a, (b ^ c ^ u64::from(generation) << 24) | 1)
     }
 
     /// W0 ^ W1: what an init XORs into the word besides its edges. Never zero.

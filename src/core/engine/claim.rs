@@ -65,7 +65,7 @@ impl<P: Payload, C> Engine<P, C> {
         let spot = self.slots.spot(taken.id)?;
         let slot = spot.slot;
         let claim =
-            Claim { id: taken.id, incarnation: Slots::<P>::tenancy(slot, taken.base), slot };
+            Claim { id: taken.id, generation: Slots::<P>::occupancy(slot, taken.base), slot };
         Some((claim, spot))
     }
 

@@ -1,12 +1,12 @@
 //! Shutting down.
 
-use super::{Claim, Engine, Face};
+use super::{Claim, Engine, Frontend};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Run;
 use crate::panics::is_inside;
-use crate::sync::park::Patience;
+use crate::sync::park::Backoff;
 #[cfg(feature = "async")]
 use crate::sync::tasks::Until;
 use crate::sync::{fence, AtomicBool, Ordering};
@@ -76,9 +76,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Goes from shard to shard. At a shard that another thread drives it waits until that thread
     /// has left it. A thread [inside](is_inside) a call of the user's code does not wait: the
     /// threads that drive those shards close them ([`close_what_was_left`](Self::close_what_was_left)).
-    pub(crate) fn close<F: Face<P>>(
+    pub(crate) fn close<F: Frontend<P>>(
         &self,
-        face: &F,
+        frontend: &F,
         mut f: impl FnMut(Claim<'_, P>, F::Hold, Lease),
     ) -> bool {
         self.refuse();
@@ -90,13 +90,13 @@ impl<P: Payload, C> Engine<P, C> {
         let mut closed = true;
         let mut left = None;
         for (at, shard) in self.shards.iter().enumerate() {
-            let mut patience = Patience::new();
+            let mut backoff = Backoff::new();
             loop {
                 if shard.driver.is_lost() {
                     // The child of a fork: the thread that drives this shard stayed behind.
                     break;
                 }
-                let entered = shard.driver.enter(|_| self.close_shard(at, face, &mut f));
+                let entered = shard.driver.enter(|_| self.close_shard(at, frontend, &mut f));
                 if let Some(ended) = entered {
                     left = ended.map(|ended| left.unwrap_or(0) + ended).or(left);
                     break;
@@ -105,7 +105,7 @@ impl<P: Payload, C> Engine<P, C> {
                     closed = false;
                     break;
                 }
-                patience.wait();
+                backoff.wait();
             }
         }
         drop(driving);
@@ -117,19 +117,19 @@ impl<P: Payload, C> Engine<P, C> {
         closed
     }
 
-    /// This thread has left every shard, and was at some. Closes the store of `face` if a shutdown
+    /// This thread has left every shard, and was at some. Closes the store of `frontend` if a shutdown
     /// has met this thread there and left those shards to it.
-    pub(super) fn close_what_was_left(&self, face: &impl Face<P>) {
+    pub(super) fn close_what_was_left(&self, frontend: &impl Frontend<P>) {
         if self.leftover.is_announced() {
-            face.close();
+            frontend.close();
         }
     }
 
     /// How many this has ended; `None` if it was closed before.
-    fn close_shard<F: Face<P>>(
+    fn close_shard<F: Frontend<P>>(
         &self,
         at: usize,
-        face: &F,
+        frontend: &F,
         f: &mut impl FnMut(Claim<'_, P>, F::Hold, Lease),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
@@ -148,7 +148,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.owners.await_none(
             self.stripes.iter().map(|stripe| &stripe.ending),
             |id| self.shard_of(id) == at,
-            |patience| self.has_lost(patience),
+            |backoff| self.has_lost(backoff),
         );
         for local in 0..peak {
             let chunk = self.slots.chunk_of(at, local);
@@ -159,7 +159,7 @@ impl<P: Payload, C> Engine<P, C> {
                 let mut lease = slot.lease();
                 while lease.state().expires() || lease.state() == State::Closing {
                     let claim = Claim::of(id, slot, lease);
-                    let Some(hold) = face.may_end(&claim, lease) else {
+                    let Some(hold) = frontend.may_end(&claim, lease) else {
                         // Not published yet: its claimer's, who will find the bucket closed.
                         break;
                     };

@@ -4,7 +4,7 @@
 
 use super::reclaim::{Done, Mine, Pushed};
 use super::wakeup::AT_ONCE;
-use super::{Claim, Engine, Face, Stripe};
+use super::{Claim, Engine, Frontend, Stripe};
 use crate::core::index::Removed;
 use crate::core::lease::Lease;
 use crate::core::params::CHUNK;
@@ -27,7 +27,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
     pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
-        claim.slot.set_lease(Lease::free(claim.incarnation));
+        claim.slot.set_lease(Lease::free(claim.generation));
         self.freed(stripe)
     }
 
@@ -58,7 +58,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of
     /// another one.
     pub(crate) fn free_instead(&self, claim: &Claim<'_, P>) {
-        claim.slot.set_lease(Lease::free(claim.incarnation));
+        claim.slot.set_lease(Lease::free(claim.generation));
     }
 
     /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
@@ -89,9 +89,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether so much waits that the threads that end entries should drop some: more than
     /// [`BACKLOG`], and than an eighth of the live entries.
     #[cold]
-    pub(crate) fn has_backlog(&self, face: &impl Face<P>) -> bool {
+    pub(crate) fn has_backlog(&self, frontend: &impl Frontend<P>) -> bool {
         let waiting = self.unreclaimed();
-        waiting > BACKLOG && waiting > self.len(face) as u64 / 8
+        waiting > BACKLOG && waiting > self.len(frontend) as u64 / 8
     }
 
     /// Hands over a claimed slot with its payload that was never published.
@@ -140,20 +140,20 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Does the driver's part, at once, for at most so many slots. Unpinned, away from every shard.
     #[cold]
-    pub(crate) fn reclaim_now(&self, budget: usize, face: &impl Face<P>) {
+    pub(crate) fn reclaim_now(&self, budget: usize, frontend: &impl Frontend<P>) {
         let tick = self.ticks().at(self.now_for_deadline().0);
-        self.reclaim(tick, true, budget, face);
+        self.reclaim(tick, true, budget, frontend);
     }
 
     /// Does the driver's part until all that was handed over before is free, for at most so long.
     /// Returns whether it is. What is handed over later does not count.
-    pub(crate) fn flush(&self, limit: Duration, face: &impl Face<P>) -> bool {
+    pub(crate) fn flush(&self, limit: Duration, frontend: &impl Frontend<P>) -> bool {
         let begun = Instant::now();
         let mut before = None;
         let mut pause = Duration::from_micros(10);
         loop {
             before = before.or_else(|| self.reclaim.all(self.parts()));
-            self.reclaim_now(usize::MAX, face);
+            self.reclaim_now(usize::MAX, frontend);
             // Acquire pairs with `Due::free`: the caller of `flush` sees what the drops have done.
             // survives: loom does not see the flag, a standard atomic.
             let is_done = |done: &Done| done.load(std::sync::atomic::Ordering::Acquire);
@@ -183,12 +183,12 @@ impl<P: Payload, C> Engine<P, C> {
         tick: u64,
         at_once: bool,
         budget: usize,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> bool {
         if !at_once && self.reclaim.wanted() > tick {
             return false;
         }
-        let put_off = |patience| self.more_patience(patience);
+        let put_off = |backoff| self.more_backoff(backoff);
         let next = self.gathers_for();
         let Some(mut due) = self.reclaim.take_due(tick, next, || self.parts(), put_off) else {
             return false;
@@ -197,8 +197,8 @@ impl<P: Payload, C> Engine<P, C> {
         let mut left = budget.max(1);
         let _driving = self.driving();
         let free = |slot: Slot<'_, P>| {
-            let generation = slot.lease().incarnation();
-            face.discard(slot, || slot.set_lease(Lease::free(generation)));
+            let generation = slot.lease().generation();
+            frontend.discard(slot, || slot.set_lease(Lease::free(generation)));
         };
         let count = |freed| self.with_stripe(|mine, _| mine.reclaim.count_freed(freed));
         let more = loop {
@@ -213,7 +213,7 @@ impl<P: Payload, C> Engine<P, C> {
             // Another thread is at the batches: this one goes on for a while instead of waiting.
             left = SHARE;
         };
-        if self.wants_tending(face) {
+        if self.wants_tending(frontend) {
             self.tend_soon();
         }
         more

@@ -28,8 +28,8 @@ mod claim;
 mod close;
 mod cursor;
 mod deadline;
-mod face;
 mod freeing;
+mod frontend;
 mod keys;
 mod notice;
 mod owner;
@@ -49,7 +49,7 @@ mod walk;
 pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
-pub(crate) use face::{Claim, Config, Face, Round};
+pub(crate) use frontend::{Claim, Config, Frontend, Round};
 #[cfg(expiry_loom)]
 pub(crate) use reclaim::Wait;
 pub(crate) use renewal::Look;
@@ -65,7 +65,7 @@ pub(crate) use super::pins::Pin;
 use super::slot::{Payload, Slot};
 use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
-use crate::sync::park::Patience;
+use crate::sync::park::Backoff;
 use crate::sync::{process, thread};
 use crate::time::{Lifetime, Ticks, NEVER};
 use admission::Admission;
@@ -142,7 +142,7 @@ pub(crate) struct Engine<P: Payload, C> {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// `stripe` makes the face's share of a thread's stripe.
+    /// `stripe` makes the frontend's share of a thread's stripe.
     pub(crate) fn new(
         config: Config,
         stripe: impl Fn() -> C + Send + Sync + 'static,
@@ -173,8 +173,8 @@ impl<P: Payload, C> Engine<P, C> {
 impl<P: Payload, C> Engine<P, C> {
     /// Whether what has been waited for so long is said by a thread that stayed behind when this
     /// process was forked.
-    pub(crate) fn has_lost(&self, patience: &Patience) -> bool {
-        patience.is_long() && self.process != process::current()
+    pub(crate) fn has_lost(&self, backoff: &Backoff) -> bool {
+        backoff.is_long() && self.process != process::current()
     }
 
     #[inline]
@@ -205,10 +205,10 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim.pin()
     }
 
-    /// How many slots of `face`, which is this engine's, are in use; about, while others come and
+    /// How many slots of `frontend`, which is this engine's, are in use; about, while others come and
     /// go.
-    pub(crate) fn len(&self, face: &impl Face<P>) -> usize {
-        let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
+    pub(crate) fn len(&self, frontend: &impl Frontend<P>) -> usize {
+        let live: u64 = (0..self.shards()).map(|shard| frontend.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
     }
 
@@ -402,7 +402,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// All stripes that exist.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
-        self.stripes.iter().map(|stripe| &stripe.face)
+        self.stripes.iter().map(|stripe| &stripe.frontend)
     }
 
     /// Sums what `of` makes of each thread's share: how many slots are in use, and how many keys
@@ -462,7 +462,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// has made a lease that expires then may have found nothing to tell, because another thread is
     /// about to tell of an earlier one.
     #[inline]
-    pub(crate) fn heed(&self, id: u32, tick: u64) {
+    pub(crate) fn ensure_reported(&self, id: u32, tick: u64) {
         self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
@@ -506,16 +506,16 @@ impl<P: Payload, C> Engine<P, C> {
         hash: u32,
         id: u32,
         probe: &mut impl Probe,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> Insert {
         let mut crowded = false;
         let shard = self.shard_of_hash(hash);
         let index = self.keys.at(shard);
         let entered = index.insert(pin, hash, id, &mut crowded, probe);
         if crowded {
-            index.grow_if_full(face.live(shard).1);
+            index.grow_if_full(frontend.live(shard).1);
         }
-        self.help_carrying(pin, shard, crowded, face);
+        self.help_migrating(pin, shard, crowded, frontend);
         if let Insert::Full = entered {
             self.admission.starves();
         }
@@ -523,18 +523,18 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// A key has gone into the index of `shard` the long way; `crowded` if the index may have
-    /// grown. Sees to it that what is to be carried is carried: the driver hears of it, and if it
-    /// has fallen behind by more than a table, this thread carries some words itself, unless
+    /// grown. Sees to it that what is to be migrated is migrated: the driver hears of it, and if it
+    /// has fallen behind by more than a table, this thread migrates some words itself, unless
     /// another thread does. It does not take the driver's place for that.
     #[inline]
-    fn help_carrying(&self, pin: &Pin, shard: usize, crowded: bool, face: &impl Face<P>) {
+    fn help_migrating(&self, pin: &Pin, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
         let index = self.keys.at(shard);
-        let waiting = index.tables_to_carry();
+        let waiting = index.tables_to_migrate();
         if crowded && waiting > 0 {
             self.wakeup.wake_by(AT_ONCE);
         }
         if waiting > 1 {
-            index.carry(pin, &mut { HELP }, |id| face.tail(id));
+            index.migrate(pin, &mut { HELP }, |id| frontend.tail(id));
         }
     }
 
@@ -565,7 +565,7 @@ impl<P: Payload, C> Engine<P, C> {
             || self.end(spot.slot, lease).is_ok(),
             || {
                 let taken = take(spot.slot);
-                spot.slot.set_lease(Lease::free(lease.incarnation()));
+                spot.slot.set_lease(Lease::free(lease.generation()));
                 taken
             },
         )

@@ -65,7 +65,7 @@
 use crate::core::header::Header;
 use crate::core::lease::Lease;
 use crate::sync::asymmetric::Barrier;
-use crate::sync::park::Patience;
+use crate::sync::park::Backoff;
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use {
@@ -248,16 +248,16 @@ impl Owners {
         &self,
         endings: impl Iterator<Item = &'a Ending>,
         is_here: impl Fn(u32) -> bool,
-        is_lost: impl Fn(&Patience) -> bool,
+        is_lost: impl Fn(&Backoff) -> bool,
     ) {
         if !self.barrier.was_on() {
             return;
         }
         self.barrier.heavy();
         for ending in endings {
-            let mut patience = Patience::new();
-            while ending.get().is_some_and(|(id, _)| is_here(id)) && !is_lost(&patience) {
-                patience.wait();
+            let mut backoff = Backoff::new();
+            while ending.get().is_some_and(|(id, _)| is_here(id)) && !is_lost(&backoff) {
+                backoff.wait();
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::pause::Pause;
 use super::shard::Shard;
 use super::wakeup::AT_ONCE;
-use super::{Engine, Face, Instant, Round, Work};
+use super::{Engine, Frontend, Instant, Round, Work};
 use crate::core::slot::Payload;
 use crate::polled::Polled;
 use crate::sync::Ordering;
@@ -16,16 +16,21 @@ impl<P: Payload, C> Engine<P, C> {
     ///
     /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover
     /// is left in its shard.
-    pub(crate) fn poll(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        self.go_round(now, budget, face, |_| ())
+    pub(crate) fn poll(&self, now: u64, budget: usize, frontend: &impl Frontend<P>) -> Round {
+        self.go_round(now, budget, frontend, |_| ())
     }
 
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
     /// know what this round has filed, or left over (W4).
-    pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        let round = self.go_round(now, budget, face, |at| self.depart(at));
+    pub(crate) fn poll_beside(
+        &self,
+        now: u64,
+        budget: usize,
+        frontend: &impl Frontend<P>,
+    ) -> Round {
+        let round = self.go_round(now, budget, frontend, |at| self.depart(at));
         if !self.is_driving() {
-            self.close_what_was_left(face);
+            self.close_what_was_left(frontend);
         }
         round
     }
@@ -36,12 +41,12 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
         mut found: impl FnMut() -> bool,
     ) -> Polled {
         loop {
             let now = self.clock().now();
-            let round = self.poll_beside(now, budget.max(1), face);
+            let round = self.poll_beside(now, budget.max(1), frontend);
             if found() || round.more || !round.busy || !self.is_due(now) {
                 return Polled::of(round, now, self.ticks());
             }
@@ -52,7 +57,7 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         now: u64,
         budget: usize,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
         left: impl Fn(usize),
     ) -> Round {
         let mut round = Round { more: false, busy: true, next: None };
@@ -84,7 +89,7 @@ impl<P: Payload, C> Engine<P, C> {
             let visit = self.shards[at].driver.enter(|driver| {
                 // Somebody with a later reading has been here meanwhile: time does not go back for
                 // a shard.
-                (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, face))
+                (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, frontend))
             });
             match visit.flatten() {
                 Some(visit) => {
@@ -103,7 +108,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         drop(driving);
         let at_once = work.ended > 0 && self.gathers_for() == 1;
-        round.more |= self.reclaim(tick, at_once, budget, face);
+        round.more |= self.reclaim(tick, at_once, budget, frontend);
         let has_reaper = self.wakeup.has_reaper();
         self.stalls.expect(&self.deadlines, now, has_reaper, || self.next_expiration());
         next = next.min(self.reclaim.wanted());
@@ -144,13 +149,13 @@ impl<P: Payload, C> Engine<P, C> {
     /// By which tick somebody should come to a shard; [`NEVER`] if nothing is wanted there.
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
-        if shard.ring.is_asked() || self.keys.at(at).wants_carrying() {
+        if shard.ring.is_asked() || self.keys.at(at).wants_migration() {
             return AT_ONCE;
         }
         let next = shard.notices.next().unwrap_or(NEVER);
         // survives: the reader has changed the announcement before, AcqRel. A thread that wants
         // something says so before its own change of the announcement.
-        next.min(shard.chores.load(Ordering::Acquire))
+        next.min(shard.maintenance.load(Ordering::Acquire))
     }
 
     /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
@@ -179,8 +184,8 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.
-    pub(crate) fn wants_tending(&self, face: &impl Face<P>) -> bool {
-        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(|| face.live(at).0))
+    pub(crate) fn wants_tending(&self, frontend: &impl Frontend<P>) -> bool {
+        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(|| frontend.live(at).0))
     }
 
     /// Asks the driver to look after memory.

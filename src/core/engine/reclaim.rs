@@ -240,7 +240,7 @@ pub(super) struct Reclaim {
     /// taken.
     again: AtomicU64,
     /// For how many ticks the last look at a grace period was put off.
-    patience: Statistic,
+    backoff: Statistic,
 }
 
 impl Reclaim {
@@ -250,7 +250,7 @@ impl Reclaim {
             waiting: Exclusive::new(Waiting::default()),
             asked: Exclusive::new(None),
             again: AtomicU64::new(NEVER),
-            patience: Statistic::new(0),
+            backoff: Statistic::new(0),
         }
     }
 
@@ -340,12 +340,12 @@ impl Reclaim {
             let due = self.passed(&mut waiting.batches);
             waiting.give_out(&due);
             if !waiting.batches.is_empty() || !parts().all(|part| part.list.is_empty()) {
-                let mut patience = self.patience.load(Relaxed);
+                let mut backoff = self.backoff.load(Relaxed);
                 if was_due && due.is_empty() {
-                    patience = put_off(patience);
-                    self.patience.store(patience, Relaxed);
+                    backoff = put_off(backoff);
+                    self.backoff.store(backoff, Relaxed);
                 }
-                self.want(tick + patience.max(next));
+                self.want(tick + backoff.max(next));
             }
             Due(due)
         })
@@ -368,7 +368,7 @@ impl Reclaim {
         if chains.is_empty() {
             return;
         }
-        self.patience.store(0, Relaxed);
+        self.backoff.store(0, Relaxed);
         // After the lists were taken: these slots have left the index before.
         let waits = Wait::begin(&self.pins);
         batches.push(Batch { chains, waits, done: Done::default() });
@@ -457,7 +457,7 @@ mod tests {
             });
             assert!(reclaim.all(lists).is_some());
             let is_due = || {
-                let due = reclaim.take_due(1, 1, || once(&mine), |patience| patience);
+                let due = reclaim.take_due(1, 1, || once(&mine), |backoff| backoff);
                 !due.expect("no other thread is there").is_empty()
             };
             assert!(!is_due(), "the migrating thread is pinned");

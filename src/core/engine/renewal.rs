@@ -47,11 +47,11 @@
 //! The tests `tracker_leases` fail without rule 2, and without rule 3.
 //! `q06_a_delayed_touch_for_less_beside_one_that_comes_back` fails where the lease does not count.
 
-use super::{BadTimeout, Engine, Face};
+use super::{BadTimeout, Engine, Frontend};
 use crate::core::lease::Lease;
 use crate::core::slot::Payload;
 use crate::panics::is_inside;
-use crate::sync::park::Patience;
+use crate::sync::park::Backoff;
 use crate::time::Lifetime;
 
 /// Which look of a renewal at the lease of one occupancy this is.
@@ -96,12 +96,12 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         timeout: Lifetime,
         default: Option<u64>,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> Result<(u64, u64), BadTimeout> {
         self.with_stripe(|mine, _| {
             let (deadline, now) = self.deadline(mine, timeout, default)?;
             if mine.has_lapsed() {
-                self.catch_up(now, face);
+                self.catch_up(now, frontend);
                 return self.deadline(mine, timeout, default);
             }
             Ok((deadline, now))
@@ -120,13 +120,13 @@ impl<P: Payload, C> Engine<P, C> {
         look: Look,
         timeout: Lifetime,
         default: Option<u64>,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> Result<Option<u64>, BadTimeout> {
         self.renewed_over(
             |engine| lease.deadline_near(engine.about_now()),
             look,
             (timeout, default),
-            face,
+            frontend,
         )
     }
 
@@ -138,9 +138,9 @@ impl<P: Payload, C> Engine<P, C> {
         found: impl FnOnce(&Self) -> u64,
         look: Look,
         (timeout, default): (Lifetime, Option<u64>),
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> Result<Option<u64>, BadTimeout> {
-        let (cheap, _) = self.renewal(timeout, default, face)?;
+        let (cheap, _) = self.renewal(timeout, default, frontend)?;
         Ok(renewed(found(self), look, cheap, || {
             self.deadlines.exact_deadline(timeout, default).unwrap_or(cheap)
         }))
@@ -173,18 +173,18 @@ impl<P: Payload, C> Engine<P, C> {
     /// The calling thread may be pinned: the memory that this store frees then waits for the listeners
     /// and drops that these rounds run.
     #[cold]
-    pub(crate) fn catch_up(&self, now: u64, face: &impl Face<P>) {
+    pub(crate) fn catch_up(&self, now: u64, frontend: &impl Frontend<P>) {
         if is_inside() {
             // The driver may wait for this thread, or be this thread.
             return;
         }
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         while self.deadlines.lapse(now).is_some() {
-            if self.poll_beside(now, usize::MAX, face).busy {
+            if self.poll_beside(now, usize::MAX, frontend).busy {
                 if self.shards.iter().any(|shard| shard.driver.is_lost()) {
                     return;
                 }
-                patience.wait();
+                backoff.wait();
             }
         }
     }

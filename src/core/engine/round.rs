@@ -3,7 +3,7 @@
 use super::plan::{Plan, Plans};
 use super::ring::Tended;
 use super::shard::DriverShard;
-use super::{pause, Claim, Engine, Face, Instant, Work, BUCKET_U32};
+use super::{pause, Claim, Engine, Frontend, Instant, Work, BUCKET_U32};
 use crate::core::header::{Header, Look};
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::slot::{Payload, Slot};
@@ -72,25 +72,25 @@ const MET_AT_ONCE: usize = 32;
 
 impl<P: Payload, C> Engine<P, C> {
     /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due,
-    /// carries its index's words, looks after memory.
+    /// migrates its index's words, looks after memory.
     pub(super) fn visit(
         &self,
         driver: &mut DriverShard,
         at: usize,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> Visit {
         let shard = &self.shards[at];
         driver.tick = instant.tick;
         let ended = work.ended;
-        let next = self.advance(driver, at, instant, work, face);
+        let next = self.advance(driver, at, instant, work, frontend);
         if next.is_some() {
             let relaxed = std::sync::atomic::Ordering::Relaxed;
             shard.caught_up.store(instant.now, relaxed);
         }
         // However much else there is to do, growth goes on.
-        let left = self.carry(at, work.budget.max(CARRY_AT_LEAST), face);
+        let left = self.migrate(at, work.budget.max(CARRY_AT_LEAST), frontend);
         let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
         // Before memory is looked after, which may want a table whose grace period is over: with
@@ -103,7 +103,7 @@ impl<P: Payload, C> Engine<P, C> {
         if tends {
             // Under a grace period, the next visit looks again.
             driver.tended = if waits { NEVER } else { instant.tick };
-            let tended = self.tend(driver, at, face);
+            let tended = self.tend(driver, at, frontend);
             // Something long-lived sits in the way: look again in a while.
             driver.lingers = tended == Tended::Later;
             if tended == Tended::More {
@@ -120,28 +120,28 @@ impl<P: Payload, C> Engine<P, C> {
         // What has ended here may have been the last key of an index that has been looked after
         // before.
         driver.lingers |= work.ended > ended && (self.shards() > 1 || !tends);
-        let mut chores = NEVER;
+        let mut maintenance = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
         if driver.lingers {
-            chores = self.ticks().at(instant.now.saturating_add(TEND_AGAIN)) + 1;
+            maintenance = self.ticks().at(instant.now.saturating_add(TEND_AGAIN)) + 1;
         }
-        driver.patience = if waits {
-            let patience = self.more_patience(driver.patience);
-            chores = chores.min(instant.tick + patience);
-            patience
+        driver.backoff = if waits {
+            let backoff = self.more_backoff(driver.backoff);
+            maintenance = maintenance.min(instant.tick + backoff);
+            backoff
         } else {
             0
         };
-        chores = chores.min(self.carries_on(at, instant.tick));
-        if chores != shard.chores.load(Ordering::Relaxed) {
+        maintenance = maintenance.min(self.carries_on(at, instant.tick));
+        if maintenance != shard.maintenance.load(Ordering::Relaxed) {
             // survives: one word, with nothing behind it. The reaper reads it after its
             // announcement, which a driver that left the shard has changed before (`depart`).
-            shard.chores.store(chores, Ordering::Release);
+            shard.maintenance.store(maintenance, Ordering::Release);
         }
         #[cfg(feature = "tracing")]
         self.tell_of_growth(driver, at);
         self.stalls.attended(&self.deadlines);
-        Visit { more, next: next.unwrap_or(NEVER).min(chores) }
+        Visit { more, next: next.unwrap_or(NEVER).min(maintenance) }
     }
 
     /// Says so if a shard's index has another size than it had when that was looked at last.
@@ -163,10 +163,10 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// When to come back to carry an index's words: soon, if a smaller table has just been
+    /// When to come back to migrate an index's words: soon, if a smaller table has just been
     /// installed.
     fn carries_on(&self, at: usize, tick: u64) -> u64 {
-        if self.keys.at(at).wants_carrying() {
+        if self.keys.at(at).wants_migration() {
             tick + 1
         } else {
             NEVER
@@ -180,9 +180,9 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// For how many ticks to put off the next look at a grace period that somebody does not let
     /// end.
-    pub(super) fn more_patience(&self, patience: u64) -> u64 {
+    pub(super) fn more_backoff(&self, backoff: u64) -> u64 {
         let most = (PATIENCE / self.ticks().interval_nanos()).max(1);
-        (patience * 2).clamp(1, most)
+        (backoff * 2).clamp(1, most)
     }
 
     /// Advances a shard. When something in it next expires; `None` if the budget ran out.
@@ -192,7 +192,7 @@ impl<P: Payload, C> Engine<P, C> {
         at: usize,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> Option<u64> {
         let shard = &self.shards[at];
         loop {
@@ -233,15 +233,15 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             };
             let due = &due[..count];
-            self.prefetch_due(driver, due, instant.tick, face);
+            self.prefetch_due(driver, due, instant.tick, frontend);
             if meets && !due.is_empty() {
-                self.scan_met(driver, due, instant, work, face);
+                self.scan_met(driver, due, instant, work, frontend);
             } else {
                 // Pins inside it cost next to nothing.
-                let _pin = (!face.runs_users_code()).then(|| self.pin());
+                let _pin = (!frontend.runs_users_code()).then(|| self.pin());
                 for &place in due {
                     if let Some(taken) = self.take(place.1) {
-                        self.scan(driver, place, taken, instant, work, face);
+                        self.scan(driver, place, taken, instant, work, frontend);
                     }
                 }
             }
@@ -284,7 +284,7 @@ impl<P: Payload, C> Engine<P, C> {
         driver: &mut DriverShard,
         due: &[(u32, u32)],
         tick: u64,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) {
         if cfg!(expiry_loom) {
             return; // It has no effect but on speed, and its looks at slots are steps of a model.
@@ -308,7 +308,7 @@ impl<P: Payload, C> Engine<P, C> {
                 };
                 let lease = slot.lease_relaxed();
                 if lease.state().expires() && !lease.is_after(tick) {
-                    face.prepare(id, slot, lease);
+                    frontend.prepare(id, slot, lease);
                 }
             }
         }
@@ -332,7 +332,7 @@ impl<P: Payload, C> Engine<P, C> {
         due: &[(u32, u32)],
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) {
         let mut taken = [None; MET_AT_ONCE];
         for (&(_, bucket), taken) in due.iter().zip(&mut taken) {
@@ -357,7 +357,7 @@ impl<P: Payload, C> Engine<P, C> {
             let Some(taken) = taken else {
                 continue;
             };
-            self.scan(driver, place, taken, instant, work, face);
+            self.scan(driver, place, taken, instant, work, frontend);
             // Release: who finds it over finds what has been ended.
             taken.header.scanned.store(false, Ordering::Release);
         }
@@ -371,7 +371,7 @@ impl<P: Payload, C> Engine<P, C> {
         taken: Taking<'_, P>,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) {
         let first = bucket * BUCKET_U32;
         let Taking { header, slots, look, owned } = taken;
@@ -388,7 +388,7 @@ impl<P: Payload, C> Engine<P, C> {
                         continue;
                     };
                     let deadline =
-                        self.end_if_due((first, owned), at, slot, base, instant, work, face);
+                        self.end_if_due((first, owned), at, slot, base, instant, work, frontend);
                     plan.note(at, now, deadline);
                 }
                 plan.earliest(now)
@@ -397,7 +397,7 @@ impl<P: Payload, C> Engine<P, C> {
                 let mut deadlines = [NEVER; BUCKET];
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
                     *deadline =
-                        self.end_if_due((first, owned), at, slot, base, instant, work, face);
+                        self.end_if_due((first, owned), at, slot, base, instant, work, frontend);
                 }
                 driver.plans.make(local, now, &deadlines)
             }
@@ -424,7 +424,7 @@ impl<P: Payload, C> Engine<P, C> {
         base: u64,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face<P>,
+        frontend: &impl Frontend<P>,
     ) -> u64 {
         let mut lease = slot.lease();
         while lease.state().expires() {
@@ -438,7 +438,7 @@ impl<P: Payload, C> Engine<P, C> {
             if owned & 1 << at != 0 {
                 break;
             }
-            let Some(hold) = face.may_end(&claim, lease) else {
+            let Some(hold) = frontend.may_end(&claim, lease) else {
                 return instant.tick + 1;
             };
             let graced = pause::graced(instant.pauses, deadline);
@@ -454,7 +454,7 @@ impl<P: Payload, C> Engine<P, C> {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
                     self.late(&claim, lease, deadline, instant.now);
-                    face.expired(claim, hold, lease, deadline, instant.now);
+                    frontend.expired(claim, hold, lease, deadline, instant.now);
                     break;
                 }
                 // Touched or ended meanwhile: look again (Q6).
@@ -466,23 +466,28 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to
     /// do.
-    pub(super) fn carry(&self, at: usize, mut budget: usize, face: &impl Face<P>) -> usize {
+    pub(super) fn migrate(
+        &self,
+        at: usize,
+        mut budget: usize,
+        frontend: &impl Frontend<P>,
+    ) -> usize {
         let index = self.keys.at(at);
-        if !index.wants_carrying() {
+        if !index.wants_migration() {
             return budget;
         }
-        if index.carry(&self.pin(), &mut budget, |id| face.tail(id)) {
+        if index.migrate(&self.pin(), &mut budget, |id| frontend.tail(id)) {
             return 0;
         }
         budget.max(1)
     }
 
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
-    fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
-        self.keys.at(at).shrink_if_empty(|| face.live(at).1);
+    fn tend(&self, driver: &mut DriverShard, at: usize, frontend: &impl Frontend<P>) -> Tended {
+        self.keys.at(at).shrink_if_empty(|| frontend.live(at).1);
         let DriverShard { wheel, plans, resident, .. } = driver;
         let let_go = |local| self.let_go(wheel, plans, at, local);
-        let (tended, left) = self.shards[at].ring.release(resident, || face.live(at).0, let_go);
+        let (tended, left) = self.shards[at].ring.release(resident, || frontend.live(at).0, let_go);
         if let Some(chunks) = left {
             wheel.shrink_to(chunks as usize * CHUNK_BUCKETS);
         }

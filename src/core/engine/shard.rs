@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 pub(super) struct Shard {
     pub(super) notices: Notices,
     /// The tick at which a driver should come for other reasons. Written by the shard's driver.
-    pub(super) chores: AtomicU64,
+    pub(super) maintenance: AtomicU64,
     pub(super) ring: Ring,
     /// The latest clock reading up to which everything that was due here has been ended. Written by
     /// the shard's driver.
@@ -29,7 +29,7 @@ impl Shard {
     pub(super) fn new(at: usize, now: u64) -> Self {
         Shard {
             notices: Notices::new(),
-            chores: AtomicU64::new(NEVER),
+            maintenance: AtomicU64::new(NEVER),
             ring: Ring::new(at),
             caught_up: std::sync::atomic::AtomicU64::new(now),
             lateness: Counts::new(),
@@ -55,7 +55,7 @@ pub(super) struct DriverShard {
     /// in a while.
     pub(super) lingers: bool,
     /// For how many ticks the last look at a grace period that does not end was put off.
-    pub(super) patience: u64,
+    pub(super) backoff: u64,
     /// The words of the index when it was looked at last; 0 before.
     #[cfg(feature = "tracing")]
     pub(super) words: u64,
@@ -73,7 +73,7 @@ impl DriverShard {
             #[cfg(not(expiry_loom))]
             cleared: 0,
             lingers: false,
-            patience: 0,
+            backoff: 0,
             #[cfg(feature = "tracing")]
             words: 0,
         }

@@ -25,11 +25,11 @@ pub(crate) struct Stripe<C> {
     pub(super) unreported: Unreported,
     pub(super) ending: owner::Ending,
     /// The store type's share.
-    pub(crate) face: C,
+    pub(crate) frontend: C,
 }
 
 impl<C> Stripe<C> {
-    pub(super) fn new(face: C) -> Self {
+    pub(super) fn new(frontend: C) -> Self {
         Stripe {
             cursor: Cursor::default(),
             ended: Counter::default(),
@@ -40,7 +40,7 @@ impl<C> Stripe<C> {
             reclaim: reclaim::Mine::new(),
             unreported: Unreported::none(),
             ending: owner::Ending::none(),
-            face,
+            frontend,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Walking over all slots, a bucket at a time, while others come and go.
 
-use super::{Claim, Engine, Face, BUCKET_U32};
+use super::{Claim, Engine, Frontend, BUCKET_U32};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK_BUCKETS;
 use crate::core::slot::{Payload, Slot};
@@ -39,14 +39,14 @@ impl<P: Payload, C> Engine<P, C> {
     /// have counted one after the other, and may meet an end whose beginning it was too early for:
     /// none may be one that has been there all the time. So where it says none, all slots are
     /// looked at.
-    pub(crate) fn is_vacant(&self, face: &impl Face<P>) -> bool {
+    pub(crate) fn is_vacant(&self, frontend: &impl Frontend<P>) -> bool {
         let used = |slot: Slot<'_, P>| {
             let state = slot.lease().state();
             state.expires() || matches!(state, State::Initing | State::InitingFailed)
         };
         let mut walk = Walk::default();
         let mut buckets = std::iter::from_fn(|| self.next_bucket(&mut walk));
-        self.len(face) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
+        self.len(frontend) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
     }
 
     /// Calls `f` with every slot that may be in use, as it is just then. For operators;

@@ -137,13 +137,13 @@ impl Index {
 
     /// How many tables are to be emptied.
     #[inline]
-    pub(crate) fn tables_to_carry(&self) -> usize {
+    pub(crate) fn tables_to_migrate(&self) -> usize {
         self.directory().len() - 1
     }
 
     /// Whether there is anything to migrate. Not while it waits for memory: a growth that succeeds
     /// sets it going again.
-    pub(crate) fn wants_carrying(&self) -> bool {
+    pub(crate) fn wants_migration(&self) -> bool {
         let listed = self.directory().len();
         listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed
     }
@@ -153,12 +153,12 @@ impl Index {
     ///
     /// `tail` is where a slot's forwards lead to. The pin is what keeps the slots whose words are being copied: who removes such a word hands its slot to the
     /// deferred-free list.
-    pub(crate) fn carry(&self, pin: &Pin, budget: &mut usize, tail: impl Fn(u32) -> u32) -> bool {
-        let carry = |next: &mut usize| self.carry_words(pin, next, budget, &tail);
-        self.carrier.enter(carry).unwrap_or(false)
+    pub(crate) fn migrate(&self, pin: &Pin, budget: &mut usize, tail: impl Fn(u32) -> u32) -> bool {
+        let migrate = |next: &mut usize| self.migrate_words(pin, next, budget, &tail);
+        self.migrator.enter(migrate).unwrap_or(false)
     }
 
-    fn carry_words(
+    fn migrate_words(
         &self,
         pin: &Pin,
         next: &mut usize,
@@ -195,7 +195,7 @@ impl Index {
                         continue;
                     }
                     *budget = budget.saturating_sub(1);
-                    if !self.carry_one(table, (at, position), word, tail) {
+                    if !self.migrate_one(table, (at, position), word, tail) {
                         // Crowded, and no larger table to be had: leave it where it is, and try later.
                         *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
@@ -216,7 +216,7 @@ impl Index {
     }
 
     /// Moves one word out of an old table. False if the youngest has no room and cannot grow.
-    fn carry_one(
+    fn migrate_one(
         &self,
         old: &Table,
         (at, place): (usize, usize),

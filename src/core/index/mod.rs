@@ -215,7 +215,7 @@ pub(crate) struct Index {
     oldest: AtomicPtr<Table>,
     places: Box<[Place]>,
     /// The home that is migrated next, in the oldest table.
-    carrier: Exclusive<usize>,
+    migrator: Exclusive<usize>,
     /// Number of tables that wait for a grace period, or to be given back after one.
     retired: AtomicU32,
     /// With how many tables the migrating thread found neither room nor memory; 0 if it did not.
@@ -234,7 +234,7 @@ impl Index {
             directory: AtomicU64::new(Directory::build(&[0], 0).0),
             oldest: AtomicPtr::new(std::ptr::null_mut()),
             places,
-            carrier: Exclusive::new(0),
+            migrator: Exclusive::new(0),
             retired: AtomicU32::new(0),
             stuck: AtomicU32::new(0),
         };
@@ -268,7 +268,7 @@ impl Index {
     /// * A thread that publishes in an open home meets, on its header, the one that closes it to publish elsewhere.
     /// * A word that is taken away while its home is open has no copy: the migrating thread closes a home before it copies.
     ///
-    /// Model `w12_a_pinned_glance_beside_a_carry` fails where `retire` sets it after the grace period has begun.
+    /// Model `w12_a_pinned_glance_beside_a_migrate` fails where `retire` sets it after the grace period has begun.
     #[inline(always)]
     fn oldest(&self, _pin: &Pin) -> &Table {
         // survives: the table was published before the directory was.

@@ -49,7 +49,7 @@ impl<const OWN: usize> Table<OWN> {
             // (model `a_late_swing_beside_a_reused_slot`).
             let word = place.load(Ordering::Acquire);
             // Before the look into the slot, which is this word's then: the caller is pinned.
-            // survives: the word was read with Acquire before it, as in `carry_words`. A swing that
+            // survives: the word was read with Acquire before it, as in `migrate_words`. A swing that
             // misses a word on its way to a younger table goes round again while its target lives.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;

@@ -363,7 +363,7 @@ impl<const OWN: usize> Table<OWN> {
         }
         if matching == 0 {
             // After the words: one that has been migrated meanwhile is in a younger table
-            // (model `w12_a_pinned_glance_beside_a_carry`).
+            // (model `w12_a_pinned_glance_beside_a_migrate`).
             return match home.header.load(Ordering::Acquire) & CLOSED {
                 0 => Glance::Absent,
                 _ => Glance::Unclear,
@@ -561,7 +561,7 @@ impl<const OWN: usize> Table<OWN> {
             };
             if home.disown(header, position) {
                 // Release: a thread that reserves the place acquires the removal. So a migrating
-                // thread that reads its word finds the bit gone (`carry_words`).
+                // thread that reads its word finds the bit gone (`migrate_words`).
                 // survives: the reserving thread swaps the header, and loom reads the newest value
                 // in a swap.
                 word.store(0, Ordering::Release);

@@ -35,8 +35,8 @@ impl Alone {
         self.index.remove(&self.pins.pin(), hash, slot, ANYWHERE, |_| false)
     }
 
-    fn carry(&self, budget: usize) -> bool {
-        self.index.carry(&self.pins.pin(), &mut { budget }, |slot| slot)
+    fn migrate(&self, budget: usize) -> bool {
+        self.index.migrate(&self.pins.pin(), &mut { budget }, |slot| slot)
     }
 
     fn turn(&self) -> bool {
@@ -65,8 +65,8 @@ fn found(index: &Alone, slot: u32) -> bool {
     index.find(hash(slot), &mut |found| found == slot).is_some()
 }
 
-fn carry(index: &Alone) {
-    while index.carry(1000) {}
+fn migrate(index: &Alone) {
+    while index.migrate(1000) {}
     for _ in 0..10_000 {
         if !index.turn() {
             return;
@@ -88,13 +88,13 @@ fn grows_and_shrinks_without_losing_a_word() {
             assert!(!found(&index, slot));
         }
         if slot % 1000 == 0 {
-            carry(&index);
+            migrate(&index);
         }
     }
     for slot in 0..keys {
         assert_eq!(found(&index, slot), slot % 7 != 0);
     }
-    carry(&index);
+    migrate(&index);
     let (tables, large) = index.shape();
     assert_eq!(tables, 1);
     assert!(large >= 6 * u64::from(keys) / 7);
@@ -105,7 +105,7 @@ fn grows_and_shrinks_without_losing_a_word() {
         }
     }
     assert!(index.shrink_if_empty(|| 100));
-    carry(&index);
+    migrate(&index);
     let (tables, small) = index.shape();
     assert_eq!(tables, 1);
     assert!(small * 16 < large);
@@ -116,7 +116,7 @@ fn grows_and_shrinks_without_losing_a_word() {
     for slot in keys..2 * keys {
         assert!(insert(&index, slot));
         if slot % 5000 == 0 {
-            carry(&index);
+            migrate(&index);
         }
     }
     assert!((keys..2 * keys).all(|slot| found(&index, slot)));
@@ -131,15 +131,15 @@ fn growth_passes_over_a_table_that_somebody_may_be_in() {
     let index = Alone::new();
     assert!(insert(&index, 1));
     assert!(index.grow_if_full(CROWD));
-    carry(&index);
+    migrate(&index);
     assert!(index.shrink_if_empty(|| 0));
     let pin = index.pins.pin();
-    while index.carry(1000) {}
+    while index.migrate(1000) {}
     assert!(index.turn(), "the grace period of class 2 cannot be over");
     assert!(index.grow_if_full(CROWD), "there are larger classes");
     assert_eq!(index.shape(), (2, index.capacity_of_class(3)));
     drop(pin);
-    carry(&index);
+    migrate(&index);
     assert!(found(&index, 1));
     assert!(index.shrink_if_empty(|| 0), "class 0 or 2 has been given back");
 }
@@ -152,13 +152,13 @@ fn growth_passes_over_a_table_that_is_in_use() {
         assert!(insert(&index, slot));
     }
     assert!(index.grow_if_full(CROWD));
-    carry(&index);
+    migrate(&index);
     assert_eq!(index.shape(), (1, index.capacity_of_class(2)));
     assert!(index.shrink_if_empty(|| 0));
     assert_eq!(index.shape(), (2, index.capacity_of_class(0)));
     assert!(index.grow_if_full(CROWD));
     assert_eq!(index.shape(), (3, index.capacity_of_class(3)));
-    carry(&index);
+    migrate(&index);
     assert_eq!(index.shape(), (1, index.capacity_of_class(3)));
     assert!((0..100).all(|slot| found(&index, slot)));
 }
@@ -171,7 +171,7 @@ fn a_removal_from_a_closed_home_says_so() {
         assert!(insert(&index, slot));
         slot += 1;
     }
-    // Nothing has been carried yet. An insert that looks for a key closes its old home.
+    // Nothing has been migrated yet. An insert that looks for a key closes its old home.
     let mut seen = HashMap::new();
     for old in 0..slot {
         assert!(!insert(&index, old));
@@ -195,7 +195,7 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
         let hash = slot << 20 | 5;
         assert_eq!(index.find(hash, &mut |found| found == slot), Some(slot));
     }
-    carry(&index);
+    migrate(&index);
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
         assert_eq!(index.find(hash, &mut |found| found == slot), Some(slot));
@@ -241,7 +241,7 @@ fn keys_of_one_hash_do_not_make_the_table_grow() {
     assert!(matches!(alike(100), Insert::Done));
     assert!(matches!(alike(3), Insert::Alike));
     assert!(matches!(alike(5), Insert::Found));
-    carry(&index);
+    migrate(&index);
     let there = |slot| index.find(5, &mut |found| found == slot).is_some();
     assert!((0..=100)
         .filter(|&slot| slot < most || slot == 100)
@@ -290,10 +290,10 @@ fn groups_of_one_hash_do_not_blow_the_index_up() {
             _ => panic!("slot {slot}"),
         }
         if slot % 1000 == 0 {
-            carry(&index);
+            migrate(&index);
         }
     }
-    carry(&index);
+    migrate(&index);
     let (_, words) = index.shape();
     println!("{taken} taken, {refused} refused, {words} words");
     assert!(refused < taken / 10, "{refused} refused");

@@ -1,7 +1,7 @@
 //! What a queue shares with its reaper, and where expired keys go.
 
 use super::{Expired, Inner};
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::{Claim, Frontend};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::keyed::removed::{EndedSlot, Removed};
@@ -43,7 +43,7 @@ impl<K: 'static> Shared<K> {
     }
 }
 
-impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
+impl<K: 'static> Frontend<Pair<K, ()>> for Shared<K> {
     type Hold = Named;
 
     fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> Option<Named> {
@@ -105,7 +105,7 @@ pub(super) struct Poll<'a, K: 'static, F> {
     pub(super) into: F,
 }
 
-impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
+impl<K, F: Fn(Expired<K>)> Frontend<Pair<K, ()>> for Poll<'_, K, F> {
     type Hold = Named;
 
     fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> Option<Named> {

@@ -33,7 +33,7 @@ use self::seat::Seat;
 use super::store::{self, Entered, Hindered, Named, Pair, Place, RemovalCause, Store, Wanted};
 use super::target::Target;
 use super::StoreError;
-use crate::core::engine::{Claim, Face, Pin};
+use crate::core::engine::{Claim, Frontend, Pin};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::lifecycle::{Leftovers, Owner};
@@ -65,7 +65,7 @@ impl std::ops::Deref for Inner {
     }
 }
 
-impl Face<Pair<SessionId, Seat>> for Inner {
+impl Frontend<Pair<SessionId, Seat>> for Inner {
     type Hold = Named;
 
     fn may_end(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, lease: Lease) -> Option<Named> {

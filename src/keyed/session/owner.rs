@@ -83,7 +83,7 @@ impl SessionTracker {
     /// Whether whoever ends the session will see the owner that the caller has written.
     fn written(found: &Found<'_>) -> Result<(), SessionError> {
         let lease = found.slot.lease_in_order();
-        if lease.is_in(STAYS) && lease.incarnation() == found.lease.incarnation() {
+        if lease.is_in(STAYS) && lease.generation() == found.lease.generation() {
             Ok(())
         } else {
             Err(SessionError::Unknown)

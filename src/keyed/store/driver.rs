@@ -1,8 +1,8 @@
-//! What the driver asks of the store: the [`Face`] of a keyed store.
+//! What the driver asks of the store: the [`Frontend`] of a keyed store.
 
 use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
-use crate::core::engine::{Claim, Face, Pin};
+use crate::core::engine::{Claim, Frontend, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
@@ -18,7 +18,7 @@ pub(crate) struct Named {
     pub(super) position: usize,
 }
 
-impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
+impl<K: 'static, V: 'static> Frontend<Pair<K, V>> for Store<K, V> {
     type Hold = Named;
 
     fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {

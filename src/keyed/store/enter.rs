@@ -2,7 +2,7 @@
 
 use super::lookup::Seen;
 use super::{Found, Mine, Pair, RemovalCause, Store, Wanted};
-use crate::core::engine::{Claim, Face, Pin, Refused};
+use crate::core::engine::{Claim, Frontend, Pin, Refused};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Spot;
@@ -89,7 +89,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 State::LiveIdle
             }
         };
-        let lease = Lease::new(state, claim.incarnation, term.deadline);
+        let lease = Lease::new(state, claim.generation, term.deadline);
         claim.slot.set_lease(lease);
         lease
     }
@@ -173,7 +173,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         deadline: u64,
     ) -> Option<EndedSlot<&Self, K, V>> {
         let enforced = self.engine.enforce_in(spot.header, found.id, deadline);
-        self.engine.heed(found.id, deadline);
+        self.engine.ensure_reported(found.id, deadline);
         if enforced.is_ok() {
             return None;
         }
@@ -215,7 +215,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         error: StoreError,
         wanted: Wanted<'_, K>,
         attempts: &mut u32,
-        face: &impl Face<Pair<K, V>>,
+        frontend: &impl Frontend<Pair<K, V>>,
     ) -> bool
     where
         K: Eq,
@@ -236,9 +236,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
         let tries = (full || waits) && *attempts < ATTEMPTS;
         if tries && waits {
-            self.engine.reclaim_now(usize::MAX, face);
+            self.engine.reclaim_now(usize::MAX, frontend);
         } else if tries {
-            self.engine.poll_beside(now, ROOM, face);
+            self.engine.poll_beside(now, ROOM, frontend);
         } else {
             self.engine.count_refusal();
         }

@@ -59,7 +59,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Frees an ended slot whose payload the caller has taken, as no thread can be looking at it.
     pub(in crate::keyed) fn free_now(&self, slot: Slot<'_, Pair<K, V>>) {
-        slot.set_lease(Lease::free(slot.lease().incarnation()));
+        slot.set_lease(Lease::free(slot.lease().generation()));
     }
 
     /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`; a
@@ -77,7 +77,7 @@ impl<K: 'static, V: 'static> Drop for Store<K, V> {
             if lease.state() != State::Free {
                 // SAFETY: a slot that is not free has its key and value.
                 let pair = unsafe { claim.slot.take() };
-                claim.slot.set_lease(Lease::free(lease.incarnation()));
+                claim.slot.set_lease(Lease::free(lease.generation()));
                 caught(|| drop(pair));
             }
         });

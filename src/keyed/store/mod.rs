@@ -138,7 +138,7 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
 
     /// Where the entry lies.
     pub(super) fn place(&self) -> Place {
-        Place { id: self.id, generation: self.lease.incarnation(), hash: self.hash }
+        Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
     }
 
     pub(super) fn claim(&self) -> Claim<'a, Pair<K, V>> {
@@ -195,13 +195,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     #[inline(always)]
     pub(super) fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
-        &mine.face.counts[self.engine.shard_of(id)]
+        &mine.frontend.counts[self.engine.shard_of(id)]
     }
 
     /// The count of keys of the shard whose index has this hash.
     #[inline(always)]
     fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m Counter {
-        &mine.face.counts[self.engine.shard_of_hash(hash)].keys
+        &mine.frontend.counts[self.engine.shard_of_hash(hash)].keys
     }
 
     /// The hash of the key in a slot that is in use.

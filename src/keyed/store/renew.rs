@@ -1,7 +1,7 @@
 //! Renewal: one compare-and-swap of the lease.
 
 use super::{Found, Pair, Place, Store, Wanted, HELD};
-use crate::core::engine::{Face, Look, Pin};
+use crate::core::engine::{Frontend, Look, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::keyed::StoreError;
@@ -40,7 +40,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
-    /// meanwhile: look again. Where the clock has jumped by years, `face` gets what ends.
+    /// meanwhile: look again. Where the clock has jumped by years, `frontend` gets what ends.
     ///
     /// An entry whose time is up is gone, if its time counts `to_the_tick`.
     ///
@@ -55,7 +55,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lost: &mut Option<Place>,
         timeout: Lifetime,
         to_the_tick: bool,
-        face: &impl Face<Pair<K, V>>,
+        frontend: &impl Frontend<Pair<K, V>>,
     ) -> Result<Option<Touched>, StoreError> {
         let engine = &self.engine;
         let (deadline, now, lapsed) = engine.with_stripe(|mine, _| {
@@ -67,12 +67,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Ok(self.is_gone(found).then_some(Touched::Gone));
         }
         if found.lease.state() != State::Live || lapsed || deadline < before {
-            return self.renew_otherwise(found, lost, timeout, face);
+            return self.renew_otherwise(found, lost, timeout, frontend);
         }
         let renewed = found.lease.with_later(deadline);
         if renewed == found.lease {
             // The entry had this deadline when it was found: there is nothing to swap.
-            engine.heed(found.id, deadline);
+            engine.ensure_reported(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
         if found.slot.swap_lease(found.lease, renewed).is_err() {
@@ -80,7 +80,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Ok(None);
         }
         // From here on no expiry by the old deadline succeeds (Q6).
-        engine.heed(found.id, deadline);
+        engine.ensure_reported(found.id, deadline);
         Ok(Some(Touched::Renewed(deadline)))
     }
 
@@ -93,25 +93,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         lost: &mut Option<Place>,
         timeout: Lifetime,
-        face: &impl Face<Pair<K, V>>,
+        frontend: &impl Frontend<Pair<K, V>>,
     ) -> Result<Option<Touched>, StoreError> {
         if found.lease.state() != State::Live {
             // A timeout that is out of range is refused all the same.
-            self.deadline(timeout, face)?;
+            self.deadline(timeout, frontend)?;
             return Ok(Some(Touched::Closing));
         }
         let look = Look::after(*lost == Some(found.place()));
-        let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout, face)?;
+        let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout, frontend)?;
         let Some(deadline) = renewed else {
             // Another thread has renewed it since: this renewal took effect just before that one.
             // What is reported is no later than what the other one has set, however late this
             // thread reads the clock.
             let set = found.lease.deadline_near(self.engine.about_now());
-            return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?.min(set))));
+            return Ok(Some(Touched::Renewed(self.deadline(timeout, frontend)?.min(set))));
         };
         let renewed = found.lease.with_deadline(deadline);
         if renewed == found.lease {
-            self.engine.heed(found.id, deadline);
+            self.engine.ensure_reported(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
         Ok(self.engine.with_stripe(|mine, _| {
@@ -121,7 +121,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 return None;
             }
             self.engine.shortened(found.id, found.lease, deadline);
-            self.engine.heed(found.id, deadline);
+            self.engine.ensure_reported(found.id, deadline);
             Some(Touched::Renewed(deadline))
         }))
     }
@@ -133,7 +133,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &Pin,
         wanted: Wanted<'_, Q>,
         timeout: Lifetime,
-        face: &impl Face<Pair<K, V>>,
+        frontend: &impl Frontend<Pair<K, V>>,
     ) -> Result<Touched, StoreError>
     where
         K: Borrow<Q>,
@@ -142,10 +142,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         loop {
             let Some(found) = self.find(pin, wanted) else {
                 // A timeout that is out of range is refused also where there is no entry.
-                self.deadline(timeout, face)?;
+                self.deadline(timeout, frontend)?;
                 return Ok(Touched::Gone);
             };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, face)? {
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, frontend)? {
                 return Ok(touched);
             }
         }
@@ -158,7 +158,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         place: Place,
         timeout: Lifetime,
-        face: &impl Face<Pair<K, V>>,
+        frontend: &impl Frontend<Pair<K, V>>,
     ) -> Result<Touched, StoreError> {
         let Some(spot) = self.engine.spot(place.id) else {
             return Ok(Touched::Gone);
@@ -169,10 +169,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // occupant. If it is a later one's, the swap of the lease fails. A renewal without a
             // swap took effect at that read.
             let lease = spot.slot.lease();
-            let same = lease.incarnation() == place.generation
+            let same = lease.generation() == place.generation
                 && spot.note.load(Ordering::Acquire) == place.hash;
             if !same || !lease.is_in(HELD) {
-                self.deadline(timeout, face)?;
+                self.deadline(timeout, frontend)?;
                 return Ok(Touched::Gone);
             }
             let found = Found {
@@ -182,7 +182,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 hash: place.hash,
                 position: ANYWHERE,
             };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, face)? {
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, frontend)? {
                 return Ok(touched);
             }
         }
@@ -193,8 +193,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn deadline(
         &self,
         timeout: Lifetime,
-        face: &impl Face<Pair<K, V>>,
+        frontend: &impl Frontend<Pair<K, V>>,
     ) -> Result<u64, StoreError> {
-        Ok(self.engine.renewal(timeout, self.timeout, face)?.0)
+        Ok(self.engine.renewal(timeout, self.timeout, frontend)?.0)
     }
 }

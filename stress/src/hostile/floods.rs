@@ -293,7 +293,7 @@ pub fn cascading(field: &Field<'_>, hostile: bool) -> Figures {
     })
 }
 
-/// Ids that name a live root's slot, with other incarnations and random bits: whoever has seen one root tries for others.
+/// Ids that name a live root's slot, with other generations and random bits: whoever has seen one root tries for others.
 pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
     let target = Target::new(field, |builder| builder);
     let (roots, tracker) = (target.residents(), &target.tracker);
@@ -304,7 +304,7 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
             if !hostile {
                 return target.back_and_forth(root, 2);
             }
-            // The slot is in the low half; the incarnation is in the next 16 bits, and likely to be guessed.
+            // The slot is in the low half; the generation is in the next 16 bits, and likely to be guessed.
             let mask = if n % 2 == 0 { 0xFFFF << 48 } else { 0xFFFF_FFFF << 32 };
             let guess = Root::from_bits(root.to_bits() ^ (rng.next_u64() & mask));
             if guess == root {

@@ -73,7 +73,7 @@ impl Trees {
         let next = word ^ xor;
         let tree = found.slot.fields();
         tree.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        let target = self.target(key, lease.incarnation());
+        let target = self.target(key, lease.generation());
         Some(if next == target {
             self.last_ack_of(hash, found, key, target)
         } else if lease.state() == State::Early {
@@ -118,14 +118,14 @@ impl Trees {
     ) -> bool {
         let (slot, seen) = (found.slot, found.lease);
         let mut lease = slot.lease();
-        let _delivering = mine.face.undelivered.announce();
+        let _delivering = mine.frontend.undelivered.announce();
         if self.engine.has_closed(found.id) {
             return false;
         }
         loop {
             // survives: the loop reads the lease first, with Acquire, so the key is not older than
             // that occupant. If it is a later occupant's, the swap of the lease fails.
-            let same = lease.incarnation() == seen.incarnation()
+            let same = lease.generation() == seen.generation()
                 && matches!(lease.state(), State::Live | State::Initing)
                 && slot.fields().key.load(Ordering::Acquire) == key;
             if !same {

@@ -57,10 +57,10 @@ impl Trees {
                 self.early.fetch_sub(1, Relaxed);
                 return entered.map(|_| false);
             };
-            mine.face.counts[self.engine.shard_of(claim.id)].early_held.add(1);
+            mine.frontend.counts[self.engine.shard_of(claim.id)].early_held.add(1);
             if self.engine.enforce(claim.id, deadline).is_err() {
-                let lease = Lease::new(state, claim.incarnation, deadline);
-                self.undo(mine, claim, lease, self.target(key, claim.incarnation))?;
+                let lease = Lease::new(state, claim.generation, deadline);
+                self.undo(mine, claim, lease, self.target(key, claim.generation))?;
             }
             Ok(true)
         })

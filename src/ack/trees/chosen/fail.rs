@@ -25,7 +25,7 @@ impl Trees {
             let lease = found.lease;
             match lease.state() {
                 State::Live => {
-                    let target = self.target(key, lease.incarnation());
+                    let target = self.target(key, lease.generation());
                     match self.fail_live(found.claim(), lease, target, by) {
                         Ok(true) => return Ok(Done::Now),
                         Ok(false) => {}
@@ -57,14 +57,14 @@ impl Trees {
     /// Puts the culprit into the word of an early entry that this thread has just failed. If the
     /// root's init comes before that, or the entry expires, the outcome names no culprit.
     fn name_culprit(&self, found: &Found<'_>, mut failed: Lease, key: u64, by: u64) {
-        let target = self.target(key, failed.incarnation());
+        let target = self.target(key, failed.generation());
         let mut word = found.slot.fields().word.load(Ordering::Acquire);
         loop {
             // The word is read first: if the lease is the same, so is the occupant. Acks that have
             // seen the entry as merely early may still change the word. After this swap, their own
             // swap fails.
             let now = found.slot.lease();
-            if now.incarnation() != failed.incarnation() || now.state() != State::EarlyFailed {
+            if now.generation() != failed.generation() || now.state() != State::EarlyFailed {
                 return;
             }
             failed = now;
@@ -82,7 +82,7 @@ impl Trees {
             match found.slot.swap_lease(failed, failed.with_state(State::EarlyFailedBy)) {
                 // A renewal may have changed the deadline meanwhile.
                 Err(now)
-                    if now.incarnation() == failed.incarnation()
+                    if now.generation() == failed.generation()
                         && now.state() == State::EarlyFailed =>
                 {
                     failed = now;

@@ -50,7 +50,7 @@ impl Trees {
             return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
         }
         step("root published");
-        who.0.face.counts[self.engine.shard_of(id)].begun.add(1);
+        who.0.frontend.counts[self.engine.shard_of(id)].begun.add(1);
         if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
             return Ok(());
         }
@@ -67,8 +67,8 @@ impl Trees {
         xor: u64,
         claim: &Claim<'_, Tree>,
     ) -> Result<(), AckError> {
-        let target = self.target(new.key, claim.incarnation);
-        let lease = Lease::new(State::Live, claim.incarnation, new.deadline);
+        let target = self.target(new.key, claim.generation);
+        let lease = Lease::new(State::Live, claim.generation, new.deadline);
         if self.engine.enforce(claim.id, new.deadline).is_err() {
             return self.undo(mine, *claim, lease, target);
         }
@@ -97,7 +97,7 @@ impl Trees {
             let found = match placed {
                 Ok(claim) => match self.enter(mine, &new, &claim)? {
                     None => {
-                        mine.face.counts[self.engine.shard_of(claim.id)].begun.add(1);
+                        mine.frontend.counts[self.engine.shard_of(claim.id)].begun.add(1);
                         return self.init_ended(mine, &new, xor, &claim);
                     }
                     Some(found) => found,
@@ -126,16 +126,16 @@ impl Trees {
                 }
                 // An early failure waits for this init, and ends the root.
                 State::EarlyFailed | State::EarlyFailedBy => {
-                    let _delivering = mine.face.undelivered.announce();
+                    let _delivering = mine.frontend.undelivered.announce();
                     if self.engine.has_closed(found.id) {
                         return Err(AckError::Closed);
                     }
                     if self.engine.end(found.slot, found.lease).is_ok() {
                         self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-                        let counts = &mine.face.counts[self.engine.shard_of(found.id)];
+                        let counts = &mine.frontend.counts[self.engine.shard_of(found.id)];
                         counts.begun.add(1);
                         counts.early_merged.add(1);
-                        let target = self.target(key, found.lease.incarnation());
+                        let target = self.target(key, found.lease.generation());
                         let by = (found.lease.state() == State::EarlyFailedBy)
                             .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
                         found.slot.fields().owner.store(owner, Ordering::Relaxed);
@@ -176,8 +176,8 @@ impl Trees {
         refused: &mut Refused,
     ) -> Option<(Claim<'_, Tree>, &Header)> {
         let (claim, spot) = self.engine.claim(mine, index, new.deadline, refused)?;
-        let target = self.target(new.key, claim.incarnation);
-        let lease = Lease::new(state, claim.incarnation, new.deadline);
+        let target = self.target(new.key, claim.generation);
+        let lease = Lease::new(state, claim.generation, new.deadline);
         spot.note.store(self.born(target, new.now), Ordering::Relaxed);
         occupy(&spot, new.key, new.owner, word(target), lease);
         self.keys(mine, new.hash).keys_in.add(1);

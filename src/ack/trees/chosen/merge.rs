@@ -28,9 +28,9 @@ impl Trees {
         let early = found.lease;
         // The entry has the root's deadline from here on: a renewal that comes before the root is
         // live moves that deadline.
-        let mut initing = Lease::new(State::Initing, early.incarnation(), deadline);
+        let mut initing = Lease::new(State::Initing, early.generation(), deadline);
         // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
-        let delivering = mine.face.undelivered.announce();
+        let delivering = mine.frontend.undelivered.announce();
         if self.engine.has_closed(found.id) {
             return Err(AckError::Closed);
         }
@@ -39,11 +39,11 @@ impl Trees {
             return Ok(false);
         }
         self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let counts = &mine.face.counts[self.engine.shard_of(found.id)];
+        let counts = &mine.frontend.counts[self.engine.shard_of(found.id)];
         counts.begun.add(1);
         counts.early_merged.add(1);
-        let incarnation = early.incarnation();
-        let target = self.target(key, incarnation);
+        let generation = early.generation();
+        let target = self.target(key, generation);
         self.set_birth(found.id, self.born(target, now));
         slot.fields().owner.store(owner, Ordering::Relaxed);
         // AcqRel: Release publishes the owner to the thread whose ack completes the word. Only acks
@@ -51,7 +51,7 @@ impl Trees {
         let mark = self.init_mark(target) ^ xor;
         let complete = slot.fields().word.fetch_xor(mark, Ordering::AcqRel) ^ mark == target;
         let mut until = deadline;
-        let goes_on = |now: Lease, state| now.incarnation() == incarnation && now.state() == state;
+        let goes_on = |now: Lease, state| now.generation() == generation && now.state() == state;
         let mut live = initing.with_state(State::Live);
         let mut swapped = slot.swap_lease(initing, live);
         while let Err(now) = swapped {

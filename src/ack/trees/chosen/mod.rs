@@ -102,7 +102,7 @@ impl Trees {
     /// The counters of the shard whose index has the keys of this hash.
     #[inline(always)]
     pub(super) fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m super::Counts {
-        &mine.face.counts[self.engine.shard_of_hash(hash)]
+        &mine.frontend.counts[self.engine.shard_of_hash(hash)]
     }
 
     #[inline(always)]

@@ -35,7 +35,7 @@ impl Trees {
             // just taken its early entry over. If only the state changed, a lost swap was not lost
             // to a renewal.
             let is_again = |(id, before, was): (u32, Lease, Done)| {
-                (id, was, before.incarnation()) == (found.id, done, lease.incarnation())
+                (id, was, before.generation()) == (found.id, done, lease.generation())
                     && before.with_state(lease.state()) != lease
             };
             let look = Look::after(lost.is_some_and(is_again));

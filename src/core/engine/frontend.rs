@@ -4,7 +4,7 @@ use super::Source;
 use crate::core::lease::Lease;
 use crate::core::slot::{Payload, Slot};
 
-/// What an engine is made with; checked by the builders of the faces.
+/// What an engine is made with; checked by the builders of the stores.
 pub(crate) struct Config {
     pub(crate) shards: usize,
     pub(crate) interval: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Config {
 /// A slot that the caller owns alone.
 pub(crate) struct Claim<'a, P: Payload> {
     pub(crate) id: u32,
-    pub(crate) incarnation: u32,
+    pub(crate) generation: u32,
     pub(crate) slot: Slot<'a, P>,
 }
 
@@ -39,7 +39,7 @@ impl<'a, P: Payload> Claim<'a, P> {
     /// Of the occupancy that `lease` is of.
     #[inline(always)]
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
-        Claim { id, incarnation: lease.incarnation(), slot }
+        Claim { id, generation: lease.generation(), slot }
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Round {
 }
 
 /// Told of what the driver finds; implemented by the store types.
-pub(crate) trait Face<P: Payload> {
+pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;
 
