@@ -5,7 +5,6 @@ use crate::window::{below, mix};
 use expiry::{AckTracker, Lifetime, ManualClock, Outcome};
 use std::time::{Duration, Instant};
 
-/// When the entries are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// All at the same tick.
@@ -14,23 +13,18 @@ pub enum Due {
     Spread,
 }
 
-/// A round of expiries.
 #[derive(Debug, Clone, Copy)]
 pub struct Expiry {
-    /// How many entries expire.
     pub entries: usize,
-    /// When.
     pub due: Due,
     /// Under chosen ids, which must be taken out of the index.
     pub chosen: bool,
-    /// The tracker's interval.
     pub interval: Duration,
 }
 
 const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
-    /// The timeout of the `n`th.
     fn timeout(&self, n: u64) -> Lifetime {
         match self.due {
             Due::Mass => Lifetime::Default,

@@ -29,14 +29,12 @@ impl<F: Future<Output: Send> + Send> Work for F {}
 
 /// Somebody who ends futures when their time is up, and sleeps.
 pub trait Guard: Send + Sync + Sized + 'static {
-    /// What it is called in tables.
     const NAME: &'static str;
     /// Whether it does, or only shows what awaiting costs. Then a sleep never ends.
     const GUARDS: bool = true;
     /// Whether a sleep may end before its time.
     const MAY_BE_EARLY: bool = false;
 
-    /// Makes one, in a runtime.
     fn new() -> Self;
 
     /// What `future` gives, or `None` if that takes longer than `within`.
@@ -71,7 +69,6 @@ impl Guard for Bare {
     }
 }
 
-/// This crate's.
 pub struct Ours(Timeouts);
 
 impl Guard for Ours {
@@ -91,7 +88,6 @@ impl Guard for Ours {
     }
 }
 
-/// `tokio::time`.
 pub struct Tokio;
 
 impl Guard for Tokio {
@@ -153,19 +149,15 @@ impl Future for Once {
     }
 }
 
-/// A load.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Tasks, each of which has a timeout at a time.
     pub tasks: usize,
-    /// Worker threads of the runtime.
     pub threads: usize,
-    /// Futures that each task awaits in a round.
     pub each: usize,
 }
 
 impl Load {
-    /// Futures in a round.
     pub fn operations(&self) -> usize {
         self.tasks * self.each
     }
@@ -208,7 +200,6 @@ pub(crate) fn runtime<G: Guard>(workers: usize) -> (Runtime, Arc<G>) {
     (runtime, guard)
 }
 
-/// Awaits all futures.
 fn futures<G: Guard>(runtime: &Runtime, guard: &Arc<G>, tasks: usize, each: usize) {
     let task = |task: usize| {
         let guard = guard.clone();

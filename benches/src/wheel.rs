@@ -44,18 +44,15 @@ use crate::timers::{Account, Timers};
 use crate::window::{below, mix};
 use std::time::Duration;
 
-/// In milliseconds.
 pub const HOUR: u64 = 3_600_000;
 
 const SECOND: u64 = 1000;
 
-/// Names gathered at a time.
 const GROUP: usize = 16;
 
 /// Fewest operations of a kind that are timed together.
 const LEAST: usize = 200_000;
 
-/// When timers are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// All timeouts are the same, so each deadline is after the one before; the oldest is touched first.
@@ -76,7 +73,6 @@ pub struct Load {
     order: Vec<u32>,
 }
 
-/// A random permutation.
 pub(crate) fn permutation(n: usize, seed: u64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..n as u32).collect();
     for at in (1..n).rev() {
@@ -91,7 +87,6 @@ fn millis(seed: u64, last: u64) -> u32 {
 }
 
 impl Load {
-    /// A load of so many timers.
     pub fn new(entries: usize, due: Due) -> Self {
         let n = entries as u64;
         match due {
@@ -112,7 +107,6 @@ impl Load {
         }
     }
 
-    /// How often a course goes round.
     pub fn times(&self) -> usize {
         LEAST.div_ceil(self.entries)
     }
@@ -121,9 +115,7 @@ impl Load {
 /// What is timed of a course, in the order in which it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// The first fill.
     Grow,
-    /// Later ones.
     Schedule,
     Reschedule,
     Cancel,
@@ -136,7 +128,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// All, and what they are called in tables.
     pub const ALL: [(Op, &str); 7] = [
         (Op::Grow, "schedule, growing"),
         (Op::Schedule, "schedule"),
@@ -151,14 +142,12 @@ impl Op {
 /// Nanoseconds that each operation took, by [`Op`].
 pub type Course = [f64; Op::ALL.len()];
 
-/// The names at these places.
 #[inline(always)]
 fn gather<I: Copy>(names: &mut Vec<I>, ids: &[I], at: &[u32]) {
     names.clear();
     names.extend(at.iter().map(|&at| ids[at as usize]));
 }
 
-/// Somebody at work.
 struct Lab<'a, T: Timers> {
     timers: T,
     load: &'a Load,
@@ -285,7 +274,6 @@ impl<T: Timers> Lab<'_, T> {
     }
 }
 
-/// A course with a fresh structure.
 pub fn operations<T: Timers>(load: &Load) -> Course {
     T::with(|timers| {
         let mut lab = Lab {
@@ -313,20 +301,17 @@ pub fn operations<T: Timers>(load: &Load) -> Course {
 pub struct Lives {
     /// How many timers are in the window, besides those that were left to fire.
     pub window: usize,
-    /// How many lives are timed.
     pub lives: usize,
     order: Vec<u32>,
     timeouts: Vec<u32>,
 }
 
-/// How long a life lasts, in milliseconds.
 const LIFE: u64 = HOUR / 6;
 
 /// Timeouts are drawn once and come round.
 const TIMEOUTS: usize = 1 << 16;
 
 impl Lives {
-    /// A window of so many.
     pub fn new(window: usize) -> Self {
         Lives {
             window,

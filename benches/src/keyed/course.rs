@@ -41,36 +41,28 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// An operation that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Insertion into a store that began empty.
     Grow,
-    /// Look-up of a key that is there.
     Get,
     /// Renewal that moves the deadline.
     Touch,
     /// Renewal that leaves the deadline where it is, by the interval.
     Unchanged,
-    /// Insertion of a key that is there.
     Replace,
-    /// Look-ups, renewals and replacements.
     Mixed,
-    /// Removal.
     Remove,
     /// Insertion into a store that has had more entries.
     Insert,
 }
 
 impl Op {
-    /// Operations of maps, in the order of the tables.
     pub const MAPS: [Op; 7] =
         [Op::Grow, Op::Insert, Op::Get, Op::Touch, Op::Replace, Op::Remove, Op::Mixed];
 
-    /// Operations of queues, in the order of the tables.
     pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Touch, Op::Unchanged, Op::Remove];
 
-    /// Name of the operation in tables.
     pub fn name(self) -> &'static str {
         match self {
             Op::Grow => "insert, growing",
@@ -95,17 +87,14 @@ const OPS: usize = 8;
 /// How the key of a step depends on the step before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Not at all.
     Overlapped,
     /// The place of the key is computed from the last result.
     Dependent,
 }
 
 impl Order {
-    /// Both, in the order of the columns.
     pub const ALL: [Order; 2] = [Order::Overlapped, Order::Dependent];
 
-    /// Name of the order in tables.
     pub fn name(self) -> &'static str {
         ["overlapped", "dependent"][self as usize]
     }
@@ -114,7 +103,6 @@ impl Order {
 /// Times of the cells, by [`Op::cell`]; the first eight are those in overlapped order.
 pub type Course = [Took; OPS * 2];
 
-/// Maps, or queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Stores with values, by real time.
@@ -137,11 +125,9 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A size, a number of threads, and the orders drawn for them. All stores share one.
 pub struct Load {
-    /// Number of entries, all threads together.
     pub entries: usize,
     /// Number of threads. Each works on entries of its own.
     pub threads: usize,
-    /// Kind of the stores.
     pub kind: Kind,
     /// For each thread, permutations of the numbers below its share, one after the other.
     walks: Vec<Vec<u32>>,
@@ -183,7 +169,6 @@ struct Pass {
     mixed: u64,
 }
 
-/// Operation of a step in the mix.
 #[inline]
 fn mixed(entry: u32) -> Op {
     match entry % 100 {
@@ -354,7 +339,6 @@ fn each<T>(steps: &mut [T], order: Order, mut f: impl FnMut(&mut T) -> u64) -> u
     sum
 }
 
-/// One pass of an operation over a store.
 fn walk_through<K: Key, V: Value, S: Store<K, V>>(
     store: &S,
     op: Op,
@@ -388,7 +372,6 @@ fn walk_through<K: Key, V: Value, S: Store<K, V>>(
     }
 }
 
-/// Runs cells and keeps their times.
 struct Lab<'a, K: Key, V: Value, S: Store<K, V>> {
     load: &'a Load,
     time: Time,
@@ -424,7 +407,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         }
     }
 
-    /// Fills a batch of fresh stores. Returns one of them.
     fn fill(&mut self, batch: usize, order: Order) -> S {
         let setup = Setup {
             time: &self.time,
@@ -437,7 +419,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         stores.pop().expect("at least one")
     }
 
-    /// Fills fresh stores until that has taken long enough.
     fn grow(&mut self, order: Order) {
         let batch = (FILL / self.load.entries).max(1);
         let least = LEAST.as_secs_f64() * 1e9;
@@ -468,7 +449,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
     }
 }
 
-/// Measures every cell of a store.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     let time = match load.kind {
         Kind::Maps => Time::Real(CoarseClock::new()),

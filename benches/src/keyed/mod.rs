@@ -24,22 +24,18 @@
 //!   with one model.
 
 pub mod course;
-mod dash;
 mod delay_queue;
 pub mod expire;
 mod moka;
-mod nothing;
 mod ours;
-mod papaya;
+mod plain;
 mod sharded;
 mod zookeeper;
 
-pub use dash::Dash;
 pub use delay_queue::DelayQueue;
 pub use moka::{Moka, MokaEach};
-pub use nothing::Nothing;
 pub use ours::{Map, QueueByHandle, QueueByKey};
-pub use papaya::Papaya;
+pub use plain::{Dash, Nothing, Papaya};
 pub use sharded::Sharded;
 pub use zookeeper::ZooKeeper;
 
@@ -51,14 +47,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A key, made from a number.
 pub trait Key: Hash + Eq + Clone + Default + Debug + Send + Sync + 'static {
-    /// What it is called in tables.
     const NAME: &'static str;
-    /// Bytes that it owns on the heap.
     const HEAP: usize;
 
-    /// The `n`th.
     fn make(n: u64) -> Self;
 }
 
@@ -72,7 +64,6 @@ impl Key for u64 {
     }
 }
 
-/// Bytes of a string.
 const TEXT: usize = 24;
 
 fn text(n: u64) -> String {
@@ -102,12 +93,9 @@ impl Key for Arc<str> {
     }
 }
 
-/// A value, made from a number.
 pub trait Value: Clone + Send + Sync + 'static {
-    /// The `n`th.
     fn make(n: u64) -> Self;
 
-    /// The number, if it has kept it.
     fn number(&self) -> u64;
 }
 
@@ -140,7 +128,6 @@ static COUNTED: AtomicI64 = AtomicI64::new(0);
 pub struct Counted(u64);
 
 impl Counted {
-    /// How many there are.
     pub fn alive() -> i64 {
         COUNTED.load(Ordering::Relaxed)
     }
@@ -172,7 +159,6 @@ impl Value for Counted {
     }
 }
 
-/// What a store goes by.
 #[derive(Debug, Clone)]
 pub enum Time {
     /// The machine's time, by our default clock.
@@ -181,7 +167,6 @@ pub enum Time {
     Simulated(ManualClock),
 }
 
-/// The present, for those who can be told.
 #[derive(Clone, Copy)]
 pub struct Now<'a> {
     real: Option<&'a CoarseClock>,
@@ -213,10 +198,8 @@ impl Time {
 /// The interval of our stores and of ZooKeeper's, where the load has none of its own.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a store is made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup<'a> {
-    /// What it goes by.
     pub time: &'a Time,
     /// About how many entries it will have.
     pub entries: usize,
@@ -228,7 +211,6 @@ pub struct Setup<'a> {
 
 /// A store that keeps keys until they expire.
 pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
-    /// Name of the store in tables.
     const NAME: &'static str;
     /// Work that the store does in each call, in words, printed beside its figures.
     const DOES: &'static str;
@@ -243,7 +225,6 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// State beside the key that a touch needs.
     type Handle: Copy + Default + Send + Sync;
 
-    /// Makes an empty store of default size.
     fn new(setup: &Setup<'_>) -> Self;
 
     /// Calls `f` in the context that every thread needs to use the store.
@@ -274,7 +255,6 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// dropped calls it repeatedly.
     fn tidy(&self) {}
 
-    /// Returns the number of entries.
     fn live(&self) -> usize;
 }
 

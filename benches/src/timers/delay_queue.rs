@@ -36,7 +36,6 @@ impl Wake for Woken {
     }
 }
 
-/// The queue and its runtime.
 pub struct DelayQueue {
     // Before the runtime, which its timer is on.
     queue: tokio_util::time::DelayQueue<u64>,

@@ -1,6 +1,6 @@
 //! Nanoseconds of each operation on maps and queues, in overlapped and dependent order.
 
-use super::super::child::{ask_of, number, own};
+use super::super::child::{ask, number, own};
 use super::super::{count, name, Options};
 use super::Task;
 use crate::keyed::course::{self, Kind, Load, Op, Order};
@@ -10,7 +10,6 @@ use crate::report::{Report, Spread, Table, Target};
 use serde_json::{json, Map, Value as Json};
 use std::path::PathBuf;
 
-/// Measures the course of one store.
 pub struct Measure {
     pub entries: usize,
     pub threads: usize,
@@ -96,12 +95,10 @@ impl Subject {
     }
 }
 
-/// Insert, get, touch, replace, remove, and a mix of them.
 pub fn maps(options: &Options, report: &mut Report) {
     courses(options, report, Kind::Maps);
 }
 
-/// Insert, touch, remove.
 pub fn queues(options: &Options, report: &mut Report) {
     courses(options, report, Kind::Queues);
 }
@@ -137,11 +134,12 @@ fn course(
             subjects.push(Subject { store, program, is_older, rounds: Vec::new() });
         }
     }
-    let ask = |subject: &Subject| {
+    let course = |subject: &Subject| {
         let what = format!("{}/{keys}/{threads}", subject.store);
-        ask_of(&subject.program, "course", &what, entries)
+        ask(&subject.program, "course", &what, entries)
     };
-    let answers = options.in_turn(rounds, &subjects, |one| format!("{title}: {}", one.store), ask);
+    let answers =
+        options.in_turn(rounds, &subjects, |one| format!("{title}: {}", one.store), course);
     let mut table = report.table(
         title,
         &format!(
@@ -163,7 +161,6 @@ fn course(
     }
 }
 
-/// The cells of an operation.
 struct Cells<'a> {
     subjects: &'a [Subject],
     op: Op,
@@ -185,12 +182,10 @@ impl Cells<'_> {
         net.iter().all(|nanos| nanos.is_finite()).then_some(net)
     }
 
-    /// Our time over theirs, round by round.
     fn ratio(&self, ours: &Subject, theirs: &Subject, order: Order) -> Option<Spread> {
         Some(Spread::ratio(&self.net(ours, "cpu", order)?, &self.net(theirs, "cpu", order)?))
     }
 
-    /// What is ours and of this build.
     fn ours(&self) -> impl Iterator<Item = &Subject> {
         self.subjects.iter().filter(|one| is_ours(one.store) && !one.is_older)
     }

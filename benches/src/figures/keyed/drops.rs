@@ -9,10 +9,8 @@ use serde_json::{json, Value as Json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Number of values.
 const VALUES: usize = 40;
 
-/// Bytes of a value.
 const BYTES: usize = 8 << 20;
 
 /// How long the values get. Values that are still there count as dropped then.

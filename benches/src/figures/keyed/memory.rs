@@ -50,7 +50,6 @@ impl Task for Weigh {
     }
 }
 
-/// Maps, then queues.
 const STORES: [&str; 10] = [
     "map",
     "dashmap",

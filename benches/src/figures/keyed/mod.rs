@@ -18,7 +18,6 @@ use crate::keyed::{
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// A measurement that a process of its own makes of one store.
 trait Task {
     fn run<K: Key, V: Value, S: Store<K, V>>(&self, kind: Kind) -> Json;
 }
