@@ -88,46 +88,41 @@ impl Guard for Ours {
     }
 }
 
-pub struct Tokio;
+/// A peer whose timeouts and sleeps are functions of a module.
+macro_rules! guard {
+    ($(#[$meta:meta])* $peer:ident, $name:literal, $module:ident$(::$part:ident)*, $early:literal) => {
+        $(#[$meta])*
+        pub struct $peer;
 
-impl Guard for Tokio {
-    const NAME: &'static str = "tokio";
+        impl Guard for $peer {
+            const NAME: &'static str = $name;
+            const MAY_BE_EARLY: bool = $early;
 
-    fn new() -> Self {
-        Tokio
-    }
+            fn new() -> Self {
+                $peer
+            }
 
-    #[inline]
-    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
-        tokio::time::timeout(within, future).await.ok()
-    }
+            #[inline]
+            async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
+                $module$(::$part)*::timeout(within, future).await.ok()
+            }
 
-    async fn sleep(&self, after: Duration) {
-        tokio::time::sleep(after).await;
-    }
+            async fn sleep(&self, after: Duration) {
+                $module$(::$part)*::sleep(after).await;
+            }
+        }
+    };
 }
 
-/// `pingora_timeout`: timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending first,
-/// shared by all of a step, and left there when the future is done.
-pub struct Pingora;
-
-impl Guard for Pingora {
-    const NAME: &'static str = "pingora-timeout";
-    const MAY_BE_EARLY: bool = true;
-
-    fn new() -> Self {
-        Pingora
-    }
-
-    #[inline]
-    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
-        pingora_timeout::timeout(within, future).await.ok()
-    }
-
-    async fn sleep(&self, after: Duration) {
-        pingora_timeout::sleep(after).await;
-    }
-}
+guard!(Tokio, "tokio", tokio::time, false);
+guard!(
+    /// Timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending
+    /// first, shared by all of a step, and left there when the future is done.
+    Pingora,
+    "pingora-timeout",
+    pingora_timeout,
+    true
+);
 
 /// Yields once, then gives its number.
 struct Once {
@@ -169,14 +164,10 @@ const WITHIN: Duration = Duration::from_secs(60);
 const NEVER: usize = 64;
 const BRIEFLY: Duration = Duration::from_millis(20);
 /// How long they may take to end nevertheless.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A round with a runtime of its own.
-pub fn run<G: Guard>(load: &Load) -> Took {
-    within::<G>(load, PATIENCE)
-}
-
-fn within<G: Guard>(load: &Load, patience: Duration) -> Took {
+/// A round with a runtime of its own. Futures that never are ready may take `patience` to end.
+pub fn run<G: Guard>(load: &Load, patience: Duration) -> Took {
     let (runtime, guard) = runtime::<G>(load.threads);
     futures(&runtime, &guard, load.tasks, load.each.div_ceil(4));
     let (before, began) = (settled(), Instant::now());
@@ -254,9 +245,8 @@ mod tests {
 
     #[test]
     fn everybody_does_the_work() {
-        for took in
-            [run::<Bare>(&LOAD), run::<Ours>(&LOAD), run::<Tokio>(&LOAD), run::<Pingora>(&LOAD)]
-        {
+        for run in [run::<Bare>, run::<Ours>, run::<Tokio>, run::<Pingora>] {
+            let took = run(&LOAD, PATIENCE);
             assert!(took.cpu > 0.0 && took.wall > 0.0);
         }
     }
@@ -282,7 +272,7 @@ mod tests {
     }
 
     fn found<G: Guard>() -> String {
-        let panicked = catch_unwind(|| within::<G>(&LOAD, Duration::from_millis(50)));
+        let panicked = catch_unwind(|| run::<G>(&LOAD, Duration::from_millis(50)));
         let panicked = panicked.expect_err("it does not do the work");
         panicked.downcast_ref::<String>().expect("a text").clone()
     }

@@ -90,7 +90,7 @@ pub struct Window<P: Peer> {
 }
 
 impl<P: Peer> Window<P> {
-    /// CapacityReady for `in_flight` trees (a multiple of [`GROUP`]), none of them begun.
+    /// Room for `in_flight` trees (a multiple of [`GROUP`]), none of them begun.
     pub fn new(thread: usize, in_flight: usize, order: Arc<[u32]>, keys: Keys) -> Self {
         assert!(in_flight.is_multiple_of(GROUP) && order.len().is_multiple_of(GROUP));
         let base = ((thread + 1) as u64) << 40;

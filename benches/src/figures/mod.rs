@@ -11,6 +11,7 @@ mod timeouts;
 mod topology;
 mod wheel;
 
+use crate::keyed::course::Kind;
 use crate::report::{Report, Spread};
 use crate::window::Order;
 use clap::{Parser, ValueEnum};
@@ -64,8 +65,8 @@ impl Figure {
             Figure::Idle => idle::run(options, report),
             Figure::Wheel => wheel::run(options, report),
             Figure::Keyed => KEYED.iter().for_each(|part| part.run(options, report)),
-            Figure::KeyedMaps => keyed::maps(options, report),
-            Figure::KeyedQueues => keyed::queues(options, report),
+            Figure::KeyedMaps => keyed::courses(options, report, Kind::Maps),
+            Figure::KeyedQueues => keyed::courses(options, report, Kind::Queues),
             Figure::KeyedExpiry => keyed::expiry(options, report),
             Figure::KeyedMemory => keyed::memory(options, report),
             Figure::KeyedDrops => keyed::drops(options, report),

@@ -1,32 +1,15 @@
 //! Keyed stores at work, with nothing expiring: one loop for every operation, order, size and store.
 //!
-//! A *cell* is one operation in one order on one store. [`run`] fills a store and measures each cell:
-//!
-//! | operation | each step |
-//! |---|---|
-//! | insert, growing | inserts a key into a store that began empty, at its default size |
-//! | get | looks up a key that is there |
-//! | touch | renews an entry; its deadline moves by at least two intervals |
-//! | touch, unchanged | renews an entry of a queue for the deadline that it has, by the interval |
-//! | replace | inserts a key that is there |
-//! | 80 % get, 15 % touch, 5 % replace | the operation depends on the key |
-//! | remove, then insert | removes a chunk of keys, then inserts a chunk of others |
-//!
-//! # Orders
-//!
-//! In *overlapped* order keys are random and independent, so the processor overlaps their cache
-//! misses. In *dependent* order the place of the next step depends on the result of the last, so
-//! misses cannot overlap.
-//!
-//! # What the timer covers
+//! A *cell* is one operation in one order on one store. In *overlapped* order keys are random and
+//! independent, so the processor overlaps their cache misses. In *dependent* order the place of the
+//! next step depends on the result of the last, so misses cannot overlap.
 //!
 //! Keys are drawn and stored in the order of the steps before any cell begins. A cell repeats
 //! passes of at most [`PASS`] steps until each thread has run for [`LEAST`]. The timer is read
 //! outside a pass, and a pass is long enough that its two readings do not show. Insertions into
 //! empty stores take as many fresh stores as that needs, or 262,144 insertions; the stores are made
-//! and dropped outside the timer. [`Nothing`](super::Nothing) runs through the same loop and shows what the loop costs.
-//!
-//! # Time
+//! and dropped outside the timer. [`Nothing`](super::Nothing) runs through the same loop and shows
+//! what the loop costs.
 //!
 //! Maps read the machine's clock. In queues simulated time stands still, so a touch leaves a later
 //! visit of the entry's bucket to the driver that no figure here covers; `keyed-expiry` does.
@@ -58,11 +41,6 @@ pub enum Op {
 }
 
 impl Op {
-    pub const MAPS: [Op; 7] =
-        [Op::Grow, Op::Insert, Op::Get, Op::Touch, Op::Replace, Op::Remove, Op::Mixed];
-
-    pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Touch, Op::Unchanged, Op::Remove];
-
     pub fn name(self) -> &'static str {
         match self {
             Op::Grow => "insert, growing",
@@ -109,6 +87,24 @@ pub enum Kind {
     Maps,
     /// Stores without values, by simulated time.
     Queues,
+}
+
+impl Kind {
+    /// Operations in the order of the tables.
+    pub fn ops(self) -> &'static [Op] {
+        use Op::{Get, Grow, Insert, Mixed, Remove, Replace, Touch, Unchanged};
+        match self {
+            Kind::Maps => &[Grow, Insert, Get, Touch, Replace, Remove, Mixed],
+            Kind::Queues => &[Grow, Insert, Touch, Unchanged, Remove],
+        }
+    }
+
+    pub fn time(self) -> Time {
+        match self {
+            Kind::Maps => Time::Real(CoarseClock::new()),
+            Kind::Queues => Time::Simulated(ManualClock::new()),
+        }
+    }
 }
 
 /// Most steps in a pass, and least steps between two repetitions of the order of the keys.
@@ -450,13 +446,9 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
 }
 
 pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
-    let time = match load.kind {
-        Kind::Maps => Time::Real(CoarseClock::new()),
-        Kind::Queues => Time::Simulated(ManualClock::new()),
-    };
     let mut lab: Lab<'_, K, V, S> = Lab {
         load,
-        time,
+        time: load.kind.time(),
         workers: (0..load.threads).map(|thread| Worker::new(load, thread)).collect(),
         tallies: [Tally::default(); OPS * 2],
         _values: PhantomData,

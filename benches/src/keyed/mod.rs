@@ -168,18 +168,18 @@ pub enum Time {
 }
 
 #[derive(Clone, Copy)]
-pub struct Now<'a> {
-    real: Option<&'a CoarseClock>,
-    told: u64,
+pub enum Now<'a> {
+    Real(&'a CoarseClock),
+    Told(u64),
 }
 
 impl Now<'_> {
     /// In nanoseconds: a reading of the clock, or a number.
     #[inline]
     pub fn get(self) -> u64 {
-        match self.real {
-            Some(clock) => clock.coarse(),
-            None => self.told,
+        match self {
+            Now::Real(clock) => clock.coarse(),
+            Now::Told(now) => now,
         }
     }
 }
@@ -189,8 +189,8 @@ impl Time {
     #[inline]
     pub fn now(&self) -> Now<'_> {
         match self {
-            Time::Real(clock) => Now { real: Some(clock), told: 0 },
-            Time::Simulated(clock) => Now { real: None, told: clock.now() },
+            Time::Real(clock) => Now::Real(clock),
+            Time::Simulated(clock) => Now::Told(clock.now()),
         }
     }
 }

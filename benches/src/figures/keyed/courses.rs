@@ -2,7 +2,6 @@
 
 use super::super::child::{ask, number, own};
 use super::super::{count, name, Options};
-use super::Task;
 use crate::keyed::course::{self, Kind, Load, Op, Order};
 use crate::keyed::{Key, Store, Value};
 use crate::lab::LEAST;
@@ -10,34 +9,19 @@ use crate::report::{Report, Spread, Table, Target};
 use serde_json::{json, Map, Value as Json};
 use std::path::PathBuf;
 
-pub struct Measure {
-    pub entries: usize,
-    pub threads: usize,
-}
-
-impl Task for Measure {
-    fn run<K: Key, V: Value, S: Store<K, V>>(&self, kind: Kind) -> Json {
-        let course = course::run::<K, V, S>(&Load::new(self.entries, self.threads, kind));
-        let cell = |op: Op, order| {
-            let took = course[op.cell(order)];
-            json!({ "cpu": took.cpu, "wall": took.wall })
-        };
-        let cells: Map<String, Json> = ops(kind)
-            .iter()
-            .map(|&op| {
-                let orders = Order::ALL.map(|order| (order.name().to_string(), cell(op, order)));
-                (op.name().to_string(), Json::Object(Map::from_iter(orders)))
-            })
-            .collect();
-        json!({ "name": S::NAME, "does": S::DOES, "cells": cells })
-    }
-}
-
-const fn ops(kind: Kind) -> &'static [Op] {
-    match kind {
-        Kind::Maps => &Op::MAPS,
-        Kind::Queues => &Op::QUEUES,
-    }
+pub fn measure<K: Key, V: Value, S: Store<K, V>>(
+    kind: Kind,
+    entries: usize,
+    threads: usize,
+) -> Json {
+    let course = course::run::<K, V, S>(&Load::new(entries, threads, kind));
+    let cell = |op: Op, order: Order| {
+        let took = course[op.cell(order)];
+        (order.name().to_string(), json!({ "cpu": took.cpu, "wall": took.wall }))
+    };
+    let orders = |op: Op| Map::from_iter(Order::ALL.map(|order| cell(op, order)));
+    let cells = kind.ops().iter().map(|&op| (op.name().to_string(), Json::Object(orders(op))));
+    json!({ "name": S::NAME, "does": S::DOES, "cells": Map::from_iter(cells) })
 }
 
 /// Stores of each kind: this crate's first, the harness last.
@@ -95,15 +79,8 @@ impl Subject {
     }
 }
 
-pub fn maps(options: &Options, report: &mut Report) {
-    courses(options, report, Kind::Maps);
-}
-
-pub fn queues(options: &Options, report: &mut Report) {
-    courses(options, report, Kind::Queues);
-}
-
-fn courses(options: &Options, report: &mut Report, kind: Kind) {
+/// Maps, or queues.
+pub fn courses(options: &Options, report: &mut Report, kind: Kind) {
     for entries in options.sizes() {
         for &threads in &options.threads {
             for keys in &options.keys {
@@ -152,7 +129,7 @@ fn course(
         subject.rounds = rounds;
         table.note(&format!("{}: {}", subject.name(), subject.rounds[0]["does"]));
     }
-    for &op in ops(kind) {
+    for &op in kind.ops() {
         let cells = Cells { subjects: &subjects, op };
         cells.print(&mut table);
         if (threads, keys) == (1, "u64") {
