@@ -1,17 +1,16 @@
-//! Timeouts around futures, behind one trait, statically dispatched: what a server puts around every read and every request, nearly all
-//! of which are done long before.
+//! Timeouts around futures, behind one trait, statically dispatched: what a server puts around every read
+//! and every request, nearly all of which are done long before.
 //!
-//! [`run`] has tasks of a multi-threaded runtime await one future after the other, each of which yields once: the first poll wakes its
-//! task and is pending, the second is ready with a number. [`Bare`] awaits the same futures without a timeout, and what the others
-//! cost is what they add to that.
+//! [`run`] has tasks of a multi-threaded runtime await one future after the other. Its first poll wakes its
+//! task and is pending, the second is ready with a number. [`Bare`] awaits the same futures without a
+//! timeout; the others cost what they add to that. What makes it fair:
 //!
-//! # What makes it fair
-//!
-//! * The runtime, tasks and futures are the same for everybody; the timeout is a minute, and nobody's passes.
-//! * What counts is processor time of the whole process, as for keyed stores: the threads that fire timers are in it.
-//! * No clock of any runtime in the process may have been paused before: tokio's timers read the clock under a lock from then on.
-//! * The work is checked: by the sum of what the futures give; and of futures that never are ready each must time out, and none
-//!   before its time (but for the millisecond that all here count in).
+//! * Runtime, tasks and futures are the same for every peer; the timeout is a minute, and none passes.
+//! * Processor time of the whole process counts: the threads that fire timers are in it.
+//! * No clock of any runtime in the process may have been paused before: tokio's timers read the clock
+//!   under a lock from then on.
+//! * The sum of what the futures give is checked. Of futures that are never ready each must time out, and
+//!   none before its time (but for the millisecond that all here count in).
 
 use crate::process::{settled, Took};
 use expiry::Timeouts;

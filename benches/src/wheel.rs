@@ -1,9 +1,8 @@
-//! Timers at work: what is asked of everybody who [keeps some](crate::timers), and what is timed of it.
+//! Timers at work: what is asked of each of [`timers`](crate::timers), and what is timed of it.
 //!
-//! # One operation at a time
-//!
-//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers over an hour, their
-//! deadlines and the order in which they are touched drawn before. Time stands still except where things fire.
+//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers over an
+//! hour. Deadlines, and the order in which timers are touched, are drawn before. Time stands still except
+//! where things fire.
 //!
 //! | step | timed as |
 //! |---|---|
@@ -17,27 +16,17 @@
 //! | an hour in steps of 1 s, everything fires | fire, 1 s steps |
 //! | schedule all again; an hour in steps of 1 ms, everything fires | fire, 1 ms steps |
 //!
-//! Who is lazy leaves something behind when a timer is moved or cancelled, and pays for it later: `clear away` shows what, for each
-//! timer that was moved and cancelled. The one timer beyond is there because an empty structure may forget all at once.
-//! Their sum is what it costs to be rid of a timer.
+//! A lazy structure leaves something behind when a timer is moved or cancelled, and pays for it later:
+//! `clear away` shows what, for each such timer. The one timer beyond is there because an empty structure
+//! may forget all at once. The names of timers lie in an array by position; 16 of them are gathered at a
+//! time, so that the harness's own cache misses overlap.
 //!
-//! Small loads go round often enough. The names of timers lie in an array by position; 16 of them are gathered at a time,
-//! so that the harness's own cache misses overlap.
+//! [`lives`] keeps a window full while time goes on in steps of 1 s: each life cancels the timer at its
+//! position, which is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a hundred is
+//! left to fire. It is timed after 70 minutes of this, when as much fires and as much garbage goes as comes.
 //!
-//! # Everything together
-//!
-//! [`lives`] keeps a window full while time goes on in steps of 1 s: each life cancels the timer at its position, which
-//! is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a hundred is not cancelled but left to
-//! fire. It is timed after 70 minutes of this, when as much fires and as much garbage goes as comes.
-//!
-//! # The clock
-//!
-//! One thread does everything, so what counts is its time on a processor: who else has work for the machine lengthens
-//! the run first, and the figures only by what is shared: caches, memory, and the core where two threads run on one.
-//!
-//! # Time in which nothing happens
-//!
-//! [`empty`]: hours in one step each, and milliseconds, with nothing there and with one timer weeks ahead.
+//! One thread does everything, and its time on a processor counts: other load lengthens the run, and the
+//! figures only by what is shared.
 
 use crate::process::busy;
 use crate::timers::{Account, Timers};

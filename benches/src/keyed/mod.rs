@@ -1,27 +1,20 @@
 //! Stores of keys that expire, behind one trait, statically dispatched. [`course`] measures their
-//! operations, [`expire`] their expiry.
+//! operations, [`expire`] their expiry. A queue (sessions, leases) is a store whose `V` is `()`.
 //!
-//! A queue (sessions, leases) is a store without values: its `V` is `()`.
+//! What makes the figures fair, beside what the crate's first page says:
 //!
-//! # What makes the figures fair, beside what the crate's first page says
-//!
-//! * The harness passes an insertion a clone of the key, and every other call a reference. The clone
-//!   is inside the timer for every store, as it is for the harness alone. A store that must own a
-//!   key to touch it clones the key itself.
+//! * An insertion gets a clone of the key, inside the timer, for every store and for the harness alone;
+//!   every other call gets a reference. A store that must own a key to touch it clones the key itself.
 //! * Every map compares the deadline with one clock reading in each `get`, `touch` and `remove`,
 //!   unless its `DOES` says otherwise. The figures print `DOES` beside each store.
-//! * A store that keeps a key in two places gets `Arc<str>` for strings, which is what an object
-//!   reference is in Java.
+//! * A store that keeps a key in two places gets `Arc<str>` for strings, as Java has references.
 //! * All stores hash with foldhash's fast hasher, which is also the default of our maps.
-//! * Maps read [`CoarseClock`], which is our default. moka reads a clock of its own, the processor's
-//!   counter where it can be trusted (its `quanta` feature is on). In queues time is simulated: ours
-//!   load a `ManualClock`, peers get a number.
-//! * The figures are processor time of the whole process. Work of a store's own threads counts, and
-//!   so does work that is left when the last call has returned. Waiting for a lock does not count,
-//!   which favours stores with locks.
-//! * The harness checks the work: sums of the values found, numbers of entries found, touched,
-//!   replaced, removed and expired, and of values dropped. `tests` checks that all stores agree
-//!   with one model.
+//! * Maps read [`CoarseClock`], our default; moka reads a clock of its own, with its `quanta` feature.
+//!   In queues time is simulated: ours load a `ManualClock`, peers get a number.
+//! * The figures are processor time of the whole process: threads of a store count, and work left after
+//!   the last call. Waiting for a lock does not count, which favours stores with locks.
+//! * The harness checks sums of the values found, and numbers of entries found, touched, replaced,
+//!   removed, expired and dropped. `tests` checks that all stores agree with one model.
 
 pub mod course;
 mod delay_queue;
