@@ -25,15 +25,6 @@ pub struct Expiry {
 const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
-    fn timeout(&self, n: u64) -> Lifetime {
-        match self.due {
-            Due::Mass => Lifetime::Default,
-            Due::Spread => {
-                Lifetime::After(Duration::from_nanos(below(n, WITHIN.as_nanos() as u64) + 1))
-            }
-        }
-    }
-
     /// Fills a tracker, then times what it takes to expire everything: all of `poll`, with a handler that takes
     /// the owner.
     pub fn run(&self) -> Duration {
@@ -45,8 +36,12 @@ impl Expiry {
             .on_outcome(|outcome: &Outcome| finished(outcome.owner))
             .build_manual()
             .expect("valid settings");
+        let within = WITHIN.as_nanos() as u64;
         for n in 0..self.entries as u64 {
-            let timeout = self.timeout(n);
+            let timeout = match self.due {
+                Due::Mass => Lifetime::Default,
+                Due::Spread => Lifetime::After(Duration::from_nanos(below(n, within) + 1)),
+            };
             if self.chosen {
                 tracker.init_with(mix(n), 1, n, timeout).expect("not in flight");
             } else {

@@ -29,7 +29,7 @@
 //! figures only by what is shared.
 
 use crate::process::busy;
-use crate::timers::{Account, Timers};
+use crate::timers::Timers;
 use crate::window::{below, mix};
 use std::time::Duration;
 
@@ -313,14 +313,6 @@ impl Lives {
     }
 }
 
-/// What counts of a time in which somebody was called among other things.
-fn own(took: Duration, account: Option<Account>) -> Duration {
-    match account {
-        Some(account) => (took + account.own).saturating_sub(account.all),
-        None => took,
-    }
-}
-
 /// Nanoseconds that a life takes: cancel and schedule, and whatever becomes due or must be cleaned up meanwhile.
 pub fn lives<T: Timers>(lives: &Lives) -> f64 {
     T::with(|mut timers| {
@@ -361,7 +353,10 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
         let _ = timers.account();
         let began = busy();
         live(&mut timers, warm, warm + lives.lives as u64);
-        let took = own(busy() - began, timers.account());
+        let mut took = busy() - began;
+        if let Some(account) = timers.account() {
+            took = (took + account.own).saturating_sub(account.all);
+        }
         timers.advance(now + HOUR + SECOND, |_| fired += 1);
         let all = n + warm + lives.lives as u64;
         assert!(!T::WORKS || cancelled + fired == all, "{}", T::NAME);

@@ -115,25 +115,21 @@ fn cell(options: &Options, report: &mut Report, load: &Load, in_flight: usize) {
     let done = options.in_turn(rounds, &all, |one| one.name.clone(), |one| (one.run)(load));
     for (contestant, rounds) in all.iter_mut().zip(done) {
         contestant.rounds = rounds;
-        print(&mut table, contestant, load);
+        let nanos = Spread::of(contestant.nanos());
+        let mut extra = json!({
+            "in_flight": load.in_flight,
+            "ns_per_op": (nanos.median / 4.0 * 10.0).round() / 10.0,
+            "million_trees_per_s": (1e5 * threads as f64 / nanos.median).round() / 100.0,
+        });
+        if let Some(slots) = contestant.rounds.last().and_then(|round| round.1) {
+            extra["slots"] = json!(slots);
+            extra["full"] = json!((load.in_flight as f64 / slots as f64 * 100.0).round() / 100.0);
+        }
+        table.loaded(&contestant.name, "ns/tree", nanos, &extra);
     }
     if options.only.is_none() {
         judge(&mut table, &all, load);
     }
-}
-
-fn print(table: &mut Table<'_>, contestant: &Contestant, load: &Load) {
-    let nanos = Spread::of(contestant.nanos());
-    let mut extra = json!({
-        "in_flight": load.in_flight,
-        "ns_per_op": (nanos.median / 4.0 * 10.0).round() / 10.0,
-        "million_trees_per_s": (1e5 * load.threads as f64 / nanos.median).round() / 100.0,
-    });
-    if let Some(slots) = contestant.rounds.last().and_then(|round| round.1) {
-        extra["slots"] = json!(slots);
-        extra["full"] = json!((load.in_flight as f64 / slots as f64 * 100.0).round() / 100.0);
-    }
-    table.loaded(&contestant.name, "ns/tree", nanos, &extra);
 }
 
 fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
