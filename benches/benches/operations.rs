@@ -63,11 +63,11 @@ fn trees<P: Peer>(
 }
 
 fn lifecycles(c: &mut Criterion) {
-    fn one<P: Peer>(c: &mut Criterion, load: &Load) {
+    fn one<P: Touch>(c: &mut Criterion, load: &Load) {
         trees::<P>(c, "lifecycle", load, |lab, trees| lab.run(trees, false));
-    }
-    fn touch<P: Touch>(c: &mut Criterion, load: &Load) {
-        trees::<P>(c, "touch", load, Lab::touch);
+        if load.threads == 1 {
+            trees::<P>(c, "touch", load, Lab::touch);
+        }
     }
     for (threads, order) in
         [(1, Order::Fifo), (1, Order::Random), (2, Order::Fifo), (2, Order::Random)]
@@ -77,12 +77,6 @@ fn lifecycles(c: &mut Criterion) {
         one::<Chosen>(c, load);
         one::<DashRemoveIf>(c, load);
         one::<Nothing>(c, load);
-        if threads == 1 {
-            touch::<Issued>(c, load);
-            touch::<Chosen>(c, load);
-            touch::<DashRemoveIf>(c, load);
-            touch::<Nothing>(c, load);
-        }
     }
 }
 

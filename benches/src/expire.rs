@@ -5,7 +5,6 @@ use crate::window::{below, mix};
 use expiry::{AckTracker, Lifetime, ManualClock, Outcome};
 use std::time::{Duration, Instant};
 
-/// When the entries are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// All at the same tick.
@@ -14,32 +13,18 @@ pub enum Due {
     Spread,
 }
 
-/// A round of expiries.
 #[derive(Debug, Clone, Copy)]
 pub struct Expiry {
-    /// How many entries expire.
     pub entries: usize,
-    /// When.
     pub due: Due,
     /// Under chosen ids, which must be taken out of the index.
     pub chosen: bool,
-    /// The tracker's interval.
     pub interval: Duration,
 }
 
 const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
-    /// The timeout of the `n`th.
-    fn timeout(&self, n: u64) -> Lifetime {
-        match self.due {
-            Due::Mass => Lifetime::Default,
-            Due::Spread => {
-                Lifetime::After(Duration::from_nanos(below(n, WITHIN.as_nanos() as u64) + 1))
-            }
-        }
-    }
-
     /// Fills a tracker, then times what it takes to expire everything: all of `poll`, with a handler that takes
     /// the owner.
     pub fn run(&self) -> Duration {
@@ -51,8 +36,12 @@ impl Expiry {
             .on_outcome(|outcome: &Outcome| finished(outcome.owner))
             .build_manual()
             .expect("valid settings");
+        let within = WITHIN.as_nanos() as u64;
         for n in 0..self.entries as u64 {
-            let timeout = self.timeout(n);
+            let timeout = match self.due {
+                Due::Mass => Lifetime::Default,
+                Due::Spread => Lifetime::After(Duration::from_nanos(below(n, within) + 1)),
+            };
             if self.chosen {
                 tracker.init_with(mix(n), 1, n, timeout).expect("not in flight");
             } else {

@@ -9,14 +9,11 @@ use std::time::{Duration, Instant};
 /// Least time that a round or a cell is measured for, so that its set-up does not show.
 pub const LEAST: Duration = Duration::from_millis(50);
 
-/// A load, and the positions drawn for it. All peers share one.
 #[derive(Clone)]
 pub struct Load {
     /// Trees in flight, all threads together.
     pub in_flight: usize,
-    /// Number of threads, each with its share of the trees.
     pub threads: usize,
-    /// Which tree completes next.
     pub order: Order,
     /// Trees that complete in a pass, all threads together. A round is as many passes as it takes.
     pub trees: usize,
@@ -67,7 +64,6 @@ pub fn at_once<T: Send, R: Send>(
     })
 }
 
-/// A peer with its windows full.
 pub struct Lab<P: Peer> {
     peer: P,
     windows: Vec<Window<P>>,
@@ -90,7 +86,6 @@ impl<P: Peer> Lab<P> {
         lab
     }
 
-    /// Calls `f` on a thread for each window, all at once; how long the slowest took.
     fn each(&mut self, f: impl Fn(&P, &mut Window<P>) + Sync) -> Duration {
         let peer = &self.peer;
         at_once(&mut self.windows, |_, window| f(peer, window)).0
@@ -102,7 +97,6 @@ impl<P: Peer> Lab<P> {
         self.each(|peer, window| window.run(peer, each, batch))
     }
 
-    /// Touches `trees` trees. How long it took.
     pub fn touch(&mut self, trees: usize) -> Duration
     where
         P: Touch,
@@ -116,17 +110,12 @@ impl<P: Peer> Lab<P> {
 /// room for at the end, where that is known.
 pub type Round = (f64, Option<usize>);
 
-/// One round of lifecycles with a fresh peer.
-pub fn lifecycle<P: Peer>(load: &Load, keys: Keys, batch: bool) -> Round {
-    round(load, keys, |lab: &mut Lab<P>, trees| lab.run(trees, batch))
-}
-
-/// One round of touches with a fresh peer.
-pub fn touch<P: Touch>(load: &Load, keys: Keys) -> Round {
-    round(load, keys, |lab: &mut Lab<P>, trees| lab.touch(trees))
-}
-
-fn round<P: Peer>(load: &Load, keys: Keys, work: impl Fn(&mut Lab<P>, usize) -> Duration) -> Round {
+/// One round of `work` with a fresh peer.
+pub fn round<P: Peer>(
+    load: &Load,
+    keys: Keys,
+    work: impl Fn(&mut Lab<P>, usize) -> Duration,
+) -> Round {
     let mut lab = Lab::<P>::new(load, keys);
     work(&mut lab, load.warm);
     settled();

@@ -17,12 +17,9 @@ fn number(file: impl AsRef<Path>, nth: usize) -> Option<u64> {
     fs::read_to_string(file).ok()?.split_whitespace().nth(nth)?.parse().ok()
 }
 
-/// What an operation took, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Took {
-    /// Of the process's time on processors.
     pub cpu: f64,
-    /// Of the time that went by for a thread.
     pub wall: f64,
 }
 
@@ -36,12 +33,10 @@ impl Took {
     }
 }
 
-/// Resident bytes now.
 pub fn resident() -> u64 {
     field("/proc/self/status", "VmRSS:").unwrap_or(0) * 1024
 }
 
-/// The most bytes that ever were resident.
 pub fn peak() -> u64 {
     field("/proc/self/status", "VmHWM:").unwrap_or(0) * 1024
 }
@@ -64,11 +59,6 @@ pub fn reaper() -> Option<(Duration, u64)> {
         }
     };
     Some((cpu, field(task.join("status"), "voluntary_ctxt_switches:")?))
-}
-
-/// How long this thread has waited for a processor, in nanoseconds since it began.
-pub fn waited() -> u64 {
-    number("/proc/thread-self/schedstat", 1).unwrap_or(0)
 }
 
 /// How long the threads of this process have had processors, together.

@@ -2,7 +2,6 @@
 
 use serde_json::{json, Map, Value};
 
-/// Median, least and greatest of several rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
     pub median: f64,
@@ -11,7 +10,6 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one number.
     pub fn of(rounds: impl IntoIterator<Item = f64>) -> Self {
         let mut rounds: Vec<f64> = rounds.into_iter().collect();
         rounds.sort_by(f64::total_cmp);
@@ -20,7 +18,6 @@ impl Spread {
         Spread { median, min: rounds[0], max: rounds[rounds.len() - 1] }
     }
 
-    /// Of one series over another, round by round.
     pub fn ratio(over: &[f64], under: &[f64]) -> Self {
         Spread::of(over.iter().zip(under).map(|(over, under)| over / under))
     }
@@ -36,7 +33,6 @@ impl Spread {
     }
 }
 
-/// What is asked of a figure's median.
 #[derive(Debug, Clone, Copy)]
 pub enum Target {
     AtLeast(f64),
@@ -61,7 +57,6 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// Collects figures and prints them as they come.
 pub struct Report {
     json: bool,
     figures: Vec<Value>,
@@ -73,7 +68,6 @@ pub struct Report {
 /// wall time, and for each store of ours the ratio of its time to this one's.
 pub type Column<'a> = (&'a str, Spread, f64, Vec<(String, Spread)>);
 
-/// A table of a report.
 pub struct Table<'a> {
     report: &'a mut Report,
     title: String,
@@ -82,7 +76,6 @@ pub struct Table<'a> {
 }
 
 impl Report {
-    /// A report that prints text as it goes, or one object at the end.
     pub fn new(json: bool) -> Self {
         Report { json, figures: Vec::new(), checks: Vec::new() }
     }
@@ -93,7 +86,6 @@ impl Report {
         }
     }
 
-    /// Opens a table.
     pub fn table(&mut self, title: String, load: &str) -> Table<'_> {
         self.say(&format!("\n## {title}\n   {load}"));
         Table { report: self, name: title.clone(), title }
@@ -125,12 +117,10 @@ impl Report {
 }
 
 impl Table<'_> {
-    /// A line of text.
     pub fn note(&self, text: &str) {
         self.report.say(&format!("   {text}"));
     }
 
-    /// Begins a part of the table.
     pub fn part(&mut self, name: &str) {
         self.name = format!("{}: {name}", self.title);
         self.note(name);

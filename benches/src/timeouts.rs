@@ -1,17 +1,16 @@
-//! Timeouts around futures, behind one trait, statically dispatched: what a server puts around every read and every request, nearly all
-//! of which are done long before.
+//! Timeouts around futures, behind one trait, statically dispatched: what a server puts around every read
+//! and every request, nearly all of which are done long before.
 //!
-//! [`run`] has tasks of a multi-threaded runtime await one future after the other, each of which yields once: the first poll wakes its
-//! task and is pending, the second is ready with a number. [`Bare`] awaits the same futures without a timeout, and what the others
-//! cost is what they add to that.
+//! [`run`] has tasks of a multi-threaded runtime await one future after the other. Its first poll wakes its
+//! task and is pending, the second is ready with a number. [`Bare`] awaits the same futures without a
+//! timeout; the others cost what they add to that. What makes it fair:
 //!
-//! # What makes it fair
-//!
-//! * The runtime, tasks and futures are the same for everybody; the timeout is a minute, and nobody's passes.
-//! * What counts is processor time of the whole process, as for keyed stores: the threads that fire timers are in it.
-//! * No clock of any runtime in the process may have been paused before: tokio's timers read the clock under a lock from then on.
-//! * The work is checked: by the sum of what the futures give; and of futures that never are ready each must time out, and none
-//!   before its time (but for the millisecond that all here count in).
+//! * Runtime, tasks and futures are the same for every peer; the timeout is a minute, and none passes.
+//! * Processor time of the whole process counts: the threads that fire timers are in it.
+//! * No clock of any runtime in the process may have been paused before: tokio's timers read the clock
+//!   under a lock from then on.
+//! * The sum of what the futures give is checked. Of futures that are never ready each must time out, and
+//!   none before its time (but for the millisecond that all here count in).
 
 use crate::process::{settled, Took};
 use expiry::Timeouts;
@@ -29,14 +28,12 @@ impl<F: Future<Output: Send> + Send> Work for F {}
 
 /// Somebody who ends futures when their time is up, and sleeps.
 pub trait Guard: Send + Sync + Sized + 'static {
-    /// What it is called in tables.
     const NAME: &'static str;
     /// Whether it does, or only shows what awaiting costs. Then a sleep never ends.
     const GUARDS: bool = true;
     /// Whether a sleep may end before its time.
     const MAY_BE_EARLY: bool = false;
 
-    /// Makes one, in a runtime.
     fn new() -> Self;
 
     /// What `future` gives, or `None` if that takes longer than `within`.
@@ -71,7 +68,6 @@ impl Guard for Bare {
     }
 }
 
-/// This crate's.
 pub struct Ours(Timeouts);
 
 impl Guard for Ours {
@@ -91,47 +87,41 @@ impl Guard for Ours {
     }
 }
 
-/// `tokio::time`.
-pub struct Tokio;
+/// A peer whose timeouts and sleeps are functions of a module.
+macro_rules! guard {
+    ($(#[$meta:meta])* $peer:ident, $name:literal, $module:ident$(::$part:ident)*, $early:literal) => {
+        $(#[$meta])*
+        pub struct $peer;
 
-impl Guard for Tokio {
-    const NAME: &'static str = "tokio";
+        impl Guard for $peer {
+            const NAME: &'static str = $name;
+            const MAY_BE_EARLY: bool = $early;
 
-    fn new() -> Self {
-        Tokio
-    }
+            fn new() -> Self {
+                $peer
+            }
 
-    #[inline]
-    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
-        tokio::time::timeout(within, future).await.ok()
-    }
+            #[inline]
+            async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
+                $module$(::$part)*::timeout(within, future).await.ok()
+            }
 
-    async fn sleep(&self, after: Duration) {
-        tokio::time::sleep(after).await;
-    }
+            async fn sleep(&self, after: Duration) {
+                $module$(::$part)*::sleep(after).await;
+            }
+        }
+    };
 }
 
-/// `pingora_timeout`: timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending first,
-/// shared by all of a step, and left there when the future is done.
-pub struct Pingora;
-
-impl Guard for Pingora {
-    const NAME: &'static str = "pingora-timeout";
-    const MAY_BE_EARLY: bool = true;
-
-    fn new() -> Self {
-        Pingora
-    }
-
-    #[inline]
-    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
-        pingora_timeout::timeout(within, future).await.ok()
-    }
-
-    async fn sleep(&self, after: Duration) {
-        pingora_timeout::sleep(after).await;
-    }
-}
+guard!(Tokio, "tokio", tokio::time, false);
+guard!(
+    /// Timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending
+    /// first, shared by all of a step, and left there when the future is done.
+    Pingora,
+    "pingora-timeout",
+    pingora_timeout,
+    true
+);
 
 /// Yields once, then gives its number.
 struct Once {
@@ -153,19 +143,15 @@ impl Future for Once {
     }
 }
 
-/// A load.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Tasks, each of which has a timeout at a time.
     pub tasks: usize,
-    /// Worker threads of the runtime.
     pub threads: usize,
-    /// Futures that each task awaits in a round.
     pub each: usize,
 }
 
 impl Load {
-    /// Futures in a round.
     pub fn operations(&self) -> usize {
         self.tasks * self.each
     }
@@ -177,14 +163,10 @@ const WITHIN: Duration = Duration::from_secs(60);
 const NEVER: usize = 64;
 const BRIEFLY: Duration = Duration::from_millis(20);
 /// How long they may take to end nevertheless.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A round with a runtime of its own.
-pub fn run<G: Guard>(load: &Load) -> Took {
-    within::<G>(load, PATIENCE)
-}
-
-fn within<G: Guard>(load: &Load, patience: Duration) -> Took {
+/// A round with a runtime of its own. Futures that never are ready may take `patience` to end.
+pub fn run<G: Guard>(load: &Load, patience: Duration) -> Took {
     let (runtime, guard) = runtime::<G>(load.threads);
     futures(&runtime, &guard, load.tasks, load.each.div_ceil(4));
     let (before, began) = (settled(), Instant::now());
@@ -208,7 +190,6 @@ pub(crate) fn runtime<G: Guard>(workers: usize) -> (Runtime, Arc<G>) {
     (runtime, guard)
 }
 
-/// Awaits all futures.
 fn futures<G: Guard>(runtime: &Runtime, guard: &Arc<G>, tasks: usize, each: usize) {
     let task = |task: usize| {
         let guard = guard.clone();
@@ -263,9 +244,8 @@ mod tests {
 
     #[test]
     fn everybody_does_the_work() {
-        for took in
-            [run::<Bare>(&LOAD), run::<Ours>(&LOAD), run::<Tokio>(&LOAD), run::<Pingora>(&LOAD)]
-        {
+        for run in [run::<Bare>, run::<Ours>, run::<Tokio>, run::<Pingora>] {
+            let took = run(&LOAD, PATIENCE);
             assert!(took.cpu > 0.0 && took.wall > 0.0);
         }
     }
@@ -291,7 +271,7 @@ mod tests {
     }
 
     fn found<G: Guard>() -> String {
-        let panicked = catch_unwind(|| within::<G>(&LOAD, Duration::from_millis(50)));
+        let panicked = catch_unwind(|| run::<G>(&LOAD, Duration::from_millis(50)));
         let panicked = panicked.expect_err("it does not do the work");
         panicked.downcast_ref::<String>().expect("a text").clone()
     }

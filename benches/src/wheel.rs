@@ -1,9 +1,8 @@
-//! Timers at work: what is asked of everybody who [keeps some](crate::timers), and what is timed of it.
+//! Timers at work: what is asked of each of [`timers`](crate::timers), and what is timed of it.
 //!
-//! # One operation at a time
-//!
-//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers over an hour, their
-//! deadlines and the order in which they are touched drawn before. Time stands still except where things fire.
+//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers over an
+//! hour. Deadlines, and the order in which timers are touched, are drawn before. Time stands still except
+//! where things fire.
 //!
 //! | step | timed as |
 //! |---|---|
@@ -17,45 +16,32 @@
 //! | an hour in steps of 1 s, everything fires | fire, 1 s steps |
 //! | schedule all again; an hour in steps of 1 ms, everything fires | fire, 1 ms steps |
 //!
-//! Who is lazy leaves something behind when a timer is moved or cancelled, and pays for it later: `clear away` shows what, for each
-//! timer that was moved and cancelled. The one timer beyond is there because an empty structure may forget all at once.
-//! Their sum is what it costs to be rid of a timer.
+//! A lazy structure leaves something behind when a timer is moved or cancelled, and pays for it later:
+//! `clear away` shows what, for each such timer. The one timer beyond is there because an empty structure
+//! may forget all at once. The names of timers lie in an array by position; 16 of them are gathered at a
+//! time, so that the harness's own cache misses overlap.
 //!
-//! Small loads go round often enough. The names of timers lie in an array by position; 16 of them are gathered at a time,
-//! so that the harness's own cache misses overlap.
+//! [`lives`] keeps a window full while time goes on in steps of 1 s: each life cancels the timer at its
+//! position, which is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a hundred is
+//! left to fire. It is timed after 70 minutes of this, when as much fires and as much garbage goes as comes.
 //!
-//! # Everything together
-//!
-//! [`lives`] keeps a window full while time goes on in steps of 1 s: each life cancels the timer at its position, which
-//! is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a hundred is not cancelled but left to
-//! fire. It is timed after 70 minutes of this, when as much fires and as much garbage goes as comes.
-//!
-//! # The clock
-//!
-//! One thread does everything, so what counts is its time on a processor: who else has work for the machine lengthens
-//! the run first, and the figures only by what is shared: caches, memory, and the core where two threads run on one.
-//!
-//! # Time in which nothing happens
-//!
-//! [`empty`]: hours in one step each, and milliseconds, with nothing there and with one timer weeks ahead.
+//! One thread does everything, and its time on a processor counts: other load lengthens the run, and the
+//! figures only by what is shared.
 
 use crate::process::busy;
-use crate::timers::{Account, Timers};
+use crate::timers::Timers;
 use crate::window::{below, mix};
 use std::time::Duration;
 
-/// In milliseconds.
 pub const HOUR: u64 = 3_600_000;
 
 const SECOND: u64 = 1000;
 
-/// Names gathered at a time.
 const GROUP: usize = 16;
 
 /// Fewest operations of a kind that are timed together.
 const LEAST: usize = 200_000;
 
-/// When timers are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// All timeouts are the same, so each deadline is after the one before; the oldest is touched first.
@@ -76,7 +62,6 @@ pub struct Load {
     order: Vec<u32>,
 }
 
-/// A random permutation.
 pub(crate) fn permutation(n: usize, seed: u64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..n as u32).collect();
     for at in (1..n).rev() {
@@ -91,7 +76,6 @@ fn millis(seed: u64, last: u64) -> u32 {
 }
 
 impl Load {
-    /// A load of so many timers.
     pub fn new(entries: usize, due: Due) -> Self {
         let n = entries as u64;
         match due {
@@ -112,7 +96,6 @@ impl Load {
         }
     }
 
-    /// How often a course goes round.
     pub fn times(&self) -> usize {
         LEAST.div_ceil(self.entries)
     }
@@ -121,9 +104,7 @@ impl Load {
 /// What is timed of a course, in the order in which it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// The first fill.
     Grow,
-    /// Later ones.
     Schedule,
     Reschedule,
     Cancel,
@@ -136,7 +117,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// All, and what they are called in tables.
     pub const ALL: [(Op, &str); 7] = [
         (Op::Grow, "schedule, growing"),
         (Op::Schedule, "schedule"),
@@ -151,14 +131,12 @@ impl Op {
 /// Nanoseconds that each operation took, by [`Op`].
 pub type Course = [f64; Op::ALL.len()];
 
-/// The names at these places.
 #[inline(always)]
 fn gather<I: Copy>(names: &mut Vec<I>, ids: &[I], at: &[u32]) {
     names.clear();
     names.extend(at.iter().map(|&at| ids[at as usize]));
 }
 
-/// Somebody at work.
 struct Lab<'a, T: Timers> {
     timers: T,
     load: &'a Load,
@@ -285,7 +263,6 @@ impl<T: Timers> Lab<'_, T> {
     }
 }
 
-/// A course with a fresh structure.
 pub fn operations<T: Timers>(load: &Load) -> Course {
     T::with(|timers| {
         let mut lab = Lab {
@@ -313,20 +290,17 @@ pub fn operations<T: Timers>(load: &Load) -> Course {
 pub struct Lives {
     /// How many timers are in the window, besides those that were left to fire.
     pub window: usize,
-    /// How many lives are timed.
     pub lives: usize,
     order: Vec<u32>,
     timeouts: Vec<u32>,
 }
 
-/// How long a life lasts, in milliseconds.
 const LIFE: u64 = HOUR / 6;
 
 /// Timeouts are drawn once and come round.
 const TIMEOUTS: usize = 1 << 16;
 
 impl Lives {
-    /// A window of so many.
     pub fn new(window: usize) -> Self {
         Lives {
             window,
@@ -336,14 +310,6 @@ impl Lives {
                 .map(|n| millis(n, HOUR - 2 * LIFE) + 2 * LIFE as u32)
                 .collect(),
         }
-    }
-}
-
-/// What counts of a time in which somebody was called among other things.
-fn own(took: Duration, account: Option<Account>) -> Duration {
-    match account {
-        Some(account) => (took + account.own).saturating_sub(account.all),
-        None => took,
     }
 }
 
@@ -387,7 +353,10 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
         let _ = timers.account();
         let began = busy();
         live(&mut timers, warm, warm + lives.lives as u64);
-        let took = own(busy() - began, timers.account());
+        let mut took = busy() - began;
+        if let Some(account) = timers.account() {
+            took = (took + account.own).saturating_sub(account.all);
+        }
         timers.advance(now + HOUR + SECOND, |_| fired += 1);
         let all = n + warm + lives.lives as u64;
         assert!(!T::WORKS || cancelled + fired == all, "{}", T::NAME);

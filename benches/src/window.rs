@@ -6,19 +6,14 @@ use std::sync::Arc;
 /// Steps at a time, for everybody; also the size of a batch.
 pub const GROUP: usize = 16;
 
-/// Which tree completes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
-    /// The oldest.
     Fifo,
-    /// Any.
     Random,
 }
 
-/// The keys of those who need some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// Counted up.
     Sequential,
     /// A bijection of the same counter that looks random.
     Random,
@@ -39,7 +34,6 @@ pub fn below(seed: u64, end: u64) -> u64 {
 }
 
 impl Keys {
-    /// The `n`th key of a thread.
     #[inline]
     pub fn get(self, thread: usize, n: u64) -> u64 {
         let n = ((thread as u64) << 48) | (n + 1);
@@ -86,7 +80,6 @@ impl<I> Entry<I> {
     }
 }
 
-/// A thread's trees in flight.
 pub struct Window<P: Peer> {
     entries: Vec<Entry<P::Id>>,
     order: Arc<[u32]>,
@@ -97,7 +90,7 @@ pub struct Window<P: Peer> {
 }
 
 impl<P: Peer> Window<P> {
-    /// CapacityReady for `in_flight` trees (a multiple of [`GROUP`]), none of them begun.
+    /// Room for `in_flight` trees (a multiple of [`GROUP`]), none of them begun.
     pub fn new(thread: usize, in_flight: usize, order: Arc<[u32]>, keys: Keys) -> Self {
         assert!(in_flight.is_multiple_of(GROUP) && order.len().is_multiple_of(GROUP));
         let base = ((thread + 1) as u64) << 40;
@@ -117,7 +110,6 @@ impl<P: Peer> Window<P> {
         key
     }
 
-    /// Begins a tree at every position.
     pub fn fill(&mut self, peer: &P) {
         let base = self.thread * self.entries.len();
         for at in 0..self.entries.len() {
@@ -127,7 +119,6 @@ impl<P: Peer> Window<P> {
         }
     }
 
-    /// The next group of positions.
     #[inline]
     fn group(&mut self) -> [usize; GROUP] {
         let group: [u32; GROUP] = self.order[self.at..][..GROUP].try_into().expect("whole groups");

@@ -1,28 +1,26 @@
 //! Figures that need a process to themselves.
 
 use super::{growth, keyed, memory, timeouts};
-use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc};
+use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Scc};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a peer is asked to do in a process of its own. Returns an object.
-pub trait Task {
-    fn run<P: Peer>(entries: usize) -> Value;
-}
-
 /// Peers that can be asked for by name.
 pub const PEERS: [&str; 5] = ["issued", "chosen", "dashmap", "papaya", "scc"];
 
-fn with<T: Task>(peer: &str, entries: usize) -> Option<Value> {
-    Some(match peer {
-        "issued" => T::run::<Issued>(entries),
-        "chosen" => T::run::<Chosen>(entries),
-        "dashmap" => T::run::<DashRemoveIf>(entries),
-        "papaya" => T::run::<Papaya>(entries),
-        "scc" => T::run::<Scc>(entries),
-        _ => return None,
-    })
+/// What `measure` of a figure's module says of the peer with this name.
+macro_rules! measure {
+    ($figure:ident, $peer:expr, $entries:expr) => {
+        match $peer {
+            "issued" => Some($figure::measure::<Issued>($entries)),
+            "chosen" => Some($figure::measure::<Chosen>($entries)),
+            "dashmap" => Some($figure::measure::<DashRemoveIf>($entries)),
+            "papaya" => Some($figure::measure::<Papaya>($entries)),
+            "scc" => Some($figure::measure::<Scc>($entries)),
+            _ => None,
+        }
+    };
 }
 
 /// The child's side: `TASK PEER ENTRIES`. Prints an object; false if it does not know what is meant.
@@ -30,8 +28,8 @@ pub fn serve(args: &[String]) -> bool {
     let [task, peer, entries] = args else { return false };
     let Ok(entries) = entries.parse() else { return false };
     let answer = match task.as_str() {
-        "memory" => with::<memory::Memory>(peer, entries),
-        "growth" => with::<growth::Growth>(peer, entries),
+        "memory" => measure!(memory, peer.as_str(), entries),
+        "growth" => measure!(growth, peer.as_str(), entries),
         "sleeps" => timeouts::serve(peer, entries),
         _ => keyed::serve(task, peer, entries),
     };
@@ -46,14 +44,9 @@ pub fn own() -> PathBuf {
     std::env::current_exe().expect("this program has a path")
 }
 
-/// The parent's side: asks this program.
-pub fn ask(task: &str, peer: &str, entries: usize) -> Value {
-    ask_of(&own(), task, peer, entries)
-}
-
 /// The parent's side: asks any build of this program. Panics if the child fails, whose messages are
 /// on standard error.
-pub fn ask_of(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
+pub fn ask(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
     let output = Command::new(program)
         .args(["child", task, peer, &entries.to_string()])
         .stderr(Stdio::inherit())
@@ -63,7 +56,6 @@ pub fn ask_of(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
     serde_json::from_slice(&output.stdout).expect("the child prints an object")
 }
 
-/// A number of the child's answer.
 pub fn number(answer: &Value, name: &str) -> f64 {
     answer[name].as_f64().unwrap_or(f64::NAN)
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 const COARSE: Duration = Duration::from_millis(100);
 const FINE: Duration = Duration::from_millis(1);
 
-/// Runs the figure at 1 M and 10 M.
 pub fn run(options: &Options, report: &mut Report) {
     for entries in options.loads(&[1_000_000, 10_000_000]) {
         let rounds = options.rounds_at(entries);

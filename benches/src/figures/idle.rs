@@ -8,37 +8,31 @@ use expiry::{AckTracker, Outcome, Root};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// At what rate trees complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    /// A tree lives this long.
-    Lives(Duration),
-    /// As fast as one thread can.
-    Flat,
-}
-
 const EDGE: u64 = 1;
 
 /// How often a paced sender looks at the clock.
 const BURST: usize = 256;
 
-/// What the reaper has used up: seconds by its own account and by the kernel's, its rounds, and how
-/// often it slept.
-fn used(tracker: &AckTracker) -> [f64; 4] {
-    let metrics = tracker.metrics();
-    let (cpu, sleeps) = reaper().unwrap_or_default();
-    let (busy, rounds) = (metrics.reaper_busy, metrics.reaper_rounds);
-    [busy.as_secs_f64(), cpu.as_secs_f64(), rounds as f64, sleeps as f64]
+/// What the reaper has used up while `work` ran: seconds by the kernel's account, its rounds, and how
+/// often it slept. And what the work returns.
+fn used<R>(tracker: &AckTracker, work: impl FnOnce() -> R) -> ([f64; 3], R) {
+    let used = || {
+        let (cpu, sleeps) = reaper().unwrap_or_default();
+        [cpu.as_secs_f64(), tracker.metrics().reaper_rounds as f64, sleeps as f64]
+    };
+    let (before, done) = (used(), work());
+    let now = used();
+    (std::array::from_fn(|at| now[at] - before[at]), done)
 }
 
-/// What the reaper has used up since then.
-fn used_since(tracker: &AckTracker, before: [f64; 4]) -> [f64; 4] {
-    let now = used(tracker);
-    std::array::from_fn(|at| now[at] - before[at])
-}
-
-/// Keeps `window` full for `time`, oldest first.
-fn keep_full(tracker: &AckTracker, window: &mut [Root], pace: Pace, time: Duration) -> u64 {
+/// Keeps `window` full for `time`, oldest first: each tree lives `life`, or as long as it takes to come
+/// round. Returns how many trees completed.
+fn keep_full(
+    tracker: &AckTracker,
+    window: &mut [Root],
+    life: Option<Duration>,
+    time: Duration,
+) -> u64 {
     let began = Instant::now();
     let mut done = 0u64;
     let mut at = 0;
@@ -47,7 +41,7 @@ fn keep_full(tracker: &AckTracker, window: &mut [Root], pace: Pace, time: Durati
         if passed >= time {
             return done;
         }
-        if let Pace::Lives(life) = pace {
+        if let Some(life) = life {
             let due = passed.as_secs_f64() / life.as_secs_f64();
             let wanted = (due * window.len() as f64) as u64;
             if done + BURST as u64 > wanted {
@@ -85,7 +79,6 @@ fn one(figure: f64) -> Spread {
     Spread::of([figure])
 }
 
-/// Runs the figure at 1 M in flight.
 pub fn run(options: &Options, report: &mut Report) {
     for in_flight in options.loads(&[1_000_000]) {
         busy(options, report, in_flight);
@@ -98,25 +91,27 @@ fn fill(tracker: &AckTracker, in_flight: u64) -> Vec<Root> {
 }
 
 fn busy(options: &Options, report: &mut Report, in_flight: usize) {
-    let watch = options.watch();
+    let watch = Duration::from_secs(options.seconds as u64);
     let mut table = report.table(
         format!("reaper, {} in flight", count(in_flight)),
-        &format!("issued, first in first out, timeout {TIMEOUT:?}, all acked in time, watched for {watch:?}"),
+        &format!(
+            "issued, first in first out, timeout {TIMEOUT:?}, all acked in time, watched for \
+             {watch:?}, by the kernel's account"
+        ),
     );
-    for (name, pace) in [
-        ("each lives 10 s", Pace::Lives(Duration::from_secs(10))),
-        ("one thread, flat out", Pace::Flat),
-    ] {
+    let lives = [("each lives 10 s", Some(10)), ("one thread, flat out", None)];
+    for (name, life) in lives {
         let tracker = AckTracker::builder()
             .timeout(TIMEOUT)
             .on_outcome(|outcome: &Outcome| finished(outcome.owner))
             .build()
             .expect("valid settings");
         let mut window = fill(&tracker, in_flight as u64);
-        let (before, began) = (used(&tracker), Instant::now());
-        let done = keep_full(&tracker, &mut window, pace, watch);
+        let began = Instant::now();
+        let life = life.map(Duration::from_secs);
+        let ([cpu, rounds, sleeps], done) =
+            used(&tracker, || keep_full(&tracker, &mut window, life, watch));
         let seconds = began.elapsed().as_secs_f64();
-        let [own, kernel, rounds, sleeps] = used_since(&tracker, before);
         let metrics = tracker.metrics();
         assert_eq!(metrics.total.expired, 0, "all acked in time");
         let load = json!({
@@ -125,10 +120,8 @@ fn busy(options: &Options, report: &mut Report, in_flight: usize) {
             "rounds_per_s": (rounds / seconds * 10.0).round() / 10.0,
             "sleeps_per_s": (sleeps / seconds * 10.0).round() / 10.0,
         });
-        let (share, unit) = (|used: f64| one(100.0 * used / seconds), "% of a core");
-        table.loaded(&format!("{name}: by its own account"), unit, share(own), &load);
-        let name = format!("{name}: by the kernel's account");
-        table.check(&name, unit, share(kernel), Target::AtMost(1.0));
+        table.loaded(name, "% of a core", one(100.0 * cpu / seconds), &load);
+        table.check(name, "% of a core", one(100.0 * cpu / seconds), Target::AtMost(1.0));
     }
 }
 
@@ -138,9 +131,7 @@ fn idle(options: &Options, report: &mut Report) {
     let mut table = report.table(title, &format!("rounds of the reaper within {watch:?}"));
     let tracker = AckTracker::builder().timeout(TIMEOUT).build().expect("valid settings");
     let over = |time| {
-        let before = used(&tracker);
-        std::thread::sleep(time);
-        let [_, _, rounds, sleeps] = used_since(&tracker, before);
+        let ([_, rounds, sleeps], ()) = used(&tracker, || std::thread::sleep(time));
         (one(rounds), one(sleeps))
     };
     options.say("a fresh tracker");

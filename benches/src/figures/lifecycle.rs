@@ -1,18 +1,16 @@
 //! Lifecycles (init and three acks, full expiry on) beside maps without any expiry, the floor, and Storm's acker.
 
 use super::{count, Options};
-use crate::lab::{self, Load, Round, LEAST};
-use crate::peers::{Chosen, DashEntry, DashRemoveIf, Floor, Issued, Nothing, Papaya, Peer, Scc};
+use crate::lab::{self, Lab, Load, Round, LEAST};
+use crate::peers::{Chosen, DashEntry, DashRemoveIf, Floor, Issued, Nothing, Peer, Touch};
 use crate::report::{Report, Spread, Table, Target};
 use crate::window::{Keys, Order};
 use serde_json::json;
 
-/// Somebody in a table: a peer, in one way of using it.
 struct Contestant {
     name: String,
-    keys: Keys,
     batch: bool,
-    run: fn(&Load, Keys, bool) -> Round,
+    run: Box<dyn Fn(&Load) -> Round>,
     rounds: Vec<Round>,
 }
 
@@ -23,11 +21,11 @@ fn contestant<P: Peer>(keys: Keys, batch: bool) -> Contestant {
         (_, Keys::Random) => ", random keys",
     };
     let times = if batch { ", by 16" } else { "" };
+    let lifecycles = move |lab: &mut Lab<P>, trees| lab.run(trees, batch);
     Contestant {
         name: format!("{}{how}{times}", P::NAME),
-        keys,
         batch,
-        run: lab::lifecycle::<P>,
+        run: Box::new(move |load| lab::round(load, keys, lifecycles)),
         rounds: Vec::new(),
     }
 }
@@ -49,7 +47,7 @@ const ISSUED_BATCH: usize = 1;
 const CHOSEN: usize = 2;
 const CHOSEN_BATCH: usize = 3;
 const DASH: std::ops::Range<usize> = 5..10;
-const FLOOR: usize = 12;
+const FLOOR: usize = 10;
 
 fn contestants() -> Vec<Contestant> {
     use Keys::{Random, Sequential};
@@ -64,8 +62,6 @@ fn contestants() -> Vec<Contestant> {
         contestant::<DashRemoveIf>(Sequential, false),
         contestant::<DashEntry>(Random, false),
         contestant::<DashEntry>(Sequential, false),
-        contestant::<Papaya>(Random, true),
-        contestant::<Scc>(Random, false),
         contestant::<Floor>(Random, false),
         contestant::<Nothing>(Random, false),
         contestant::<Nothing>(Random, true),
@@ -73,15 +69,17 @@ fn contestants() -> Vec<Contestant> {
 }
 
 impl Contestant {
-    fn nanos(&self) -> Spread {
-        Spread::of(self.rounds.iter().map(|round| round.0))
+    fn nanos(&self) -> Vec<f64> {
+        self.rounds.iter().map(|round| round.0).collect()
+    }
+
+    fn median(&self) -> f64 {
+        Spread::of(self.nanos()).median
     }
 
     /// How many times our time theirs is, round by round.
     fn times(&self, theirs: &Contestant) -> Spread {
-        let walls =
-            |one: &Contestant| -> Vec<f64> { one.rounds.iter().map(|round| round.0).collect() };
-        Spread::ratio(&walls(theirs), &walls(self))
+        Spread::ratio(&theirs.nanos(), &self.nanos())
     }
 }
 
@@ -114,29 +112,24 @@ fn cell(options: &Options, report: &mut Report, load: &Load, in_flight: usize) {
     );
     let mut all = contestants();
     all.retain(|contestant| options.asks_for(&contestant.name));
-    let run = |one: &Contestant| (one.run)(load, one.keys, one.batch);
-    let done = options.in_turn(rounds, &all, |one| one.name.clone(), run);
+    let done = options.in_turn(rounds, &all, |one| one.name.clone(), |one| (one.run)(load));
     for (contestant, rounds) in all.iter_mut().zip(done) {
         contestant.rounds = rounds;
-        print(&mut table, contestant, load);
+        let nanos = Spread::of(contestant.nanos());
+        let mut extra = json!({
+            "in_flight": load.in_flight,
+            "ns_per_op": (nanos.median / 4.0 * 10.0).round() / 10.0,
+            "million_trees_per_s": (1e5 * threads as f64 / nanos.median).round() / 100.0,
+        });
+        if let Some(slots) = contestant.rounds.last().and_then(|round| round.1) {
+            extra["slots"] = json!(slots);
+            extra["full"] = json!((load.in_flight as f64 / slots as f64 * 100.0).round() / 100.0);
+        }
+        table.loaded(&contestant.name, "ns/tree", nanos, &extra);
     }
     if options.only.is_none() {
         judge(&mut table, &all, load);
     }
-}
-
-fn print(table: &mut Table<'_>, contestant: &Contestant, load: &Load) {
-    let nanos = contestant.nanos();
-    let mut extra = json!({
-        "in_flight": load.in_flight,
-        "ns_per_op": (nanos.median / 4.0 * 10.0).round() / 10.0,
-        "million_trees_per_s": (1e5 * load.threads as f64 / nanos.median).round() / 100.0,
-    });
-    if let Some(slots) = contestant.rounds.last().and_then(|round| round.1) {
-        extra["slots"] = json!(slots);
-        extra["full"] = json!((load.in_flight as f64 / slots as f64 * 100.0).round() / 100.0);
-    }
-    table.loaded(&contestant.name, "ns/tree", nanos, &extra);
 }
 
 fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
@@ -145,7 +138,7 @@ fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
     // time, and batches against whatever is fastest.
     let best = |batches: bool| {
         let dash = all[DASH].iter().filter(|dash| batches || !dash.batch);
-        dash.min_by(|a, b| a.nanos().median.total_cmp(&b.nanos().median)).expect("several")
+        dash.min_by(|a, b| a.median().total_cmp(&b.median())).expect("several")
     };
     let million = in_flight == 1_000_000;
     let issued = match (in_flight, threads) {
@@ -176,8 +169,31 @@ fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
         };
         for (kind, ours) in [("issued", issued), ("chosen", chosen)] {
             let name = format!("{kind} beside Storm's {storm} M trees/s");
-            let times = ours.nanos().map(|nanos| 1000.0 / nanos / storm);
+            let times = Spread::of(ours.nanos()).map(|nanos| 1000.0 / nanos / storm);
             table.check(&name, "times", times, Target::AtLeast(multiple));
+        }
+    }
+}
+
+/// Touches: `reset_timeout` on trees in flight, beside a store in dashmap's value and the harness alone.
+pub fn touch(options: &Options, report: &mut Report) {
+    fn entry<P: Touch>() -> (&'static str, fn(&Load) -> f64) {
+        (P::NAME, |load| lab::round::<P>(load, Keys::Random, Lab::touch).0)
+    }
+    let all = [entry::<Issued>(), entry::<Chosen>(), entry::<DashRemoveIf>(), entry::<Nothing>()];
+    for in_flight in options.loads(&[1_000_000]) {
+        for order in [Order::Fifo, Order::Random] {
+            let load = Load::standard(in_flight, 1, order);
+            let rounds = options.rounds_at(in_flight);
+            let mut table = report.table(
+                format!("touch, {} in flight, {order:?}", count(in_flight)),
+                &format!("{} in flight, {rounds} rounds of {} touches", load.in_flight, load.trees),
+            );
+            let nanos = options.in_turn(rounds, &all, |one| one.0.to_string(), |one| one.1(&load));
+            for ((name, _), nanos) in all.iter().zip(nanos) {
+                let load = json!({ "in_flight": load.in_flight });
+                table.loaded(name, "ns/touch", Spread::of(nanos), &load);
+            }
         }
     }
 }

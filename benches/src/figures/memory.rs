@@ -1,6 +1,6 @@
 //! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, a process for each structure.
 
-use super::child::{number, Task, PEERS};
+use super::child::{number, PEERS};
 use super::{count, name, Options};
 use crate::peers::{Id, Peer};
 use crate::process::{peak, resident};
@@ -8,9 +8,6 @@ use crate::report::{Report, Spread, Target};
 use crate::window::mix;
 use serde_json::{json, Value};
 use std::time::{Duration, Instant};
-
-/// Fills, measures, drains, waits for the memory to go back.
-pub struct Memory;
 
 /// How long memory gets to go back: longer than the timeout, at which buckets are looked at again.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -43,43 +40,41 @@ fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
     (last, at)
 }
 
-impl Task for Memory {
-    fn run<P: Peer>(entries: usize) -> Value {
-        // Before the first measurement: the ids' pages, written to.
-        let mut ids: Vec<P::Id> = (0..entries).map(|_| P::Id::blank()).collect();
-        let before = resident();
-        let peer = P::new(entries);
-        let began = Instant::now();
-        for (at, id) in ids.iter_mut().enumerate() {
-            let key = mix(at as u64 + 1);
-            *id = peer.begin(at, (key, edge(key), key));
-        }
-        let fill = began.elapsed();
-        peer.settle();
-        let (filled, peak, slots) = (resident(), peak(), peer.slots());
-        let began = Instant::now();
-        let mut completed = 0;
-        for (at, &id) in ids.iter().enumerate() {
-            completed += usize::from(peer.ack(id, edge(mix(at as u64 + 1))));
-        }
-        let drain = began.elapsed();
-        assert_eq!(completed, entries);
-        let patience = if P::EXPIRES { PATIENCE } else { MAPS_PATIENCE };
-        let (after, settled_in) = settled(before, filled, patience);
-        json!({
-            "name": P::NAME,
-            "before": before,
-            "filled": filled,
-            "peak": peak,
-            "after": after,
-            "settled_in_s": settled_in.as_secs_f64(),
-            "slots": slots,
-            "fill_ns": fill.as_nanos() as f64 / entries as f64,
-            "drain_ns": drain.as_nanos() as f64 / entries as f64,
-        })
+/// Fills, measures, drains, and waits for the memory to go back.
+pub fn measure<P: Peer>(entries: usize) -> Value {
+    // Before the first measurement: the ids' pages, written to.
+    let mut ids: Vec<P::Id> = (0..entries).map(|_| P::Id::blank()).collect();
+    let before = resident();
+    let peer = P::new(entries);
+    let began = Instant::now();
+    for (at, id) in ids.iter_mut().enumerate() {
+        let key = mix(at as u64 + 1);
+        *id = peer.begin(at, (key, edge(key), key));
     }
+    let fill = began.elapsed();
+    peer.settle();
+    let (filled, peak, slots) = (resident(), peak(), peer.slots());
+    let began = Instant::now();
+    let mut completed = 0;
+    for (at, &id) in ids.iter().enumerate() {
+        completed += usize::from(peer.ack(id, edge(mix(at as u64 + 1))));
+    }
+    let drain = began.elapsed();
+    assert_eq!(completed, entries);
+    let patience = if P::EXPIRES { PATIENCE } else { MAPS_PATIENCE };
+    let (after, settled_in) = settled(before, filled, patience);
+    json!({
+        "name": P::NAME,
+        "before": before,
+        "filled": filled,
+        "peak": peak,
+        "after": after,
+        "settled_in_s": settled_in.as_secs_f64(),
+        "slots": slots,
+        "fill_ns": fill.as_nanos() as f64 / entries as f64,
+        "drain_ns": drain.as_nanos() as f64 / entries as f64,
+    })
 }
-
 const MIB: f64 = (1 << 20) as f64;
 
 /// Runs the figure at 10 M; a round is a process. Of ours alone at 100 M, which takes 5 GB and

@@ -9,16 +9,16 @@ mod lifecycle;
 mod memory;
 mod timeouts;
 mod topology;
-mod touch;
 mod wheel;
 
+use crate::keyed::course::Kind;
 use crate::report::{Report, Spread};
 use crate::window::Order;
 use clap::{Parser, ValueEnum};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// In the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,18 +59,19 @@ impl Figure {
             Figure::Sleeps => timeouts::sleeps(options, report),
             Figure::Lifecycle => lifecycle::run(options, report),
             Figure::Expiry => expiry::run(options, report),
-            Figure::Touch => touch::run(options, report),
+            Figure::Touch => lifecycle::touch(options, report),
             Figure::Memory => memory::run(options, report),
             Figure::Growth => growth::run(options, report),
             Figure::Idle => idle::run(options, report),
             Figure::Wheel => wheel::run(options, report),
             Figure::Keyed => KEYED.iter().for_each(|part| part.run(options, report)),
-            Figure::KeyedMaps => keyed::maps(options, report),
-            Figure::KeyedQueues => keyed::queues(options, report),
+            Figure::KeyedMaps => keyed::courses(options, report, Kind::Maps),
+            Figure::KeyedQueues => keyed::courses(options, report, Kind::Queues),
             Figure::KeyedExpiry => keyed::expiry(options, report),
             Figure::KeyedMemory => keyed::memory(options, report),
             Figure::KeyedDrops => keyed::drops(options, report),
             Figure::Topology => topology::run(options, report),
+            // Each figure on its own is wanted, too.
             Figure::All => {}
         }
     }
@@ -154,10 +155,6 @@ impl Options {
         self.only.iter().all(|only| name.contains(only))
     }
 
-    fn watch(&self) -> Duration {
-        Duration::from_secs(self.seconds as u64)
-    }
-
     /// Progress, where it disturbs nobody who reads the output.
     fn say(&self, what: &str) {
         if !self.json {
@@ -193,7 +190,8 @@ impl Options {
         entries: usize,
     ) -> Vec<Vec<Value>> {
         let name = |peer: &&str| format!("{peer}, {entries}");
-        self.in_turn(rounds, peers, name, |peer| child::ask(task, peer, entries))
+        let ask = |peer: &&str| child::ask(&child::own(), task, peer, entries);
+        self.in_turn(rounds, peers, name, ask)
     }
 }
 

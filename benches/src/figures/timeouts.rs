@@ -3,17 +3,16 @@
 use super::{count, name, numbers, Options};
 use crate::process::{resident, settled, Took};
 use crate::report::{Report, Spread, Target};
-use crate::timeouts::{self, Bare, Guard, Load, Ours, Pingora, Tokio};
+use crate::timeouts::{self, Bare, Guard, Load, Ours, Pingora, Tokio, PATIENCE};
 use serde_json::{json, Value};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Futures of a round, for each worker.
 const EACH: usize = 1_000_000;
 
 fn entry<G: Guard>() -> (&'static str, fn(&Load) -> Took) {
-    (G::NAME, timeouts::run::<G>)
+    (G::NAME, |load| timeouts::run::<G>(load, PATIENCE))
 }
 
 /// Runs the figure. All of a round are within a second or so of each other; what is added is taken round by round.
@@ -55,7 +54,6 @@ pub fn run(options: &Options, report: &mut Report) {
     }
 }
 
-/// A deadline for each task, evenly over this time.
 const OVER: Duration = Duration::from_secs(5);
 
 /// A task for each sleep, on two workers; the first wakes when all have had the time to begin.
@@ -124,7 +122,6 @@ pub fn serve(peer: &str, entries: usize) -> Option<Value> {
     })
 }
 
-/// Runs the figure at 1 M; a round is a process.
 pub fn sleeps(options: &Options, report: &mut Report) {
     for entries in options.loads(&[1_000_000]) {
         let rounds = options.rounds;

@@ -6,10 +6,8 @@ use expiry_topology::{basic, Latency, Next, Spout, SpoutCollector, TopologyBuild
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// How many messages a spout emits each time it is asked.
 const AT_ONCE: u64 = 64;
 
-/// Emits a given number of messages.
 struct Source {
     left: u64,
 }
@@ -38,7 +36,6 @@ fn work(turns: u64) {
     }
 }
 
-/// How many turns of [`work`] take a microsecond.
 fn turns_of_a_microsecond() -> u64 {
     let turns = 10_000_000;
     let fastest = (0..5).map(|_| {
@@ -51,7 +48,6 @@ fn turns_of_a_microsecond() -> u64 {
     turns.max(1)
 }
 
-/// What is run.
 #[derive(Clone, Copy)]
 struct Pipeline {
     bolts: usize,
@@ -92,7 +88,6 @@ fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
     (messages as f64 / took, metrics[0].latency.clone())
 }
 
-/// Runs the figure.
 pub fn run(options: &Options, report: &mut Report) {
     let microsecond = turns_of_a_microsecond();
     for (what, turns, messages, asked) in

@@ -5,7 +5,6 @@ use crate::report::{Report, Spread, Table, Target};
 use crate::timers::{BTree, CompactingHeap, DelayQueue, HashWheel, Heap, Nothing, Timers, Wheel};
 use crate::wheel::{self, Course, Due, Lives, Load, Op, HOUR};
 
-/// Somebody in a table.
 struct Contestant {
     name: &'static str,
     kind: Kind,
@@ -17,13 +16,10 @@ struct Contestant {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Who is to be judged.
     Ours,
-    /// A published crate.
     Crate,
     /// What one builds from the standard library.
     Collection,
-    /// The harness alone.
     Nobody,
 }
 
@@ -111,7 +107,6 @@ impl Part<'_> {
         }
     }
 
-    /// Checks our time against a number.
     fn at_most(&self, table: &mut Table<'_>, name: &str, limit: f64) {
         if let Some(ours) = self.ours() {
             table.check(name, self.unit, self.of(ours), Target::AtMost(limit));
@@ -119,7 +114,6 @@ impl Part<'_> {
     }
 }
 
-/// Runs the figure at 1 K, 1 M and 10 M.
 pub fn run(options: &Options, report: &mut Report) {
     let all = contestants(options);
     for entries in options.loads(&[1000, 1_000_000, 10_000_000]) {

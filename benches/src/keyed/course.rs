@@ -1,32 +1,15 @@
 //! Keyed stores at work, with nothing expiring: one loop for every operation, order, size and store.
 //!
-//! A *cell* is one operation in one order on one store. [`run`] fills a store and measures each cell:
-//!
-//! | operation | each step |
-//! |---|---|
-//! | insert, growing | inserts a key into a store that began empty, at its default size |
-//! | get | looks up a key that is there |
-//! | touch | renews an entry; its deadline moves by at least two intervals |
-//! | touch, unchanged | renews an entry of a queue for the deadline that it has, by the interval |
-//! | replace | inserts a key that is there |
-//! | 80 % get, 15 % touch, 5 % replace | the operation depends on the key |
-//! | remove, then insert | removes a chunk of keys, then inserts a chunk of others |
-//!
-//! # Orders
-//!
-//! In *overlapped* order keys are random and independent, so the processor overlaps their cache
-//! misses. In *dependent* order the place of the next step depends on the result of the last, so
-//! misses cannot overlap.
-//!
-//! # What the timer covers
+//! A *cell* is one operation in one order on one store. In *overlapped* order keys are random and
+//! independent, so the processor overlaps their cache misses. In *dependent* order the place of the
+//! next step depends on the result of the last, so misses cannot overlap.
 //!
 //! Keys are drawn and stored in the order of the steps before any cell begins. A cell repeats
 //! passes of at most [`PASS`] steps until each thread has run for [`LEAST`]. The timer is read
 //! outside a pass, and a pass is long enough that its two readings do not show. Insertions into
 //! empty stores take as many fresh stores as that needs, or 262,144 insertions; the stores are made
-//! and dropped outside the timer. [`Nothing`](super::Nothing) runs through the same loop and shows what the loop costs.
-//!
-//! # Time
+//! and dropped outside the timer. [`Nothing`](super::Nothing) runs through the same loop and shows
+//! what the loop costs.
 //!
 //! Maps read the machine's clock. In queues simulated time stands still, so a touch leaves a later
 //! visit of the entry's bucket to the driver that no figure here covers; `keyed-expiry` does.
@@ -41,36 +24,23 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// An operation that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Insertion into a store that began empty.
     Grow,
-    /// Look-up of a key that is there.
     Get,
     /// Renewal that moves the deadline.
     Touch,
     /// Renewal that leaves the deadline where it is, by the interval.
     Unchanged,
-    /// Insertion of a key that is there.
     Replace,
-    /// Look-ups, renewals and replacements.
     Mixed,
-    /// Removal.
     Remove,
     /// Insertion into a store that has had more entries.
     Insert,
 }
 
 impl Op {
-    /// Operations of maps, in the order of the tables.
-    pub const MAPS: [Op; 7] =
-        [Op::Grow, Op::Insert, Op::Get, Op::Touch, Op::Replace, Op::Remove, Op::Mixed];
-
-    /// Operations of queues, in the order of the tables.
-    pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Touch, Op::Unchanged, Op::Remove];
-
-    /// Name of the operation in tables.
     pub fn name(self) -> &'static str {
         match self {
             Op::Grow => "insert, growing",
@@ -95,17 +65,14 @@ const OPS: usize = 8;
 /// How the key of a step depends on the step before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Not at all.
     Overlapped,
     /// The place of the key is computed from the last result.
     Dependent,
 }
 
 impl Order {
-    /// Both, in the order of the columns.
     pub const ALL: [Order; 2] = [Order::Overlapped, Order::Dependent];
 
-    /// Name of the order in tables.
     pub fn name(self) -> &'static str {
         ["overlapped", "dependent"][self as usize]
     }
@@ -114,13 +81,30 @@ impl Order {
 /// Times of the cells, by [`Op::cell`]; the first eight are those in overlapped order.
 pub type Course = [Took; OPS * 2];
 
-/// Maps, or queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Stores with values, by real time.
     Maps,
     /// Stores without values, by simulated time.
     Queues,
+}
+
+impl Kind {
+    /// Operations in the order of the tables.
+    pub fn ops(self) -> &'static [Op] {
+        use Op::{Get, Grow, Insert, Mixed, Remove, Replace, Touch, Unchanged};
+        match self {
+            Kind::Maps => &[Grow, Insert, Get, Touch, Replace, Remove, Mixed],
+            Kind::Queues => &[Grow, Insert, Touch, Unchanged, Remove],
+        }
+    }
+
+    pub fn time(self) -> Time {
+        match self {
+            Kind::Maps => Time::Real(CoarseClock::new()),
+            Kind::Queues => Time::Simulated(ManualClock::new()),
+        }
+    }
 }
 
 /// Most steps in a pass, and least steps between two repetitions of the order of the keys.
@@ -137,11 +121,9 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A size, a number of threads, and the orders drawn for them. All stores share one.
 pub struct Load {
-    /// Number of entries, all threads together.
     pub entries: usize,
     /// Number of threads. Each works on entries of its own.
     pub threads: usize,
-    /// Kind of the stores.
     pub kind: Kind,
     /// For each thread, permutations of the numbers below its share, one after the other.
     walks: Vec<Vec<u32>>,
@@ -183,7 +165,6 @@ struct Pass {
     mixed: u64,
 }
 
-/// Operation of a step in the mix.
 #[inline]
 fn mixed(entry: u32) -> Op {
     match entry % 100 {
@@ -354,7 +335,6 @@ fn each<T>(steps: &mut [T], order: Order, mut f: impl FnMut(&mut T) -> u64) -> u
     sum
 }
 
-/// One pass of an operation over a store.
 fn walk_through<K: Key, V: Value, S: Store<K, V>>(
     store: &S,
     op: Op,
@@ -388,7 +368,6 @@ fn walk_through<K: Key, V: Value, S: Store<K, V>>(
     }
 }
 
-/// Runs cells and keeps their times.
 struct Lab<'a, K: Key, V: Value, S: Store<K, V>> {
     load: &'a Load,
     time: Time,
@@ -424,7 +403,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         }
     }
 
-    /// Fills a batch of fresh stores. Returns one of them.
     fn fill(&mut self, batch: usize, order: Order) -> S {
         let setup = Setup {
             time: &self.time,
@@ -437,7 +415,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         stores.pop().expect("at least one")
     }
 
-    /// Fills fresh stores until that has taken long enough.
     fn grow(&mut self, order: Order) {
         let batch = (FILL / self.load.entries).max(1);
         let least = LEAST.as_secs_f64() * 1e9;
@@ -468,15 +445,10 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
     }
 }
 
-/// Measures every cell of a store.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
-    let time = match load.kind {
-        Kind::Maps => Time::Real(CoarseClock::new()),
-        Kind::Queues => Time::Simulated(ManualClock::new()),
-    };
     let mut lab: Lab<'_, K, V, S> = Lab {
         load,
-        time,
+        time: load.kind.time(),
         workers: (0..load.threads).map(|thread| Worker::new(load, thread)).collect(),
         tallies: [Tally::default(); OPS * 2],
         _values: PhantomData,

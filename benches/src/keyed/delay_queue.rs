@@ -18,7 +18,6 @@ use tokio_util::time::delay_queue::Key as Timer;
 
 type Timers<K> = tokio_util::time::DelayQueue<K>;
 
-/// The map and the queue.
 pub struct DelayQueue<K, V> {
     map: DashMap<K, (V, Timer), Hasher>,
     timers: Mutex<(Timers<K>, u64)>,

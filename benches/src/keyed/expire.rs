@@ -11,7 +11,6 @@ use crate::window::below;
 use expiry::ManualClock;
 use std::time::{Duration, Instant};
 
-/// When the entries are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// All at the same time, or, by the machine's time, before anybody looks.

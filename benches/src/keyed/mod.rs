@@ -1,45 +1,34 @@
 //! Stores of keys that expire, behind one trait, statically dispatched. [`course`] measures their
-//! operations, [`expire`] their expiry.
+//! operations, [`expire`] their expiry. A queue (sessions, leases) is a store whose `V` is `()`.
 //!
-//! A queue (sessions, leases) is a store without values: its `V` is `()`.
+//! What makes the figures fair, beside what the crate's first page says:
 //!
-//! # What makes the figures fair, beside what the crate's first page says
-//!
-//! * The harness passes an insertion a clone of the key, and every other call a reference. The clone
-//!   is inside the timer for every store, as it is for the harness alone. A store that must own a
-//!   key to touch it clones the key itself.
+//! * An insertion gets a clone of the key, inside the timer, for every store and for the harness alone;
+//!   every other call gets a reference. A store that must own a key to touch it clones the key itself.
 //! * Every map compares the deadline with one clock reading in each `get`, `touch` and `remove`,
 //!   unless its `DOES` says otherwise. The figures print `DOES` beside each store.
-//! * A store that keeps a key in two places gets `Arc<str>` for strings, which is what an object
-//!   reference is in Java.
+//! * A store that keeps a key in two places gets `Arc<str>` for strings, as Java has references.
 //! * All stores hash with foldhash's fast hasher, which is also the default of our maps.
-//! * Maps read [`CoarseClock`], which is our default. moka reads a clock of its own, the processor's
-//!   counter where it can be trusted (its `quanta` feature is on). In queues time is simulated: ours
-//!   load a `ManualClock`, peers get a number.
-//! * The figures are processor time of the whole process. Work of a store's own threads counts, and
-//!   so does work that is left when the last call has returned. Waiting for a lock does not count,
-//!   which favours stores with locks.
-//! * The harness checks the work: sums of the values found, numbers of entries found, touched,
-//!   replaced, removed and expired, and of values dropped. `tests` checks that all stores agree
-//!   with one model.
+//! * Maps read [`CoarseClock`], our default; moka reads a clock of its own, with its `quanta` feature.
+//!   In queues time is simulated: ours load a `ManualClock`, peers get a number.
+//! * The figures are processor time of the whole process: threads of a store count, and work left after
+//!   the last call. Waiting for a lock does not count, which favours stores with locks.
+//! * The harness checks sums of the values found, and numbers of entries found, touched, replaced,
+//!   removed, expired and dropped. `tests` checks that all stores agree with one model.
 
 pub mod course;
-mod dash;
 mod delay_queue;
 pub mod expire;
 mod moka;
-mod nothing;
 mod ours;
-mod papaya;
+mod plain;
 mod sharded;
 mod zookeeper;
 
-pub use dash::Dash;
 pub use delay_queue::DelayQueue;
 pub use moka::{Moka, MokaEach};
-pub use nothing::Nothing;
 pub use ours::{Map, QueueByHandle, QueueByKey};
-pub use papaya::Papaya;
+pub use plain::{Dash, Nothing, Papaya};
 pub use sharded::Sharded;
 pub use zookeeper::ZooKeeper;
 
@@ -51,14 +40,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A key, made from a number.
 pub trait Key: Hash + Eq + Clone + Default + Debug + Send + Sync + 'static {
-    /// What it is called in tables.
     const NAME: &'static str;
-    /// Bytes that it owns on the heap.
     const HEAP: usize;
 
-    /// The `n`th.
     fn make(n: u64) -> Self;
 }
 
@@ -72,7 +57,6 @@ impl Key for u64 {
     }
 }
 
-/// Bytes of a string.
 const TEXT: usize = 24;
 
 fn text(n: u64) -> String {
@@ -102,12 +86,9 @@ impl Key for Arc<str> {
     }
 }
 
-/// A value, made from a number.
 pub trait Value: Clone + Send + Sync + 'static {
-    /// The `n`th.
     fn make(n: u64) -> Self;
 
-    /// The number, if it has kept it.
     fn number(&self) -> u64;
 }
 
@@ -140,7 +121,6 @@ static COUNTED: AtomicI64 = AtomicI64::new(0);
 pub struct Counted(u64);
 
 impl Counted {
-    /// How many there are.
     pub fn alive() -> i64 {
         COUNTED.load(Ordering::Relaxed)
     }
@@ -172,7 +152,6 @@ impl Value for Counted {
     }
 }
 
-/// What a store goes by.
 #[derive(Debug, Clone)]
 pub enum Time {
     /// The machine's time, by our default clock.
@@ -181,20 +160,19 @@ pub enum Time {
     Simulated(ManualClock),
 }
 
-/// The present, for those who can be told.
 #[derive(Clone, Copy)]
-pub struct Now<'a> {
-    real: Option<&'a CoarseClock>,
-    told: u64,
+pub enum Now<'a> {
+    Real(&'a CoarseClock),
+    Told(u64),
 }
 
 impl Now<'_> {
     /// In nanoseconds: a reading of the clock, or a number.
     #[inline]
     pub fn get(self) -> u64 {
-        match self.real {
-            Some(clock) => clock.coarse(),
-            None => self.told,
+        match self {
+            Now::Real(clock) => clock.coarse(),
+            Now::Told(now) => now,
         }
     }
 }
@@ -204,8 +182,8 @@ impl Time {
     #[inline]
     pub fn now(&self) -> Now<'_> {
         match self {
-            Time::Real(clock) => Now { real: Some(clock), told: 0 },
-            Time::Simulated(clock) => Now { real: None, told: clock.now() },
+            Time::Real(clock) => Now::Real(clock),
+            Time::Simulated(clock) => Now::Told(clock.now()),
         }
     }
 }
@@ -213,10 +191,8 @@ impl Time {
 /// The interval of our stores and of ZooKeeper's, where the load has none of its own.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a store is made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup<'a> {
-    /// What it goes by.
     pub time: &'a Time,
     /// About how many entries it will have.
     pub entries: usize,
@@ -228,7 +204,6 @@ pub struct Setup<'a> {
 
 /// A store that keeps keys until they expire.
 pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
-    /// Name of the store in tables.
     const NAME: &'static str;
     /// Work that the store does in each call, in words, printed beside its figures.
     const DOES: &'static str;
@@ -243,7 +218,6 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// State beside the key that a touch needs.
     type Handle: Copy + Default + Send + Sync;
 
-    /// Makes an empty store of default size.
     fn new(setup: &Setup<'_>) -> Self;
 
     /// Calls `f` in the context that every thread needs to use the store.
@@ -274,7 +248,6 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// dropped calls it repeatedly.
     fn tidy(&self) {}
 
-    /// Returns the number of entries.
     fn live(&self) -> usize;
 }
 

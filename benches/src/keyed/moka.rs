@@ -13,13 +13,10 @@ type Builder<K, T> = CacheBuilder<K, T, Cache<K, T>>;
 
 /// What the cache keeps of a value.
 pub trait Kept<V>: Clone + Send + Sync + 'static {
-    /// Keeps a value for so many nanoseconds.
     fn keep(value: V, timeout: u64) -> Self;
 
-    /// The value's number.
     fn number(&self) -> u64;
 
-    /// Tells the cache how long entries live.
     fn set<K: Key>(builder: Builder<K, Self>, timeout: Duration) -> Builder<K, Self>;
 }
 

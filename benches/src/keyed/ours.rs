@@ -6,7 +6,6 @@ use expiry::{ExpiringMap, ExpiryQueue, Handle, Lifetime, StoreError, Updated};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// The map.
 pub struct Map<K: 'static, V: 'static> {
     map: ExpiringMap<K, V>,
     timeout: Duration,
@@ -83,19 +82,14 @@ fn done<T>(result: Result<T, StoreError>) -> T {
 
 /// What the caller keeps of an entry, and how it renews it.
 pub trait Name: Copy + Default + Send + Sync {
-    /// What the queue is called in tables.
     const NAME: &'static str;
-    /// What the queue does.
     const DOES: &'static str;
 
-    /// What is kept of an entry that has been inserted.
     fn of(handle: Handle) -> Self;
 
-    /// Renews an entry.
     fn touch<K: Key>(self, queue: &ExpiryQueue<K>, key: &K, timeout: Duration) -> bool;
 }
 
-/// Nothing.
 impl Name for () {
     const NAME: &'static str = "ExpiryQueue, by key";
     const DOES: &'static str = "default settings; the harness polls";
@@ -109,7 +103,6 @@ impl Name for () {
     }
 }
 
-/// The handle.
 impl Name for Option<Handle> {
     const NAME: &'static str = "ExpiryQueue, by handle";
     const DOES: &'static str = "touches by handle, and does all else by key; the harness polls";
@@ -125,13 +118,10 @@ impl Name for Option<Handle> {
     }
 }
 
-/// The queue.
 pub struct Queue<K: 'static, N>(ExpiryQueue<K>, PhantomData<N>);
 
-/// Renewed by key.
 pub type QueueByKey<K> = Queue<K, ()>;
 
-/// Renewed by handle.
 pub type QueueByHandle<K> = Queue<K, Option<Handle>>;
 
 impl<K: Key, N: Name> Store<K, ()> for Queue<K, N> {

@@ -28,7 +28,6 @@ const SHARDS: usize = 64;
 
 type Shards<K, V> = Box<[CachePadded<Mutex<Shard<K, V>>>]>;
 
-/// A table and a tree behind a mutex, 64 times.
 pub struct Sharded<K, V> {
     shards: Shards<K, V>,
     hasher: Hasher,

@@ -9,7 +9,6 @@ use dashmap::{DashMap, DashSet};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The queue.
 pub struct ZooKeeper<K, V> {
     elements: DashMap<K, u64, Hasher>,
     buckets: DashMap<u64, DashSet<K, Hasher>, Hasher>,
@@ -24,7 +23,6 @@ impl<K: Key, V> ZooKeeper<K, V> {
         (time / self.interval + 1) * self.interval
     }
 
-    /// The new expiry time, or `None` if it is the old one.
     #[inline]
     fn update(&self, element: &K, now: u64, timeout: u64) -> Option<u64> {
         let old = self.elements.get(element).map(|time| *time);
@@ -58,7 +56,6 @@ impl<K: Key, V> ZooKeeper<K, V> {
         Some(expiry)
     }
 
-    /// Until the next expiration.
     fn wait_time(&self, now: u64) -> u64 {
         self.next_expiration.load(Ordering::Acquire).saturating_sub(now)
     }

@@ -1,15 +1,9 @@
 //! Everybody who does the work, behind one trait, statically dispatched.
 
-mod dash;
-mod floor;
-mod papaya;
-mod scc;
+mod maps;
 mod tracker;
 
-pub use dash::{DashEntry, DashRemoveIf};
-pub use floor::{Floor, Nothing};
-pub use papaya::Papaya;
-pub use scc::Scc;
+pub use maps::{DashEntry, DashRemoveIf, Floor, Nothing, Papaya, Scc};
 pub use tracker::{Chosen, Issued, TIMEOUT};
 
 use crate::window::GROUP;
@@ -37,20 +31,15 @@ pub fn finished_owners() -> u64 {
 /// What a peer's work can be checked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// Nothing: it does none.
     None,
-    /// The number of completions.
     Completions,
-    /// That, and the owners that came back.
     Owners,
 }
 
 /// A tree that begins: `(key, xor of its edges, owner)`.
 pub type New = (u64, u64, u64);
 
-/// Names a tree in flight.
 pub trait Id: Copy + Send + Sync + 'static {
-    /// Names nothing.
     fn blank() -> Self;
 }
 
@@ -66,11 +55,8 @@ impl Id for Root {
     }
 }
 
-/// A group of trees that begin.
 pub struct Batch<I> {
-    /// Their positions in the window.
     pub at: [usize; GROUP],
-    /// The trees.
     pub trees: [New; GROUP],
     /// What names them, once they have begun.
     pub ids: [I; GROUP],
@@ -91,7 +77,6 @@ impl<I: Id> Default for Batch<I> {
 
 /// Somebody who does the work.
 pub trait Peer: Sync + Send + Sized + 'static {
-    /// What it is called in tables.
     const NAME: &'static str;
     /// What its work can be checked by.
     const PROOF: Proof = Proof::Owners;
@@ -133,8 +118,6 @@ pub trait Peer: Sync + Send + Sized + 'static {
     }
 }
 
-/// A peer that can renew a tree's deadline.
 pub trait Touch: Peer {
-    /// Gives a tree in flight its full timeout again.
     fn touch(&self, id: Self::Id);
 }

@@ -27,21 +27,15 @@ fn completed(ack: Result<Ack, AckError>) -> bool {
 /// The tracker with roots that it issues, or with ids that the caller chooses.
 pub struct Tracker<R>(AckTracker, PhantomData<R>);
 
-/// Roots that the tracker issues.
 pub type Issued = Tracker<Root>;
 
-/// Roots under ids that the caller chooses.
 pub type Chosen = Tracker<u64>;
 
-/// A kind of root.
 pub trait Kind: Id + AckMany + Into<RootId> {
-    /// What the tracker is called in tables.
     const NAME: &'static str;
 
-    /// Begins a tree.
     fn begin(tracker: &AckTracker, tree: New) -> Self;
 
-    /// Begins a group of them.
     fn begin_many(tracker: &AckTracker, batch: &mut Batch<Self>);
 }
 

@@ -1,16 +1,13 @@
-//! `tokio_util::time::DelayQueue` on a paused runtime.
-//!
-//! It lives on a runtime's clock and a `Sleep` of its timer, so it cannot be had without one. What is done to be fair:
+//! `tokio_util::time::DelayQueue` on a paused runtime: it needs a runtime's clock and a `Sleep`.
 //!
 //! * Deadlines are given as instants (`insert_at`, `reset_at`): it reads no clock for them.
-//! * It is polled outside of any task, without scheduling or cooperative budget, and only if it has woken its waker, as a
-//!   task would be.
-//! * Time is told by `tokio::time::advance`, which moves the clock and lets the runtime's timer see it. That is not the queue's
-//!   work and does not count, although the timer's share of waking the queue is in it. Steps in which it is not woken cost nothing.
-//! * `remove` is used, which does not look first whether the key is there.
+//! * It is polled outside of any task, without cooperative budget, and only if it has woken its waker.
+//! * `tokio::time::advance` moves the clock and lets the runtime's timer see it. That does not count,
+//!   although the timer's share of waking the queue is in it. Steps without a wake cost nothing.
+//! * `remove` does not look first whether the key is there.
 //!
-//! What is left, and counts: that it makes a new `Sleep` for each entry it hands out, and moves its `Sleep` along with
-//! its first deadline. Every user pays that.
+//! What counts is what every user pays: a new `Sleep` for each entry that it hands out, and moving its
+//! `Sleep` along with its first deadline.
 
 use super::{Account, Timers};
 use crate::process::busy;
@@ -36,7 +33,6 @@ impl Wake for Woken {
     }
 }
 
-/// The queue and its runtime.
 pub struct DelayQueue {
     // Before the runtime, which its timer is on.
     queue: tokio_util::time::DelayQueue<u64>,

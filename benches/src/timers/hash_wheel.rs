@@ -26,7 +26,6 @@ impl CancellableTimerEntry for Entry {
     }
 }
 
-/// The wheel and the time it stands at.
 pub struct HashWheel {
     wheel: QuadWheelWithOverflow<Entry>,
     now: u64,

@@ -26,10 +26,8 @@ pub struct Slab<const COMPACTS: bool> {
     live: usize,
 }
 
-/// Dead entries stay.
 pub type Heap = Slab<false>;
 
-/// Dead entries are thrown out.
 pub type CompactingHeap = Slab<true>;
 
 impl<const COMPACTS: bool> Slab<COMPACTS> {

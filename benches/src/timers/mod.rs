@@ -3,31 +3,24 @@
 //! Time is counted in milliseconds, which is what the crates among the peers can do: everybody is exact to the millisecond
 //! and never early, and `tests` sees that all of them fire the same at the same times.
 
-mod btree;
 mod delay_queue;
 mod hash_wheel;
 mod heap;
-mod nothing;
-mod ours;
+mod plain;
 
-pub use btree::BTree;
 pub use delay_queue::{paused, DelayQueue};
 pub use hash_wheel::HashWheel;
 pub use heap::{CompactingHeap, Heap};
-pub use nothing::Nothing;
-pub use ours::Wheel;
+pub use plain::{BTree, Nothing, Wheel};
 
 use std::time::Duration;
 
-/// Somebody who keeps timers.
 pub trait Timers: Sized {
-    /// What it is called in tables.
     const NAME: &'static str;
     /// Whether it does the work, or only shows what asking for it costs.
     const WORKS: bool = true;
     /// Whether it is asked in every step, or is called when there is something.
     const ASKED: bool = true;
-    /// Names a timer.
     type Id: Copy;
 
     /// Makes one whose time stands at 0, of default size, and lets `f` have it.
@@ -51,12 +44,9 @@ pub trait Timers: Sized {
     }
 }
 
-/// What calls have taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
-    /// From call to return.
     pub all: Duration,
-    /// The part that counts.
     pub own: Duration,
 }
 

@@ -1,8 +1,7 @@
 //! Nanoseconds of each operation on maps and queues, in overlapped and dependent order.
 
-use super::super::child::{ask_of, number, own};
+use super::super::child::{ask, number, own};
 use super::super::{count, name, Options};
-use super::Task;
 use crate::keyed::course::{self, Kind, Load, Op, Order};
 use crate::keyed::{Key, Store, Value};
 use crate::lab::LEAST;
@@ -10,35 +9,19 @@ use crate::report::{Report, Spread, Table, Target};
 use serde_json::{json, Map, Value as Json};
 use std::path::PathBuf;
 
-/// Measures the course of one store.
-pub struct Measure {
-    pub entries: usize,
-    pub threads: usize,
-}
-
-impl Task for Measure {
-    fn run<K: Key, V: Value, S: Store<K, V>>(&self, kind: Kind) -> Json {
-        let course = course::run::<K, V, S>(&Load::new(self.entries, self.threads, kind));
-        let cell = |op: Op, order| {
-            let took = course[op.cell(order)];
-            json!({ "cpu": took.cpu, "wall": took.wall })
-        };
-        let cells: Map<String, Json> = ops(kind)
-            .iter()
-            .map(|&op| {
-                let orders = Order::ALL.map(|order| (order.name().to_string(), cell(op, order)));
-                (op.name().to_string(), Json::Object(Map::from_iter(orders)))
-            })
-            .collect();
-        json!({ "name": S::NAME, "does": S::DOES, "cells": cells })
-    }
-}
-
-const fn ops(kind: Kind) -> &'static [Op] {
-    match kind {
-        Kind::Maps => &Op::MAPS,
-        Kind::Queues => &Op::QUEUES,
-    }
+pub fn measure<K: Key, V: Value, S: Store<K, V>>(
+    kind: Kind,
+    entries: usize,
+    threads: usize,
+) -> Json {
+    let course = course::run::<K, V, S>(&Load::new(entries, threads, kind));
+    let cell = |op: Op, order: Order| {
+        let took = course[op.cell(order)];
+        (order.name().to_string(), json!({ "cpu": took.cpu, "wall": took.wall }))
+    };
+    let orders = |op: Op| Map::from_iter(Order::ALL.map(|order| cell(op, order)));
+    let cells = kind.ops().iter().map(|&op| (op.name().to_string(), Json::Object(orders(op))));
+    json!({ "name": S::NAME, "does": S::DOES, "cells": Map::from_iter(cells) })
 }
 
 /// Stores of each kind: this crate's first, the harness last.
@@ -96,17 +79,8 @@ impl Subject {
     }
 }
 
-/// Insert, get, touch, replace, remove, and a mix of them.
-pub fn maps(options: &Options, report: &mut Report) {
-    courses(options, report, Kind::Maps);
-}
-
-/// Insert, touch, remove.
-pub fn queues(options: &Options, report: &mut Report) {
-    courses(options, report, Kind::Queues);
-}
-
-fn courses(options: &Options, report: &mut Report, kind: Kind) {
+/// Maps, or queues.
+pub fn courses(options: &Options, report: &mut Report, kind: Kind) {
     for entries in options.sizes() {
         for &threads in &options.threads {
             for keys in &options.keys {
@@ -137,11 +111,12 @@ fn course(
             subjects.push(Subject { store, program, is_older, rounds: Vec::new() });
         }
     }
-    let ask = |subject: &Subject| {
+    let course = |subject: &Subject| {
         let what = format!("{}/{keys}/{threads}", subject.store);
-        ask_of(&subject.program, "course", &what, entries)
+        ask(&subject.program, "course", &what, entries)
     };
-    let answers = options.in_turn(rounds, &subjects, |one| format!("{title}: {}", one.store), ask);
+    let answers =
+        options.in_turn(rounds, &subjects, |one| format!("{title}: {}", one.store), course);
     let mut table = report.table(
         title,
         &format!(
@@ -154,7 +129,7 @@ fn course(
         subject.rounds = rounds;
         table.note(&format!("{}: {}", subject.name(), subject.rounds[0]["does"]));
     }
-    for &op in ops(kind) {
+    for &op in kind.ops() {
         let cells = Cells { subjects: &subjects, op };
         cells.print(&mut table);
         if (threads, keys) == (1, "u64") {
@@ -163,7 +138,6 @@ fn course(
     }
 }
 
-/// The cells of an operation.
 struct Cells<'a> {
     subjects: &'a [Subject],
     op: Op,
@@ -185,12 +159,10 @@ impl Cells<'_> {
         net.iter().all(|nanos| nanos.is_finite()).then_some(net)
     }
 
-    /// Our time over theirs, round by round.
     fn ratio(&self, ours: &Subject, theirs: &Subject, order: Order) -> Option<Spread> {
         Some(Spread::ratio(&self.net(ours, "cpu", order)?, &self.net(theirs, "cpu", order)?))
     }
 
-    /// What is ours and of this build.
     fn ours(&self) -> impl Iterator<Item = &Subject> {
         self.subjects.iter().filter(|one| is_ours(one.store) && !one.is_older)
     }

@@ -9,7 +9,6 @@ use crate::report::{Report, Spread, Target};
 use serde_json::json;
 use std::sync::Arc;
 
-/// The name of a store, and its rounds.
 type Subject = (&'static str, fn(usize, Due) -> Expiry);
 
 fn subject<K: Key, V: Value, S: Store<K, V>>() -> Subject {
@@ -47,7 +46,6 @@ fn subjects<K: Key, R: Key>(due: Due) -> Vec<Subject> {
     all
 }
 
-/// All entries expire, at once or spread over time.
 pub fn expiry(options: &Options, report: &mut Report) {
     for entries in options.loads(&[100_000, 1_000_000]) {
         for due in [Due::Mass, Due::Spread, Due::Fine, Due::Touched] {

@@ -1,14 +1,12 @@
 //! Keyed stores: `ExpiringMap` and `ExpiryQueue` beside other maps with deadlines.
 
 mod courses;
-mod drops;
 mod expiry;
 mod memory;
 
-pub use courses::{maps, queues};
-pub use drops::drops;
+pub use courses::courses;
 pub use expiry::expiry;
-pub use memory::memory;
+pub use memory::{drops, memory};
 
 use crate::keyed::course::Kind;
 use crate::keyed::{
@@ -18,49 +16,53 @@ use crate::keyed::{
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// A measurement that a process of its own makes of one store.
-trait Task {
-    fn run<K: Key, V: Value, S: Store<K, V>>(&self, kind: Kind) -> Json;
+/// Measures one store in a process of its own: a course on so many threads, or else its memory.
+fn run<K: Key, V: Value, S: Store<K, V>>(
+    kind: Kind,
+    entries: usize,
+    threads: Option<usize>,
+) -> Json {
+    match threads {
+        Some(threads) => courses::measure::<K, V, S>(kind, entries, threads),
+        None => memory::weigh::<K, V, S>(kind, entries),
+    }
 }
+
+type Run = fn(Kind, usize, Option<usize>) -> Json;
 
 /// Stores that keep a key once get `K`, stores that keep it twice get `R`.
-fn with<K: Key, R: Key>(task: &impl Task, store: &str) -> Option<Json> {
-    let (maps, queues) = (Kind::Maps, Kind::Queues);
-    Some(match store {
-        "map" => task.run::<K, u64, Map<K, u64>>(maps),
-        "dashmap" => task.run::<K, u64, Dash<K, u64>>(maps),
-        "papaya" => task.run::<K, u64, Papaya<K, u64>>(maps),
-        "sharded-map" => task.run::<R, u64, Sharded<R, u64>>(maps),
-        "moka" => task.run::<K, u64, Moka<K, u64>>(maps),
-        "delay-queue-map" => task.run::<R, u64, DelayQueue<R, u64>>(maps),
-        "nothing-map" => task.run::<K, u64, Nothing>(maps),
-        "queue" => task.run::<K, (), QueueByKey<K>>(queues),
-        "queue-by-handle" => task.run::<K, (), QueueByHandle<K>>(queues),
-        "zookeeper" => task.run::<R, (), ZooKeeper<R, ()>>(queues),
-        "sharded" => task.run::<R, (), Sharded<R, ()>>(queues),
-        "delay-queue" => task.run::<R, (), DelayQueue<R, ()>>(queues),
-        "nothing" => task.run::<K, (), Nothing>(queues),
+fn measure<K: Key, R: Key>(store: &str, entries: usize, threads: Option<usize>) -> Option<Json> {
+    use Kind::{Maps, Queues};
+    let (kind, run): (Kind, Run) = match store {
+        "map" => (Maps, run::<K, u64, Map<K, u64>>),
+        "dashmap" => (Maps, run::<K, u64, Dash<K, u64>>),
+        "papaya" => (Maps, run::<K, u64, Papaya<K, u64>>),
+        "sharded-map" => (Maps, run::<R, u64, Sharded<R, u64>>),
+        "moka" => (Maps, run::<K, u64, Moka<K, u64>>),
+        "delay-queue-map" => (Maps, run::<R, u64, DelayQueue<R, u64>>),
+        "nothing-map" => (Maps, run::<K, u64, Nothing>),
+        "queue" => (Queues, run::<K, (), QueueByKey<K>>),
+        "queue-by-handle" => (Queues, run::<K, (), QueueByHandle<K>>),
+        "zookeeper" => (Queues, run::<R, (), ZooKeeper<R, ()>>),
+        "sharded" => (Queues, run::<R, (), Sharded<R, ()>>),
+        "delay-queue" => (Queues, run::<R, (), DelayQueue<R, ()>>),
+        "nothing" => (Queues, run::<K, (), Nothing>),
         _ => return None,
-    })
-}
-
-fn by_name(task: &impl Task, store: &str, keys: &str) -> Option<Json> {
-    match keys {
-        "u64" => with::<u64, u64>(task, store),
-        "String" => with::<String, Arc<str>>(task, store),
-        _ => None,
-    }
+    };
+    Some(run(kind, entries, threads))
 }
 
 /// The child's side of the keyed figures: `what` is `STORE/KEYS`, and for courses `/THREADS`.
 pub fn serve(task: &str, what: &str, entries: usize) -> Option<Json> {
-    match (task, what.splitn(3, '/').collect::<Vec<_>>().as_slice()) {
-        ("keyed", [store, keys]) => by_name(&memory::Weigh(entries), store, keys),
-        ("course", [store, keys, threads]) => {
-            let threads = threads.parse().ok()?;
-            by_name(&courses::Measure { entries, threads }, store, keys)
-        }
-        ("drops", [how]) => drops::serve(how, entries),
+    let (store, keys, threads) = match (task, &what.splitn(3, '/').collect::<Vec<_>>()[..]) {
+        ("keyed", &[store, keys]) => (store, keys, None),
+        ("course", &[store, keys, threads]) => (store, keys, Some(threads.parse().ok()?)),
+        ("drops", &[how]) => return memory::serve_drops(how, entries),
+        _ => return None,
+    };
+    match keys {
+        "u64" => measure::<u64, u64>(store, entries, threads),
+        "String" => measure::<String, Arc<str>>(store, entries, threads),
         _ => None,
     }
 }
