@@ -1,14 +1,14 @@
 //! The timer wheel beside its oracle: any bytes are a history of one wheel.
 //!
-//! What runs is the driver of the property test, `src/wheel/tests/drive.rs`. A finding becomes a test by pasting its bytes
-//! into `src/wheel/tests/found.rs`.
+//! What runs is the driver of the property test, `tests/unit/wheel/drive.rs`. A finding becomes a test by pasting its bytes
+//! into `tests/unit/wheel/found.rs`.
 
 #![no_main]
 
 use expiry::wheel::{Fired, Geometry, NotScheduled, Popped, Timer, TimerId, TimerWheel};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/wheel/tests/drive.rs"]
+#[path = "../../tests/unit/wheel/drive.rs"]
 mod drive;
 
 fuzz_target!(|bytes: &[u8]| {

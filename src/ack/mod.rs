@@ -21,6 +21,7 @@ mod metrics;
 mod outcome;
 mod shutdown;
 #[cfg(all(test, not(expiry_loom)))]
+#[path = "../../tests/unit/ack.rs"]
 mod tests;
 mod trees;
 mod tuple;

@@ -63,25 +63,5 @@ impl Pins {
 }
 
 #[cfg(all(test, not(expiry_loom)))]
-mod tests {
-    use super::*;
-    use std::time::{Duration, Instant};
-
-    #[test]
-    fn the_seats_of_threads_that_have_ended_are_emptied() {
-        let pins = Pins::new();
-        let _mine = pins.pin();
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| drop(pins.pin()));
-            }
-        });
-        // Threads of other tests may have the indices for a while.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while pins.seats.iter().filter(|seat| !seat.is_empty()).count() > 1 {
-            assert!(Instant::now() < deadline, "a seat stays");
-            pins.clear_seats();
-            std::thread::yield_now();
-        }
-    }
-}
+#[path = "../../tests/unit/core_pins.rs"]
+mod tests;

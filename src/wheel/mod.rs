@@ -94,6 +94,7 @@ mod places;
 mod timers;
 
 #[cfg(test)]
+#[path = "../../tests/unit/wheel/mod.rs"]
 mod tests;
 
 pub use geometry::{Geometry, GeometryError};

@@ -286,26 +286,5 @@ impl Cursor {
 }
 
 #[cfg(all(test, not(expiry_loom)))]
-mod tests {
-    use super::*;
-    use crate::core::slot::Owned;
-
-    /// Neither the bucket that the thread owns, nor one that it comes to.
-    #[test]
-    fn no_slot_is_taken_in_a_stale_bucket() {
-        let slots = Slots::<Owned<u32, ()>>::new(1);
-        slots.ensure(0).expect("memory");
-        let cursor = Cursor::default();
-        cursor.enter(0, 0);
-        let cell = cursor.cell(0);
-        let take = |fresh: usize| {
-            let is_stale = |bucket| (bucket as usize) < fresh * BUCKET;
-            cursor.advance(&slots, cell, is_stale, |_| ()).map(|taken| taken.id as usize)
-        };
-        assert_eq!(take(2), Some(2 * BUCKET));
-        assert_eq!(take(2), Some(2 * BUCKET + 1));
-        assert_eq!(take(5), Some(5 * BUCKET));
-        assert_eq!(take(usize::MAX / BUCKET), None);
-        assert!(slots.own(0).is_some(), "it has been given back");
-    }
-}
+#[path = "../../../tests/unit/core_engine_cursor.rs"]
+mod tests;

@@ -82,6 +82,7 @@ mod line;
 mod swing;
 mod table;
 #[cfg(all(test, not(expiry_loom)))]
+#[path = "../../../tests/unit/core_index.rs"]
 mod tests;
 mod walk;
 

@@ -7,6 +7,7 @@ mod results;
 mod shared;
 mod shutdown;
 #[cfg(all(test, not(expiry_loom)))]
+#[path = "../../../tests/unit/keyed_queue.rs"]
 mod tests;
 mod update;
 

@@ -168,6 +168,7 @@ mod nodes;
 mod pop;
 mod records;
 #[cfg(test)]
+#[path = "../../../tests/unit/wheel_dense/mod.rs"]
 mod tests;
 #[cfg(any(test, fuzzing))]
 mod validate;
