@@ -18,6 +18,8 @@
 //!
 //!     // Keys that must be touched to live.
 //!     let leases = ExpiryQueue::builder()
+//!         .expiry_listener(|worker: &u64| println!("worker {worker} has fallen silent"))
+//!         .build()?;
 //!     leases.update(7, Duration::from_secs(10))?;
 //!     assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
 //!
