@@ -50,7 +50,8 @@ impl Clock {
     /// what time has brought.
     #[inline]
     pub(super) fn advance(&mut self, now: u64) {
-        self.now = self.within_reach(now);
+        let far = self.ahead(now) > REACH;
+        self.now = if far { self.cursor.wrapping_add(REACH) } else { now };
         self.wake = self.now;
     }
 
@@ -163,16 +164,6 @@ impl Clock {
     #[inline]
     pub(super) fn ahead(&self, t: u64) -> u64 {
         t.wrapping_sub(self.cursor)
-    }
-
-    /// `now`, or as far towards it as the circle allows while the cursor stands where it does.
-    #[inline]
-    fn within_reach(&self, now: u64) -> u64 {
-        if self.ahead(now) <= REACH {
-            now
-        } else {
-            self.cursor.wrapping_add(REACH)
-        }
     }
 
     #[cfg(any(test, fuzzing))]

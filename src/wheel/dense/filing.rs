@@ -5,21 +5,6 @@ use super::records::Record;
 use super::{Payload, Wheel, LATE};
 
 impl<P: Payload> Wheel<P> {
-    /// Begins a schedule of `id`, and makes its record. One that it has already ends.
-    #[inline]
-    pub(super) fn place(&mut self, id: u32, due: u64) {
-        if !self.nodes.has(id) {
-            self.grow(id);
-        }
-        if self.nodes.is_scheduled(id) {
-            self.end(id);
-        } else {
-            self.len += 1;
-        }
-        let generation = self.nodes.begin(id, due);
-        self.enter(Record { due, id, generation });
-    }
-
     /// Puts a new record where it belongs.
     #[inline]
     pub(super) fn enter(&mut self, record: Record) {

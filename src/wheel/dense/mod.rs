@@ -239,13 +239,22 @@ impl<P: Payload> Wheel<P> {
     /// If `id` exceeds [`MAX_ID`](Wheel::MAX_ID). The wheel is unchanged then.
     #[inline]
     pub fn schedule(&mut self, id: u32, due: u64) {
-        self.place(id, due);
+        if !self.nodes.has(id) {
+            self.grow(id);
+        }
+        if self.nodes.is_scheduled(id) {
+            self.end(id);
+        } else {
+            self.len += 1;
+        }
+        let generation = self.nodes.begin(id, due);
+        self.enter(Record { due, id, generation });
     }
 
     /// [`schedule`](Wheel::schedule), and keeps `payload` with the id in place of what was there.
     #[inline]
     pub fn schedule_with(&mut self, id: u32, due: u64, payload: P) {
-        self.place(id, due);
+        self.schedule(id, due);
         if let Some(place) = self.nodes.payload_mut(id) {
             *place = payload;
         }

@@ -46,17 +46,10 @@ impl<P: Payload> Wheel<P> {
     /// **Cost.** O(1) plus the work taken; O(levels) per visited bucket and for `Idle`.
     #[inline]
     pub fn pop(&mut self, now: u64, work: &mut usize) -> Pop {
-        if self.rests(now) {
+        if self.clock.rests(now) {
             return Pop::Idle;
         }
         self.work(now, work)
-    }
-
-    /// Moves the clock to `now` if that is all there is to do. A few instructions, for loops that
-    /// mostly find nothing.
-    #[inline]
-    pub fn rests(&mut self, now: u64) -> bool {
-        self.clock.rests(now)
     }
 
     /// [`pop`](Wheel::pop), where there may be something to do.
@@ -82,18 +75,18 @@ impl<P: Payload> Wheel<P> {
             // The round is over. Late entries go first in the next one, but do not take the place
             // of the next bucket: otherwise a caller that schedules the past starves the present.
             self.lists.splice(LATE, READY);
-            match self.earliest_to_visit() {
-                Some(head) => {
+            match self.next_visit() {
+                Some((head, from)) if self.clock.reached(from) => {
                     if !take(work) {
                         return Pop::Budget;
                     }
                     self.visit(head);
                 }
-                None => {
+                next => {
                     self.clock.step_to_now();
                     if self.lists.is_empty(READY) {
                         if self.clock.now() == now {
-                            self.clock.rest_until(self.next_visit());
+                            self.clock.rest_until(next.map(|(_, from)| from));
                             return Pop::Idle;
                         }
                         self.clock.advance(now);
@@ -187,19 +180,11 @@ impl<P: Payload> Wheel<P> {
         Some(Pop::Due { id, due })
     }
 
-    /// The head of the earliest bucket, if time has brought work there.
+    /// The head of the earliest bucket, and when it has work. `None` if all buckets are empty.
     #[inline]
-    fn earliest_to_visit(&self) -> Option<u32> {
+    fn next_visit(&self) -> Option<(u32, u64)> {
         let head = self.lists.first_head(1)?;
-        let from = self.clock.begins(head, self.lists.bound(head));
-        self.clock.reached(from).then_some(head)
-    }
-
-    /// When time brings work next, if there is none now. `None` if all buckets are empty.
-    #[inline]
-    fn next_visit(&self) -> Option<u64> {
-        let head = self.lists.first_head(1)?;
-        Some(self.clock.begins(head, self.lists.bound(head)))
+        Some((head, self.clock.begins(head, self.lists.bound(head))))
     }
 
     /// Steps the cursor to the bucket's bound or to now, the earlier one, and takes its list off.

@@ -43,7 +43,7 @@ impl<T> TimerWheel<T> {
     /// aborts when there is no memory.)
     #[inline]
     pub fn schedule(&mut self, deadline: u64, value: T) -> TimerId {
-        let index = self.take_place();
+        let index = self.free.take().unwrap_or_else(|| self.add_places());
         let serial = self.serials.take();
         self.wheel.schedule_with(index, deadline, Place::Live { serial, value });
         TimerId { serial, index }

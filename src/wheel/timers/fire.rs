@@ -191,17 +191,6 @@ impl<T> TimerWheel<T> {
     pub fn advance(
         &mut self,
         now: u64,
-        on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
-    ) -> usize {
-        if self.wheel.rests(now) {
-            return 0;
-        }
-        self.advance_awake(now, on_fire)
-    }
-
-    fn advance_awake(
-        &mut self,
-        now: u64,
         mut on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
     ) -> usize {
         let mut fired = 0;

@@ -52,18 +52,9 @@ impl<T> TimerWheel<T> {
         self.wheel.clear();
     }
 
-    /// Takes a free place. Adds places if there is none.
-    #[inline]
-    pub(super) fn take_place(&mut self) -> u32 {
-        match self.free.take() {
-            Some(index) => index,
-            None => self.add_places(),
-        }
-    }
-
     /// Adds a word's worth of places, and takes the first of them.
     #[cold]
-    fn add_places(&mut self) -> u32 {
+    pub(super) fn add_places(&mut self) -> u32 {
         let places = self.wheel.ids();
         assert!(places < Self::MAX_TIMERS, "a wheel holds TimerWheel::MAX_TIMERS timers at most");
         let (from, to) = (places, Self::MAX_TIMERS.min((places | 63) + 1));
