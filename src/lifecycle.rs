@@ -113,22 +113,22 @@ pub(crate) trait Shut {
 }
 
 impl<F: Shut> Owner<F> {
-    /// The owner of a new store, which has no reaper yet.
-    pub(crate) fn new(frontend: &Arc<F>) -> Self {
-        Owner { frontend: frontend.clone(), reaper: None }
-    }
-
-    /// Starts a reaper, which does `budget` steps of work before it looks round again.
-    pub(crate) fn started<P: Payload, C: Send + Sync + 'static>(
-        mut self,
+    /// The owner of a new store. With a `budget` it starts a reaper, which does so many steps of work
+    /// before it looks round again.
+    pub(crate) fn new<P: Payload, C: Send + Sync + 'static>(
+        frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        budget: usize,
-    ) -> Result<Self, BuildError>
+        budget: Option<usize>,
+    ) -> Result<Arc<Self>, BuildError>
     where
         F: Frontend<P> + Send + Sync + 'static,
     {
-        self.reaper = Some(Reaper::start(&self.frontend, engine, budget)?);
-        Ok(self)
+        // First: without a reaper, its drop shuts the store down.
+        let mut owner = Owner { frontend: frontend.clone(), reaper: None };
+        if let Some(budget) = budget {
+            owner.reaper = Some(Reaper::start(frontend, engine, budget)?);
+        }
+        Ok(Arc::new(owner))
     }
 
     pub(crate) fn reaper(&self) -> Option<&Reaper> {

@@ -200,14 +200,11 @@ impl AckTrackerBuilder {
     }
 
     fn built(self, target: Target, reaper: bool) -> Result<AckTracker, BuildError> {
-        let budget = self.setup.budget;
+        let budget = reaper.then_some(self.setup.budget);
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
-        let mut owner = Owner::new(&trees);
-        if reaper {
-            owner = owner.started(|trees| &trees.engine, budget)?;
-        }
-        Ok(AckTracker { trees, owner: Arc::new(owner), on_drop })
+        let owner = Owner::new(&trees, |trees| &trees.engine, budget)?;
+        Ok(AckTracker { trees, owner, on_drop })
     }
 
     fn trees(self, target: Target) -> Result<(Trees, OnDrop), BuildError> {

@@ -27,16 +27,12 @@ impl AckTracker {
     /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
-        let now = engine.deadlines.clock().now();
-        let round = engine.poll_beside(now, budget.max(1), &*self.trees);
+        let polled = engine.poll_once(budget, &*self.trees);
         #[cfg(feature = "async")]
         if engine.admission.is_refusing() {
             engine.admission.parted();
         }
-        Polled {
-            more: round.more || round.busy,
-            ..Polled::of(round, now, engine.deadlines.ticks())
-        }
+        polled
     }
 
     /// For models: the clock has come to `tick`.

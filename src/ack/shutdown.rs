@@ -43,7 +43,7 @@ pub enum ShutdownMode {
 }
 
 impl AckTracker {
-    /// Stops the tracker: refuses new roots, settles the `fate` of those in flight, stops the
+    /// Stops the tracker: refuses new roots, does with those in flight what `mode` says, stops the
     /// reaper and waits for it. Returns the roots in flight under [`ShutdownMode::Return`], and nothing
     /// otherwise.
     ///
@@ -70,11 +70,11 @@ impl AckTracker {
     /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self, fate: ShutdownMode) -> Vec<Outcome> {
+    pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome> {
         let trees = &*self.trees;
         trees.engine.admission.refuse();
         trees.deliver.close();
-        if let (ShutdownMode::Drain(limit), false) = (fate, is_inside()) {
+        if let (ShutdownMode::Drain(limit), false) = (mode, is_inside()) {
             let began = std::time::Instant::now();
             while !self.is_drained() && began.elapsed() < limit {
                 if self.reaper().is_none() {
@@ -83,11 +83,11 @@ impl AckTracker {
                 std::thread::sleep(Duration::from_millis(1).min(limit));
             }
         }
-        if fate == ShutdownMode::Return {
+        if mode == ShutdownMode::Return {
             trees.returned.want();
         }
         self.owner.shut();
-        match fate {
+        match mode {
             ShutdownMode::Return => trees.returned.take(),
             _ => Vec::new(),
         }
@@ -115,9 +115,9 @@ impl AckTracker {
     /// is left.
     ///
     /// The shutdown goes on if the future is dropped; another call waits for the same end. Of
-    /// several limits the shortest counts, and another fate than `Drain` ends the draining. Roots
+    /// several limits the shortest counts, and another mode than `Drain` ends the draining. Roots
     /// under [`ShutdownMode::Return`] go to the first future that ends, or to a blocking `shutdown` with
-    /// that fate. Of two futures that end at once, each may have some of them.
+    /// that mode. Of two futures that end at once, each may have some of them.
     ///
     /// A tracker without a reaper must still be polled while it drains, by [`poll`](Self::poll).
     /// Each poll wakes the future, which polls, too, and checks the limit. This call, or the last
@@ -151,15 +151,15 @@ impl AckTracker {
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(
         &self,
-        fate: ShutdownMode,
+        mode: ShutdownMode,
     ) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
         let engine = &self.trees.engine;
         engine.admission.refuse();
         self.trees.deliver.close();
-        if fate == ShutdownMode::Return {
+        if mode == ShutdownMode::Return {
             self.trees.returned.want();
         }
-        let until = match (self.reaper(), fate) {
+        let until = match (self.reaper(), mode) {
             (Some(reaper), ShutdownMode::Drain(limit)) => {
                 reaper.ask_to_drain(engine, limit);
                 None

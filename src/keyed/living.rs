@@ -70,10 +70,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(super) fn term(&self, lifetime: Lifetimes) -> Result<(Term, u64), StoreError> {
         let (deadline, now) = self.engine.renewal(lifetime.live, self.timeout, self)?;
-        if let (Lifetime::Never, _) | (Lifetime::Default, None) = (lifetime.idle, self.idle) {
-            return Ok((Term { keeps: lifetime.keeps, ..Term::until(deadline) }, now));
-        }
-        let term = self.idle_term(lifetime.idle, deadline)?;
+        let term = match (lifetime.idle, self.idle) {
+            (Lifetime::Never, _) | (Lifetime::Default, None) => Term::until(deadline),
+            (idle, _) => self.idle_term(idle, deadline)?,
+        };
         Ok((Term { keeps: lifetime.keeps, ..term }, now))
     }
 

@@ -1,7 +1,11 @@
 //! Where a queue's expired keys, and a tracker's expired sessions, go.
 
+use super::removed::EndedSlot;
+use super::store::Store;
 use crate::channel::{channel, Receiver, Sender, WhenFull};
+use crate::core::lease::Lease;
 use crate::error::BuildError;
+use crate::lifecycle::Leftovers;
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 
@@ -60,9 +64,22 @@ impl<E, A> Target<E, A> {
         }
     }
 
-    /// All has been sent.
-    pub(super) fn finish(&self) {
-        if let Target::Channel(sender) = self {
+    /// Ends every entry of the store, each of which goes into `kept` as what `left` makes of it, if a
+    /// shutdown wants it. Ends the channel when all has been sent: an entry expires only in a shard
+    /// that is not closed yet.
+    pub(super) fn close_store<K: 'static, V: 'static>(
+        &self,
+        store: &Store<K, V>,
+        kept: &Leftovers<E>,
+        left: impl Fn(EndedSlot<&Store<K, V>, K, V>, Lease) -> E,
+    ) {
+        let wanted = kept.is_wanted();
+        let closed = store.close_with(|ended, lease| {
+            if wanted {
+                kept.push(left(ended, lease));
+            }
+        });
+        if let (true, Target::Channel(sender)) = (closed, self) {
             sender.finish();
         }
     }

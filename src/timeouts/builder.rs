@@ -99,11 +99,9 @@ impl TimeoutsBuilder {
     fn built(self, reaper: bool) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
         let waiters = Arc::new(Waiters::new(config)?);
-        let mut owner = Owner::new(&waiters);
-        if reaper {
-            owner = owner.started(|waiters| &waiters.engine, self.setup.budget)?;
-        }
-        Ok(Timeouts { waiters, owner: Arc::new(owner) })
+        let budget = reaper.then_some(self.setup.budget);
+        let owner = Owner::new(&waiters, |waiters| &waiters.engine, budget)?;
+        Ok(Timeouts { waiters, owner })
     }
 }
 

@@ -253,13 +253,7 @@ impl Timeouts {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll(&self, budget: usize) -> Polled {
-        let engine = &self.waiters.engine;
-        let now = engine.deadlines.clock().now();
-        let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
-        Polled {
-            more: round.more || round.busy,
-            ..Polled::of(round, now, engine.deadlines.ticks())
-        }
+        self.waiters.engine.poll_once(budget, &*self.waiters)
     }
 
     /// How many futures wait; about, while others come and go.

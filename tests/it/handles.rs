@@ -5,7 +5,7 @@ use expiry::{
     edge, AckTracker, BuildError, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause,
     SessionInfo, SessionTracker, StoreError, TimeCacheMap, Timeouts, WhenFull,
 };
-use std::sync::{mpsc, Arc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -184,7 +184,6 @@ fn a_listener_and_a_channel_are_one_too_many() {
 fn a_full_channel_of_sessions_holds_up_no_shutdown() {
     let builder = SessionTracker::builder().interval(Duration::from_millis(1));
     let (sessions, ended) = builder.build_with_channel(1, WhenFull::Wait).unwrap();
-    let sessions = Arc::new(sessions);
     for owner in 0..10 {
         sessions.create(Duration::from_millis(1), owner).unwrap();
     }

@@ -36,6 +36,15 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
+    /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to do
+    /// also where other threads were at some shards.
+    pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
+        let now = self.deadlines.clock().now();
+        let round = self.poll_beside(now, budget.max(1), frontend);
+        let more = round.more || round.busy;
+        Polled { more, ..Polled::of(round, now, self.deadlines.ticks()) }
+    }
+
     /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if
     /// somebody who was at a shard may have left it with something due since, unless it has `found`
     /// something (Q10).

@@ -293,11 +293,9 @@ where
             store.listener_thread = store.listener.is_some().then_some(thread);
         }
         let store = Arc::new(store);
-        let mut owner = Owner::new(&store);
         ListenerThread::start(&store)?;
-        if reaper {
-            owner = owner.started(|store| &store.engine, self.setup.budget)?;
-        }
-        Ok(ExpiringMap { store, hasher, owner: Arc::new(owner) })
+        let budget = reaper.then_some(self.setup.budget);
+        let owner = Owner::new(&store, |store| &store.engine, budget)?;
+        Ok(ExpiringMap { store, hasher, owner })
     }
 }

@@ -136,10 +136,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     ) -> Result<ExpiryQueue<K>, BuildError> {
         let store = Arc::new(Store::build(&self.setup, None, None, None)?);
         let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
-        let mut owner = Owner::new(&shared);
-        if reaper {
-            owner = owner.started(|shared| &shared.store.engine, self.setup.budget)?;
-        }
-        Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner: Arc::new(owner) })
+        let budget = reaper.then_some(self.setup.budget);
+        let owner = Owner::new(&shared, |shared| &shared.store.engine, budget)?;
+        Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner })
     }
 }

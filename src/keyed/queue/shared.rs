@@ -60,18 +60,8 @@ impl<K: 'static> Keyed<K, ()> for Shared<K> {
         }
     }
 
-    /// Ends the channel when all keys have been sent. A key expires only in a shard that is not
-    /// closed yet.
     fn close_all(&self) {
-        let wanted = self.kept.is_wanted();
-        let closed = self.store.close_with(|ended, lease| {
-            if wanted {
-                self.kept.push(self.left(ended, lease));
-            }
-        });
-        if closed {
-            self.target.finish();
-        }
+        self.target.close_store(&self.store, &self.kept, |ended, lease| self.left(ended, lease));
     }
 }
 

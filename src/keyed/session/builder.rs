@@ -131,11 +131,9 @@ impl SessionTrackerBuilder {
             bounds,
             collects: self.collects,
         });
-        let mut owner = Owner::new(&store);
-        if reaper {
-            owner = owner.started(|store| &store.engine, self.setup.budget)?;
-        }
-        Ok(SessionTracker { store, owner: Arc::new(owner) })
+        let budget = reaper.then_some(self.setup.budget);
+        let owner = Owner::new(&store, |store| &store.engine, budget)?;
+        Ok(SessionTracker { store, owner })
     }
 
     /// What is granted, such that the interval can keep it.

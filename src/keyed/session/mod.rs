@@ -82,15 +82,7 @@ impl Keyed<SessionId, Seat> for Inner {
     }
 
     fn close_all(&self) {
-        let wanted = self.kept.is_wanted();
-        let closed = self.store.close_with(|ended, lease| {
-            if wanted {
-                self.kept.push(self.info(&ended, lease));
-            }
-        });
-        if closed {
-            self.target.finish();
-        }
+        self.target.close_store(&self.store, &self.kept, |ended, lease| self.info(&ended, lease));
     }
 }
 
