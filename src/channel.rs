@@ -8,8 +8,7 @@ use crate::trace::event;
 use crossbeam_channel::{SendTimeoutError, TrySendError};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-#[cfg(feature = "async")]
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +36,6 @@ pub enum WhenFull {
     /// The thread that ended the entry waits for room: back-pressure. While the reaper waits, nothing
     /// expires. The channel must then be read by a thread that never ends entries itself: an ack,
     /// fail, poll or shutdown on the receiving thread would wait for itself once the channel is full.
-    /// (A map's [listener thread](crate::ExpiringMapBuilder::listener_thread) may: it never waits.)
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is
@@ -68,14 +66,18 @@ pub enum WhenFull {
 ///
 /// # The end
 ///
-/// As an iterator it ends when the sending side has been *dropped*: all shares of the tracker or queue, its `Arc`s too. A shutdown alone
-/// does not end it, and who iterates on a thread that holds such a share waits for ever. As a stream for tasks (`into_stream`, with the
-/// feature `async`) it ends with the *shutdown*.
+/// As an iterator it ends when the sending side has been *dropped*: all handles to the store. A shutdown alone does not end it, so a
+/// thread that iterates must hold no handle. As a stream for tasks (`into_stream`, with the feature `async`) it ends with the
+/// *shutdown*; that of a map ends as the iterator does.
 ///
-/// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will. A thread that must part the two is
-/// told by the program, which shuts down first: from then on [`try_next`](Self::try_next) until `None` gets what is left.
+/// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will. To tell the two apart, shut the store
+/// down first: from then on [`try_next`](Self::try_next) until `None` gets what is left.
+///
+/// When the last clone of the receiver is dropped, it drops the items that are left. What is sent from then on counts as `undelivered`.
 pub struct Receiver<T> {
-    ends: Own<(crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>)>,
+    ends: Own<Ends<T>>,
+    /// Number of receivers.
+    readers: Arc<AtomicUsize>,
     #[cfg(feature = "async")]
     pub(crate) listeners: Arc<Listeners>,
 }
@@ -88,12 +90,34 @@ impl<T> fmt::Debug for Receiver<T> {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
+        // survives: no count comes from a clone's; the drop of a receiver says what it orders.
+        self.readers.fetch_add(1, Ordering::Relaxed);
         Receiver {
             ends: self.ends.clone(),
+            readers: self.readers.clone(),
             #[cfg(feature = "async")]
             listeners: self.listeners.clone(),
         }
     }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        // SeqCst pairs with `Sender::put_by`, which sends and then looks at the count: either that look
+        // finds 0, or the items that were sent before are found here.
+        // survives: loom does not see crossbeam's channel.
+        if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            discard(&self.ends);
+        }
+    }
+}
+
+/// Drops what is in the channel. Returns how many items that were.
+fn discard<T>(ends: &Own<Ends<T>>) -> u64 {
+    let Some((bounded, spill)) = ends.get() else {
+        return 0;
+    };
+    bounded.try_iter().chain(spill.try_iter()).count() as u64
 }
 
 impl<T> Receiver<T> {
@@ -190,6 +214,11 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 pub(crate) struct Sender<T> {
     /// Bounded, and for what spills.
     ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
+    /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep it
+    /// until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
+    back: Own<Ends<T>>,
+    /// Number of receivers.
+    readers: Arc<AtomicUsize>,
     when_full: WhenFull,
     spilled: AtomicU64,
     undelivered: AtomicU64,
@@ -221,8 +250,11 @@ pub(crate) fn channel<T>(
     let (spill, from_spill) = crossbeam_channel::unbounded();
     #[cfg(feature = "async")]
     let listeners = Arc::new(Listeners::new());
+    let readers = Arc::new(AtomicUsize::new(1));
     let sender = Sender {
         ends: Own::new((bounded, spill)),
+        back: Own::new((from_bounded.clone(), from_spill.clone())),
+        readers: readers.clone(),
         when_full,
         spilled: AtomicU64::new(0),
         undelivered: AtomicU64::new(0),
@@ -232,6 +264,7 @@ pub(crate) fn channel<T>(
     };
     let receiver = Receiver {
         ends: Own::new((from_bounded, from_spill)),
+        readers,
         #[cfg(feature = "async")]
         listeners,
     };
@@ -260,7 +293,21 @@ impl<T> Sender<T> {
 
     /// Sends, and wakes the tasks that wait for it.
     pub(crate) fn send(&self, item: T) {
-        self.put(item);
+        self.send_by(self.when_full, item);
+    }
+
+    /// As [`send`](Self::send), on a thread that may be the one that reads the channel. It would wait
+    /// for itself, so under [`WhenFull::Wait`] what has no room spills.
+    pub(crate) fn send_back(&self, item: T) {
+        let when_full = match self.when_full {
+            WhenFull::Wait => WhenFull::Spill,
+            other => other,
+        };
+        self.send_by(when_full, item);
+    }
+
+    fn send_by(&self, when_full: WhenFull, item: T) {
+        self.put_by(when_full, item);
         #[cfg(feature = "async")]
         if self.is_awaited() {
             self.wake();
@@ -280,24 +327,14 @@ impl<T> Sender<T> {
         self.listeners.wake();
     }
 
-    /// Sends; who waits for it is yet to be woken, if it is a task. Returns whether the item is in
-    /// the channel; otherwise it is counted as undelivered.
-    pub(crate) fn put(&self, item: T) -> bool {
-        self.put_by(self.when_full, item)
-    }
-
-    /// As [`put`](Self::put), by the thread that reads the channel. It would wait for itself, so
-    /// under [`WhenFull::Wait`] what has no room spills.
-    pub(crate) fn put_back(&self, item: T) -> bool {
-        let when_full = match self.when_full {
-            WhenFull::Wait => WhenFull::Spill,
-            other => other,
-        };
-        self.put_by(when_full, item)
+    /// Sends. The caller has yet to wake the tasks that wait. What is not in the channel then is counted
+    /// as undelivered.
+    pub(crate) fn put(&self, item: T) {
+        self.put_by(self.when_full, item);
     }
 
     #[inline(never)] // keeps its callers short
-    fn put_by(&self, when_full: WhenFull, item: T) -> bool {
+    fn put_by(&self, when_full: WhenFull, item: T) {
         let sent = match when_full {
             WhenFull::Wait => self.wait(item),
             WhenFull::Drop => {
@@ -306,17 +343,14 @@ impl<T> Sender<T> {
             }
             WhenFull::Spill => self.send_or_spill(item),
         };
-        if !sent {
-            self.undelivered.fetch_add(1, Ordering::Relaxed);
+        let mut lost = u64::from(!sent);
+        // After the item is in. SeqCst: see the drop of a receiver.
+        if self.readers.load(Ordering::SeqCst) == 0 {
+            lost += discard(&self.back);
         }
-        sent
-    }
-
-    /// Puts an item behind all others, whatever the policy. It counts as neither spilled nor
-    /// undelivered.
-    pub(crate) fn put_last(&self, item: T) {
-        // Refused only without a receiver, and then no thread wants it.
-        let _ = self.ends.get().map(|(_, spill)| spill.send(item));
+        if lost > 0 {
+            self.undelivered.fetch_add(lost, Ordering::Relaxed);
+        }
     }
 
     fn wait(&self, mut item: T) -> bool {
@@ -361,6 +395,9 @@ impl<T> Drop for Sender<T> {
         self.finish();
     }
 }
+
+/// The receiving ends of the bounded channel and of the one for what spills.
+type Ends<T> = (crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>);
 
 /// The ends of crossbeam's channels, in the process that made them. The child of a fork has copies. What
 /// another thread held of a channel at the fork, the child never gets, so it does not touch them.

@@ -192,7 +192,6 @@ series! {
     Gauge LIVE = "expiry_live", Count, "entries now";
     Gauge CAPACITY = "expiry_capacity", Count, "the most entries there may be, where that is bounded";
     Gauge SLOTS = "expiry_slots", Count, "slots whose memory is held, in use or not";
-    Gauge LISTENER_WAITING = "expiry_listener_waiting", Count, "ends that wait for the listener thread of a map";
     Gauge UNRECLAIMED = "expiry_unreclaimed", Count, "entries that have ended and whose memory is not free yet";
     Gauge TABLES = "expiry_tables", Count, "tables of the index: one for each shard, and more while it grows or shrinks";
     Counter INSERTED = "expiry_inserted_total", Count, "entries that came in";

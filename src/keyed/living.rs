@@ -33,7 +33,7 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     #[inline]
     pub(super) fn told(self) -> Removed<'a, K, V> {
         self.tell();
-        Removed::lent(self.ended)
+        Removed::lent(self.ended, self.cause)
     }
 }
 

@@ -1,6 +1,5 @@
 //! What operators can see of a keyed store.
 
-use super::listener_thread::ListenerThread;
 use super::store::Store;
 use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
@@ -79,22 +78,17 @@ snapshot! {
         /// thread.
         listener_panics: u64 as HANDLER_PANICS
             = store.panics.load(Relaxed) + store.engine.clock_panics.get();
-        /// Ends that wait for a map's [listener
-        /// thread](crate::ExpiringMapBuilder::listener_thread) to call the listener. Each keeps
-        /// its entry's slot, with key and value.
-        listener_waiting: u64 as LISTENER_WAITING
-            = store.listener_thread.as_ref().map_or(0, ListenerThread::waiting);
-        /// Keys of a queue, or ends of a map with a listener thread, that went to the second
-        /// queue of a full channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+        /// Keys of a queue, or removals of a map, that went to the second queue of a full channel;
+        /// see [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = store.astray().0;
-        /// Keys, or ends, that were not delivered: dropped by
+        /// Keys, or removals, that were not delivered: dropped by
         /// [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
         undelivered: u64 as UNDELIVERED = store.astray().1;
         /// Panics of `Drop` of this store's keys and values that the store has caught.
         drop_panics: u64 as DROP_PANICS = store.drop_panics.load(Relaxed);
         /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
-        /// the driver has yet to drop key and value. Those that a caller holds as `Removed`, or
-        /// that wait for the listener thread, are not counted.
+        /// the driver has yet to drop key and value. Those that a caller, or a channel, holds as
+        /// `Removed` are not counted.
         unreclaimed: u64 as UNRECLAIMED = store.engine.unreclaimed();
     }
     /// Sets each series of [`describe`](crate::publish::describe)'s table that a keyed store has to
@@ -108,9 +102,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         StoreMetrics::of(self)
     }
 
-    /// Number of ends that had no room in the listener thread's channel and spilled, and number of
-    /// those that were lost.
+    /// Number of removals that had no room in the channel and spilled, and number of those that were
+    /// lost.
     fn astray(&self) -> (u64, u64) {
-        self.listener_thread.as_ref().map(ListenerThread::astray).unwrap_or_default()
+        self.removals.channel().map(|channel| channel.sender.astray()).unwrap_or_default()
     }
 }

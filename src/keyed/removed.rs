@@ -5,15 +5,15 @@
 //!
 //! # Two holders
 //!
-//! Where a store has a [listener thread](super::listener_thread), the queue holds an ended slot until
-//! the listener has been called, and the thread that ended the entry may hold it as well: a removing
-//! call returns it as [`Removed`]. A bit of the slot's lease counts the two:
+//! Where a map reports into a [channel](super::removals), the item in the channel holds an ended
+//! slot, and the thread that ended the entry may hold it as well: a removing call returns it as
+//! [`Removed`]. A bit of the slot's lease counts the two:
 //!
 //! ```text
-//!   the thread that ended the entry           the listener thread
+//!   the thread that ended the entry           the thread that receives
 //!   sets the bit                  (a store: it is the one holder)
-//!   puts the slot's number into the queue
-//!                                             takes it; calls the listener, unpinned
+//!   sends a second handle
+//!                                             receives it, and reads key and value
 //!   lets go: takes the bit away   (a swap)    lets go: takes the bit away   (a swap)
 //!
 //!   the one that finds the bit set does nothing more
@@ -29,10 +29,10 @@
 //! holder is alone, which a load of the bit says: no other thread could become a holder again.
 //!
 //! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states, and
-//! follow links of 32 bits, which end below it. In a store without a listener thread it is never set,
-//! and no holder looks.
+//! follow links of 32 bits, which end below it. In a store without a channel it is never set, and no
+//! holder looks.
 
-use super::store::{Pair, Store};
+use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use std::fmt;
@@ -72,22 +72,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// # Safety
     ///
     /// The slot is of this store. The caller has ended or forwarded it, and has taken it out of the
-    /// index. It does this once. Or the caller makes the second holder, once for each
-    /// [`share`](Held::share).
-    pub(super) unsafe fn new(store: H, id: u32) -> Self {
-        let slot = store.engine.slots.slot(id).expect("a slot that has been in use");
-        // SAFETY: the slot lives as long as the store.
-        let slot =
-            unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
-        // SAFETY: the caller's.
-        unsafe { Self::of(store, id, slot) }
-    }
-
-    /// As [`new`](Self::new), of a slot that the caller has at hand.
-    ///
-    /// # Safety
-    ///
-    /// As there.
+    /// index. It does this once.
     #[inline(always)]
     pub(super) unsafe fn of(store: H, id: u32, slot: Slot<'_, Pair<K, V>>) -> Self {
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
@@ -148,23 +133,17 @@ pub(super) struct Held<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
-    /// Key and value.
-    pub(super) fn pair(&self) -> &'a (K, V) {
-        // SAFETY: the holder's, which is there for as long.
-        unsafe { self.slot.value() }
-    }
-
-    /// Gives the slot a second holder. Returns the slot's number, from which [`EndedSlot::new`] makes
-    /// that holder. Of a store with a listener thread; called at most once.
-    pub(super) fn share(&self) -> u32 {
+    /// The slot's second holder. Of a store that reports into a channel; called at most once.
+    pub(super) fn share(
+        &self,
+        store: Arc<Store<K, V>>,
+        cause: RemovalCause,
+    ) -> Removed<'static, K, V> {
         debug_assert!(!self.slot.is_held_twice());
         self.slot.hold_twice();
-        self.id
-    }
-
-    /// The second holder was not made after all.
-    pub(super) fn unshare(&self) {
-        self.slot.let_go();
+        // SAFETY: ended and out of the index, and this is the one second holder.
+        let slot = unsafe { EndedSlot::of(Keeps::Kept(store), self.id, self.slot) };
+        Removed { slot, cause }
     }
 }
 
@@ -217,25 +196,34 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 /// assert_eq!((old.key().as_str(), old.value().len(), old[0]), ("key", 3, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Removed<'a, K: 'static, V: 'static>(EndedSlot<Keeps<'a, K, V>, K, V>);
+pub struct Removed<'a, K: 'static, V: 'static> {
+    slot: EndedSlot<Keeps<'a, K, V>, K, V>,
+    cause: RemovalCause,
+}
 
 impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     #[inline]
-    pub(super) fn lent(slot: EndedSlot<&'a Store<K, V>, K, V>) -> Self {
+    pub(super) fn lent(slot: EndedSlot<&'a Store<K, V>, K, V>, cause: RemovalCause) -> Self {
         let store = slot.store;
-        slot.kept_by(Keeps::Lent(store))
+        slot.kept_by(Keeps::Lent(store), cause)
     }
 
     /// Its key.
     #[must_use]
     pub fn key(&self) -> &K {
-        self.0.key()
+        self.slot.key()
     }
 
     /// Its value.
     #[must_use]
     pub fn value(&self) -> &V {
-        self.0.value()
+        self.slot.value()
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub fn cause(&self) -> RemovalCause {
+        self.cause
     }
 
     /// The value itself, if no reader can be holding it. Never waits; takes some hundred
@@ -245,9 +233,9 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     ///
     /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in
     /// the middle of a call. Also where the call that put this value in has yet to return a
-    /// reference to it: its listener is running. And where the map has a
-    /// [listener thread](crate::ExpiringMapBuilder::listener_thread) that has yet to call the
-    /// listener for this value.
+    /// reference to it: its listener is running. And where the map reports into a
+    /// [channel](crate::ExpiringMapBuilder::build_with_channel), and the other handle to this entry is
+    /// still there: a removing call returns one, and the channel has one.
     ///
     /// # Examples
     ///
@@ -262,21 +250,25 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_into_value(self) -> Result<V, Self> {
-        match self.0.into_pair() {
+        match self.slot.into_pair() {
             Ok((key, value)) => {
                 // Before the value is on its way out: the key's `Drop` may panic.
                 drop(key);
                 Ok(value)
             }
-            Err(this) => Err(Removed(this)),
+            Err(slot) => Err(Removed { slot, cause: self.cause }),
         }
     }
 }
 
 impl<K: 'static, V: 'static> Removed<'static, K, V> {
     /// As `lent`, for as long as it likes.
-    pub(super) fn kept(slot: EndedSlot<&Store<K, V>, K, V>, store: &Arc<Store<K, V>>) -> Self {
-        slot.kept_by(Keeps::Kept(store.clone()))
+    pub(super) fn kept(
+        slot: EndedSlot<&Store<K, V>, K, V>,
+        store: &Arc<Store<K, V>>,
+        cause: RemovalCause,
+    ) -> Self {
+        slot.kept_by(Keeps::Kept(store.clone()), cause)
     }
 }
 
@@ -290,7 +282,11 @@ impl<K: 'static, V: 'static> Deref for Removed<'_, K, V> {
 
 impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Removed<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Removed").field("key", self.key()).field("value", self.value()).finish()
+        f.debug_struct("Removed")
+            .field("key", self.key())
+            .field("value", self.value())
+            .field("cause", &self.cause)
+            .finish()
     }
 }
 
@@ -300,9 +296,9 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
     }
 
     /// The same slot, for the caller that ended it.
-    fn kept_by<'k>(self, store: Keeps<'k, K, V>) -> Removed<'k, K, V> {
+    fn kept_by<'k>(self, store: Keeps<'k, K, V>, cause: RemovalCause) -> Removed<'k, K, V> {
         debug_assert!(std::ptr::eq(self.store, &*store));
         let this = ManuallyDrop::new(self);
-        Removed(EndedSlot { store, id: this.id, slot: this.slot })
+        Removed { slot: EndedSlot { store, id: this.id, slot: this.slot }, cause }
     }
 }

@@ -4,6 +4,7 @@ use super::map::{ExpiringMap, ExpiringMapBuilder, Ref};
 use super::removed::Removed;
 use super::store::RemovalCause;
 use super::InsertError;
+use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
 use crate::polled::Polled;
 use crate::time::Clock;
@@ -135,6 +136,40 @@ where
     pub fn build_manual(self) -> Result<TimeCacheMap<K, V>, BuildError> {
         let map = self.settle()?.build_manual()?;
         Ok(TimeCacheMap { map })
+    }
+
+    /// Builds the map and starts its thread. Each entry that has expired goes into a channel of `length`.
+    /// `when_full` says what happens to one that finds no room there.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMapBuilder::build_with_channel`], and as [`build`](Self::build).
+    #[allow(clippy::type_complexity)] // a map and its receiver
+    pub fn build_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(TimeCacheMap<K, V>, Receiver<Removed<'static, K, V>>), BuildError> {
+        let (map, receiver) =
+            self.settle()?.expired_only().build_with_channel(length, when_full)?;
+        Ok((TimeCacheMap { map }, receiver))
+    }
+
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire, into the
+    /// channel, in [`TimeCacheMap::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+    #[allow(clippy::type_complexity)] // as above
+    pub fn build_manual_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(TimeCacheMap<K, V>, Receiver<Removed<'static, K, V>>), BuildError> {
+        let builder = self.settle()?.expired_only();
+        let (map, receiver) = builder.build_manual_with_channel(length, when_full)?;
+        Ok((TimeCacheMap { map }, receiver))
     }
 
     fn settle(self) -> Result<ExpiringMapBuilder<K, V>, BuildError> {

@@ -47,13 +47,11 @@ fn in_child(what: &str, work: impl FnOnce()) {
     assert_eq!(libc::WEXITSTATUS(status), 0, "{what}: the child panicked");
 }
 
-/// Waits until no reaper is in the middle of a round: a shard that a reaper is at during a fork is lost to the child. Nor is a listener
-/// thread at its channel then.
+/// Waits until no reaper is in the middle of a round: a shard that a reaper is at during a fork is lost
+/// to the child.
 fn until_reapers_sleep() {
     let deadline = Instant::now() + GENEROUS;
-    let is_ours =
-        |stat: &str| stat.contains("(expiry-reaper)") || stat.contains("(expiry-listener)");
-    let is_awake = |stat: &str| is_ours(stat) && !stat.contains(") S ");
+    let is_awake = |stat: &str| stat.contains("(expiry-reaper)") && !stat.contains(") S ");
     loop {
         let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
         let stats = tasks.flatten().map(|task| task.path().join("stat"));
@@ -99,35 +97,26 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     });
     assert_eq!(map.get_cloned(&1).as_deref(), Some("parent"), "two worlds");
 
-    for as_a_future in [false, true] {
-        let told = Arc::new(AtomicUsize::new(0));
-        let tells = told.clone();
-        let map = ExpiringMap::builder()
-            .removal_listener(move |_: &u64, _: &String, _| {
-                tells.fetch_add(1, Ordering::SeqCst);
-            })
-            .listener_thread(1, WhenFull::Wait)
-            .build()
-            .unwrap();
-        map.insert(1, "parent".into()).unwrap();
-        in_child("a map with a listener thread", || {
-            for key in 2..=10 {
-                map.insert(key, "child".into()).unwrap();
-                let removed = map.remove(&key).unwrap();
-                assert_eq!(removed.try_into_value().ok().as_deref(), Some("child"));
-            }
-            assert_eq!(told.load(Ordering::SeqCst), 9, "by the thread that removed them");
-            if as_a_future {
-                support::Task::new().block_on(map.shutdown_async());
-            }
-            map.shutdown();
-            assert_eq!(told.load(Ordering::SeqCst), 10);
-            // SAFETY: as above.
-            drop(unsafe { std::ptr::read(&map) });
-        });
+    let (map, removals) =
+        ExpiringMap::<u64, String>::builder().build_with_channel(1, WhenFull::Wait).unwrap();
+    map.insert(1, "parent".into()).unwrap();
+    in_child("a map with a channel", || {
+        for key in 2..=10 {
+            map.insert(key, "child".into()).unwrap();
+            let removed = map.remove(&key).unwrap();
+            assert_eq!(removed.try_into_value().ok().as_deref(), Some("child"));
+        }
+        assert_eq!(
+            (removals.len(), map.metrics().undelivered),
+            (0, 9),
+            "the channel is the parent's"
+        );
         map.shutdown();
-        assert_eq!(told.load(Ordering::SeqCst), 1);
-    }
+        // SAFETY: as above.
+        drop(unsafe { (std::ptr::read(&map), std::ptr::read(&removals)) });
+    });
+    drop(map);
+    assert_eq!(removals.map(|removed| *removed.key()).collect::<Vec<_>>(), [1]);
 
     let queue = ExpiryQueue::builder().expiry_listener(|_: &u64| ()).build();
     let queue = queue.unwrap();

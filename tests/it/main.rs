@@ -15,12 +15,12 @@ mod hammer_keyed;
 mod handles;
 mod keyed;
 mod keyed_leases;
-mod listener_thread;
 mod many;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod oracle;
 mod queue;
+mod removals;
 mod rig;
 #[cfg(feature = "async")]
 mod room;

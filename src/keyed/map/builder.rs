@@ -1,10 +1,11 @@
 //! Settings.
 
 use super::ExpiringMap;
-use crate::channel::WhenFull;
+use crate::channel::{channel, Receiver, WhenFull};
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::keyed::listener_thread::ListenerThread;
+use crate::keyed::removals::{Channel, Removals};
+use crate::keyed::removed::Removed;
 use crate::keyed::store::{Listener, RemovalCause, Store};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
@@ -12,7 +13,7 @@ use crate::setup::{setters, Setup};
 use crate::StoreError;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Settings of an [`ExpiringMap`].
@@ -25,7 +26,6 @@ use std::time::Duration;
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`listener_thread`](Self::listener_thread) | none: the thread that ends an entry calls the listener |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
@@ -47,8 +47,8 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     listener: Option<Listener<K, V>>,
-    /// Length and policy of the listener thread's channel.
-    listener_thread: Option<(usize, WhenFull)>,
+    /// The channel gets no other removals.
+    expired_only: bool,
     /// Makes the hasher.
     hasher: Hashing<S>,
 }
@@ -89,7 +89,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             listener: None,
-            listener_thread: None,
+            expired_only: false,
             hasher: Hashing::ByDefault(Setup::hasher),
         }
     }
@@ -120,104 +120,25 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
+    /// The channel gets what expires, and no other removals.
+    pub(in crate::keyed) fn expired_only(mut self) -> Self {
+        self.expired_only = true;
+        self
+    }
+
     /// A listener that the map calls for every end of a value, once, with its cause. The thread that
     /// ended the value calls it, afterwards. That is the reaper, or a thread that polls, for an expired
     /// value, but also a thread that inserts where a value has expired just then; and a thread that
     /// replaces, removes, or shuts down.
     ///
     /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
-    /// and so further expirations), and holds back no memory. A panic is caught and counted. With a
-    /// [`listener_thread`](Self::listener_thread) that thread calls it instead.
+    /// and so further expirations), and holds back no memory. A panic is caught and counted. For slow work
+    /// take a [channel](Self::build_with_channel) instead.
     pub fn removal_listener(
         mut self,
         listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static,
     ) -> Self {
         self.listener = Some(Arc::new(listener));
-        self
-    }
-
-    /// A thread of its own, `expiry-listener`, calls the listener ([`removal_listener`](Self::removal_listener)), so
-    /// that a slow listener delays neither the reaper nor the calls that end entries. Each build
-    /// method starts that thread, if there is a listener. The thread takes the ends from a channel of
-    /// `length` ends; `when_full` says what happens to an end that finds no room:
-    ///
-    /// * [`WhenFull::Wait`]: the thread that ended the entry waits for room, the reaper too. It must not
-    ///   hold a lock that the listener takes. The listener thread itself does not wait: an end that
-    ///   the listener causes spills. Of two maps whose listeners end entries of each other's, use
-    ///   [`WhenFull::Spill`].
-    /// * [`WhenFull::Spill`]: it goes to a second queue, which has no bound.
-    /// * [`WhenFull::Drop`]: the listener is not called for it. A shutdown ends all entries at once, so
-    ///   of more than `length` entries the listener hears of some only.
-    ///
-    /// `spilled` and `undelivered` in the [metrics](crate::StoreMetrics) count these, and
-    /// `listener_waiting` counts the ends in the channel and in the second queue. The end for which
-    /// the listener is being called is no longer counted.
-    ///
-    /// The listener is called once for each end that has not been dropped, in the order in which the
-    /// ends came into the channel; of ends that spilled there is no order.
-    ///
-    /// [`TimeCacheMap`](crate::TimeCacheMap) and `ExpiringMapSettings` have no such thread.
-    ///
-    /// # Cost and progress
-    ///
-    /// The channel takes 16 bytes for each of its `length` places, at once. An end that waits keeps its
-    /// entry's slot, with key and value, which the [capacity](Self::capacity) does not count any more.
-    /// While it waits, [`Removed::try_into_value`](crate::Removed::try_into_value) returns the handle, and
-    /// [`flush`](ExpiringMap::flush) does not wait for it. A call that ends an entry sends a message of
-    /// 8 bytes, and may wake the listener thread. Under `Wait` it may wait for the listener; under
-    /// the other policies no call does, except a shutdown.
-    ///
-    /// # Shutdown
-    ///
-    /// [`shutdown`](ExpiringMap::shutdown), and dropping the map, wait until the listener has been called
-    /// for all that was in the channel, for as long as that takes. (`Wait` is treated as `Spill` from
-    /// then on.) In a listener, of this map or of another one, they do not wait: the listener thread
-    /// goes on until the channel is empty, and then ends. A process whose last handle goes in a
-    /// listener may exit before that. A thread that ends an entry beside a shutdown, after the
-    /// listener thread has stopped, calls the listener itself. After a `fork` the child has no
-    /// listener thread: the thread that ends an entry calls the listener there, and the ends that
-    /// were in the channel are the parent's.
-    ///
-    /// The thread that drops the map drops the listener, too. If that is a listener, the listener
-    /// thread does it when it ends.
-    ///
-    /// # Errors
-    ///
-    /// The build methods refuse a length of zero ([`BuildError::ZeroChannel`]) or above 2^31
-    /// ([`BuildError::ChannelTooLong`]), and say if there was no memory, or no thread.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{BuildError, RemovalCause, ExpiringMap, WhenFull};
-    /// use std::sync::mpsc;
-    ///
-    /// let (sender, told) = mpsc::channel();
-    /// let (go_on, wait) = mpsc::sync_channel(0);
-    /// let wait = std::sync::Mutex::new(wait);
-    /// let map = ExpiringMap::builder()
-    ///     .removal_listener(move |key: &u64, _: &&str, cause| {
-    ///         wait.lock().unwrap().recv().unwrap(); // a slow listener
-    ///         sender.send((*key, cause)).unwrap();
-    ///     })
-    ///     .listener_thread(1000, WhenFull::Spill)
-    ///     .build()?;
-    /// map.insert(1, "one")?;
-    /// map.insert(2, "two")?;
-    /// assert_eq!(map.remove(&1).as_deref(), Some(&"one")); // does not wait for the listener
-    /// go_on.send(())?;
-    /// assert_eq!(told.recv()?, (1, RemovalCause::Removed));
-    /// let shutdown = std::thread::spawn(move || map.shutdown());
-    /// go_on.send(())?;
-    /// shutdown.join().unwrap(); // by now all has been delivered
-    /// assert_eq!(told.try_recv()?, (2, RemovalCause::Closed));
-    ///
-    /// let refused = ExpiringMap::<u64, u64>::builder().listener_thread(0, WhenFull::Wait).build();
-    /// assert_eq!(refused.err(), Some(BuildError::ZeroChannel));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn listener_thread(mut self, length: usize, when_full: WhenFull) -> Self {
-        self.listener_thread = Some((length, when_full));
         self
     }
 
@@ -250,7 +171,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
             listener: self.listener,
-            listener_thread: self.listener_thread,
+            expired_only: self.expired_only,
             hasher: Hashing::Chosen(hasher),
         }
     }
@@ -271,29 +192,119 @@ where
         self.built(true)
     }
 
-    /// Builds the map without a thread: nothing is told as expired but in [`ExpiringMap::poll`], though what is over is
-    /// not found any more.
+    /// Builds the map without a thread: values expire in [`ExpiringMap::poll`]. Look-ups never return an
+    /// expired one, polled or not.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build).
+    /// As [`build`](Self::build), but for the thread.
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
         self.built(false)
     }
 
-    fn built(self, reaper: bool) -> Result<ExpiringMap<K, V, S>, BuildError> {
+    /// Builds the map and starts its reaper thread. Each end of a value goes into a channel of
+    /// `length`, once, as a [`Removed`] with its cause. `when_full` says what happens to one that finds
+    /// no room there. A thread, or a task, that receives may be slow: it delays neither the reaper nor
+    /// the calls that end entries.
+    ///
+    /// The receiver ends, as an iterator and as a stream, when all handles to the map have been dropped
+    /// and all that was sent was received. Each [`Removed`] keeps its entry's slot, with key and value,
+    /// which the [capacity](Self::capacity) does not count any more. While the channel has one, the
+    /// handle that the removing call returned gives no value by
+    /// [`Removed::try_into_value`].
+    ///
+    /// # Cost
+    ///
+    /// The channel takes 48 bytes for each of its `length` places, at once. Sending takes two
+    /// reference counts and a message.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`];
+    /// [`BuildError::TwoReceivers`] where there is a listener.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, RemovalCause, WhenFull};
+    /// use std::thread;
+    ///
+    /// let (files, removals) = ExpiringMap::builder().build_with_channel(1000, WhenFull::Spill)?;
+    /// let closer = thread::spawn(move || {
+    ///     let causes = removals.map(|removed| {
+    ///         // slow work with removed.key() and removed.value()
+    ///         removed.cause()
+    ///     });
+    ///     causes.collect::<Vec<_>>()
+    /// });
+    /// files.insert(1, "a file")?;
+    /// assert_eq!(files.remove(&1).as_deref(), Some(&"a file")); // waits for no thread
+    /// files.insert(2, "another file")?;
+    /// drop(files); // the last handle: the receiver comes to its end
+    /// assert_eq!(closer.join().unwrap(), [RemovalCause::Removed, RemovalCause::Closed]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(clippy::type_complexity)] // a map and its receiver
+    pub fn build_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
+        self.built_with_channel(length, when_full, true)
+    }
+
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: values expire, into the
+    /// channel, in [`ExpiringMap::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+    #[allow(clippy::type_complexity)] // as above
+    pub fn build_manual_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
+        self.built_with_channel(length, when_full, false)
+    }
+
+    #[allow(clippy::type_complexity)] // as above
+    fn built_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+        reaper: bool,
+    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
+        if self.listener.is_some() {
+            return Err(BuildError::TwoReceivers);
+        }
+        let (sender, receiver) = channel(length, when_full)?;
+        let expired_only = self.expired_only;
+        let channel = |store: &Weak<_>| {
+            Removals::Channel(Channel { sender, store: store.clone(), expired_only })
+        };
+        Ok((self.built_for(channel, reaper)?, receiver))
+    }
+
+    fn built(mut self, reaper: bool) -> Result<ExpiringMap<K, V, S>, BuildError> {
+        let listener = self.listener.take().map_or(Removals::Unheard, Removals::Listener);
+        self.built_for(|_| listener, reaper)
+    }
+
+    fn built_for(
+        self,
+        removals: impl FnOnce(&Weak<Store<K, V>>) -> Removals<K, V>,
+        reaper: bool,
+    ) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let hasher = match self.hasher {
             Hashing::Chosen(hasher) => hasher,
             Hashing::ByDefault(make) => make(&self.setup),
         };
-        let mut store =
-            Store::build(&self.setup, self.time_to_live, self.time_to_idle, self.listener)?;
-        if let Some((length, when_full)) = self.listener_thread {
-            let thread = ListenerThread::new(length, when_full)?;
-            store.listener_thread = store.listener.is_some().then_some(thread);
-        }
-        let store = Arc::new(store);
-        ListenerThread::start(&store)?;
+        let mut store = Store::build(&self.setup, self.time_to_live, self.time_to_idle)?;
+        let store = Arc::new_cyclic(|this| {
+            store.removals = removals(this);
+            store
+        });
         let budget = reaper.then_some(self.setup.budget);
         let owner = Owner::new(&store, |store| &store.engine, budget)?;
         Ok(ExpiringMap { store, hasher, owner })

@@ -66,7 +66,7 @@ where
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was dropped
-    /// waits for it. Nor is one that waits for the listener thread.
+    /// waits for it. The channel's handles are such.
     ///
     /// # Examples
     ///
@@ -115,9 +115,8 @@ where
 
     /// Ends all entries, calls the listener ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops
     /// the reaper. When this returns, insertions are refused with
-    /// [`StoreError::Closed`](crate::StoreError::Closed), nothing is found, and the reaper and the
-    /// [listener thread](crate::ExpiringMapBuilder::listener_thread) have ended. Of several threads
-    /// that call this, each waits for that. Dropping the map does the same.
+    /// [`StoreError::Closed`](crate::StoreError::Closed), nothing is found, and the reaper has
+    /// ended. Of several threads that call this, each waits for that. Dropping the map does the same.
     ///
     /// In a listener, a handler or a waker that any store calls, and in a `Drop` that a driver runs,
     /// this waits for no thread. Insertions are refused when it returns. The reaper ends the entries
@@ -141,18 +140,12 @@ where
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
     /// this returns, the reaper ends the entries and calls the listener, and the future is ready
     /// when that is done. The shutdown goes on if the future is dropped. A map without a reaper has
-    /// been shut down when this returns. With a
-    /// [listener thread](crate::ExpiringMapBuilder::listener_thread) the future is ready when that
-    /// has called the listener for every end.
+    /// been shut down when this returns.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
         store.wait_no_more();
-        let closed = shut_soon(&store.engine, self.owner.reaper(), store);
-        async move {
-            closed.await;
-            store.delivered().await;
-        }
+        shut_soon(&store.engine, self.owner.reaper(), store)
     }
 }

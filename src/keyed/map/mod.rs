@@ -62,7 +62,7 @@ use std::time::Duration;
 ///
 /// All operations but [`shutdown`](Self::shutdown), [`flush`](Self::flush) and dropping the map are
 /// lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) a call that ends an entry may wait for
-/// the listener thread.) Look-ups write nothing shared (with a time to idle, one swap in every interval). Key
+/// room in the channel.) Look-ups write nothing shared (with a time to idle, one swap in every interval). Key
 /// and value lie in the entry's slot, beside its lease; above 64 bytes together they are boxed. A
 /// slot takes 8 bytes and key and value; 5 bytes lie beside it, and 16 to 29 in the index.
 ///
@@ -77,8 +77,8 @@ use std::time::Duration;
 ///   after the clock has jumped by years.
 /// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
 ///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last handle to the
-///   map, and, at the end of a shutdown, its
-///   [listener thread](ExpiringMapBuilder::listener_thread).
+///   map, and, after a shutdown, the thread that drops a [`Removed`](crate::Removed) of the
+///   [channel](ExpiringMapBuilder::build_with_channel).
 /// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live
 ///   ones, a thread that lets go of an ended entry drops some first: twice as many as it ends. It
 ///   does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no

@@ -134,7 +134,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         target: Target<Expired<K>, K>,
         reaper: bool,
     ) -> Result<ExpiryQueue<K>, BuildError> {
-        let store = Arc::new(Store::build(&self.setup, None, None, None)?);
+        let store = Arc::new(Store::build(&self.setup, None, None)?);
         let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
         let budget = reaper.then_some(self.setup.budget);
         let owner = Owner::new(&shared, |shared| &shared.store.engine, budget)?;

@@ -29,7 +29,8 @@ impl<K: 'static> Shared<K> {
 
     /// A key that a shutdown has ended, as it would have expired.
     pub(super) fn left(&self, ended: EndedSlot<&Inner<K>, K, ()>, lease: Lease) -> Expired<K> {
-        Expired { ended: Removed::kept(ended, &self.store), expiry: self.expiry(lease) }
+        let ended = Removed::kept(ended, &self.store, RemovalCause::Closed);
+        Expired { ended, expiry: self.expiry(lease) }
     }
 
     /// When a key is due.
@@ -40,7 +41,8 @@ impl<K: 'static> Shared<K> {
     /// The key that has expired in this slot, which the caller has ended.
     fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
         let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
-        Expired { ended: Removed::kept(ended, &self.store), expiry: self.since_start(deadline) }
+        let ended = Removed::kept(ended, &self.store, RemovalCause::Expired);
+        Expired { ended, expiry: self.since_start(deadline) }
     }
 }
 

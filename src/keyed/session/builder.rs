@@ -124,7 +124,7 @@ impl SessionTrackerBuilder {
     ) -> Result<SessionTracker, BuildError> {
         let bounds = self.bounds()?;
         let store = Arc::new(Inner {
-            store: Store::build(&self.setup, None, None, None)?,
+            store: Store::build(&self.setup, None, None)?,
             target,
             kept: Leftovers::new(),
             issuer: Issuer::new(self.server, self.first),

@@ -14,8 +14,7 @@ const PARTING: Duration = Duration::from_millis(10);
 const PARTING: Duration = Duration::ZERO;
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
-    /// Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
+    /// Ends every entry, and reports it. Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
         self.close_with(|ended, _| self.tell(&ended, RemovalCause::Closed))
     }
@@ -30,9 +29,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let closed = self.engine.close(self, give);
         if closed {
-            if let Some(thread) = &self.listener_thread {
-                thread.stop();
-            }
             self.part();
         }
         closed
@@ -44,30 +40,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.flush(PARTING, self);
     }
 
-    /// There is a shutdown: no thread waits until the listener thread has room.
+    /// There is a shutdown: no thread waits for room in the channel any more.
     pub(in crate::keyed) fn wait_no_more(&self) {
-        if let Some(thread) = &self.listener_thread {
-            thread.close();
-        }
-    }
-
-    /// Ready when the listener thread has delivered all that a shutdown has left it.
-    #[cfg(feature = "async")]
-    pub(in crate::keyed) async fn delivered(&self) {
-        if let Some(thread) = &self.listener_thread {
-            let has_ended = || thread.has_ended().then_some(());
-            self.engine.admission.until_parted(has_ended).await;
+        if let Some(channel) = self.removals.channel() {
+            channel.sender.close();
         }
     }
 }
 
 impl<K: 'static, V: 'static> Shut for Store<K, V> {
-    /// Then waits for the listener thread.
     fn shut(&self, reaper: Option<&Reaper>) {
         self.wait_no_more();
         shut(&self.engine, reaper, self);
-        if let Some(thread) = &self.listener_thread {
-            thread.join();
-        }
     }
 }

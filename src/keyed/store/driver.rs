@@ -103,12 +103,12 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
     }
 
     fn reports_to_user(&self) -> bool {
-        self.listener.is_some()
+        !self.removals.is_unheard()
     }
 
     fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, _: u64) {
         step("expired");
-        if self.listener.is_none() {
+        if self.removals.is_unheard() {
             return self.expired_unheard(claim, named);
         }
         let ended = self.ended_by_driver(claim, named, RemovalCause::Expired);

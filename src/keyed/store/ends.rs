@@ -4,6 +4,7 @@ use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::core::engine::{Claim, Pin};
 use crate::core::lease::Lease;
+use crate::keyed::removals::Removals;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
 use std::borrow::Borrow;
@@ -48,8 +49,7 @@ impl std::fmt::Display for RemovalCause {
     }
 }
 
-/// Called for every end, once, by the thread that ended the entry, or by the listener thread;
-/// afterwards and unpinned. It may call the store, be slow, or panic.
+/// Called for every end, once, by the thread that ended the entry, afterwards and unpinned. It may call the store, be slow, or panic.
 pub(crate) type Listener<K, V> = Arc<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -136,24 +136,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         });
     }
 
-    /// Delivers an end to the listener, once: the listener thread calls it, or without one this
-    /// thread, which has ended the entry. Never panics. The caller is unpinned.
+    /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The caller
+    /// has ended the entry, and is unpinned.
     #[inline]
     pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: RemovalCause) {
-        if self.listener.is_none() {
-            return;
-        }
-        match &self.listener_thread {
-            None => self.call_listener(ended.key(), ended.value(), cause),
-            Some(thread) => thread.queue(self, ended.held(), cause),
-        }
-    }
-
-    /// Calls the listener for an ended entry. Never panics. The caller is unpinned.
-    #[inline]
-    pub(in crate::keyed) fn call_listener(&self, key: &K, value: &V, cause: RemovalCause) {
-        if let Some(listener) = &self.listener {
-            self.guard(|| listener(key, value, cause));
+        match &self.removals {
+            Removals::Unheard => {}
+            Removals::Listener(listener) => {
+                self.guard(|| listener(ended.key(), ended.value(), cause));
+            }
+            Removals::Channel(channel) => channel.send(ended.held(), cause),
         }
     }
 

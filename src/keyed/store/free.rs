@@ -42,7 +42,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// list. Out of line and by value, so that the holder itself stays in registers.
     #[inline(never)]
     pub(in crate::keyed) fn let_go(&self, id: u32, slot: Slot<'_, Pair<K, V>>) {
-        if self.listener_thread.is_some() && !slot.let_go() {
+        if self.removals.channel().is_some() && !slot.let_go() {
             return; // The other holder does it.
         }
         self.free_later(id);

@@ -38,7 +38,7 @@ pub(crate) use renew::Touched;
 pub(super) use walk::Walk;
 
 use super::idle::Policy;
-use super::listener_thread::ListenerThread;
+use super::removals::Removals;
 use crate::core::engine::{Claim, Engine, Stripe};
 use crate::core::lease::{set, Lease, State};
 use crate::core::per_shard::PerShard;
@@ -153,9 +153,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) timeout: Option<u64>,
     /// The default time to idle in nanoseconds, if there is one.
     pub(super) idle: Option<u64>,
-    pub(super) listener: Option<Listener<K, V>>,
-    /// The thread that calls the listener, if the user has chosen one.
-    pub(super) listener_thread: Option<ListenerThread>,
+    /// Set by the builder of a map. The other store types report themselves.
+    pub(super) removals: Removals<K, V>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -170,7 +169,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         setup: &Setup,
         timeout: Option<Duration>,
         idle: Option<Duration>,
-        listener: Option<Listener<K, V>>,
     ) -> Result<Self, BuildError>
     where
         K: Send + Sync,
@@ -186,8 +184,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
-            listener,
-            listener_thread: None,
+            removals: Removals::Unheard,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,

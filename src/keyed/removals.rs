@@ -1,0 +1,66 @@
+//! Where a map reports how its values have ended.
+//!
+//! The thread that ended a value reports it, unpinned and at no shard: it calls the listener, or it
+//! sends a [`Removed`] into the channel. That is a second handle to the ended slot
+//! ([`removed`](super::removed)), beside the one that a removing call returns.
+//!
+//! What lies in the channel keeps the store, and the store keeps the channel's sending side. The
+//! channel breaks that ring when its last receiver goes: it then drops what it holds
+//! ([`channel`](crate::channel)).
+
+use super::removed::{Held, Removed};
+use super::store::{Listener, RemovalCause, Store};
+use crate::channel::Sender;
+use crate::panics::is_inside;
+use std::sync::Weak;
+
+/// See the module's head.
+pub(super) enum Removals<K: 'static, V: 'static> {
+    /// To no thread.
+    Unheard,
+    Listener(Listener<K, V>),
+    Channel(Channel<K, V>),
+}
+
+impl<K: 'static, V: 'static> Removals<K, V> {
+    pub(super) fn is_unheard(&self) -> bool {
+        matches!(self, Removals::Unheard)
+    }
+
+    pub(super) fn channel(&self) -> Option<&Channel<K, V>> {
+        match self {
+            Removals::Channel(channel) => Some(channel),
+            _ => None,
+        }
+    }
+}
+
+/// A channel of removals.
+pub(super) struct Channel<K: 'static, V: 'static> {
+    pub(super) sender: Sender<Removed<'static, K, V>>,
+    /// The store that has this channel.
+    pub(super) store: Weak<Store<K, V>>,
+    /// No other removals go into it.
+    pub(super) expired_only: bool,
+}
+
+impl<K: 'static, V: 'static> Channel<K, V> {
+    /// Sends an ended entry. A thread inside a call of the user's code waits for no room: what finds
+    /// none spills.
+    #[cold]
+    pub(super) fn send(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
+        if self.expired_only && cause != RemovalCause::Expired {
+            return;
+        }
+        // The caller has a reference to the store, so it is there.
+        let Some(store) = self.store.upgrade() else {
+            return;
+        };
+        let removed = ended.share(store, cause);
+        if is_inside() {
+            self.sender.send_back(removed);
+        } else {
+            self.sender.send(removed);
+        }
+    }
+}

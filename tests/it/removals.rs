@@ -1,0 +1,326 @@
+//! Maps that report into a channel: what a slow receiver delays, and what becomes of what it leaves.
+
+use crate::support::{wait_for, GENEROUS, MS};
+use expiry::{
+    BuildError, ExpiringMap, ExpiringMapBuilder, ManualClock, Receiver, RemovalCause, Removed,
+    TimeCacheMap, WhenFull,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+type Map<V> = ExpiringMap<u64, V>;
+type Removals<V> = Receiver<Removed<'static, u64, V>>;
+
+const POLICIES: [WhenFull; 3] = [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop];
+
+fn manual<V: Send + Sync + 'static>(clock: &ManualClock) -> ExpiringMapBuilder<u64, V> {
+    ExpiringMap::builder().interval(MS).time_to_live(10 * MS).clock(clock.clone())
+}
+
+fn unclocked<V: Send + Sync + 'static>(
+    length: usize,
+    when_full: WhenFull,
+) -> (Map<V>, Removals<V>) {
+    let builder = manual(&ManualClock::new());
+    builder.build_manual_with_channel(length, when_full).unwrap()
+}
+
+/// Takes what is there: key and cause, sorted.
+fn causes<V: Send + Sync>(removals: &Removals<V>) -> Vec<(u64, RemovalCause)> {
+    let next = || removals.try_next();
+    let all = std::iter::from_fn(next).map(|removed| (*removed.key(), removed.cause()));
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable_by_key(|&(key, _)| key);
+    all
+}
+
+#[test]
+fn a_receiver_that_does_nothing_delays_no_expiry_and_no_removal() {
+    for when_full in POLICIES {
+        let clock = ManualClock::new();
+        let (map, removals) = manual(&clock).build_manual_with_channel(100, when_full).unwrap();
+        for key in 1..=20 {
+            map.insert(key, key).unwrap();
+        }
+        for key in 1..=5 {
+            assert_eq!(map.remove(&key).as_deref(), Some(&key));
+            assert_eq!(map.insert(key + 5, 0).unwrap().as_deref(), Some(&(key + 5)));
+        }
+        clock.advance(11 * MS);
+        while map.poll(1000).more {}
+        let metrics = map.metrics();
+        assert_eq!((metrics.total.live, metrics.total.expired), (0, 15));
+        assert_eq!((removals.len(), metrics.spilled, metrics.undelivered), (25, 0, 0));
+        map.insert(21, 21).unwrap();
+        drop(map);
+        let told: Vec<_> = removals.map(|removed| (*removed.key(), removed.cause())).collect();
+        let order = (1..=5)
+            .flat_map(|key| [(key, RemovalCause::Removed), (key + 5, RemovalCause::Replaced)]);
+        assert!(told[..10].iter().copied().eq(order), "{told:?}");
+        let mut expired = told[10..25].to_vec();
+        expired.sort_unstable_by_key(|&(key, _)| key);
+        assert!(expired.into_iter().eq((6..=20).map(|key| (key, RemovalCause::Expired))));
+        assert_eq!(told[25..], [(21, RemovalCause::Closed)]);
+    }
+}
+
+/// Threads insert, replace and remove beside a reaper. The channel has each value once, with the
+/// cause that the call returned.
+#[test]
+fn every_end_is_delivered_once() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = if cfg!(miri) { 20 } else { 5_000 };
+    for (length, when_full) in
+        [(1, WhenFull::Wait), (1, WhenFull::Spill), (100, WhenFull::Wait), (100, WhenFull::Spill)]
+    {
+        let builder = ExpiringMap::builder().interval(MS).time_to_live(2 * MS);
+        let (map, removals) = builder.build_with_channel(length, when_full).unwrap();
+        let receiver = thread::spawn(move || {
+            let mut told = BTreeMap::new();
+            for removed in removals {
+                let removed: Removed<'_, u64, Arc<u64>> = removed;
+                assert_eq!(*removed.key(), **removed.value() % 8);
+                let before = told.insert(**removed.value(), removed.cause());
+                assert_eq!(before, None, "{removed:?}");
+            }
+            told
+        });
+        let values: Vec<Arc<u64>> = (0..THREADS * EACH).map(Arc::new).collect();
+        let returned = Mutex::new(BTreeMap::new());
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (map, values, returned) = (&map, &values, &returned);
+                scope.spawn(move || {
+                    for value in (0..EACH).map(|n| n * THREADS + thread) {
+                        let key = value % 8;
+                        let fresh = values[value as usize].clone();
+                        let ended = match value / THREADS % 3 {
+                            0 => map.upsert(key, |_| (fresh.clone(), None)),
+                            _ => map.insert(key, fresh),
+                        };
+                        let removed = (value % 5 == 0).then(|| map.remove(&key)).flatten();
+                        for ended in ended.unwrap().into_iter().chain(removed) {
+                            let (number, cause) = (**ended.value(), ended.cause());
+                            // Taken out, if the receiver has let go of it, or only dropped.
+                            if value % 2 == 0 {
+                                drop(ended.try_into_value());
+                            }
+                            assert!(returned.lock().unwrap().insert(number, cause).is_none());
+                        }
+                    }
+                });
+            }
+        });
+        map.shutdown();
+        assert_eq!(map.metrics().undelivered, 0);
+        drop(map);
+        let told = receiver.join().unwrap();
+        assert!(told.keys().copied().eq(0..THREADS * EACH), "{when_full:?}");
+        for (value, cause) in returned.into_inner().unwrap() {
+            assert_eq!(told[&value], cause);
+        }
+        // The store has dropped each value once: these are all that there are.
+        for value in values {
+            assert_eq!(Arc::strong_count(&value), 1, "{value}");
+        }
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_dropped_or_spills_and_is_counted() {
+    for (when_full, kept, counts) in [(WhenFull::Drop, 2, (0, 7)), (WhenFull::Spill, 9, (7, 0))] {
+        let (map, removals) = unclocked(2, when_full);
+        let value = Arc::new(0);
+        for key in 1..=9 {
+            map.insert(key, value.clone()).unwrap();
+            drop(map.remove(&key));
+        }
+        let metrics = map.metrics();
+        assert_eq!((metrics.spilled, metrics.undelivered), counts);
+        // No thread holds those that were dropped: the store drops their values.
+        assert!(map.flush(GENEROUS));
+        assert_eq!(Arc::strong_count(&value), 1 + kept);
+        let told = causes(&removals);
+        assert!(told.into_iter().eq((1..=kept as u64).map(|key| (key, RemovalCause::Removed))));
+        assert!(map.flush(GENEROUS));
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
+
+#[test]
+fn a_thread_waits_for_room_until_there_is_some_or_a_shutdown_or_no_receiver() {
+    for ends in ["a receipt", "a shutdown", "no receiver"] {
+        let (map, removals) = unclocked(1, WhenFull::Wait);
+        for key in 1..=2 {
+            map.insert(key, key).unwrap();
+        }
+        map.remove(&1); // the one place
+        let waiting = map.clone();
+        let waits = thread::spawn(move || waiting.remove(&2).map(|ended| *ended));
+        wait_for("the removal", || !map.contains_key(&2));
+        assert_eq!((map.metrics().spilled, waits.is_finished()), (0, false));
+        let mut removals = Some(removals);
+        match ends {
+            "a receipt" => assert!(removals.as_ref().is_some_and(|all| all.try_next().is_some())),
+            "a shutdown" => map.shutdown(),
+            _ => removals = None,
+        }
+        assert_eq!(waits.join().unwrap(), Some(2), "{ends}");
+        let left = removals.map_or(0, |removals| causes(&removals).len());
+        let metrics = map.metrics();
+        let expected = match ends {
+            "a receipt" => (1, 0),
+            "a shutdown" => (2, 1),
+            _ => (0, 0),
+        };
+        assert_eq!((left, metrics.spilled), expected, "{ends}");
+    }
+}
+
+/// A value that a call has returned lies in the channel as well: the last of the two handles frees it.
+#[test]
+fn a_value_has_two_handles() {
+    for caller_first in [false, true] {
+        let (map, removals) = unclocked(10, WhenFull::Wait);
+        let value = Arc::new(());
+        map.insert(1, value.clone()).unwrap();
+        let returned = map.remove(&1).unwrap();
+        let returned = returned.try_into_value().expect_err("the channel has the other handle");
+        let received = removals.try_next().unwrap();
+        let (first, last) = match caller_first {
+            true => (returned, received),
+            false => (received, returned),
+        };
+        drop(first);
+        assert!(map.flush(GENEROUS));
+        assert_eq!(Arc::strong_count(&value), 2);
+        assert!(last.try_into_value().is_ok());
+        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(map.metrics().unreclaimed, 0);
+    }
+}
+
+/// A handler of another store ends entries here, and the channel is full: it waits for no receiver.
+#[test]
+fn a_listener_of_another_store_does_not_wait_for_room() {
+    let (map, removals) = unclocked(1, WhenFull::Wait);
+    (0..5).for_each(|key| drop(map.insert(key, key).unwrap()));
+    let ends = map.clone();
+    let other = ExpiringMap::builder()
+        .removal_listener(move |_: &u64, _: &u64, _| {
+            (0..5).for_each(|key| drop(ends.remove(&key)));
+        })
+        .build_manual()
+        .unwrap();
+    other.insert(0, 0).unwrap();
+    drop(other.remove(&0));
+    assert_eq!((removals.len(), map.metrics().spilled), (5, 4));
+}
+
+/// The channel keeps the store, and the store the channel: neither stays when both handles are gone.
+#[test]
+fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
+    for receiver_first in [false, true] {
+        for reaper in [false, true] {
+            let value = Arc::new(());
+            let builder = manual(&ManualClock::new());
+            let (map, removals) = match reaper {
+                true => builder.build_with_channel(2, WhenFull::Spill).unwrap(),
+                false => builder.build_manual_with_channel(2, WhenFull::Spill).unwrap(),
+            };
+            for key in 0..10 {
+                map.insert(key, value.clone()).unwrap();
+                drop(map.insert(key, value.clone()));
+            }
+            let again = removals.clone();
+            drop(removals);
+            assert_eq!(again.len(), 10);
+            if receiver_first {
+                drop(again);
+                assert_eq!(map.metrics().undelivered, 0);
+                drop(map.remove(&0));
+                assert_eq!(map.metrics().undelivered, 1);
+                drop(map);
+            } else {
+                drop(map);
+                assert_eq!(again.len(), 20);
+                drop(again);
+            }
+            assert_eq!(Arc::strong_count(&value), 1, "{receiver_first} {reaper}");
+        }
+    }
+}
+
+/// The last receiver goes while threads send, and then the map: nothing stays behind.
+#[test]
+fn a_receiver_dropped_beside_senders_leaves_nothing() {
+    for round in 0..if cfg!(miri) { 2 } else { 200 } {
+        let value = Arc::new(());
+        let (map, removals) = unclocked(1 + round % 3, POLICIES[round % 2]);
+        let senders = [0_u64, 1].map(|at| {
+            let (map, value) = (map.clone(), value.clone());
+            thread::spawn(move || {
+                for key in 0..20 {
+                    map.insert(2 * key + at, value.clone()).unwrap();
+                    drop(map.remove(&(2 * key + at)));
+                }
+            })
+        });
+        let _ = removals.next_within(GENEROUS);
+        drop(removals);
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        drop(map);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
+
+#[test]
+fn a_time_cache_map_reports_what_has_expired() {
+    let clock = ManualClock::new();
+    let builder = TimeCacheMap::builder(10 * MS).clock(clock.clone());
+    let (map, expired) = builder.build_manual_with_channel(10, WhenFull::Drop).unwrap();
+    for key in 0..4_u64 {
+        map.put(key, "value").unwrap();
+    }
+    drop(map.remove(&0));
+    map.put(1, "another").unwrap();
+    clock.advance(20 * MS);
+    while map.poll(100).more {}
+    map.put(4, "left").unwrap();
+    drop(map);
+    let told = causes(&expired);
+    assert!(told.into_iter().eq((1..4).map(|key| (key, RemovalCause::Expired))));
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn a_stream_ends_with_the_last_handle() {
+    use crate::support::Task;
+    let (map, removals) = unclocked(10, WhenFull::Spill);
+    let (task, mut stream) = (Task::new(), removals.into_stream());
+    map.insert(1, 1).unwrap();
+    map.insert(2, 2).unwrap();
+    assert!(task.poll(&mut Box::pin(stream.recv())).is_pending());
+    drop(map.remove(&1));
+    assert_eq!(task.block_on(Box::pin(stream.recv())).as_deref(), Some(&1));
+    map.shutdown();
+    assert_eq!(task.block_on(Box::pin(stream.recv())).as_deref(), Some(&2));
+    assert!(task.poll(&mut Box::pin(stream.recv())).is_pending());
+    drop(map);
+    assert!(task.block_on(Box::pin(stream.recv())).is_none());
+}
+
+#[test]
+fn absurd_settings_are_refused() {
+    let build = |length| {
+        let builder = ExpiringMap::<u64, u64>::builder();
+        builder.build_manual_with_channel(length, WhenFull::Wait).err()
+    };
+    assert_eq!(build(0), Some(BuildError::ZeroChannel));
+    let length = usize::MAX;
+    assert_eq!(build(length), Some(BuildError::ChannelTooLong { length }));
+    let listens = ExpiringMap::<u64, u64>::builder().removal_listener(|_, _, _| ());
+    let both = listens.build_manual_with_channel(1, WhenFull::Wait);
+    assert_eq!(both.err(), Some(BuildError::TwoReceivers));
+}
