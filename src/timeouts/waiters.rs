@@ -1,7 +1,9 @@
-//! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in between.
+//! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in
+//! between.
 //!
-//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in it ([`Held`]). Its *owner* is
-//! the one future that has registered it: the owner keeps the slot's number and the lease, bit for bit.
+//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in it ([`Held`]). Its *owner*
+//! is the one future that has registered it: the owner keeps the slot's number and the lease, bit
+//! for bit.
 //!
 //! ```text
 //!  FREE -> LIVE_ISSUED(i, d)    registration: the waker, then the lease, then the next expiration
@@ -13,20 +15,22 @@
 //! ```
 //!
 //! The thread that ends the lease owns the slot and the waker in it. Only the claimer, or the owner
-//! that has ended the lease, writes the waker. `core::engine::owner` says what spares the owner a swap.
+//! that has ended the lease, writes the waker. `core::engine::owner` says what spares the owner a
+//! swap.
 //!
 //! # A lease names one occupancy
 //!
-//! The owner compares the whole lease. An entry that fired at tick `d` is followed by occupants with
-//! later deadlines only. An entry that the owner ended is its own affair, and after a shutdown there
-//! are no occupants. So a future that is polled long after it fired does not take another future's
-//! entry for its own. Deadlines repeat after 2^40 ticks; then generation and tick must both agree.
+//! The owner compares the whole lease. An entry that fired at tick `d` is followed by occupants
+//! with later deadlines only. An entry that the owner ended is its own affair, and after a shutdown
+//! there are no occupants. So a future that is polled long after it fired does not take another
+//! future's entry for its own. Deadlines repeat after 2^40 ticks; then generation and tick must
+//! both agree.
 //!
 //! # Registering again in place
 //!
 //! Between DEAD and LIVE a scan, or a shutdown, passes the slot by. So the owner then changes the
-//! bucket's next expiration by a read-modify-write, and ends its entry if the bucket is closed
-//! (W5, W8).
+//! bucket's next expiration by a read-modify-write, and ends its entry if the bucket is closed (W5,
+//! W8).
 //!
 //! User code (a waker's clone, wake and drop) runs only when the slot is in its final state, or
 //! belongs to the calling thread alone.
