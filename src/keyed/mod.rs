@@ -1,9 +1,8 @@
 //! Keys that expire: queues of leases, sessions, maps. Four store types over one [`store`] on the
 //! engine.
 //!
-//! `docs/design.md`, "Entries of keyed stores", has the protocol of an entry. `docs/keyed.md` has
-//! what the store types build on it: where each operation takes effect, which code of the user's
-//! runs where, and what a walk meets.
+//! `docs/design.md`, "Life of an entry", has the protocol of an entry, and where each operation
+//! takes effect. Its "Where user code runs" says which code of the user's runs under a pin.
 
 mod closing;
 mod error;

@@ -1,11 +1,39 @@
-//! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in between.
+//! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in
+//! between.
 //!
-//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in `word` and `owner`. The lease decides: who ends it owns the
-//! slot, and the waker in it, alone. The waker is written only by who owns the slot alone: its claimer, or the
-//! one future that has it, having ended it. `docs/async.md` has the states and why a lease names one occupancy; what spares the
-//! owner a swap is in `core::engine::owner`.
+//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in it ([`Held`]). Its *owner*
+//! is the one future that has registered it: the owner keeps the slot's number and the lease, bit
+//! for bit.
 //!
-//! User code (a waker's clone, wake and drop) runs only when the slot is as it is to be, or nobody's but the caller's.
+//! ```text
+//!  FREE -> LIVE_ISSUED(i, d)    registration: the waker, then the lease, then the next expiration
+//!  LIVE -> DEAD -> FREE         the driver, or a shutdown: takes the waker, frees the slot, wakes
+//!  LIVE -> FREE                 the owner, without a scan of its bucket: by a store
+//!  LIVE -> DEAD -> FREE         the owner, beside a scan: by a swap
+//!  LIVE(i, d) -> LIVE(i, d')    the owner: a reset
+//!  LIVE -> DEAD -> LIVE         the owner, with another waker: takes the old one, registers in place
+//! ```
+//!
+//! The thread that ends the lease owns the slot and the waker in it. Only the claimer, or the owner
+//! that has ended the lease, writes the waker. `core::engine::owner` says what spares the owner a
+//! swap.
+//!
+//! # A lease names one occupancy
+//!
+//! The owner compares the whole lease. An entry that fired at tick `d` is followed by occupants
+//! with later deadlines only. An entry that the owner ended is its own affair, and after a shutdown
+//! there are no occupants. So a future that is polled long after it fired does not take another
+//! future's entry for its own. Deadlines repeat after 2^40 ticks; then generation and tick must
+//! both agree.
+//!
+//! # Registering again in place
+//!
+//! Between DEAD and LIVE a scan, or a shutdown, passes the slot by. So the owner then changes the
+//! bucket's next expiration by a read-modify-write, and ends its entry if the bucket is closed (W5,
+//! W8).
+//!
+//! User code (a waker's clone, wake and drop) runs only when the slot is in its final state, or
+//! belongs to the calling thread alone.
 
 use super::error::TimerError;
 use super::waker::Words;

@@ -1,6 +1,24 @@
 //! Look-up: from a key to the slot that its entry lies in.
 //!
-//! `docs/keyed.md`, "Look-up", has the steps and why they come in this order.
+//! A pinned thread first *glances* at the likeliest place: the key's home in the oldest index
+//! table.
+//!
+//! 1. It loads the home's header, compares the home's words with the hash, and loads the word that
+//!    matches.
+//! 2. It loads the header again. If the home's version and the word's bit are as before, the index
+//!    named the word's slot at that moment. The pin keeps that slot's payload in place.
+//! 3. It loads the slot's lease, and compares the key. The key's `Eq` is the only code of the
+//!    user's that a look-up runs.
+//!
+//! If no word matches and the home is open at step 2, the key has no entry: a younger table gets
+//! the key only after this home is closed. If the home is closed, the thread glances at the next
+//! table.
+//!
+//! Where keys share a hash, or a lease is `FORWARD`, the thread looks through all places
+//! ([`Seek`]). It loads a slot's lease first, then header and word again, and then compares the
+//! key. Before the second look the slot may be unpublished, and its claimer may take key and value
+//! out again. So the index asks in two steps: `accept` looks at the lease, `confirm` compares the
+//! key.
 
 use super::{Found, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Pin};

@@ -1,7 +1,7 @@
 //! The store under maps, queues and sessions.
 //!
-//! An entry is one slot: a lease, and key and value beside it. `docs/design.md`, "Entries of keyed
-//! stores", has the protocol. Each of its sequences stands once:
+//! An entry is one slot: a lease, and key and value beside it. `docs/design.md`, "Life of an
+//! entry", has the protocol. Each of its sequences stands once:
 //!
 //! | module | sequence |
 //! |---|---|
