@@ -229,7 +229,8 @@ where
     /// use expiry::{ExpiringMap, RemovalCause, WhenFull};
     /// use std::thread;
     ///
-    /// let (files, removals) = ExpiringMap::builder().build_with_channel(1000, WhenFull::Spill)?;
+    /// let builder = ExpiringMap::<u64, &str>::builder();
+    /// let (files, removals) = builder.build_with_channel(1000, WhenFull::Spill)?;
     /// let closer = thread::spawn(move || {
     ///     let causes = removals.map(|removed| {
     ///         // slow work with removed.key() and removed.value()
