@@ -78,7 +78,7 @@
 //!   normal in a server: the tree has timed out or failed in the meantime. Drop the work; do not stop the thread.
 //! * **Never early, late by an interval.** Deadlines are rounded up to the interval of the builder; then comes the reaper's delay, which the
 //!   metrics have as [`Lateness`].
-//! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly; [`ManualClock`] is for tests; [`Clock`] is for your own.
+//! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly; `BootClock` (Linux) counts suspended time; [`ManualClock`] is for tests; [`Clock`] is for your own.
 //!   Time that the machine spends suspended does not count with these.
 //! * **Memory only.** Nothing survives a restart; sources replay, holders come back.
 //! * **Minimum Rust version** 1.74, with all features. What is tested is Linux on x86-64; it builds for other systems and for 32 bits, but not
@@ -120,6 +120,7 @@ mod channel;
 mod core;
 mod error;
 mod hash;
+mod id;
 mod keyed;
 mod lifecycle;
 #[cfg(expiry_loom)]
@@ -160,6 +161,7 @@ pub use error::BuildError;
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use error::Closed;
 pub use hash::{DefaultHasher, RandomState};
+pub use id::ParseIdError;
 pub use keyed::{
     Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
     Lifetimes, Ref, RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo,
@@ -173,6 +175,8 @@ pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use stream::ReceiverStream;
+#[cfg(target_os = "linux")]
+pub use time::BootClock;
 pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

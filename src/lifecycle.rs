@@ -113,20 +113,19 @@ pub(crate) trait Shut {
 }
 
 impl<F: Shut> Owner<F> {
-    /// The owner of a new store. With a `budget` it starts a reaper, which does so many steps of work
-    /// before it looks round again.
+    /// The owner of a new store. With settings of a reaper it starts one.
     pub(crate) fn new<P: Payload, C: Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        budget: Option<usize>,
+        reaper: Option<ReaperSettings>,
     ) -> Result<Arc<Self>, BuildError>
     where
         F: Frontend<P> + Send + Sync + 'static,
     {
         // First: without a reaper, its drop shuts the store down.
         let mut owner = Owner { frontend: frontend.clone(), reaper: None };
-        if let Some(budget) = budget {
-            owner.reaper = Some(Reaper::start(frontend, engine, budget)?);
+        if let Some(settings) = reaper {
+            owner.reaper = Some(Reaper::start(frontend, engine, &settings)?);
         }
         Ok(Arc::new(owner))
     }
@@ -147,6 +146,14 @@ impl<F: Shut> Drop for Owner<F> {
     }
 }
 
+/// How a reaper is started.
+pub(crate) struct ReaperSettings {
+    /// The thread's name.
+    pub(crate) name: String,
+    /// Steps of work before it looks round again.
+    pub(crate) budget: usize,
+}
+
 /// The thread that drives a store's engine, and how to stop it.
 pub(crate) struct Reaper {
     worker: Worker,
@@ -158,12 +165,13 @@ impl Reaper {
     fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        budget: usize,
+        settings: &ReaperSettings,
     ) -> Result<Self, BuildError> {
         let orders = Arc::new(Orders::new());
         let worker = {
             let (frontend, orders) = (frontend.clone(), orders.clone());
-            Worker::spawn("expiry-reaper", move || {
+            let budget = settings.budget;
+            Worker::spawn(&settings.name, move || {
                 event!(DEBUG, "reaper started");
                 reaper::run(engine(&frontend), &*frontend, budget, &orders);
                 frontend.close();

@@ -3,6 +3,7 @@
 use crate::core::engine::{Config, Source};
 use crate::error::BuildError;
 use crate::hash::RandomState;
+use crate::lifecycle::ReaperSettings;
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(crate) struct Setup {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) exact: bool,
     pub(crate) budget: usize,
+    /// What the store's reaper thread is called.
+    pub(crate) name: Option<String>,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,
     /// See [`Config::asymmetric`].
@@ -35,6 +38,7 @@ impl Default for Setup {
             clock: None,
             exact: false,
             budget: 4096,
+            name: None,
             seed: None,
             pause_grace: None,
             asymmetric: false,
@@ -85,6 +89,12 @@ impl Setup {
             asymmetric: self.asymmetric,
         };
         Ok((config, random))
+    }
+
+    /// The settings of the reaper, if there is to be one.
+    pub(crate) fn reaper(&self, wanted: bool) -> Option<ReaperSettings> {
+        let name = || self.name.as_deref().unwrap_or("expiry-reaper").replace('\0', " ");
+        wanted.then(|| ReaperSettings { name: name(), budget: self.budget })
     }
 
     /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.
@@ -153,6 +163,9 @@ macro_rules! setters {
             /// a reaper thread sleeps by the machine's time and does not notice that a
             /// [`ManualClock`](crate::ManualClock) was advanced.
             clock(clock: impl $crate::Clock) sets setup.clock = Some(::std::sync::Arc::new(clock));
+            /// The store's name: that of its reaper thread, of which Linux shows 15 bytes. It is
+            /// `expiry-reaper` unless set.
+            name(name: impl Into<String>) sets setup.name = Some(name.into());
             /// How much the reaper does before it looks round again: expired
             #[doc = concat!($things, ", buckets, cascades.")]
             reaper_budget(budget: usize) sets setup.budget = budget;

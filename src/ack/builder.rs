@@ -200,10 +200,10 @@ impl AckTrackerBuilder {
     }
 
     fn built(self, target: Target, reaper: bool) -> Result<AckTracker, BuildError> {
-        let budget = reaper.then_some(self.setup.budget);
+        let reaper = self.setup.reaper(reaper);
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
-        let owner = Owner::new(&trees, |trees| &trees.engine, budget)?;
+        let owner = Owner::new(&trees, |trees| &trees.engine, reaper)?;
         Ok(AckTracker { trees, owner, on_drop })
     }
 

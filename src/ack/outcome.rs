@@ -1,5 +1,6 @@
 //! How a root ends, and what the owner gets.
 
+use crate::id::text_of_id;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use std::time::Duration;
 /// then with odds of 1 in 65,536. An id of another tracker is no better than a guess, 1 in 65,536
 /// or worse: ids are no secrets.
 ///
-/// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits).
+/// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits); with the
+/// feature `serde` as a number. Displayed, and parsed, as `0x` and 16 hexadecimal digits.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, Root};
@@ -23,6 +25,7 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Root(pub(crate) u64);
 
 impl Root {
@@ -40,17 +43,7 @@ impl Root {
     }
 }
 
-impl fmt::Debug for Root {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Root({:#018x})", self.0)
-    }
-}
-
-impl fmt::Display for Root {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
+text_of_id!(Root);
 
 /// Which root: issued by the engine, or chosen by the caller. The two never meet.
 ///
@@ -90,7 +83,7 @@ impl From<u64> for RootId {
 impl fmt::Display for RootId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RootId::Issued(root) => write!(f, "issued:{:016x}", root.0),
+            RootId::Issued(root) => write!(f, "issued:{root}"),
             RootId::Chosen(id) => write!(f, "chosen:{id}"),
         }
     }

@@ -116,6 +116,12 @@ where
         self
     }
 
+    /// The map's name: see [`ExpiringMapBuilder::name`].
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.map = self.map.name(name);
+        self
+    }
+
     /// Builds the map and starts its thread.
     ///
     /// # Errors
@@ -267,6 +273,11 @@ where
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
+    }
+
+    /// Drops what had ended before, on this thread. As [`ExpiringMap::flush`].
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.map.flush(limit)
     }
 
     /// Ends what has expired, with at most about `budget` steps of work, and calls the callback;

@@ -159,10 +159,15 @@ mod linux {
     }
 
     #[inline]
-    #[allow(clippy::cast_sign_loss)]
     pub(super) fn exact() -> u64 {
-        let time = clock_gettime(ClockId::Monotonic);
-        // Both fields of a monotonic reading are non-negative.
+        reading(ClockId::Monotonic)
+    }
+
+    #[inline]
+    #[allow(clippy::cast_sign_loss)]
+    pub(super) fn reading(clock: ClockId) -> u64 {
+        let time = clock_gettime(clock);
+        // Both fields are non-negative: these clocks count from the machine's start.
         (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
     }
 
@@ -230,10 +235,33 @@ impl Clock for CoarseClock {
     }
 }
 
+/// `CLOCK_BOOTTIME` as a [`Clock`]: the time that the machine spends suspended counts. About 20 ns a
+/// reading, no lag. Linux only.
+///
+/// Look-ups never return an entry that expired during a suspend. A reaper that slept meanwhile sleeps for
+/// what was left of its sleep, and reports such entries only then: poll after a resume if that matters.
+///
+/// ```
+/// use expiry::{BootClock, ExpiringMap};
+///
+/// let map = ExpiringMap::<u64, u64>::builder().clock(BootClock).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+#[cfg(target_os = "linux")]
+impl Clock for BootClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        linux::reading(rustix::time::ClockId::Boottime)
+    }
+}
+
 /// A clock that moves only when it is told to: for tests and simulation.
 ///
-/// Clones share the same time. For what has no thread: trackers and maps from `build_manual`, queues and session trackers
-/// from `build`. A reaper thread sleeps by the machine's time and does not notice an advance.
+/// Clones share the same time. For stores without a thread, from `build_manual`. A reaper thread sleeps by the machine's time and does not notice an advance.
 ///
 /// ```
 /// use expiry::{Clock, ManualClock};

@@ -7,6 +7,8 @@ mod recent;
 mod ticks;
 
 pub(crate) use clock::nanos;
+#[cfg(target_os = "linux")]
+pub use clock::BootClock;
 pub use clock::{Clock, CoarseClock, ManualClock, MonotonicClock};
 pub use lifetime::Lifetime;
 #[cfg(feature = "async")]

@@ -99,8 +99,8 @@ impl TimeoutsBuilder {
     fn built(self, reaper: bool) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
         let waiters = Arc::new(Waiters::new(config)?);
-        let budget = reaper.then_some(self.setup.budget);
-        let owner = Owner::new(&waiters, |waiters| &waiters.engine, budget)?;
+        let reaper = self.setup.reaper(reaper);
+        let owner = Owner::new(&waiters, |waiters| &waiters.engine, reaper)?;
         Ok(Timeouts { waiters, owner })
     }
 }

@@ -15,6 +15,7 @@ mod hammer_keyed;
 mod handles;
 mod keyed;
 mod keyed_leases;
+mod looks;
 mod many;
 #[cfg(feature = "metrics")]
 mod metrics;

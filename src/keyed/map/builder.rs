@@ -306,8 +306,8 @@ where
             store.removals = removals(this);
             store
         });
-        let budget = reaper.then_some(self.setup.budget);
-        let owner = Owner::new(&store, |store| &store.engine, budget)?;
+        let reaper = self.setup.reaper(reaper);
+        let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(ExpiringMap { store, hasher, owner })
     }
 }

@@ -5,7 +5,7 @@ use crate::keyed::store::Found;
 use crate::time::NEVER;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl<K, V, S> ExpiringMap<K, V, S>
 where
@@ -99,6 +99,38 @@ where
         } else {
             engine.deadlines.ticks().until(engine.deadlines.now_for_deadline().0, deadline)
         })
+    }
+
+    /// When a key's entry expires, unless it is used: [`remaining`](Self::remaining) from now on.
+    /// `None` also where it never does.
+    pub fn expires_at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
+    where
+        K: Borrow<Q>,
+    {
+        let now = Instant::now();
+        self.remaining(key).and_then(|left| now.checked_add(left))
+    }
+
+    /// The `n` keys whose entries expire next, soonest first, and how long each has left; fewer if
+    /// fewer have a deadline. This is no use of the entries. Walks all entries, as
+    /// [`iter`](Self::iter) does.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let map = expiry::ExpiringMap::builder().interval(second).clock(clock).build_manual()?;
+    /// for key in [30, 10, 20] {
+    ///     map.insert_with_lifetime(key, "value", key * second)?;
+    /// }
+    /// assert_eq!(map.soonest(2), [(10, 10 * second), (20, 20 * second)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn soonest(&self, n: usize) -> Vec<(K, Duration)>
+    where
+        K: Clone,
+    {
+        self.store.soonest(n, true)
     }
 
     /// All entries, in no order. A key that is there all the while is met exactly once, with a

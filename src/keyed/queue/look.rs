@@ -6,7 +6,7 @@ use crate::keyed::StoreMetrics;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::Hash;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// When the key expires, and a handle of it; `None` if it is not there. Changes nothing.
@@ -26,6 +26,56 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         self.get(key).is_some()
+    }
+
+    /// How long until the key expires, unless it is renewed: zero if its time is up; `None` if it is
+    /// not there.
+    pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+    {
+        let (store, wanted) = (self.store(), Wanted::new(self.hash(key), key));
+        let found = store.find(&store.engine.pin(), wanted)?;
+        let deadlines = &store.engine.deadlines;
+        let deadline = found.lease.deadline_near(deadlines.about_now());
+        Some(deadlines.ticks().until(deadlines.now(), deadline))
+    }
+
+    /// When the key expires, unless it is renewed: [`remaining`](Self::remaining) from now on.
+    pub fn expires_at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
+    where
+        K: Borrow<Q>,
+    {
+        let now = Instant::now();
+        self.remaining(key).and_then(|left| now.checked_add(left))
+    }
+
+    /// The `n` keys that expire next, soonest first, and how long each has left. Walks all keys, as
+    /// [`dump`](Self::dump) does.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock);
+    /// # let leases = builder.build_manual()?;
+    /// for worker in [30, 10, 20] {
+    ///     leases.update(worker, worker * second)?;
+    /// }
+    /// assert_eq!(leases.soonest(1), [(10, leases.remaining(&10).unwrap())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn soonest(&self, n: usize) -> Vec<(K, Duration)>
+    where
+        K: Clone,
+    {
+        self.store().soonest(n, false)
+    }
+
+    /// Drops, on this thread, the keys that had ended before this call. As
+    /// [`ExpiringMap::flush`](crate::ExpiringMap::flush).
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.store().flush(limit)
     }
 
     /// Which keys expire when: expiry time to keys. A key that is there all the while is met exactly

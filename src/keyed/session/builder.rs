@@ -131,8 +131,8 @@ impl SessionTrackerBuilder {
             bounds,
             collects: self.collects,
         });
-        let budget = reaper.then_some(self.setup.budget);
-        let owner = Owner::new(&store, |store| &store.engine, budget)?;
+        let reaper = self.setup.reaper(reaper);
+        let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(SessionTracker { store, owner })
     }
 

@@ -1,7 +1,7 @@
 //! Ids of sessions, and how they are issued.
 
+use crate::id::text_of_id;
 use crate::sync::{AtomicU64, Ordering};
-use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a server issues: the bits below its own id.
@@ -25,7 +25,7 @@ const COUNT_BITS: u32 = 16;
 /// by one for each id. So ids of one server are not issued again after a restart, unless it has issued more than 65,536 for each
 /// millisecond that it ran, or its clock was set back, or 34.8 years have gone by.
 ///
-/// Displayed as `0x` and 16 hexadecimal digits.
+/// Displayed, and parsed, as `0x` and 16 hexadecimal digits. With the feature `serde` a number.
 ///
 /// # Examples
 ///
@@ -40,6 +40,7 @@ const COUNT_BITS: u32 = 16;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct SessionId(pub u64);
 
 impl SessionId {
@@ -50,17 +51,7 @@ impl SessionId {
     }
 }
 
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#018x}", self.0)
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+text_of_id!(SessionId);
 
 impl From<u64> for SessionId {
     fn from(id: u64) -> Self {

@@ -11,6 +11,8 @@ use crate::core::index::ANYWHERE;
 use crate::core::lease::State;
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
+use crate::time::NEVER;
+use std::time::Duration;
 
 /// How far a walk has come.
 #[derive(Default)]
@@ -69,6 +71,34 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// As [`held_at`](Self::held_at), if the entry's time is not up.
     pub(in crate::keyed) fn living_at(&self, pin: &Pin, id: u32) -> Option<Found<'_, K, V>> {
         self.if_living(|| self.held_at(pin, id))
+    }
+
+    /// The `n` keys whose deadlines are nearest, nearest first, and how long each has left. Without
+    /// those that have no deadline, and, if it is `to_the_tick`, without those whose time is up.
+    pub(in crate::keyed) fn soonest(&self, n: usize, to_the_tick: bool) -> Vec<(K, Duration)>
+    where
+        K: Clone,
+    {
+        let deadlines = &self.engine.deadlines;
+        let mut nearest: Vec<(u64, K)> = Vec::new();
+        self.each(|_pin, found| {
+            let deadline = found.lease.deadline_near(deadlines.about_now());
+            let lives = !to_the_tick || self.is_living_at(found, deadlines.now());
+            if n > 0 && lives && deadline != NEVER {
+                // SAFETY: found after the pin.
+                let (key, _) = unsafe { found.pair() };
+                nearest.push((deadline, key.clone()));
+            }
+            if nearest.len() >= n.saturating_mul(2).max(64) {
+                nearest.select_nth_unstable_by_key(n, |&(deadline, _)| deadline);
+                nearest.truncate(n);
+            }
+        });
+        nearest.sort_unstable_by_key(|&(deadline, _)| deadline);
+        nearest.truncate(n);
+        let now = deadlines.now();
+        let left = |(deadline, key)| (key, deadlines.ticks().until(now, deadline));
+        nearest.into_iter().map(left).collect()
     }
 
     /// Calls `f` with every entry that has not ended. Each is read consistently; together they are

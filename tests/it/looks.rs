@@ -1,0 +1,134 @@
+//! What callers can ask of entries: how long they have left, which are next, and how ids are written.
+
+use crate::support::{GENEROUS, MS};
+use expiry::{
+    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetime, ManualClock, ParseIdError, Root, RootId,
+    SessionId, TimeCacheMap,
+};
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn the_soonest_come_first_and_without_what_is_over() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let queue =
+        ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    // In no order, and more than are kept at a time.
+    for key in (1..=500_u32).map(|n| n * 7 % 503) {
+        map.insert_with_lifetime(key, (), key * SECOND).unwrap();
+        queue.update(key, key * SECOND).unwrap();
+    }
+    map.insert_with_lifetime(1000, (), Lifetime::Never).unwrap();
+    clock.advance(100 * SECOND);
+    let lasts = |n: u32| (101..=100 + n).map(|key| (key, (key - 100) * SECOND));
+    for n in [0, 1, 3, 100] {
+        assert!(map.soonest(n as usize).into_iter().eq(lasts(n)), "{n}");
+    }
+    let all = map.soonest(usize::MAX);
+    assert!(all.len() > 300 && all.iter().all(|&(key, _)| key != 1000));
+    assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+    // A queue has what is due until a poll has taken it.
+    assert_eq!(queue.soonest(1), [(1, Duration::ZERO)]);
+    assert_eq!(queue.remaining(&1), Some(Duration::ZERO));
+    while !queue.poll().is_empty() {}
+    assert!(queue.soonest(3).into_iter().eq(lasts(3)));
+    assert_eq!((queue.remaining(&1), queue.remaining(&103)), (None, Some(3 * SECOND)));
+}
+
+#[test]
+fn what_expires_says_when() {
+    let map = ExpiringMap::builder().interval(MS).build().unwrap();
+    let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
+    let before = Instant::now();
+    map.insert_with_lifetime("an hour", (), 3600 * SECOND).unwrap();
+    map.insert_with_lifetime("ever", (), Lifetime::Never).unwrap();
+    queue.update("an hour", 3600 * SECOND).unwrap();
+    for at in [map.expires_at("an hour"), queue.expires_at("an hour")] {
+        let left = at.unwrap() - before;
+        assert!(left >= 3600 * SECOND - MS && left < 3600 * SECOND + GENEROUS, "{left:?}");
+    }
+    assert_eq!(
+        (map.expires_at("ever"), map.expires_at("none"), queue.expires_at("none")),
+        (None, None, None)
+    );
+    // The time that one entry ends at may be another's lifetime.
+    let until = map.expires_at("an hour").unwrap();
+    map.insert_with_lifetime("as long", (), until).unwrap();
+    let left = map.remaining("as long").unwrap();
+    assert!(left <= 3600 * SECOND + 3 * MS, "{left:?}");
+}
+
+#[test]
+fn ids_are_read_as_they_are_written() {
+    let tracker = AckTracker::builder().build_manual().unwrap();
+    let root = tracker.issue(edge(), 1).unwrap();
+    assert_eq!(root.to_string().parse(), Ok(root));
+    let id = SessionId(0xAB);
+    assert_eq!(
+        (id.to_string().as_str(), "0x00000000000000ab".parse()),
+        ("0x00000000000000ab", Ok(id))
+    );
+    assert_eq!(format!("{id:?}"), "SessionId(0x00000000000000ab)");
+    assert_eq!(RootId::from(Root::from_bits(1)).to_string(), "issued:0x0000000000000001");
+    for text in
+        ["", "0x", "ab", "0xab", "0x+0000000000000ab", "0x00000000000000abc", "0x000000000000000g"]
+    {
+        assert!(text.parse::<SessionId>().is_err(), "{text}");
+        let refused: Result<Root, ParseIdError> = text.parse();
+        assert!(refused.is_err(), "{text}");
+    }
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn ids_are_serialized_as_numbers() {
+    let id = SessionId(u64::MAX);
+    assert_eq!(serde_json::to_string(&id).unwrap(), u64::MAX.to_string());
+    assert_eq!(serde_json::from_str::<SessionId>("7").unwrap(), SessionId(7));
+    assert_eq!(serde_json::from_str::<Root>("7").unwrap(), Root::from_bits(7));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reaper_has_the_name_of_its_store() {
+    let names = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")));
+        names.flatten().map(|name| name.trim().to_string()).collect::<Vec<_>>()
+    };
+    let map = ExpiringMap::<u64, u64>::builder().name("users-of-a-long-name").build().unwrap();
+    let pages = TimeCacheMap::<u64, u64>::builder(SECOND).name("pa\0ges").build().unwrap();
+    for name in ["users-of-a-long", "pa ges"] {
+        crate::support::wait_for(name, || names().contains(&name.to_string()));
+    }
+    drop((map, pages));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_clock_of_the_boot_runs() {
+    use expiry::{BootClock, Clock, MonotonicClock};
+    let (own, system) = (BootClock.now(), MonotonicClock::new());
+    let map = ExpiringMap::builder().interval(MS).clock(BootClock).build().unwrap();
+    map.insert_with_lifetime(1, 1, 2 * MS).unwrap();
+    crate::support::wait_for("the expiry", || map.metrics().total.expired == 1);
+    assert!(BootClock.now() - own >= system.now() && system.now() >= 2_000_000);
+}
+
+#[test]
+fn flush_drops_what_has_ended() {
+    let (clock, key) = (ManualClock::new(), std::sync::Arc::new(1));
+    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
+    queue.update(key.clone(), MS).unwrap();
+    clock.advance(SECOND);
+    drop(queue.poll());
+    assert!(queue.flush(GENEROUS));
+    assert_eq!(std::sync::Arc::strong_count(&key), 1);
+    let map = TimeCacheMap::builder(SECOND).clock(clock).build_manual().unwrap();
+    map.put(1, key.clone()).unwrap();
+    drop(map.remove(&1));
+    assert!(map.flush(GENEROUS));
+    assert_eq!(std::sync::Arc::strong_count(&key), 1);
+}
