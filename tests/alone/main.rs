@@ -3,7 +3,6 @@
 
 #![cfg(not(expiry_loom))]
 
-mod edges;
 #[cfg(feature = "tracing")]
 mod events;
 #[cfg(all(feature = "tracing", target_os = "linux"))]
@@ -15,6 +14,7 @@ mod heap;
 mod memory;
 mod reclaim;
 mod rotating_memory;
+mod seeds;
 mod session_memory;
 #[cfg(target_os = "linux")]
 mod small_memory;
@@ -39,7 +39,6 @@ macro_rules! tests {
 
 fn tests() -> Vec<(&'static str, fn())> {
     tests![
-        edges::two_processes_draw_different_edges,
         #[cfg(feature = "tracing")]
         events::a_handler_that_panics,
         #[cfg(feature = "tracing")]
@@ -73,6 +72,7 @@ fn tests() -> Vec<(&'static str, fn())> {
         reclaim::a_refused_into_value_allocates_nothing_that_stays,
         reclaim::what_has_expired_is_dropped_untouched,
         rotating_memory::d01_nothing_is_allocated_after_the_warm_up_and_shrinking_gives_it_back,
+        seeds::two_processes_draw_differently,
         session_memory::touches_of_ended_sessions_are_not_kept_for_ever,
         #[cfg(target_os = "linux")]
         small_memory::a_store_of_sixteen_shards_with_one_entry_is_small,

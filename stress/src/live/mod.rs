@@ -35,6 +35,8 @@ pub struct Gauge {
     /// Of operations since the reading before.
     pub latency: Option<Percentiles>,
     pub violations: u64,
+    /// Faults that the scenario has injected.
+    pub faults: u64,
     /// What else there is to say.
     pub text: String,
 }

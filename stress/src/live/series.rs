@@ -30,6 +30,8 @@ pub struct Sample {
     pub reaper: f64,
     /// Resident bytes at its end.
     pub resident: u64,
+    /// Faults injected in it.
+    pub faults: u64,
 }
 
 impl Sample {
@@ -43,6 +45,7 @@ impl Sample {
             lateness_p99: self.lateness_p99.max(next.lateness_p99),
             latency_p50: self.latency_p50.max(next.latency_p50),
             latency_p99: self.latency_p99.max(next.latency_p99),
+            faults: self.faults + next.faults,
             ..next
         }
     }
@@ -86,6 +89,7 @@ impl Series {
             latency_p99: gauge.latency.as_ref().map_or(0, |latency| latency.p99),
             reaper: gauge.reaper.saturating_sub(before.reaper).as_secs_f64() / seconds,
             resident: resident(),
+            faults: gauge.faults.saturating_sub(before.faults),
         };
         self.before = (at, gauge.clone());
         self.push(sample);
@@ -122,7 +126,7 @@ mod tests {
     use super::*;
 
     fn gauge(done: u64) -> Gauge {
-        Gauge { done, expired: done / 2, live: done, ..Gauge::default() }
+        Gauge { done, expired: done / 2, live: done, faults: done / 100, ..Gauge::default() }
     }
 
     #[test]
@@ -132,6 +136,7 @@ mod tests {
         let second = series.read(Duration::from_secs(3), &gauge(500));
         assert!((second.per_s - 200.0).abs() < 1e-6);
         assert!((second.expired_per_s - 100.0).abs() < 1e-6);
+        assert_eq!(second.faults, 4);
         // What goes backwards, as sums of counters may for a moment, is no rate below zero.
         assert_eq!(series.read(Duration::from_secs(4), &gauge(400)).per_s, 0.0);
     }
@@ -148,6 +153,7 @@ mod tests {
         let apart: Vec<_> = samples.windows(2).map(|two| two[1].at - two[0].at).collect();
         assert!(apart.iter().all(|apart| *apart == apart.round() && *apart == 16.0));
         assert!(samples.iter().all(|sample| (sample.per_s - 100.0).abs() < 1e-6));
+        assert!(samples.iter().all(|sample| sample.faults == 16));
     }
 
     #[test]

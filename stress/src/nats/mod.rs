@@ -258,6 +258,8 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         live.show(done, || Gauge {
             done,
             text: format!("{done} of {total} lines, {} workers started again", workers.restarts),
+            // Deaths, by a kill or a poison, and the pause.
+            faults: workers.restarts + u64::from(options.pause && paused),
             ..Gauge::default()
         });
         if !paused && done > total / 4 {

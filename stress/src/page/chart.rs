@@ -10,6 +10,7 @@ const SIZE: (u32, u32) = (640, 340);
 /// Stand-ins for the page's variables: no chart has these colours.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
+const MARK: RGBColor = RGBColor(3, 3, 3);
 /// How many lines of a chart can be told apart.
 pub const COLOURS: usize = 8;
 
@@ -124,13 +125,17 @@ pub struct Chart {
     pub y: Axis,
     pub kind: Kind,
     pub lines: Vec<Line>,
+    /// Where on the x axis faults were injected.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<f64>,
 }
 
 impl Chart {
     /// One with nothing in it.
     pub fn new(title: &str, x: (&str, Unit), y: (&str, Unit), kind: Kind) -> Self {
         let axis = |(label, unit): (&str, Unit)| Axis { label: label.into(), unit };
-        Chart { title: title.into(), x: axis(x), y: axis(y), kind, lines: Vec::new() }
+        let (lines, marks) = (Vec::new(), Vec::new());
+        Chart { title: title.into(), x: axis(x), y: axis(y), kind, lines, marks }
     }
 
     /// How many there are of each of several durations, as bars: each up to its bound, above the one before.
@@ -206,7 +211,7 @@ impl Chart {
             .margin_right(if self.x.unit == Unit::Quantile { 40 } else { 16 })
             .x_label_area_size(34)
             .y_label_area_size(84)
-            .build_cartesian_2d(across, up)?;
+            .build_cartesian_2d(across, up.clone())?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -226,6 +231,12 @@ impl Chart {
             })
             .label_style(text(19))
             .draw()?;
+        // At the foot: where faults come all the time, the marks make a band below the lines.
+        let foot = up.start + (up.end - up.start) * 0.06;
+        chart.draw_series(self.marks.iter().map(|&at| {
+            let at = self.x.unit.place(at);
+            PathElement::new([(at, up.start), (at, foot)], MARK)
+        }))?;
         for (at, points) in placed.iter().enumerate() {
             let colour = colour(at);
             match self.kind {
@@ -271,11 +282,10 @@ fn hex(colour: RGBColor) -> String {
 /// Puts the page's variables where their stand-ins are, and leaves the size to the page.
 fn in_colours(svg: &str) -> String {
     let (width, height) = SIZE;
-    let mut svg = svg.replace(&hex(INK), "var(--ink)").replace(&hex(GRID), "var(--grid)").replacen(
-        &format!("width=\"{width}\" height=\"{height}\" "),
-        "",
-        1,
-    );
+    let mut svg = svg.replacen(&format!("width=\"{width}\" height=\"{height}\" "), "", 1);
+    for (stand_in, variable) in [(INK, "ink"), (GRID, "grid"), (MARK, "bad")] {
+        svg = svg.replace(&hex(stand_in), &format!("var(--{variable})"));
+    }
     for at in 0..COLOURS {
         svg = svg.replace(&hex(colour(at)), &format!("var(--line-{at})"));
     }
@@ -302,6 +312,20 @@ mod tests {
             }
             assert!(!svg.contains("=\"#0"), "{svg}");
         }
+    }
+
+    #[test]
+    fn faults_are_marked_where_they_were_injected() {
+        let chart = chart(Kind::Lines, Unit::Nanos).with("", [(0.0, 1.0), (8.0, 2.0)]);
+        let marks = |marks: &[f64]| {
+            let svg = Chart { marks: marks.to_vec(), ..chart.clone() }.draw();
+            let lines = svg.lines().filter(|line| line.contains("var(--bad)"));
+            let from = |line: &str| line.split_once("points=\"")?.1.split(',').next()?.parse().ok();
+            lines.map(|line| from(line).unwrap()).collect::<Vec<f64>>()
+        };
+        assert!(marks(&[]).is_empty());
+        let [first, second, third] = marks(&[2.0, 4.0, 8.0])[..] else { panic!("three marks") };
+        assert!((third - second - 2.0 * (second - first)).abs() < 4.0, "{first} {second} {third}");
     }
 
     /// Whatever a run may come up with is drawn.

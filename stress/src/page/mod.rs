@@ -146,9 +146,11 @@ impl Report {
         let over_time = OVER_TIME.iter().filter(|(_, _, lines)| lines.iter().any(is_there));
         let over_time = over_time.map(|(title, unit, lines)| {
             let chart = Chart::new(title, ("time", Unit::Seconds), ("", *unit), Kind::Lines);
-            lines.iter().fold(chart, |chart, (name, of)| {
+            let chart = lines.iter().fold(chart, |chart, (name, of)| {
                 chart.with(name, samples.iter().map(|sample| (sample.at, of(sample))))
-            })
+            });
+            let faulty = samples.iter().filter(|sample| sample.faults > 0);
+            Chart { marks: faulty.map(|sample| sample.at).collect(), ..chart }
         });
         let share = ("percentile", Unit::Quantile);
         let by_share = Chart::new("Times by percentile", share, ("", Unit::Nanos), Kind::Lines);
@@ -199,6 +201,7 @@ fn figure(chart: &Chart) -> Markup {
                 @for (at, line) in chart.legend() {
                     span { i style=(format!("background: var(--line-{})", at % COLOURS)) {} (line.name) }
                 }
+                @if !chart.marks.is_empty() { span { i style="background: var(--bad)" {} "fault injected" } }
             }
             (PreEscaped(chart.draw()))
         }

@@ -233,6 +233,7 @@ fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gau
     // What the report's headline counts.
     gauge.done = count.executed;
     gauge.expired = lines.timed_out;
+    gauge.faults = run.stats.faults.iter().map(|count| count.load(Relaxed)).sum();
     gauge.text = format!(
         "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}",
         lines.emitted.saturating_sub(lines.replayed),
