@@ -22,8 +22,7 @@ use crate::panics::is_inside;
 use crate::sync::worker::Worker;
 use crate::trace::event;
 use std::sync::{Arc, Mutex, PoisonError};
-#[cfg(feature = "async")]
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Shuts the store of `frontend` down: see the module's head.
 pub(crate) fn shut<P: Payload, C>(
@@ -61,6 +60,31 @@ pub(crate) fn shut_soon<'a, P: Payload, C>(
         if let Some(reaper) = reaper {
             reaper.ended(engine).await;
         }
+    }
+}
+
+/// Refuses new entries, and waits until none is left, for at most `limit` of real time; polls meanwhile
+/// where there is no reaper. A thread inside a call of the user's code does not wait. Returns whether
+/// none is left.
+pub(crate) fn drain<P: Payload, C>(
+    engine: &Engine<P, C>,
+    reaper: Option<&Reaper>,
+    frontend: &impl Frontend<P>,
+    limit: Duration,
+) -> bool {
+    engine.admission.refuse();
+    let began = Instant::now();
+    loop {
+        if engine.is_vacant(frontend) {
+            return true;
+        }
+        if is_inside() || began.elapsed() >= limit {
+            return false;
+        }
+        if Reaper::here(reaper).is_none() {
+            engine.poll_once(4096, frontend);
+        }
+        std::thread::sleep(Duration::from_millis(1).min(limit));
     }
 }
 

@@ -6,8 +6,7 @@ use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
 #[cfg(feature = "async")]
 use crate::core::engine::Frontend;
-use crate::lifecycle::{shut, Reaper, Shut};
-use crate::panics::is_inside;
+use crate::lifecycle::{drain, shut, Reaper, Shut};
 #[cfg(doc)]
 use crate::WhenFull;
 #[cfg(feature = "async")]
@@ -74,14 +73,8 @@ impl AckTracker {
         let trees = &*self.trees;
         trees.engine.admission.refuse();
         trees.deliver.close();
-        if let (ShutdownMode::Drain(limit), false) = (mode, is_inside()) {
-            let began = std::time::Instant::now();
-            while !self.is_drained() && began.elapsed() < limit {
-                if self.reaper().is_none() {
-                    self.poll(4096);
-                }
-                std::thread::sleep(Duration::from_millis(1).min(limit));
-            }
+        if let ShutdownMode::Drain(limit) = mode {
+            drain(&trees.engine, self.owner.reaper(), trees, limit);
         }
         if mode == ShutdownMode::Return {
             trees.returned.want();
@@ -94,10 +87,12 @@ impl AckTracker {
     }
 
     /// The reaper, if there is one in this process.
+    #[cfg(feature = "async")]
     fn reaper(&self) -> Option<&Reaper> {
         Reaper::here(self.owner.reaper())
     }
 
+    #[cfg(feature = "async")]
     fn is_drained(&self) -> bool {
         self.trees.engine.is_vacant(&*self.trees)
     }

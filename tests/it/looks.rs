@@ -132,3 +132,44 @@ fn flush_drops_what_has_ended() {
     assert!(map.flush(GENEROUS));
     assert_eq!(std::sync::Arc::strong_count(&key), 1);
 }
+
+#[test]
+fn drain_waits_for_what_is_there_and_refuses_what_is_new() {
+    use expiry::{SessionTracker, StoreError};
+    // The reaper, or the draining call, ends what is due.
+    for manual in [false, true] {
+        let map = ExpiringMap::builder().interval(MS);
+        let map = if manual { map.build_manual() } else { map.build() }.unwrap();
+        map.insert_with_lifetime(1, 1, 2 * MS).unwrap();
+        assert!(map.drain(GENEROUS));
+        assert_eq!(map.metrics().total.expired, 1);
+        assert_eq!(map.insert(2, 2).unwrap_err().error, StoreError::Closed);
+
+        let queue = ExpiryQueue::builder().interval(MS);
+        let queue = if manual { queue.build_manual() } else { queue.build() }.unwrap();
+        queue.update(1, 2 * MS).unwrap();
+        assert!(queue.drain(GENEROUS));
+        assert_eq!(queue.update(2, MS), Err(StoreError::Closed));
+        // A queue that is polled gives them to the next poll.
+        assert_eq!(queue.poll().len(), usize::from(manual));
+    }
+    // What stays is left to the shutdown.
+    let sessions = SessionTracker::builder().build().unwrap();
+    sessions.create(3600 * SECOND, 7).unwrap();
+    assert!(!sessions.drain(MS) && sessions.create(SECOND, 8).is_err());
+    assert_eq!(sessions.shutdown().len(), 1);
+}
+
+#[test]
+fn drain_in_a_listener_does_not_wait() {
+    let map = ExpiringMap::builder().build().unwrap();
+    map.insert(1, 1).unwrap();
+    let drained = map.clone();
+    let other = ExpiringMap::builder()
+        .removal_listener(move |_: &u64, _: &u64, _| assert!(!drained.drain(Duration::MAX)))
+        .build()
+        .unwrap();
+    other.insert(1, 1).unwrap();
+    drop(other.remove(&1));
+    assert_eq!((other.metrics().listener_panics, map.len()), (0, 1));
+}

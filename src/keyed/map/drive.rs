@@ -2,6 +2,7 @@
 
 use super::ExpiringMap;
 use crate::keyed::StoreMetrics;
+use crate::lifecycle::drain;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::polled::Polled;
@@ -111,6 +112,29 @@ where
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
         crate::CapacityReady::new(self.store.engine.admission.door())
+    }
+
+    /// Refuses new entries, and waits until none is left, for at most `limit` of real time: they
+    /// expire, or are removed. Returns
+    /// whether none is left. Blocks; in a listener or a handler it does not wait. Polls meanwhile where
+    /// there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::<u64, &str>::builder().build()?;
+    /// map.insert(1, "a request")?;
+    /// let worker = std::thread::spawn({
+    ///     let map = map.clone();
+    ///     move || map.remove(&1).is_some()
+    /// });
+    /// assert!(map.drain(Duration::from_secs(30)) && map.insert(2, "another").is_err());
+    /// map.shutdown();
+    /// assert!(worker.join().unwrap());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self, limit: Duration) -> bool {
+        let store = &*self.store;
+        drain(&store.engine, self.owner.reaper(), store, limit)
     }
 
     /// Ends all entries, calls the listener ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops

@@ -4,12 +4,21 @@ use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
-use crate::lifecycle::{shut, Reaper, Shut};
+use crate::lifecycle::{drain, shut, Reaper, Shut};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::Hash;
+use std::time::Duration;
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
+    /// Refuses new keys, and waits until none is left, for at most `limit` of real time: they expire,
+    /// or are removed. Returns
+    /// whether none is left. Blocks; in a listener or a handler it does not wait. Polls meanwhile where
+    /// there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    pub fn drain(&self, limit: Duration) -> bool {
+        drain(&self.store().engine, self.owner.reaper(), &*self.shared, limit)
+    }
+
     /// Ends all keys, stops the reaper, and waits for it. Returns the keys that there were, as they
     /// would have expired: each key whose update has returned that it was inserted, and that was
     /// neither removed nor delivered as expired, once. From then on updates of new keys are refused

@@ -6,7 +6,7 @@ use crate::keyed::removed::EndedSlot;
 use crate::keyed::store::{Store, Touched, Wanted};
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
-use crate::lifecycle::{shut, Reaper, Shut};
+use crate::lifecycle::{drain, shut, Reaper, Shut};
 use crate::polled::Polled;
 use std::time::Duration;
 
@@ -120,6 +120,14 @@ impl SessionTracker {
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
         crate::CapacityReady::new(self.store.engine.admission.door())
+    }
+
+    /// Refuses new sessions, and waits until none is left, for at most `limit` of real time: they
+    /// expire, or are removed. Returns
+    /// whether none is left. Blocks; in a listener or a handler it does not wait. Polls meanwhile where
+    /// there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    pub fn drain(&self, limit: Duration) -> bool {
+        drain(&self.store.engine, self.owner.reaper(), &*self.store, limit)
     }
 
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
