@@ -127,6 +127,7 @@ mod lifecycle;
 #[doc(hidden)]
 pub mod model;
 mod panics;
+mod pending;
 mod polled;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
@@ -170,6 +171,7 @@ pub use keyed::{
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};
+pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 pub use polled::Polled;
 pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]

@@ -31,6 +31,9 @@ pub(crate) unsafe trait Payload: Sized + 'static {
     const ALIGN: usize;
     /// A word beside each slot, in an array of its own: 16 of them share a cache line or two.
     type Note: Note;
+    /// Whether the notes stay when a chunk's memory goes back. Each then counts the times that its
+    /// slot's generations have started over.
+    const NOTES_STAY: bool = false;
     /// What few slots need, in an array of its own, whose pages exist once they have been written.
     type Term: ZeroValid;
     /// What stands for the payload under loom.
@@ -335,21 +338,23 @@ macro_rules! fields {
 
 pub(crate) use fields;
 
-/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need more.
-pub(crate) struct Owned<T, X>(PhantomData<fn() -> (T, X)>);
+/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need more. With `STAY` the
+/// word [stays](Payload::NOTES_STAY).
+pub(crate) struct Owned<T, X, const STAY: bool = false>(PhantomData<fn() -> (T, X)>);
 
 /// A value of more than so many bytes, or aligned to more, is boxed.
 const LARGEST: usize = 64;
 
 #[cfg(not(expiry_loom))]
-impl<T, X> Owned<T, X> {
+impl<T, X, const STAY: bool> Owned<T, X, STAY> {
     const BOXED: bool = std::mem::size_of::<T>() > LARGEST || std::mem::align_of::<T>() > LARGEST;
 }
 
 // SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A slot whose lease is `FREE`
 // has no payload.
 #[cfg(not(expiry_loom))]
-unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
+unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Owned<T, X, STAY> {
+    const NOTES_STAY: bool = STAY;
     const SIZE: usize =
         if Self::BOXED { std::mem::size_of::<*mut T>() } else { std::mem::size_of::<T>() };
     const ALIGN: usize =
@@ -362,7 +367,7 @@ unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
 ///
 /// The lease says who may do what; see the module's head.
 #[cfg(not(expiry_loom))]
-impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
+impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T, X, STAY>> {
     /// Puts the payload in.
     ///
     /// # Safety
@@ -372,7 +377,7 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     pub(crate) unsafe fn put(self, value: T) {
         // SAFETY: the caller's alone; of that size and alignment.
         unsafe {
-            if Owned::<T, X>::BOXED {
+            if Owned::<T, X, STAY>::BOXED {
                 self.payload().cast::<*mut T>().write(Box::into_raw(Box::new(value)));
             } else {
                 self.payload().cast::<T>().write(value);
@@ -389,7 +394,7 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     pub(crate) unsafe fn value<'v>(self) -> &'v T {
         // SAFETY: put there before the lease was published, and not taken before all who are pinned have unpinned.
         unsafe {
-            if Owned::<T, X>::BOXED {
+            if Owned::<T, X, STAY>::BOXED {
                 &**self.payload().cast::<*mut T>()
             } else {
                 &*self.payload().cast::<T>()
@@ -406,7 +411,7 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     pub(crate) unsafe fn take(self) -> T {
         // SAFETY: the caller's alone.
         unsafe {
-            if Owned::<T, X>::BOXED {
+            if Owned::<T, X, STAY>::BOXED {
                 *Box::from_raw(self.payload().cast::<*mut T>().read())
             } else {
                 self.payload().cast::<T>().read()
@@ -443,7 +448,8 @@ mod cell {
     }
 
     // SAFETY: under loom the cell is the payload.
-    unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
+    unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Owned<T, X, STAY> {
+        const NOTES_STAY: bool = STAY;
         const SIZE: usize = 0;
         const ALIGN: usize = 1;
         type Note = AtomicU32;
@@ -451,7 +457,7 @@ mod cell {
         type Cell = Cell<T>;
     }
 
-    impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
+    impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T, X, STAY>> {
         /// See the other one.
         pub(crate) unsafe fn put(self, value: T) {
             // SAFETY: the caller's alone, which loom checks.

@@ -31,7 +31,7 @@ use super::lease::{next_generation, State, GENERATION_BITS};
 use super::memory::{boxed, OutOfMemory, Zeroed};
 use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, SEGMENTS};
 use super::prefetch_at;
-use super::slot::{units, Payload, Slot, Unit};
+use super::slot::{units, Note as _, Payload, Slot, Unit};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use std::marker::PhantomData;
 
@@ -461,7 +461,14 @@ impl<P: Payload> Slots<P> {
         }
         while_owned();
         segment.bases[at].store(greatest, Ordering::Relaxed);
-        segment.notes.release(at * CHUNK..(at + 1) * CHUNK);
+        if !P::NOTES_STAY {
+            segment.notes.release(at * CHUNK..(at + 1) * CHUNK);
+        } else if greatest == 0 {
+            // Published by giving the buckets back.
+            for note in &segment.notes.as_slice()[at * CHUNK..(at + 1) * CHUNK] {
+                note.set_link(note.link().saturating_add(1));
+            }
+        }
         segment.terms.release(at * CHUNK..(at + 1) * CHUNK);
         let chunk = CHUNK * units::<P>();
         segment.slots.release(at * chunk..(at + 1) * chunk);

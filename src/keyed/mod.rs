@@ -16,7 +16,7 @@ mod removals;
 mod removed;
 mod session;
 mod store;
-mod target;
+pub(crate) mod target;
 mod time_cache;
 
 pub use error::{InsertError, StoreError};

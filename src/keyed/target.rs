@@ -1,4 +1,4 @@
-//! Where a queue's expired keys, and a tracker's expired sessions, go.
+//! Where what has expired goes: keys of a queue, sessions, values of a pending table.
 
 use super::removed::EndedSlot;
 use super::store::Store;
@@ -9,31 +9,33 @@ use crate::lifecycle::Leftovers;
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 
-/// Called for each key or session that has expired. It may use the store, be slow, or panic.
-pub(super) type ExpiryListener<A> = Arc<dyn Fn(&A) + Send + Sync>;
+/// Called for each entry that has expired. It may use the store, be slow, or panic.
+pub(super) type ExpiryListener<A> = dyn Fn(&A) + Send + Sync;
 
-/// A poll and a channel give an `E`; a listener is called with an `A`.
-pub(super) enum Target<E, A> {
+/// A poll and a channel give an `E`; the listener is an `F`.
+pub(crate) enum Target<E, F: ?Sized> {
+    /// A reaper ends what is due, and there is no listener.
+    Unheard,
     /// What another call than a poll has ended waits here for the next poll.
     Poll(Stack<E>),
-    Listener(ExpiryListener<A>),
+    Listener(Arc<F>),
     Channel(Sender<E>),
 }
 
-impl<E, A> Target<E, A> {
+impl<E, F: ?Sized> Target<E, F> {
     /// The listener, if there is one. Without one, polls get what expires, but in a store with a
     /// reaper, which reports it to no thread.
-    pub(super) fn new(listener: Option<ExpiryListener<A>>, reaper: bool) -> Self {
+    pub(crate) fn new(listener: Option<Arc<F>>, reaper: bool) -> Self {
         match listener {
             Some(listener) => Target::Listener(listener),
-            None if reaper => Target::Listener(Arc::new(|_| ())),
+            None if reaper => Target::Unheard,
             None => Target::Poll(Stack::new()),
         }
     }
 
     /// A channel of this length. Refused where there is a listener too.
-    pub(super) fn channel(
-        listener: Option<&ExpiryListener<A>>,
+    pub(crate) fn channel(
+        listener: Option<&Arc<F>>,
         length: usize,
         when_full: WhenFull,
     ) -> Result<(Self, Receiver<E>), BuildError> {
@@ -45,7 +47,7 @@ impl<E, A> Target<E, A> {
     }
 
     /// Takes what waits for a poll. `None` where polls get nothing.
-    pub(super) fn lapsed(&self) -> Option<impl Iterator<Item = E>> {
+    pub(crate) fn lapsed(&self) -> Option<impl Iterator<Item = E>> {
         match self {
             Target::Poll(lapsed) => Some(lapsed.take()),
             _ => None,
@@ -53,12 +55,12 @@ impl<E, A> Target<E, A> {
     }
 
     /// Whether something waits for a poll.
-    pub(super) fn has_lapsed(&self) -> bool {
+    pub(crate) fn has_lapsed(&self) -> bool {
         matches!(self, Target::Poll(lapsed) if !lapsed.is_empty())
     }
 
     /// There is a shutdown: no thread waits for room in the channel any more.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         if let Target::Channel(sender) = self {
             sender.close();
         }
@@ -85,7 +87,7 @@ impl<E, A> Target<E, A> {
     }
 
     /// How many had no room in the channel: spilled, and lost.
-    pub(super) fn astray(&self) -> (u64, u64) {
+    pub(crate) fn astray(&self) -> (u64, u64) {
         match self {
             Target::Channel(sender) => sender.astray(),
             _ => (0, 0),
@@ -103,7 +105,7 @@ macro_rules! builds {
         /// the store, be slow, or panic; a panic is caught and counted.
         pub fn expiry_listener(
             mut self,
-            listener: impl Fn(&$argument) + Send + Sync + 'static,
+            listener: impl Fn($argument) + Send + Sync + 'static,
         ) -> Self {
             self.listener = Some(::std::sync::Arc::new(listener));
             self
@@ -170,4 +172,4 @@ macro_rules! builds {
     };
 }
 
-pub(super) use builds;
+pub(crate) use builds;

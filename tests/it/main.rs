@@ -20,6 +20,7 @@ mod many;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod oracle;
+mod pending;
 mod queue;
 mod removals;
 mod rig;

@@ -39,7 +39,7 @@ use std::time::Duration;
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct ExpiryQueueBuilder<K> {
     setup: Setup,
-    listener: Option<ExpiryListener<K>>,
+    listener: Option<Arc<ExpiryListener<K>>>,
 }
 
 impl<K> Default for ExpiryQueueBuilder<K> {
@@ -126,12 +126,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     }
 
     builds! {
-        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, listener K
+        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, listener &K
     }
 
     fn built(
         self,
-        target: Target<Expired<K>, K>,
+        target: Target<Expired<K>, ExpiryListener<K>>,
         reaper: bool,
     ) -> Result<ExpiryQueue<K>, BuildError> {
         let store = Arc::new(Store::build(&self.setup, None, None)?);

@@ -5,7 +5,7 @@ use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Keyed, Named, Pair, RemovalCause};
-use crate::keyed::target::Target;
+use crate::keyed::target::{ExpiryListener, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) struct Shared<K: 'static> {
     /// Expired keys that are still there keep the store, but not the target that they may lie in.
     pub(super) store: Arc<Inner<K>>,
     /// Where expired keys go, unless a poll has found them.
-    pub(super) target: Target<Expired<K>, K>,
+    pub(super) target: Target<Expired<K>, ExpiryListener<K>>,
     /// The keys that a shutdown has ended and has yet to return.
     pub(super) kept: crate::lifecycle::Leftovers<Expired<K>>,
 }
@@ -53,6 +53,7 @@ impl<K: 'static> Keyed<K, ()> for Shared<K> {
 
     fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {
         match &self.target {
+            Target::Unheard => self.store.expired_unheard(claim, named),
             Target::Poll(stack) => stack.push(self.expired(claim, named, deadline)),
             Target::Listener(listener) => {
                 let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);

@@ -55,7 +55,7 @@ pub struct SessionTrackerBuilder {
     server: u8,
     first: Option<u64>,
     collects: bool,
-    listener: Option<ExpiryListener<SessionInfo>>,
+    listener: Option<Arc<ExpiryListener<SessionInfo>>>,
 }
 
 impl fmt::Debug for SessionTrackerBuilder {
@@ -114,12 +114,12 @@ impl SessionTrackerBuilder {
     }
 
     builds! {
-        SessionTracker, poll "SessionTracker::poll", item SessionInfo, listener SessionInfo
+        SessionTracker, poll "SessionTracker::poll", item SessionInfo, listener &SessionInfo
     }
 
     fn built(
         self,
-        target: Target<SessionInfo, SessionInfo>,
+        target: Target<SessionInfo, ExpiryListener<SessionInfo>>,
         reaper: bool,
     ) -> Result<SessionTracker, BuildError> {
         let bounds = self.bounds()?;

@@ -33,7 +33,7 @@ use self::seat::Seat;
 use super::store::{
     self, Entered, Hindered, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted,
 };
-use super::target::Target;
+use super::target::{ExpiryListener, Target};
 use super::StoreError;
 use crate::core::engine::{Claim, Pin};
 use crate::lifecycle::{Leftovers, Owner};
@@ -48,7 +48,7 @@ type Found<'a> = store::Found<'a, SessionId, Seat>;
 struct Inner {
     store: Store<SessionId, Seat>,
     /// Where sessions go that expire.
-    target: Target<SessionInfo, SessionInfo>,
+    target: Target<SessionInfo, ExpiryListener<SessionInfo>>,
     /// What a shutdown has ended and has yet to return.
     kept: Leftovers<SessionInfo>,
     issuer: Issuer,
@@ -75,6 +75,7 @@ impl Keyed<SessionId, Seat> for Inner {
         let session = ended.value().end(*ended.key(), Some(Duration::ZERO));
         drop(ended);
         match &self.target {
+            Target::Unheard => {}
             Target::Poll(lapsed) => lapsed.push(session),
             Target::Listener(listener) => self.store.guard(|| listener(&session)),
             Target::Channel(sender) => sender.send(session),

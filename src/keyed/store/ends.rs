@@ -127,7 +127,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// An entry has expired in a store without a listener. The driver sees to what waits to be freed when it has left
     /// the shard.
-    pub(super) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
+    pub(in crate::keyed) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
         self.engine.with_stripe(|mine, _| {
             let (hash, position) = (named.hash, named.position);
             let ended = self.finish(&named.pin, mine, claim, hash, position, RemovalCause::Expired);

@@ -1,0 +1,100 @@
+//! Settings of a table.
+
+use super::inner::{Handler, Inner};
+use super::PendingTable;
+use crate::channel::{Receiver, WhenFull};
+use crate::error::BuildError;
+use crate::keyed::target::{builds, Target};
+use crate::lifecycle::Owner;
+use crate::setup::{setters, Setup};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Unless set.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Settings of a [`PendingTable`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`timeout`](Self::timeout) | for ever |
+/// | [`interval`](Self::interval) | 1 ms |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+///
+/// ```
+/// use expiry::PendingTable;
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let requests = PendingTable::builder()
+///     .timeout(Duration::from_secs(30))
+///     .capacity(100_000)
+///     .expiry_listener(|reply: mpsc::Sender<&str>| drop(reply.send("no answer")))
+///     .build()?;
+/// let (sender, replies) = mpsc::channel();
+/// let ticket = requests.insert(sender, Duration::from_millis(2))?;
+/// assert_eq!(replies.recv()?, "no answer");
+/// assert!(requests.take(ticket).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct PendingTableBuilder<T> {
+    setup: Setup,
+    timeout: Option<Duration>,
+    listener: Option<Arc<Handler<T>>>,
+}
+
+impl<T> Default for PendingTableBuilder<T> {
+    fn default() -> Self {
+        // No thread asks for a wait time, so insertions may leave the fence to the driver.
+        let setup = Setup { interval: Some(INTERVAL), asymmetric: true, ..Setup::default() };
+        PendingTableBuilder { setup, timeout: None, listener: None }
+    }
+}
+
+impl<T> Clone for PendingTableBuilder<T> {
+    fn clone(&self) -> Self {
+        PendingTableBuilder { setup: self.setup.clone(), listener: self.listener.clone(), ..*self }
+    }
+}
+
+impl<T> fmt::Debug for PendingTableBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingTableBuilder")
+            .field("timeout", &self.timeout)
+            .field("interval", &self.setup.interval)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> PendingTableBuilder<T> {
+    setters! {
+        "values", "build_manual",
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        interval,
+        /// The most values there may be at once; exact. Beyond it insertions are refused with
+        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then
+        /// expired first.
+        capacity,
+        /// How long a value stays that is inserted with [`Lifetime::Default`](crate::Lifetime::Default).
+        timeout(timeout: Duration) sets timeout = Some(timeout);
+    }
+
+    builds! {
+        PendingTable<T>, poll "PendingTable::poll", item T, listener T
+    }
+
+    fn built(
+        self,
+        target: Target<T, Handler<T>>,
+        reaper: bool,
+    ) -> Result<PendingTable<T>, BuildError> {
+        let inner = Arc::new(Inner::new(&self.setup, self.timeout, target)?);
+        let reaper = self.setup.reaper(reaper);
+        let owner = Owner::new(&inner, |inner| &inner.engine, reaper)?;
+        Ok(PendingTable { inner, owner })
+    }
+}

@@ -1,0 +1,404 @@
+//! Values in slots: how one gets in, and the one way in which each gets out.
+//!
+//! A value is the payload of a slot, and its ticket names slot and occupant. No index leads to it, and
+//! no thread ever looks at a value in its slot. So the thread that ends the slot's lease takes the value
+//! and frees the slot at once: no guard, no deferred freeing.
+//!
+//! ```text
+//!  FREE -> LIVE(i, d)     insert: the value, the round if it is a new one, then the lease
+//!  LIVE -> DEAD -> FREE   take, expiry, cancel_all, shutdown: one swap decides; the value moves out
+//!  FREE -> DEAD           insert: the slot has had its last occupant, and is retired
+//! ```
+//!
+//! **Linearization points**: the store of the lease (insert), and the swap `LIVE -> DEAD` (all others).
+//!
+//! # A ticket names one occupant
+//!
+//! A lease has a generation of 16 bits, which comes round. So a slot's note counts the *rounds*, and a
+//! ticket has round and generation. The thread that has claimed a free slot is the only one that writes
+//! its note. It raises the note before it stores the lease, when the generation has gone from the last
+//! one to the first. The driver raises the notes of a chunk whose generations start over when its memory
+//! goes back (`Slots::release`). A slot that has come to the end of its rounds is left `DEAD`: after
+//! 2^32 occupants, which takes 2^44 insertions into its chunk.
+//!
+//! `take` loads the lease, then the note, then swaps the lease. The load of the lease acquires the note
+//! that its occupant has. If the slot has another occupant by then, the swap fails; it would succeed
+//! only if that one has the same generation *and* the same deadline, 2^16 - 1 occupants later. Slots are
+//! used in rotation, so that takes 2^28 insertions within one interval.
+//!
+//! # The driver
+//!
+//! An insertion notifies the driver as a tracker's does (`engine::owner`): by plain loads where the
+//! bucket already covers the deadline. So there is no `wait_time` here, which would need a
+//! read-modify-write for each insertion (Q12); a poll says when the next one is due.
+
+use super::ticket::{Place, Seal, Ticket, LAST_ROUND};
+use crate::core::engine::{Claim, Engine, Frontend, Refused, Stripe};
+use crate::core::lease::{Lease, State};
+use crate::core::per_shard::PerShard;
+use crate::core::prefetch_at;
+use crate::core::slot::{Owned, Slot};
+use crate::core::slots::Spot;
+use crate::core::threads::Counter;
+use crate::error::BuildError;
+use crate::keyed::target::Target;
+use crate::keyed::StoreError;
+use crate::lifecycle::{shut, Leftovers, Reaper, Shut};
+use crate::panics::caught;
+use crate::setup::Setup;
+use crate::sync::Ordering;
+use crate::time::{nanos, Lifetime};
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64 as Statistic;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How much a caller that finds the table full does to make room.
+const ROOM: usize = 64;
+/// How often it tries again.
+const ATTEMPTS: u32 = 16;
+
+/// A value in its slot. The note has the slot's round.
+pub(super) type Value<T> = Owned<T, (), true>;
+
+/// Called with each value that has expired.
+pub(super) type Handler<T> = dyn Fn(T) + Send + Sync;
+
+/// One shard's part of a thread's counters.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Counts {
+    pub(super) inserted: Counter,
+    pub(super) taken: Counter,
+    pub(super) expired: Counter,
+    pub(super) closed: Counter,
+}
+
+/// A thread's share.
+pub(super) struct Share {
+    pub(super) counts: PerShard<Counts>,
+}
+
+/// How a value left the table.
+#[derive(Clone, Copy)]
+enum End {
+    Taken,
+    Expired,
+    Closed,
+}
+
+/// What the handles of a table share.
+pub(super) struct Inner<T: 'static> {
+    pub(super) engine: Engine<Value<T>, Share>,
+    seal: Seal,
+    /// The default timeout in nanoseconds; `None`: for ever.
+    timeout: Option<u64>,
+    pub(super) target: Target<T, Handler<T>>,
+    /// The values that a shutdown has ended and has yet to return.
+    pub(super) kept: Leftovers<T>,
+    /// Panics of handlers, and of values that were dropped, that were caught.
+    pub(super) panics: Statistic,
+    /// Threads share a table if values may move between them.
+    _values: PhantomData<Mutex<T>>,
+}
+
+impl<T: 'static> Inner<T> {
+    pub(super) fn new(
+        setup: &Setup,
+        timeout: Option<Duration>,
+        target: Target<T, Handler<T>>,
+    ) -> Result<Self, BuildError> {
+        let (config, mut random) = setup.config(timeout.as_slice())?;
+        let shards = config.shards;
+        let share = move || Share { counts: PerShard::new(shards) };
+        Ok(Inner {
+            engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
+            seal: Seal::new(&mut random),
+            timeout: timeout.map(nanos),
+            target,
+            kept: Leftovers::new(),
+            panics: Statistic::new(0),
+            _values: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    fn count<'m>(&self, mine: &'m Stripe<Share>, id: u32) -> &'m Counts {
+        &mine.frontend.counts[self.engine.shard_of(id)]
+    }
+
+    /// Sums one counter of all shards and threads.
+    pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
+        let of = |shard| self.engine.stripes().filter_map(move |share| share.counts.get(shard));
+        (0..self.engine.shards()).flat_map(of).map(|counts| counter(counts).get()).sum()
+    }
+
+    /// Puts a value in. Gives it back if it is refused.
+    #[inline]
+    pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, (StoreError, T)> {
+        let deadline = match self.engine.renewal(timeout, self.timeout, self) {
+            Ok((deadline, _)) => deadline,
+            Err(bad) => return Err((bad.into(), value)),
+        };
+        let (mut value, mut attempts) = (value, 0);
+        loop {
+            match self.enter(value, deadline) {
+                Ok(place) => return Ok(self.seal.seal(place)),
+                Err((refused, back)) => {
+                    if !self.makes_room(refused, &mut attempts) {
+                        return Err((refused.into(), back));
+                    }
+                    value = back;
+                }
+            }
+        }
+    }
+
+    /// One attempt to put a value in.
+    #[inline(always)]
+    fn enter(&self, value: T, deadline: u64) -> Result<Place, (Refused, T)> {
+        self.engine.with_stripe(|mine, index| {
+            let mut refused = Refused::OutOfMemory;
+            let (claim, spot, round) = loop {
+                let Some((claim, spot)) = self.engine.claim(mine, index, deadline, &mut refused)
+                else {
+                    return Err((refused, value));
+                };
+                if let Some(round) = round_of(&claim, spot) {
+                    break (claim, spot, round);
+                }
+                self.retire(mine, &claim);
+            };
+            // SAFETY: just claimed.
+            unsafe { claim.slot.put(value) };
+            let lease = Lease::new(State::Live, claim.generation, deadline);
+            claim.slot.set_lease(lease);
+            self.count(mine, claim.id).inserted.add(1);
+            let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
+            if enforced.is_err() && claim.slot.end(lease).is_ok() {
+                // The shutdown has not seen it.
+                return Err((Refused::Closed, self.leave(mine, &claim, End::Closed)));
+            }
+            Ok(Place { id: claim.id, generation: claim.generation, round })
+        })
+    }
+
+    /// Leaves a claimed slot out of use for good. Its place is another entry's.
+    #[cold]
+    fn retire(&self, mine: &Stripe<Share>, claim: &Claim<'_, Value<T>>) {
+        claim.slot.set_lease(Lease::new(State::Dead, claim.generation, 0));
+        self.engine.freed(mine);
+    }
+
+    /// Whether the caller tries again, after values that are due have ended.
+    #[cold]
+    fn makes_room(&self, refused: Refused, attempts: &mut u32) -> bool {
+        if refused == Refused::Closed {
+            return false;
+        }
+        let now = self.engine.deadlines.clock().now();
+        *attempts += 1;
+        let tries = refused == Refused::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
+        if tries {
+            self.engine.poll_beside(now, ROOM, self);
+        } else {
+            self.engine.count_refusal();
+        }
+        tries
+    }
+
+    /// The slot that a ticket names, and its lease, if its value is still there.
+    #[inline(always)]
+    pub(super) fn find(&self, ticket: Ticket) -> Option<(Claim<'_, Value<T>>, Lease)> {
+        let place = self.seal.open(ticket);
+        let spot = self.engine.slots.spot(place.id)?;
+        let lease = spot.slot.lease();
+        // After the lease: see the module's head.
+        let same = lease.state() == State::Live
+            && lease.generation() == place.generation
+            && spot.note.load(Ordering::Relaxed) == place.round;
+        same.then(|| (Claim::of(place.id, spot.slot, lease), lease))
+    }
+
+    /// Starts fetching what a [`take`](Self::take) of this ticket will touch.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, ticket: Ticket) {
+        if let Some(spot) = self.engine.slots.spot(self.seal.open(ticket).id) {
+            prefetch_at(spot.slot.address());
+            prefetch_at(spot.note);
+        }
+    }
+
+    #[inline]
+    pub(super) fn take(&self, ticket: Ticket) -> Option<T> {
+        let (claim, lease) = self.find(ticket)?;
+        // While a value lives its lease does not change, so a swap that fails finds it ended.
+        claim.slot.end(lease).ok()?;
+        Some(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)))
+    }
+
+    /// Takes every value that there is.
+    pub(super) fn take_all(&self) -> Vec<T> {
+        let mut all = Vec::new();
+        self.engine.for_each(|claim, lease| {
+            if lease.state() == State::Live && claim.slot.end(lease).is_ok() {
+                let leaves =
+                    || self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken));
+                all.push(leaves());
+            }
+        });
+        all
+    }
+
+    /// Takes the value out of a slot that the caller has ended, and frees the slot.
+    #[inline(always)]
+    fn leave(&self, mine: &Stripe<Share>, claim: &Claim<'_, Value<T>>, end: End) -> T {
+        // SAFETY: ended by the caller, and no other thread looks at values.
+        let value = unsafe { claim.slot.take() };
+        let counts = self.count(mine, claim.id);
+        match end {
+            End::Taken => counts.taken.add(1),
+            End::Expired => counts.expired.add(1),
+            End::Closed => counts.closed.add(1),
+        }
+        if self.engine.free(mine, claim) {
+            self.engine.tend_if_wanted(self);
+        }
+        value
+    }
+
+    /// Runs the user's code. Catches and counts its panic.
+    fn guard(&self, call: impl FnOnce()) {
+        if caught(call) {
+            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// For tests: gives each free slot of the first chunk this generation and round, as if it had had so
+    /// many occupants.
+    #[cfg(any(test, expiry_loom))]
+    pub(super) fn age(&self, generation: u32, round: u32) {
+        for id in 0.. {
+            let spot = self.engine.slots.spot(id).filter(|_| id < crate::core::params::CHUNK as u32);
+            let Some(spot) = spot else {
+                return;
+            };
+            if spot.slot.lease().state() == State::Free {
+                spot.slot.set_lease(Lease::free(generation));
+                spot.note.store(round, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The round of the slot's next occupant. `None`: it must have none.
+#[inline(always)]
+fn round_of<T: 'static>(claim: &Claim<'_, Value<T>>, spot: Spot<'_, Value<T>>) -> Option<u32> {
+    let round = spot.note.load(Ordering::Relaxed);
+    // The lease is still that of the slot's last occupant. A zeroed one has no generation.
+    let starts_over = claim.slot.lease_relaxed().generation() >= claim.generation;
+    if !starts_over && round <= LAST_ROUND {
+        return Some(round);
+    }
+    let round = round + u32::from(starts_over);
+    // Release of the lease publishes it.
+    spot.note.store(round, Ordering::Relaxed);
+    (round <= LAST_ROUND).then_some(round)
+}
+
+/// Who drives a table, and gets what expires.
+pub(super) trait Reports<T: 'static> {
+    fn inner(&self) -> &Inner<T>;
+
+    /// Must not panic.
+    fn report(&self, value: T);
+}
+
+impl<T: 'static> Reports<T> for Inner<T> {
+    fn inner(&self) -> &Inner<T> {
+        self
+    }
+
+    fn report(&self, value: T) {
+        match &self.target {
+            Target::Unheard => self.guard(|| drop(value)),
+            Target::Poll(stack) => stack.push(value),
+            Target::Listener(handler) => self.guard(|| handler(value)),
+            Target::Channel(sender) => sender.send(value),
+        }
+    }
+}
+
+/// A driver's round that gives the values it finds to `into`.
+pub(super) struct Poll<'a, T: 'static, F> {
+    pub(super) inner: &'a Inner<T>,
+    pub(super) into: F,
+}
+
+impl<T: 'static, F: Fn(T)> Reports<T> for Poll<'_, T, F> {
+    fn inner(&self) -> &Inner<T> {
+        self.inner
+    }
+
+    fn report(&self, value: T) {
+        (self.into)(value);
+    }
+}
+
+impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
+    type Hold = ();
+
+    fn may_end(&self, _: &Claim<'_, Value<T>>, _: Lease) -> Option<()> {
+        Some(())
+    }
+
+    fn prepare(&self, _: u32, slot: Slot<'_, Value<T>>, _: Lease) {
+        prefetch_at(slot.address());
+    }
+
+    fn expired(&self, claim: Claim<'_, Value<T>>, (): (), _: Lease, _: u64, _: u64) {
+        let inner = self.inner();
+        let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, &claim, End::Expired));
+        self.report(value);
+    }
+
+    fn close(&self) {
+        let inner = self.inner();
+        let wanted = inner.kept.is_wanted();
+        let mut unwanted = Vec::new();
+        let closed = inner.engine.close(self, |claim, (), _| {
+            let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, &claim, End::Closed));
+            if wanted {
+                inner.kept.push(value);
+            } else {
+                unwanted.push(value);
+            }
+        });
+        // At no shard.
+        unwanted.into_iter().for_each(|value| inner.guard(|| drop(value)));
+        if let (true, Target::Channel(sender)) = (closed, &inner.target) {
+            sender.finish();
+        }
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.inner().engine.balance(|share| {
+            let Some(counts) = share.counts.get(shard) else {
+                return (0, 0);
+            };
+            let ended = [&counts.taken, &counts.expired, &counts.closed];
+            (Counter::balance(&[&counts.inserted], &ended), 0)
+        })
+    }
+}
+
+impl<T: 'static> Shut for Inner<T> {
+    fn shut(&self, reaper: Option<&Reaper>) {
+        self.target.close();
+        shut(&self.engine, reaper, self);
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+#[path = "../../tests/unit/pending.rs"]
+mod tests;

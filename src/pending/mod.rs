@@ -1,0 +1,400 @@
+//! Things in flight, by value, under tickets that the table issues.
+
+mod builder;
+mod inner;
+mod ticket;
+
+pub use builder::PendingTableBuilder;
+pub use ticket::Ticket;
+
+use crate::core::lateness::Lateness;
+use crate::keyed::StoreError;
+#[cfg(feature = "async")]
+use crate::lifecycle::shut_soon;
+use crate::lifecycle::{drain, Owner};
+use crate::polled::Polled;
+use crate::snapshot::snapshot;
+use crate::time::{Lifetime, NEVER};
+use inner::{Inner, Poll};
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Values that wait for something, each under a ticket: requests and the senders of their replies.
+///
+/// `insert` takes a value and returns a [`Ticket`], which may go on a wire. Each value leaves the table
+/// once, by value: to the call that [takes](Self::take) it, or, when its timeout has passed, to the
+/// listener, channel, stream or poll. A ticket never reaches another value than its own.
+///
+/// ```
+/// use expiry::{PendingTable, Ticket, WhenFull};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let (requests, expired) = PendingTable::builder()
+///     .build_with_channel(1000, WhenFull::Spill)?;
+/// let (reply, replies) = mpsc::channel();
+/// let ticket: Ticket = requests.insert(reply.clone(), Duration::from_secs(30))?;
+/// // ... the ticket travels with the request, and comes back with the response:
+/// if let Some(reply) = requests.take(ticket) {
+///     reply.send("pong")?;
+/// }
+/// assert_eq!(replies.recv()?, "pong");
+/// assert!(requests.take(ticket).is_none()); // a second response finds nothing
+/// # drop(expired);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost and progress
+///
+/// All operations but [`shutdown`](Self::shutdown), [`drain`](Self::drain) and dropping the last handle
+/// are lock-free. There is no hash and no guard. An insertion allocates nothing, but a chunk of 4,096 slots
+/// now and then. A slot takes 8 bytes and the value (a pointer to it above 64 bytes, which is an
+/// allocation), and 5 bytes beside it. Memory of a burst goes back, but for 4 bytes a slot.
+///
+/// # Time
+///
+/// A value expires when its timeout has passed, rounded up to the interval: never early. Until the
+/// reaper, or a poll, has come to it, `take` still finds it.
+///
+/// # Threads that run user code
+///
+/// The thread that drives the table (its reaper, or a poll) calls the listener, and drops what expires
+/// if there is none. A listener may use the table, be slow, or panic. The thread that shuts a table down,
+/// or its reaper, drops what is left when the last handle goes.
+pub struct PendingTable<T: 'static> {
+    inner: Arc<Inner<T>>,
+    owner: Arc<Owner<Inner<T>>>,
+}
+
+impl<T: 'static> Clone for PendingTable<T> {
+    /// Another handle to the same table. Two reference counts.
+    fn clone(&self) -> Self {
+        PendingTable { inner: self.inner.clone(), owner: self.owner.clone() }
+    }
+}
+
+/// Why a value was refused; it gives the value back.
+///
+/// ```
+/// use expiry::{PendingTable, StoreError};
+/// use std::time::Duration;
+///
+/// let table = PendingTable::builder().capacity(1).build()?;
+/// table.insert("first", Duration::from_secs(30))?;
+/// let refused = table.insert("second", Duration::from_secs(30)).unwrap_err();
+/// assert_eq!((refused.error, refused.value), (StoreError::Full, "second"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[non_exhaustive]
+pub struct PendingError<T> {
+    /// The value that was to be inserted.
+    pub value: T,
+    /// Why it was not.
+    pub error: StoreError,
+}
+
+impl<T> fmt::Debug for PendingError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for PendingError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for PendingError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<T> From<PendingError<T>> for StoreError {
+    fn from(refused: PendingError<T>) -> Self {
+        refused.error
+    }
+}
+
+snapshot! {
+    /// A snapshot of a table's counters. Monotonic but for `live` and `slots`; read one after another
+    /// while others count. When nothing is going on, `inserted` is `live + taken + expired + closed`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let table = expiry::PendingTable::builder().build()?;
+    /// let ticket = table.insert(1, Duration::from_secs(30))?;
+    /// table.insert(2, Duration::from_secs(30))?;
+    /// table.take(ticket);
+    /// let metrics = table.metrics();
+    /// assert_eq!((metrics.inserted, metrics.taken, metrics.live), (2, 1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct PendingMetrics of [<T: 'static>] inner: Inner<T> {
+        /// Values now, with those whose time is up but which no driver has come to.
+        live: u64 as LIVE = inner.engine.len(inner) as u64;
+        /// Slots whose memory is held, in use or not.
+        slots: u64 as SLOTS
+            = (0..inner.engine.shards()).map(|shard| inner.engine.held(shard)).sum();
+        /// The most values there may be at once, if that is bounded.
+        capacity: Option<u64> as CAPACITY = inner.engine.admission.limit();
+        /// Insertions that found no room: the capacity was reached, or there was no memory.
+        refused: u64 as REFUSED = inner.engine.refusals();
+        /// Values that came in.
+        inserted: u64 as INSERTED = inner.sum(|counts| &counts.inserted);
+        /// Values that a call has taken.
+        taken: u64 as REMOVED = inner.sum(|counts| &counts.taken);
+        /// Values whose time was up.
+        expired: u64 as EXPIRED = inner.sum(|counts| &counts.expired);
+        /// Values that a shutdown has ended.
+        closed: u64 as CLOSED = inner.sum(|counts| &counts.closed);
+        /// How late expirations were seen.
+        lateness: Lateness as LATENESS = inner.engine.lateness();
+        /// Time that the reaper has spent working.
+        reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(inner.engine.busy.get());
+        /// How often it has woken up.
+        reaper_rounds: u64 as REAPER_ROUNDS = inner.engine.rounds.get();
+        /// Panics of the listener, of values that the table dropped, and of the clock on the reaper's
+        /// thread, that were caught.
+        listener_panics: u64 as HANDLER_PANICS
+            = inner.panics.load(Relaxed) + inner.engine.clock_panics.get();
+        /// Values that went to the second queue of a full channel; see
+        /// [`WhenFull::Spill`](crate::WhenFull::Spill).
+        spilled: u64 as SPILLED = inner.target.astray().0;
+        /// Values that were dropped: by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was
+        /// gone.
+        undelivered: u64 as UNDELIVERED = inner.target.astray().1;
+    }
+    /// Sets each series of [`describe`](crate::publish::describe)'s table that a pending table has to
+    /// this snapshot, in the recorder of the facade `metrics`. Cost: as
+    /// [`Metrics::publish`](crate::Metrics::publish).
+    publish
+}
+
+/// How many tickets [`PendingTable::take_many`] fetches at a time.
+const GROUP: usize = 16;
+
+impl<T: Send + 'static> PendingTable<T> {
+    /// Settings with defaults.
+    pub fn builder() -> PendingTableBuilder<T> {
+        PendingTableBuilder::default()
+    }
+
+    /// Puts a value in, for `timeout` from now, rounded up to the interval. A `Duration`, an `Instant` or
+    /// a [`Lifetime`] says how long.
+    ///
+    /// # Errors
+    ///
+    /// [`PendingError`] gives the value back: [`StoreError::Full`], [`StoreError::OutOfMemory`],
+    /// [`StoreError::Closed`], [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    #[inline]
+    pub fn insert(
+        &self,
+        value: T,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<Ticket, PendingError<T>> {
+        let refused = |(error, value)| PendingError { value, error };
+        self.inner.insert(value, timeout.into()).map_err(refused)
+    }
+
+    /// As [`insert`](Self::insert), of many values: appends their tickets to `tickets`.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), with the first value that was refused. Those before it are in, and
+    /// those behind it stay in the iterator.
+    pub fn insert_many(
+        &self,
+        values: impl IntoIterator<Item = T>,
+        timeout: impl Into<Lifetime>,
+        tickets: &mut Vec<Ticket>,
+    ) -> Result<(), PendingError<T>> {
+        let timeout = timeout.into();
+        values.into_iter().try_for_each(|value| {
+            tickets.push(self.insert(value, timeout)?);
+            Ok(())
+        })
+    }
+
+    /// Takes the value of a ticket. `None` if it was taken before, has expired, or never was: a ticket
+    /// may be any number.
+    #[inline]
+    #[must_use = "the value has left the table"]
+    pub fn take(&self, ticket: Ticket) -> Option<T> {
+        self.inner.take(ticket)
+    }
+
+    /// Takes the values of many tickets, in their order. Fetches the memory of 16 at once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let table = expiry::PendingTable::builder().build()?;
+    /// let mut tickets = Vec::new();
+    /// table.insert_many(0..3, Duration::from_secs(30), &mut tickets)?;
+    /// let _ = table.take(tickets[1]);
+    /// let taken: Vec<Option<i32>> = table.take_many(&tickets).collect();
+    /// assert_eq!(taken, [Some(0), None, Some(2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_many<'a>(&'a self, tickets: &'a [Ticket]) -> impl Iterator<Item = Option<T>> + 'a {
+        tickets.chunks(GROUP).flat_map(move |group| {
+            group.iter().for_each(|&ticket| self.inner.prefetch(ticket));
+            group.iter().map(move |&ticket| self.inner.take(ticket))
+        })
+    }
+
+    /// Whether the value of a ticket is still there.
+    #[must_use]
+    pub fn contains(&self, ticket: Ticket) -> bool {
+        self.inner.find(ticket).is_some()
+    }
+
+    /// How long until the value of a ticket expires: zero if its time is up; [`Duration::MAX`] if it never
+    /// does.
+    #[must_use]
+    pub fn remaining(&self, ticket: Ticket) -> Option<Duration> {
+        let (_, lease) = self.inner.find(ticket)?;
+        let deadlines = &self.inner.engine.deadlines;
+        Some(match lease.deadline_near(deadlines.about_now()) {
+            NEVER => Duration::MAX,
+            deadline => deadlines.ticks().until(deadlines.now(), deadline),
+        })
+    }
+
+    /// Takes every value that is there, in no order. Values that other threads insert meanwhile may stay.
+    /// O(slots).
+    #[must_use = "the values have left the table"]
+    pub fn cancel_all(&self) -> Vec<T> {
+        self.inner.take_all()
+    }
+
+    /// Number of values now, with those whose time is up but which no driver has come to.
+    /// O(threads x shards).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.engine.len(&*self.inner)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it has been doing. O(threads x shards).
+    #[must_use]
+    pub fn metrics(&self) -> PendingMetrics {
+        PendingMetrics::of(&self.inner)
+    }
+
+    /// Returns all values that have expired, in no order. Where there is a listener or a channel, that gets
+    /// them, and this returns none. Never waits. Any number of threads may poll: each value is returned to
+    /// one of them.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let table = expiry::PendingTable::builder().clock(clock.clone()).build_manual()?;
+    /// table.insert("a request", 10 * second)?;
+    /// clock.advance(11 * second);
+    /// assert_eq!(table.poll(), ["a request"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the values have left the table"]
+    pub fn poll(&self) -> Vec<T> {
+        let mut expired = Vec::new();
+        while self.poll_into(&mut expired, usize::MAX).more {}
+        expired
+    }
+
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to `into`.
+    pub fn poll_into(&self, into: &mut Vec<T>, budget: usize) -> Polled {
+        let (before, inner) = (into.len(), &*self.inner);
+        let Some(waiting) = inner.target.lapsed() else {
+            return inner.engine.poll_shared(budget, inner, || false);
+        };
+        into.extend(waiting);
+        let into = RefCell::new(into);
+        let poll = Poll { inner, into: |value| into.borrow_mut().push(value) };
+        inner.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
+    }
+
+    /// Waits for room, where the [capacity](PendingTableBuilder::capacity) is bounded: see
+    /// [`CapacityReady`](crate::CapacityReady), which has an example.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.inner.engine.admission.door())
+    }
+
+    /// Refuses new values, and waits until none is left, for at most `limit` of real time: they are taken,
+    /// or expire. Returns whether none is left. Blocks; in a listener it does not wait. Polls meanwhile
+    /// where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    pub fn drain(&self, limit: Duration) -> bool {
+        drain(&self.inner.engine, self.owner.reaper(), &*self.inner, limit)
+    }
+
+    /// Stops the table: refuses new values, ends those that are there, stops the reaper and waits for it.
+    /// Returns the values: each that was inserted, and neither taken nor delivered as expired, once.
+    ///
+    /// In a listener or a waker that any store calls, this waits for no thread. Insertions are refused when
+    /// it returns. The reaper, or the threads that drive the table at that moment, end the values soon
+    /// after, and the next shutdown returns them.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let table = expiry::PendingTable::builder().build()?;
+    /// let ticket = table.insert("a request", Duration::from_secs(30))?;
+    /// assert_eq!(table.shutdown(), ["a request"]);
+    /// assert!(table.take(ticket).is_none() && table.insert("late", Duration::from_secs(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "what is not looked at is lost"]
+    pub fn shutdown(&self) -> Vec<T> {
+        self.inner.kept.want();
+        self.owner.shut();
+        self.left()
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when this
+    /// returns, the reaper does the rest, and the future is ready when the reaper has ended. The shutdown
+    /// goes on if the future is dropped; the next shutdown then returns the values.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(&self) -> impl std::future::Future<Output = Vec<T>> + Send + '_ {
+        self.inner.target.close();
+        self.inner.kept.want();
+        let ended = shut_soon(&self.inner.engine, self.owner.reaper(), &*self.inner);
+        async move {
+            ended.await;
+            self.left()
+        }
+    }
+
+    /// For models: as if free slots had had so many occupants.
+    #[cfg(expiry_loom)]
+    #[doc(hidden)]
+    pub fn age(&self, generation: u32, round: u32) {
+        self.inner.age(generation, round);
+    }
+
+    /// What shutdowns have ended, and what has expired and was not polled.
+    fn left(&self) -> Vec<T> {
+        let mut left = self.inner.kept.take();
+        left.extend(self.inner.target.lapsed().into_iter().flatten());
+        left
+    }
+}
+
+impl<T: 'static> fmt::Debug for PendingTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingTable")
+            .field("len", &self.inner.engine.len(&*self.inner))
+            .field("interval", &self.inner.engine.deadlines.ticks().interval())
+            .field("reaper", &self.owner.reaper().is_some())
+            .finish_non_exhaustive()
+    }
+}

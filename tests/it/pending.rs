@@ -1,0 +1,286 @@
+//! `PendingTable`: each value leaves once, by value, and a ticket reaches no other.
+
+use crate::support::{wait_for, GENEROUS, MS};
+use expiry::{
+    BuildError, Lifetime, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket,
+    WhenFull,
+};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{mpsc, Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn manual<T: Send + 'static>(clock: &ManualClock) -> PendingTableBuilder<T> {
+    PendingTable::builder().interval(MS).clock(clock.clone())
+}
+
+#[test]
+fn a_value_is_taken_once() {
+    let table = PendingTable::builder().build().unwrap();
+    let ticket = table.insert(String::from("one"), SECOND).unwrap();
+    assert!(table.contains(ticket) && table.len() == 1);
+    assert_eq!(table.take(ticket).as_deref(), Some("one"));
+    assert!(table.take(ticket).is_none() && !table.contains(ticket) && table.is_empty());
+    assert_eq!(ticket.to_string().parse(), Ok(ticket));
+}
+
+#[test]
+fn a_value_expires_to_the_poll_that_finds_it() {
+    let clock = ManualClock::new();
+    let table = manual(&clock).timeout(5 * SECOND).build_manual().unwrap();
+    let short = table.insert("short", 2 * SECOND).unwrap();
+    let default = table.insert("default", Lifetime::Default).unwrap();
+    let ever = table.insert("ever", Lifetime::Never).unwrap();
+    assert_eq!(table.remaining(default), Some(5 * SECOND));
+    assert_eq!(table.remaining(ever), Some(Duration::MAX));
+    clock.advance(2 * SECOND - MS);
+    assert!(table.poll().is_empty());
+    clock.advance(MS);
+    // Its time is up, and no driver has come to it.
+    assert_eq!((table.remaining(short), table.len()), (Some(Duration::ZERO), 3));
+    assert_eq!(table.poll(), ["short"]);
+    assert!(table.take(short).is_none());
+    clock.advance(3600 * SECOND);
+    let mut into = vec!["before"];
+    while table.poll_into(&mut into, 1).more {}
+    assert_eq!(into, ["before", "default"]);
+    assert_eq!(table.take(ever), Some("ever"));
+    let metrics = table.metrics();
+    assert_eq!((metrics.inserted, metrics.taken, metrics.expired), (3, 1, 2));
+}
+
+#[test]
+fn numbers_that_are_no_tickets_name_nothing() {
+    let (table, other) =
+        (PendingTable::builder().build().unwrap(), PendingTable::builder().build().unwrap());
+    let tickets: Vec<Ticket> = (0..1000).map(|n| table.insert(n, SECOND).unwrap()).collect();
+    for &ticket in &tickets {
+        let bits = u64::from(ticket);
+        let _ = other.insert(0, SECOND).unwrap();
+        assert!(other.take(ticket).is_none());
+        for bit in 0..64 {
+            assert!(!table.contains(Ticket::from(bits ^ 1 << bit)));
+        }
+        for no_ticket in [0, u64::MAX, bits + 1, bits - 1, bits.swap_bytes()] {
+            assert!(table.take(Ticket::from(no_ticket)).is_none() || no_ticket == bits);
+        }
+    }
+    let taken: Vec<_> = table.take_many(&tickets).collect();
+    assert!(taken.into_iter().eq((0..1000).map(Some)));
+}
+
+#[test]
+fn what_is_refused_comes_back() {
+    let clock = ManualClock::new();
+    let table = manual(&clock).capacity(2).build_manual().unwrap();
+    let mut tickets = Vec::new();
+    let mut values = 1..=5;
+    let refused = table.insert_many(values.by_ref(), SECOND, &mut tickets).unwrap_err();
+    assert_eq!((refused.error, refused.value, tickets.len()), (StoreError::Full, 3, 2));
+    assert!(values.eq(4..=5));
+    let error = |timeout| table.insert(0, timeout).unwrap_err().error;
+    assert_eq!(error(Duration::ZERO), StoreError::ZeroTimeout);
+    assert_eq!(error(Duration::MAX), StoreError::TimeoutTooLong);
+    // What is due makes room.
+    clock.advance(SECOND);
+    let ticket = table.insert(6, SECOND).unwrap();
+    assert!(table.contains(ticket));
+    let mut left = table.shutdown();
+    left.sort_unstable();
+    assert_eq!(left, [1, 2, 6]);
+    assert_eq!(table.insert(7, SECOND).unwrap_err().error, StoreError::Closed);
+    let builder = || PendingTable::<u64>::builder();
+    assert_eq!(builder().capacity(0).build().err(), Some(BuildError::ZeroCapacity));
+    let both = builder().expiry_listener(|_| ()).build_with_channel(1, WhenFull::Wait);
+    assert_eq!(both.err(), Some(BuildError::TwoReceivers));
+}
+
+#[test]
+fn what_expires_goes_to_the_listener_or_the_channel_by_value() {
+    let (sender, told) = mpsc::channel();
+    let table = PendingTable::builder()
+        .interval(MS)
+        .expiry_listener(move |value: Box<u64>| sender.send(value).unwrap())
+        .build()
+        .unwrap();
+    table.insert(Box::new(7), 2 * MS).unwrap();
+    assert_eq!(told.recv_timeout(GENEROUS), Ok(Box::new(7)));
+    let (table, expired) =
+        PendingTable::builder().interval(MS).build_with_channel(1, WhenFull::Spill).unwrap();
+    for n in 0..10 {
+        table.insert(Box::new(n), 2 * MS).unwrap();
+    }
+    wait_for("ten", || expired.len() == 10);
+    table.insert(Box::new(10), SECOND).unwrap();
+    drop(table); // what is left is dropped, not expired
+    let mut all: Vec<u64> = expired.map(|value| *value).collect();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..10));
+}
+
+/// What a value counts when it is dropped.
+#[derive(Clone)]
+struct Live(Arc<AtomicU64>);
+
+struct Counted<const SIZE: usize>(Live, [u8; SIZE]);
+
+impl<const SIZE: usize> Counted<SIZE> {
+    fn new(live: &Live) -> Self {
+        live.0.fetch_add(1, Ordering::SeqCst);
+        Counted(live.clone(), [7; SIZE])
+    }
+}
+
+impl<const SIZE: usize> Drop for Counted<SIZE> {
+    fn drop(&mut self) {
+        assert!(self.1.iter().all(|&byte| byte == 7));
+        self.0 .0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// In the slot, and in a box.
+fn every_value_is_dropped_once<const SIZE: usize>() {
+    let live = Live(Arc::default());
+    let count = || live.0.load(Ordering::SeqCst);
+    let clock = ManualClock::new();
+    let table = manual(&clock).build_manual().unwrap();
+    let tickets: Vec<Ticket> = (1..=100_u64)
+        .map(|n| table.insert(Counted::<SIZE>::new(&live), n as u32 * SECOND).unwrap())
+        .collect();
+    assert_eq!(count(), 100);
+    drop(table.take(tickets[99]));
+    clock.advance(50 * SECOND);
+    assert_eq!(table.poll().len(), 50);
+    assert_eq!(count(), 49);
+    assert_eq!(table.cancel_all().len(), 49);
+    assert_eq!((count(), table.len()), (0, 0));
+    let _ = table.insert(Counted::<SIZE>::new(&live), SECOND).unwrap();
+    drop(table);
+    assert_eq!(count(), 0);
+}
+
+#[test]
+fn values_of_every_size_are_dropped_once() {
+    every_value_is_dropped_once::<0>();
+    every_value_is_dropped_once::<40>();
+    every_value_is_dropped_once::<1000>();
+}
+
+#[test]
+fn panics_of_listeners_and_drops_are_counted() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("a value's own");
+        }
+    }
+    let clock = ManualClock::new();
+    let table = manual(&clock).expiry_listener(drop).build_manual().unwrap();
+    for _ in 0..3 {
+        table.insert(Panics, SECOND).unwrap();
+    }
+    clock.advance(SECOND);
+    assert!(table.poll().is_empty());
+    assert_eq!((table.metrics().listener_panics, table.metrics().expired), (3, 3));
+    table.insert(Panics, SECOND).unwrap();
+    drop(table);
+}
+
+/// Threads insert and take, a reaper expires, and one thread takes all now and then: each value leaves
+/// once.
+#[test]
+fn every_value_leaves_once() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = if cfg!(miri) { 50 } else { 20_000 };
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let expires = left.clone();
+    let table = PendingTable::builder()
+        .interval(MS)
+        .expiry_listener(move |value: u64| expires.lock().unwrap().push(value))
+        .build()
+        .unwrap();
+    let sent: Mutex<Vec<Ticket>> = Mutex::default();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (table, sent, left) = (&table, &sent, &left);
+            scope.spawn(move || {
+                let mut mine = Vec::new();
+                for n in 0..EACH {
+                    let value = n * THREADS + thread;
+                    let timeout = if n % 8 == 0 { MS } else { 3600 * SECOND };
+                    let ticket = table.insert(value, timeout).unwrap();
+                    sent.lock().unwrap().push(ticket);
+                    if n % 2 == 0 {
+                        mine.extend(table.take(ticket));
+                    }
+                    // Another thread may take it, too.
+                    let other = sent.lock().unwrap()[n as usize / 2];
+                    mine.extend(table.take(other));
+                    if n % 5_000 == 4_999 {
+                        mine.extend(table.cancel_all());
+                    }
+                }
+                left.lock().unwrap().append(&mut mine);
+            });
+        }
+    });
+    let rest = table.shutdown();
+    let mut left = std::mem::take(&mut *left.lock().unwrap());
+    left.extend(rest);
+    let metrics = table.metrics();
+    assert_eq!(metrics.inserted, THREADS * EACH);
+    assert_eq!(metrics.taken + metrics.expired + metrics.closed, THREADS * EACH);
+    let once: HashSet<u64> = left.iter().copied().collect();
+    assert_eq!((once.len(), left.len() as u64), (left.len(), THREADS * EACH));
+    for ticket in sent.into_inner().unwrap() {
+        assert!(table.take(ticket).is_none());
+    }
+}
+
+#[test]
+fn a_listener_may_use_its_table() {
+    let clock = ManualClock::new();
+    let place: Arc<Mutex<Option<PendingTable<u64>>>> = Arc::default();
+    let here = place.clone();
+    let table = manual(&clock)
+        .expiry_listener(move |value: u64| {
+            let table = here.lock().unwrap().clone().unwrap();
+            if value > 0 {
+                let ticket = table.insert(value - 1, SECOND).unwrap();
+                assert_eq!(table.take(ticket), Some(value - 1));
+                table.insert(value - 1, SECOND).unwrap();
+            } else {
+                assert!(table.shutdown().is_empty() && !table.drain(SECOND));
+            }
+        })
+        .build_manual()
+        .unwrap();
+    *place.lock().unwrap() = Some(table.clone());
+    table.insert(2, SECOND).unwrap();
+    table.insert(100, 3600 * SECOND).unwrap();
+    for _ in 0..3 {
+        clock.advance(2 * SECOND);
+        let _ = table.poll();
+    }
+    assert_eq!((table.metrics().expired, table.shutdown()), (3, vec![100]));
+    assert!(place.lock().unwrap().take().is_some());
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn a_task_waits_for_room_and_for_the_shutdown() {
+    use crate::support::Task;
+    let table = PendingTable::builder().capacity(1).build().unwrap();
+    let first = table.insert(1, 3600 * SECOND).unwrap();
+    let task = Task::new();
+    let mut room = Box::pin(table.room());
+    assert!(task.poll(&mut room).is_pending());
+    assert_eq!(table.take(first), Some(1));
+    assert!(task.block_on(room).is_ok());
+    table.insert(2, 3600 * SECOND).unwrap();
+    assert_eq!(task.block_on(Box::pin(table.shutdown_async())), [2]);
+    assert!(task.block_on(Box::pin(table.room())).is_err());
+}
