@@ -279,7 +279,8 @@ impl<T: 'static> Inner<T> {
     #[cfg(any(test, expiry_loom))]
     pub(super) fn age(&self, generation: u32, round: u32) {
         for id in 0.. {
-            let spot = self.engine.slots.spot(id).filter(|_| id < crate::core::params::CHUNK as u32);
+            let spot =
+                self.engine.slots.spot(id).filter(|_| id < crate::core::params::CHUNK as u32);
             let Some(spot) = spot else {
                 return;
             };

@@ -8,6 +8,7 @@ mod keyed;
 mod linearizability;
 mod map;
 mod memory;
+mod pending;
 mod polling;
 mod publication;
 mod removals;

@@ -1,0 +1,95 @@
+//! Values under tickets: each leaves once, and a stale ticket reaches no other value.
+
+use expiry::{ManualClock, PendingTable, Ticket};
+use loom_tests::{beside, model, TICK};
+
+/// A table without a reaper, of one shard, on a manual clock. One value is due after a tick.
+#[derive(Clone)]
+struct Rig {
+    table: PendingTable<u64>,
+    clock: ManualClock,
+    ticket: Ticket,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let builder = PendingTable::builder().interval(TICK).shards(1).seed(7);
+        let table = builder.clock(clock.clone()).build_manual().unwrap();
+        let ticket = table.insert(1, TICK).unwrap();
+        Rig { table, clock, ticket }
+    }
+
+    fn take(&self) -> u64 {
+        self.table.take(self.ticket).unwrap_or(0)
+    }
+
+    /// The sum of what a round finds, and whatever the table has left.
+    fn end(&self) -> u64 {
+        self.clock.advance(TICK * 100);
+        let polled: u64 = self.table.poll().into_iter().sum();
+        let left: u64 = self.table.shutdown().into_iter().sum();
+        let metrics = self.table.metrics();
+        let ended = metrics.taken + metrics.expired + metrics.closed;
+        assert_eq!((metrics.live, metrics.inserted), (0, ended));
+        polled + left
+    }
+}
+
+// Two threads take one value. Guards: the swap of the lease gives it to one of them.
+model!(g1_take_and_take, || {
+    let rig = Rig::new();
+    let (there, here) = beside(&rig, Rig::take, Rig::take);
+    assert_eq!(there + here + rig.end(), 1);
+});
+
+// A value is taken beside the round in which it expires. Guards: one swap, and the one that makes it
+// reads the value that the inserting thread has written.
+model!(g1_take_and_expire, || {
+    let rig = Rig::new();
+    rig.clock.advance(TICK);
+    let polls = |rig: &Rig| rig.table.poll().into_iter().sum::<u64>();
+    let (there, here) = beside(&rig, Rig::take, polls);
+    assert_eq!(there + here + rig.end(), 1);
+});
+
+// An insertion beside a round. Guards: the round finds the lease, or the next one does, as the
+// inserting thread finds the bucket taken (W5); the value expires once its time has come.
+model!(g1_insert_and_poll, || {
+    let rig = Rig::new();
+    rig.clock.advance(TICK);
+    let inserts = |rig: &Rig| assert!(rig.table.insert(2, TICK).is_ok());
+    let ((), found) = beside(&rig, inserts, |rig| rig.table.poll().into_iter().sum::<u64>());
+    rig.clock.advance(TICK * 2);
+    let polled: u64 = rig.table.poll().into_iter().sum();
+    assert_eq!((found + polled, rig.end()), (3, 0));
+});
+
+// A value is inserted, and another one taken, beside a shutdown. Guards: each is refused, taken or
+// returned by the shutdown (W8).
+model!(g1_insert_and_take_beside_a_shutdown, || {
+    let rig = Rig::new();
+    let uses = |rig: &Rig| {
+        let refused = rig.table.insert(2, TICK).map_or_else(|refused| refused.value, |_| 0);
+        refused + rig.take()
+    };
+    let shuts = |rig: &Rig| rig.table.shutdown().into_iter().sum::<u64>();
+    let (there, here) = beside(&rig, uses, shuts);
+    assert_eq!(there + here + rig.end(), 3);
+});
+
+// The generations of every slot come round, beside a thread that has the ticket of a first occupant.
+// Guards: the inserting thread raises the slot's round before it stores the lease, and the taking thread
+// loads the lease before the round.
+model!(g1_a_generation_comes_round, || {
+    let rig = Rig::new();
+    assert_eq!(rig.take(), 1);
+    // The bucket's other slot: the next insertion begins with the first one again.
+    let other = rig.table.insert(2, TICK).unwrap();
+    assert_eq!(rig.table.take(other), Some(2));
+    rig.table.age((1 << 16) - 1, 0);
+    let inserts = |rig: &Rig| assert!(rig.table.insert(3, TICK).is_ok());
+    // By the thread that owns the bucket.
+    let (stale, ()) = beside(&rig, Rig::take, inserts);
+    assert_eq!((stale, rig.end()), (0, 3));
+});
