@@ -8,10 +8,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that is ready when there is room for one more entry, probably; from the method `room` of each store. With the feature `async`.
+/// A future that is ready when there is room for one more entry, probably; from the method `room`
+/// of each store. With the feature `async`.
 ///
-/// Back-pressure for tasks, instead of an error that says `Full`: try, and where that is refused wait, and try again. At once ready where the
-/// capacity has no bound, or is not used up. Nothing is reserved: somebody else may be faster, and then one waits again.
+/// Back-pressure for tasks, instead of an error that says `Full`: try, and where that is refused
+/// wait, and try again. At once ready where the capacity has no bound, or is not used up. Nothing
+/// is reserved: somebody else may be faster, and then one waits again.
 ///
 /// ```
 /// use expiry::{ExpiryQueue, Handle, StoreError, Updated};
@@ -44,17 +46,21 @@ use std::task::{Context, Poll};
 ///
 /// # Who is next
 ///
-/// Each slot that gets free wakes one of those that wait, the one that has waited longest; who was woken and found the slot taken keeps its
-/// place. Who tries without having waited may be faster: where some never wait and take all there is, those that wait starve. Let all
-/// producers wait, and each gets its turn.
+/// Each slot that gets free wakes one of those that wait, the one that has waited longest; who was
+/// woken and found the slot taken keeps its place. Who tries without having waited may be faster:
+/// where some never wait and take all there is, those that wait starve. Let all producers wait, and
+/// each gets its turn.
 ///
-/// What was woken must be polled, or dropped: as long as it is neither, the slot that it was woken for wakes nobody else. (So do not
-/// hold one in a `select!` whose other branch takes long.) Dropped, it hands its turn on. Polled with another waker than before, it goes to the end of the line.
+/// What was woken must be polled, or dropped: as long as it is neither, the slot that it was woken
+/// for wakes nobody else. (So do not hold one in a `select!` whose other branch takes long.)
+/// Dropped, it hands its turn on. Polled with another waker than before, it goes to the end of the
+/// line.
 ///
 /// # Cost
 ///
-/// An allocation or two where it has to wait. Who ends an entry pays one load while nobody waits, and nothing where the capacity has no
-/// bound. Wakers are called by who ended the entry, when its slot is free and before its end is told, under [`catch_unwind`](std::panic::catch_unwind).
+/// An allocation or two where it has to wait. Who ends an entry pays one load while nobody waits,
+/// and nothing where the capacity has no bound. Wakers are called by who ended the entry, when its
+/// slot is free and before its end is told, under [`catch_unwind`](std::panic::catch_unwind).
 ///
 /// # Errors
 ///

@@ -155,8 +155,8 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// The store has been shut down: there will be no [`CapacityReady`](crate::CapacityReady) any more. It converts into
-/// the error `Closed` of each store type.
+/// The store has been shut down: there will be no [`CapacityReady`](crate::CapacityReady) any more.
+/// It converts into the error `Closed` of each store type.
 ///
 /// ```
 /// use expiry::{AckError, AckTracker, Closed, ShutdownMode};

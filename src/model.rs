@@ -1,5 +1,5 @@
-//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs is the
-//! real code. Only there with `--cfg expiry_loom`.
+//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs
+//! is the real code. Only there with `--cfg expiry_loom`.
 
 use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::engine::Wait;
@@ -15,8 +15,8 @@ use crate::core::slots::{Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// From here on, and until this is called again, a thread steps back for another one at each named step of the
-/// code (`sync::step`) for which `stops` returns true.
+/// From here on, and until this is called again, a thread steps back for another one at each named
+/// step of the code (`sync::step`) for which `stops` returns true.
 pub fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
     crate::sync::steps::stop_at(stops);
 }
@@ -69,7 +69,8 @@ impl Index {
         self.insert(hash, slot, accept)
     }
 
-    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is believed afterwards.
+    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is
+    /// believed afterwards.
     pub fn candidate<R>(&self, hash: u32, look: impl FnOnce(u32) -> R) -> Option<R> {
         let candidate = self.0.candidate(hash)?;
         let seen = look(candidate.slot());
@@ -81,7 +82,8 @@ impl Index {
         matches!(self.0.glance(hash), Glance::Absent)
     }
 
-    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None` if it says neither.
+    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None`
+    /// if it says neither.
     pub fn glance_pinned(&self, hash: u32) -> Option<Option<u32>> {
         match self.0.glance_pinned(&self.1.pin(), hash) {
             Glance::There(seen) => Some(Some(seen.slot)),
@@ -307,7 +309,8 @@ impl Mail {
         Mail { slots, inbox: Inbox::new() }
     }
 
-    /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if it was closed.
+    /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if
+    /// it was closed.
     pub fn lower(&self, bucket: u32, tick: u64) -> bool {
         let header = self.slots.header(bucket * BUCKET).expect("a bucket");
         match header.next.lower(tick) {

@@ -1,11 +1,14 @@
 //! Settings as a server's configuration file has them (feature `serde`).
 //!
-//! A structure for each store: what its builder can be told in words and numbers. What is left out stays as the builder has it; an unknown name, or a value
-//! of another kind, is refused by the format's own error, and what makes no sense by the builder, as a [`BuildError`](crate::BuildError).
-//! Clocks, handlers, hashers and seeds are no matter of a file: the program sets them at the builder.
+//! A structure for each store: what its builder can be told in words and numbers. What is left out
+//! stays as the builder has it; an unknown name, or a value of another kind, is refused by the
+//! format's own error, and what makes no sense by the builder, as a
+//! [`BuildError`](crate::BuildError). Clocks, handlers, hashers and seeds are no matter of a file:
+//! the program sets them at the builder.
 //!
-//! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime` has them (ns, us, ms, s, m, h, days, weeks, months,
-//! years). A [`Lifetime`] is one of them, `"never"` or `"default"`.
+//! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime`
+//! has them (ns, us, ms, s, m, h, days, weeks, months, years). A [`Lifetime`] is one of them,
+//! `"never"` or `"default"`.
 //!
 //! | key | of | kind |
 //! |---|---|---|
@@ -25,8 +28,9 @@
 //!
 //! [`WhenFull`](crate::WhenFull), for a field of your own, is `"wait"`, `"spill"` or `"drop"`.
 //!
-//! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]` in a structure of yours they are not: an
-//! unknown key is nobody's there, and is left out silently. (`deny_unknown_fields` at your structure may catch it, but serde says that these two
+//! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]`
+//! in a structure of yours they are not: an unknown key is nobody's there, and is left out
+//! silently. (`deny_unknown_fields` at your structure may catch it, but serde says that these two
 //! do not go together.) Give each store a table.
 //!
 //! ```
@@ -50,8 +54,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! These texts are of settings only. Snapshots of counters are serialized with durations as serde has them, `{"secs": 2, "nanos": 0}`: one is
-//! not read back as the other.
+//! These texts are of settings only. Snapshots of counters are serialized with durations as serde
+//! has them, `{"secs": 2, "nanos": 0}`: one is not read back as the other.
 //!
 //! ```
 //! use expiry::settings::AckTrackerSettings;
@@ -176,8 +180,9 @@ impl<'de> Deserialize<'de> for Lifetime {
     }
 }
 
-/// A store's settings, and its builder's method that takes them. Each of `durations` and `values` is one of the builder's setters, by its name;
-/// what is set otherwise is in `others`, with how. `by` says how a builder is come by, for the method's example.
+/// A store's settings, and its builder's method that takes them. Each of `durations` and `values`
+/// is one of the builder's setters, by its name; what is set otherwise is in `others`, with how.
+/// `by` says how a builder is come by, for the method's example.
 macro_rules! settings {
     (
         $(#[$doc:meta])*
@@ -268,7 +273,8 @@ settings! {
             shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
         }
         others {
-            /// See [`timeout`](AckTrackerBuilder::timeout); `never` is [`timeouts_off`](AckTrackerBuilder::timeouts_off).
+            /// See [`timeout`](AckTrackerBuilder::timeout); `never` is
+            /// [`timeouts_off`](AckTrackerBuilder::timeouts_off).
             timeout: Lifetime => set_timeout
         }
     }

@@ -47,8 +47,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Checks all of it, for an engine with these default timeouts, and makes the engine's configuration of it. Also returns
-    /// the generator for other secrets.
+    /// Checks all of it, for an engine with these default timeouts, and makes the engine's
+    /// configuration of it. Also returns the generator for other secrets.
     pub(crate) fn config(&self, timeouts: &[Duration]) -> Result<(Config, SmallRng), BuildError> {
         let interval = self.checked_interval(timeouts)?;
         let shards = self.shards.unwrap_or_else(|| {

@@ -22,8 +22,9 @@ impl Listeners {
 
     /// Whether tasks wait for something, for who has just sent it.
     ///
-    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially consistent swap of the
-    /// tail, and who finds the queue empty has made a fence before he read the tail. Its own receivers are not missed for the same reason.
+    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the
+    /// queue by a sequentially consistent swap of the tail, and who finds the queue empty has made
+    /// a fence before he read the tail. Its own receivers are not missed for the same reason.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         // Of which loom sees nothing.
@@ -46,25 +47,30 @@ impl Listeners {
     }
 }
 
-/// A channel of what has ended, as a [`Stream`]; from [`Receiver::into_stream`]. With the feature `async`.
+/// A channel of what has ended, as a [`Stream`]; from [`Receiver::into_stream`]. With the feature
+/// `async`.
 ///
-/// It needs nothing but the waker that it is polled with, on any executor, and does not poll by time: who sends wakes it. (Where a sender
-/// has taken its place in the channel and has yet to put the item there, a poll waits for that, as every receiver does.) There is one more
-/// load for a sender while nobody waits. A task that always finds something does not yield by itself.
+/// It needs nothing but the waker that it is polled with, on any executor, and does not poll by
+/// time: who sends wakes it. (Where a sender has taken its place in the channel and has yet to put
+/// the item there, a poll waits for that, as every receiver does.) There is one more load for a
+/// sender while nobody waits. A task that always finds something does not yield by itself.
 ///
-/// * **It ends**, with `None`, when all has been taken after a shutdown that has returned (or whose reaper has ended, where a handler
-///   or a waker asked for it), or after all shares of the sending side have been dropped.
-/// * **Nothing is lost** when it is dropped, or a future of [`recv`](Self::recv) is: items are in the channel, for the clones, and for
-///   who turns the [`Receiver`] into a stream again.
-/// * **One task at a time** polls it: the waker of the last poll is woken. For several tasks clone it; each item goes to one of the
-///   clones. All that wait are woken by each item, and those that find it gone wait again: it is a work queue for a
-///   few tasks, not for thousands.
-/// * **Back-pressure**: who waits for room, under [`WhenFull::Wait`](crate::WhenFull::Wait), goes on as soon as something has been taken. That is
-///   a thread which waits, so the stream must not be polled by the only thread that ends entries: with an executor of one thread whose
-///   tasks also ack, take [`WhenFull::Spill`](crate::WhenFull::Spill).
+/// * **It ends**, with `None`, when all has been taken after a shutdown that has returned (or whose
+///   reaper has ended, where a handler or a waker asked for it), or after all shares of the sending
+///   side have been dropped.
+/// * **Nothing is lost** when it is dropped, or a future of [`recv`](Self::recv) is: items are in
+///   the channel, for the clones, and for who turns the [`Receiver`] into a stream again.
+/// * **One task at a time** polls it: the waker of the last poll is woken. For several tasks clone
+///   it; each item goes to one of the clones. All that wait are woken by each item, and those that
+///   find it gone wait again: it is a work queue for a few tasks, not for thousands.
+/// * **Back-pressure**: who waits for room, under [`WhenFull::Wait`](crate::WhenFull::Wait), goes
+///   on as soon as something has been taken. That is a thread which waits, so the stream must not
+///   be polled by the only thread that ends entries: with an executor of one thread whose tasks
+///   also ack, take [`WhenFull::Spill`](crate::WhenFull::Spill).
 ///
-/// Wakers are called by who sends, under [`catch_unwind`](std::panic::catch_unwind). Up to 16 of streams that have been dropped, or polled with
-/// another one since, are kept until something is sent.
+/// Wakers are called by who sends, under [`catch_unwind`](std::panic::catch_unwind). Up to 16 of
+/// streams that have been dropped, or polled with another one since, are kept until something is
+/// sent.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, ShutdownMode, WhenFull};
@@ -128,7 +134,8 @@ impl<T> ReceiverStream<T> {
         Poll::Ready(None)
     }
 
-    /// The channel's end, for what needs no waiting: [`drain_into`](Receiver::drain_into) takes many at once.
+    /// The channel's end, for what needs no waiting: [`drain_into`](Receiver::drain_into) takes
+    /// many at once.
     #[must_use]
     pub fn receiver(&self) -> &Receiver<T> {
         &self.receiver

@@ -21,7 +21,8 @@ pub(crate) struct Header {
 impl Header {
     /// Lets others own the bucket. The owner's.
     ///
-    /// Under loom by a swap: it does not know that a store comes after a swap which read what the store's thread has seen.
+    /// Under loom by a swap: it does not know that a store comes after a swap which read what the
+    /// store's thread has seen.
     pub(super) fn give_back(&self) {
         #[cfg(not(expiry_loom))]
         self.owned.store(false, Ordering::Release);
@@ -30,15 +31,16 @@ impl Header {
     }
 }
 
-/// A bucket's next expiration: a lower bound of the deadlines in it; and whether there is *news*: something may have been
-/// put in, or touched, since the driver looked.
+/// A bucket's next expiration: a lower bound of the deadlines in it; and whether there is *news*:
+/// something may have been put in, or touched, since the driver looked.
 ///
-/// Held as *urgency*, the distance of the tick from the last one there is, so that zeroed memory reads "never", and
-/// earlier means greater; the news is the lowest bit. Every change is a read-modify-write of this one word, by inserter
-/// and reaper alike: either the inserter's comes first in its modification order, and the reaper, whose swap reads it,
-/// sees the inserter's slot, and the news of it; or the reaper's swap comes first, and the inserter sees that it lowered
-/// "never" and tells the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an inserter finds the
-/// bucket closed, before it the closer finds the slot (W8).
+/// Held as *urgency*, the distance of the tick from the last one there is, so that zeroed memory
+/// reads "never", and earlier means greater; the news is the lowest bit. Every change is a
+/// read-modify-write of this one word, by inserter and reaper alike: either the inserter's comes
+/// first in its modification order, and the reaper, whose swap reads it, sees the inserter's slot,
+/// and the news of it; or the reaper's swap comes first, and the inserter sees that it lowered
+/// "never" and tells the reaper (W5, W11). Closing works the same way: after [`close`](Self::close)
+/// an inserter finds the bucket closed, before it the closer finds the slot (W8).
 pub(crate) struct NextExpiration(AtomicU64);
 
 /// What [`NextExpiration::lower`] found.
@@ -73,7 +75,8 @@ impl NextExpiration {
         NextExpiration(AtomicU64::new(0))
     }
 
-    /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first advance.
+    /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first
+    /// advance.
     #[inline]
     fn urgency(tick: u64) -> u64 {
         (LAST - tick.clamp(1, LAST)) << 1
@@ -88,14 +91,15 @@ impl NextExpiration {
         }
     }
 
-    /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing changes:
-    /// that is what orders it against [`take`](Self::take).
+    /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing
+    /// changes: that is what orders it against [`take`](Self::take).
     #[inline]
     pub(crate) fn lower(&self, tick: u64) -> Lowered {
         let urgency = Self::urgency(tick);
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
-            // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what they did.
+            // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what
+            // they did.
             match self.0.compare_exchange_weak(
                 seen,
                 seen.max(urgency) | NEWS,
@@ -110,7 +114,8 @@ impl NextExpiration {
         }
     }
 
-    /// Whether [`lower`](Self::lower) would change nothing. For who has a fence before this, and looks at nothing else because of it.
+    /// Whether [`lower`](Self::lower) would change nothing. For who has a fence before this, and
+    /// looks at nothing else because of it.
     #[inline(always)]
     pub(crate) fn covers(&self, tick: u64) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
@@ -136,7 +141,8 @@ impl NextExpiration {
         }
     }
 
-    /// The reaper's: takes the next expiration, leaving "never" and no news. `None` if it was never, or closed.
+    /// The reaper's: takes the next expiration, leaving "never" and no news. `None` if it was
+    /// never, or closed.
     pub(crate) fn take(&self) -> Option<Look> {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -165,14 +171,16 @@ impl NextExpiration {
         self.0.fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
-    /// Of a shard, its driver's: whether `tick` is later than the next expiration that it has heard of.
+    /// Of a shard, its driver's: whether `tick` is later than the next expiration that it has heard
+    /// of.
     pub(crate) fn is_after(heard: u64, tick: u64) -> bool {
         Self::urgency(tick) < heard
     }
 
-    /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
-    /// before, whose bucket may be on its way still. What it is then; `None`, and it is as it was, if there has been news
-    /// since the last time. `heard` is what the driver keeps of it.
+    /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that
+    /// is yet to come was named before, whose bucket may be on its way still. What it is then;
+    /// `None`, and it is as it was, if there has been news since the last time. `heard` is what the
+    /// driver keeps of it.
     pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
         let named = Self::tick(*heard).filter(|&named| named > now);
         let next = named.map_or(tick, |named| named.min(tick));
@@ -219,8 +227,8 @@ impl NextExpiration {
         Self::known(self.0.load(Ordering::Acquire))
     }
 
-    /// As [`get`](Self::get), after a look at the stripes, by which who has told passes on what it has named. Loom does not see that edge:
-    /// there this is the newest there is.
+    /// As [`get`](Self::get), after a look at the stripes, by which who has told passes on what it
+    /// has named. Loom does not see that edge: there this is the newest there is.
     pub(crate) fn get_told(&self) -> Option<u64> {
         if cfg!(expiry_loom) {
             // survives: stronger than needed: it is built for models only.

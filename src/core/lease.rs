@@ -51,11 +51,12 @@
 //!
 //! Each renewal that sets a nearer deadline counts in `lowered`, which has 4 bits. So a
 //! compare-and-swap of a renewal fails where the lease, since that renewal has looked at it, was
-//! lowered and has come back to the same tick. What remains possible: the renewal is held up while a
-//! multiple of 16 others lower the lease and one brings it back to that very tick.
+//! lowered and has come back to the same tick. What remains possible: the renewal is held up while
+//! a multiple of 16 others lower the lease and one brings it back to that very tick.
 //!
-//! Deadlines are compared by their distance from a tick known to be near (the bucket's next expiration),
-//! never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2 ticks.
+//! Deadlines are compared by their distance from a tick known to be near (the bucket's next
+//! expiration), never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2
+//! ticks.
 
 use crate::time::NEVER;
 
@@ -309,8 +310,9 @@ pub(crate) fn next_generation(last: u32) -> u32 {
 /// ```
 ///
 /// The slot keeps the whole id as its key, so an old id is accepted only if the same generation has
-/// come round (2^16 - 1 occupancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
-/// odds of 1 in 2^16 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
+/// come round (2^16 - 1 occupancies later; sooner where it has started over, see the module's head)
+/// and the nonce agrees: with odds of 1 in 2^16 then, and of 1 in 2^32 for an id that is older and
+/// otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedId(pub(crate) u64);
 

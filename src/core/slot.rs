@@ -7,12 +7,14 @@
 //! A store type chooses its payload. There are two kinds:
 //!
 //! * [`Fields`]: a struct of atomics, which any thread may read at any time (ack trees, wakers).
-//! * [`Owned<T>`]: a plain value. The thread that claimed the slot writes it. Any thread may read it while it is pinned and
-//!   has found the slot published. The thread that ended the slot, or the driver, which got it from the deferred-free list, takes
-//!   it. A `T` of more than 64 bytes, or aligned to more, is boxed; the compiler decides that, not the running program.
+//! * [`Owned<T>`]: a plain value. The thread that claimed the slot writes it. Any thread may read
+//!   it while it is pinned and has found the slot published. The thread that ended the slot, or the
+//!   driver, which got it from the deferred-free list, takes it. A `T` of more than 64 bytes, or
+//!   aligned to more, is boxed; the compiler decides that, not the running program.
 //!
-//! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be chosen by a size. Under
-//! loom a slot is a struct, and the payload a cell whose accesses loom checks.
+//! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be
+//! chosen by a size. Under loom a slot is a struct, and the payload a cell whose accesses loom
+//! checks.
 
 use super::lease::Lease;
 use super::memory::ZeroValid;
@@ -23,7 +25,8 @@ use std::marker::PhantomData;
 ///
 /// # Safety
 ///
-/// `SIZE` and `ALIGN` are those of what the payload's accessors read and write. All zero bits are a slot without a payload.
+/// `SIZE` and `ALIGN` are those of what the payload's accessors read and write. All zero bits are a
+/// slot without a payload.
 pub(crate) unsafe trait Payload: Sized + 'static {
     /// Size of what lies in the slot, in bytes.
     const SIZE: usize;
@@ -165,7 +168,8 @@ impl<'a, P: Payload> Slot<'a, P> {
         unsafe { &(*self.at).lease }
     }
 
-    /// The lease as it is. Acquire pairs with the Release of whoever published it: the payload is there.
+    /// The lease as it is. Acquire pairs with the Release of whoever published it: the payload is
+    /// there.
     #[inline(always)]
     pub(crate) fn lease(self) -> Lease {
         Lease(self.word().load(Ordering::Acquire))
@@ -177,7 +181,8 @@ impl<'a, P: Payload> Slot<'a, P> {
         Lease(self.word().load(Ordering::Relaxed))
     }
 
-    /// The newest lease there is, by a read-modify-write: who changes it later sees all that the caller has done.
+    /// The newest lease there is, by a read-modify-write: who changes it later sees all that the
+    /// caller has done.
     pub(crate) fn lease_in_order(self) -> Lease {
         Lease(self.word().fetch_add(0, Ordering::AcqRel))
     }
@@ -335,7 +340,8 @@ macro_rules! fields {
 
 pub(crate) use fields;
 
-/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need more.
+/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need
+/// more.
 pub(crate) struct Owned<T, X>(PhantomData<fn() -> (T, X)>);
 
 /// A value of more than so many bytes, or aligned to more, is boxed.
@@ -346,8 +352,8 @@ impl<T, X> Owned<T, X> {
     const BOXED: bool = std::mem::size_of::<T>() > LARGEST || std::mem::align_of::<T>() > LARGEST;
 }
 
-// SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A slot whose lease is `FREE`
-// has no payload.
+// SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A
+// slot whose lease is `FREE` has no payload.
 #[cfg(not(expiry_loom))]
 unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
     const SIZE: usize =
@@ -384,10 +390,12 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     ///
     /// # Safety
     ///
-    /// The caller owns the slot, or has been pinned since before it found the slot published; for as long as the reference is used.
+    /// The caller owns the slot, or has been pinned since before it found the slot published; for
+    /// as long as the reference is used.
     #[inline(always)]
     pub(crate) unsafe fn value<'v>(self) -> &'v T {
-        // SAFETY: put there before the lease was published, and not taken before all who are pinned have unpinned.
+        // SAFETY: put there before the lease was published, and not taken before all who are pinned
+        // have unpinned.
         unsafe {
             if Owned::<T, X>::BOXED {
                 &**self.payload().cast::<*mut T>()
@@ -401,7 +409,8 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     ///
     /// # Safety
     ///
-    /// The caller owns the slot, no thread looks at the payload now or later, and this is done once.
+    /// The caller owns the slot, no thread looks at the payload now or later, and this is done
+    /// once.
     #[inline(always)]
     pub(crate) unsafe fn take(self) -> T {
         // SAFETY: the caller's alone.
@@ -420,8 +429,9 @@ mod cell {
     use super::{AtomicU32, Ordering, Owned, Payload, Slot, ZeroValid};
     use loom::cell::UnsafeCell;
 
-    /// A payload under loom, which checks that reads and the taking are in order. It interrupts a thread before atomic accesses
-    /// only; the second field makes the putting and the taking such places.
+    /// A payload under loom, which checks that reads and the taking are in order. It interrupts a
+    /// thread before atomic accesses only; the second field makes the putting and the taking such
+    /// places.
     pub(crate) struct Cell<T>(UnsafeCell<Option<T>>, AtomicU32);
 
     impl<T> Cell<T> {

@@ -3,7 +3,8 @@
 use crate::time::Lifetime;
 use std::time::{Duration, Instant};
 
-/// How long an entry of an [`ExpiringMap`](crate::ExpiringMap) may live, and how long it may go unused; the nearer ends it.
+/// How long an entry of an [`ExpiringMap`](crate::ExpiringMap) may live, and how long it may go
+/// unused; the nearer ends it.
 ///
 /// A [`Duration`] or a [`Lifetime`] is a time to live, with the map's own time to idle.
 ///

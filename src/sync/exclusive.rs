@@ -8,9 +8,9 @@ use std::cell::UnsafeCell;
 
 /// A value guarded by a flag that is only ever *tried*.
 ///
-/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`: who
-/// finds the flag taken goes away with [`None`] instead of waiting, so no operation of the crate ever
-/// blocks on it.
+/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`:
+/// who finds the flag taken goes away with [`None`] instead of waiting, so no operation of the
+/// crate ever blocks on it.
 ///
 /// Orderings: the swap that takes the flag (`Acquire`) pairs with the store that gives it back
 /// (`Release`), so each owner sees all that the previous one did.
@@ -36,8 +36,8 @@ impl<T> Exclusive<T> {
         self.taken.load(Ordering::Acquire) != 0
     }
 
-    /// Whether a thread was inside when this process was forked, which has not come with it: the value is in the midst of a change
-    /// for ever.
+    /// Whether a thread was inside when this process was forked, which has not come with it: the
+    /// value is in the midst of a change for ever.
     pub(crate) fn is_lost(&self) -> bool {
         // survives: stronger than needed: another process's number is read only in a child of
         // `fork`, which has one thread.

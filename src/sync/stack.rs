@@ -5,8 +5,9 @@ use super::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// A lock-free stack of which all is taken at once: a push is a compare-and-swap, a taking one swap. Nothing is ever popped by
-/// itself, so there is no ABA, and nobody looks at what another may be freeing.
+/// A lock-free stack of which all is taken at once: a push is a compare-and-swap, a taking one
+/// swap. Nothing is ever popped by itself, so there is no ABA, and nobody looks at what another may
+/// be freeing.
 pub(crate) struct Stack<T> {
     head: AtomicPtr<Link<T>>,
     _items: PhantomData<*mut T>,
@@ -33,7 +34,8 @@ impl<T> Stack<T> {
         let item = Kept::new(item);
         let link = Box::into_raw(Box::new(Link { item, next: head }));
         loop {
-            // Release publishes the link to the taking swap; those below it are published by the swaps that this one follows.
+            // Release publishes the link to the taking swap; those below it are published by the
+            // swaps that this one follows.
             let pushed =
                 self.head.compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
             match pushed {

@@ -8,13 +8,15 @@
 //!   looks again                               looks whether anybody is on the pile, takes it, and wakes
 //! ```
 //!
-//! Of two that do this one sees the other (Dekker). Who waits pays a fence. Who has something need not, where putting it there is
-//! a sequentially consistent read-modify-write that the second look is bound to find: the load of the head is then sequentially
-//! consistent too. If that load misses who has joined, it comes before the fence of theirs in the one order of all such operations; so
+//! Of two that do this one sees the other (Dekker). Who waits pays a fence. Who has something need
+//! not, where putting it there is a sequentially consistent read-modify-write that the second look
+//! is bound to find: the load of the head is then sequentially consistent too. If that load misses
+//! who has joined, it comes before the fence of theirs in the one order of all such operations; so
 //! does the read-modify-write, and the look after the fence finds it.
 //!
-//! A registration is a waker that never changes, and one word. Who has another waker now registers again. So nobody reads a waker
-//! that another thread is writing, and there is nothing to lock or to spin on.
+//! A registration is a waker that never changes, and one word. Who has another waker now registers
+//! again. So nobody reads a waker that another thread is writing, and there is nothing to lock or
+//! to spin on.
 
 use super::exclusive::Exclusive;
 use super::stack::Stack;
@@ -35,13 +37,15 @@ const WOKEN: u32 = 1;
 /// Its owner has gone. It is still where it was.
 const LEFT: u32 = 2;
 
-/// After how many registrations that were left they are cleared away, by waking somebody who waits among them.
+/// After how many registrations that were left they are cleared away, by waking somebody who waits
+/// among them.
 const MOST_LEFT: u32 = 16;
 
 /// One registration.
 struct Task {
     waker: ManuallyDrop<Waker>,
-    /// Relaxed: it decides who wakes or leaves, and hands nothing on. Who was woken has what he is to see from the waker.
+    /// Relaxed: it decides who wakes or leaves, and hands nothing on. Who was woken has what he is
+    /// to see from the waker.
     state: AtomicU32,
 }
 
@@ -54,7 +58,8 @@ impl Task {
         self.state.load(Ordering::Relaxed) == WAITING
     }
 
-    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics, whatever waking a waker does.
+    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics,
+    /// whatever waking a waker does.
     fn wake(self: Arc<Self>) -> bool {
         let waited = self.state.swap(WOKEN, Ordering::Relaxed) == WAITING;
         caught(move || {
@@ -67,7 +72,8 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// Whoever has the last share of it has something else to do, which a waker's drop is not to keep it from.
+    /// Whoever has the last share of it has something else to do, which a waker's drop is not to
+    /// keep it from.
     fn drop(&mut self) {
         // SAFETY: here only, and nobody looks at it any more.
         let waker = unsafe { ManuallyDrop::take(&mut self.waker) };
@@ -75,7 +81,8 @@ impl Drop for Task {
     }
 }
 
-/// A future's, or a stream's, place among those that wait; nowhere, to begin with. To be left before it is dropped.
+/// A future's, or a stream's, place among those that wait; nowhere, to begin with. To be left
+/// before it is dropped.
 #[derive(Default)]
 pub(crate) struct Place(Option<Arc<Task>>);
 
@@ -99,8 +106,8 @@ impl Crowd {
         Crowd { pile: Stack::new(), left: Hint::new(0) }
     }
 
-    /// Registers `waker` in the place of who waits there. True if the caller has to look again; otherwise it was there, as it
-    /// is, and has looked again since.
+    /// Registers `waker` in the place of who waits there. True if the caller has to look again;
+    /// otherwise it was there, as it is, and has looked again since.
     pub(crate) fn join(&self, place: &mut Place, waker: &Waker) -> bool {
         if place.holds(waker) {
             return false;
@@ -180,20 +187,22 @@ impl<F> Drop for Until<'_, F> {
 
 /// Tasks that are woken one by one, who has come first first.
 ///
-/// A wake-up that is handed out is a *token*: who has it looks at what he waits for, and either finds it and hands the token on, because
-/// there may be more; or finds nothing, which ends it; or leaves, and hands it on. So while something is there and somebody waits, there is a
-/// token, and who has it need only be polled, or dropped.
+/// A wake-up that is handed out is a *token*: who has it looks at what he waits for, and either
+/// finds it and hands the token on, because there may be more; or finds nothing, which ends it; or
+/// leaves, and hands it on. So while something is there and somebody waits, there is a token, and
+/// who has it need only be polled, or dropped.
 ///
-/// Who puts something there does it by a read-modify-write on the word that those who wait look at by one, after they have joined: where
-/// theirs comes first the other has acquired their registration, and needs a plain load to see it.
+/// Who puts something there does it by a read-modify-write on the word that those who wait look at
+/// by one, after they have joined: where theirs comes first the other has acquired their
+/// registration, and needs a plain load to see it.
 pub(crate) struct Line {
     /// Registrations that are waiting.
     waiting: AtomicU64,
     /// Who has come, and who has come back having been woken in vain: they are next.
     fresh: Stack<Arc<Task>>,
     returned: Stack<Arc<Task>>,
-    /// Tokens that are to be handed out. Who raises this from zero is at the queue, until he has brought it back to zero: he hands out those of
-    /// the others too, and nobody waits for him.
+    /// Tokens that are to be handed out. Who raises this from zero is at the queue, until he has
+    /// brought it back to zero: he hands out those of the others too, and nobody waits for him.
     calls: AtomicU64,
     queue: Exclusive<VecDeque<Arc<Task>>>,
     /// As a crowd's.
@@ -215,8 +224,9 @@ impl Line {
         }
     }
 
-    /// Registers `waker` in the place of who waits there, and looks again, by a read-modify-write: if that finds something he has left.
-    /// Nothing if he was registered already, or is now. Who had been woken comes before those that have not.
+    /// Registers `waker` in the place of who waits there, and looks again, by a read-modify-write:
+    /// if that finds something he has left. Nothing if he was registered already, or is now. Who
+    /// had been woken comes before those that have not.
     pub(crate) fn join<R>(
         &self,
         place: &mut Place,
@@ -263,7 +273,8 @@ impl Line {
         waited
     }
 
-    /// Whoever waits in that place waits no longer, and hands on the token that it has, if it has one.
+    /// Whoever waits in that place waits no longer, and hands on the token that it has, if it has
+    /// one.
     pub(crate) fn leave(&self, place: &mut Place) {
         if place.0.take().is_some_and(|task| !self.withdraw(&task)) {
             self.hand_on();
@@ -295,7 +306,8 @@ impl Line {
     }
 
     fn call(&self, tokens: u64) {
-        // AcqRel: who is at the queue sees the registrations that these tokens are for; and what the one before did there.
+        // AcqRel: who is at the queue sees the registrations that these tokens are for; and what
+        // the one before did there.
         // survives: swaps take the piles, and in models they give the entrance back. Loom reads the
         // newest value in a swap; hardware may not. This holds for `fetch_sub`, too.
         if self.calls.fetch_add(tokens, Ordering::AcqRel) != 0 {
@@ -312,7 +324,8 @@ impl Line {
         }
     }
 
-    /// Hands out tokens. Those for which nobody waits are for nobody: who joins from here on looks for himself.
+    /// Hands out tokens. Those for which nobody waits are for nobody: who joins from here on looks
+    /// for himself.
     fn serve(&self, queue: &mut VecDeque<Arc<Task>>, tokens: u64) {
         for task in self.returned.take() {
             queue.push_front(task);

@@ -125,7 +125,8 @@ unsafe fn take(slot: Slot<'_, Held>) -> Waker {
     let held = slot.fields();
     let word = held.first.load(Ordering::Relaxed);
     let owner = held.second.load(Ordering::Relaxed);
-    // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes live.
+    // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes
+    // live.
     unsafe { Words(word, owner).into_waker() }
 }
 
@@ -172,10 +173,12 @@ impl Waiters {
         due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }
 
-    /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
+    /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also
+    /// the tick at which it is over.
     ///
-    /// In this order, as a reading of the processor's counter waits for the read-modify-writes before it, and these for it: the slot is found
-    /// while those of the future are under way, which has just been polled, and the clock is read before the waker is cloned.
+    /// In this order, as a reading of the processor's counter waits for the read-modify-writes
+    /// before it, and these for it: the slot is found while those of the future are under way,
+    /// which has just been polled, and the clock is read before the waker is cloned.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
@@ -192,7 +195,8 @@ impl Waiters {
                 std::mem::forget(held);
                 self.fill(mine, place, (State::LiveIssued, due), waker, &mut refused)?
             } else {
-                // After a jump of the clock by years: not in a bucket that has waited for the driver for so long.
+                // After a jump of the clock by years: not in a bucket that has waited for the
+                // driver for so long.
                 drop(held);
                 self.enter((mine, index), (due, due), waker, &mut refused)?
             };
@@ -201,7 +205,8 @@ impl Waiters {
         registered.ok_or_else(|| self.refuse(refused))
     }
 
-    /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
+    /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for
+    /// the longest that one can.
     pub(super) fn register_until(
         &self,
         due: u64,
@@ -221,8 +226,9 @@ impl Waiters {
         Some(entered.ok_or_else(|| self.refuse(refused)))
     }
 
-    /// The state of an entry that is over at `due`, of whose lease this is the deadline. Both mean the same to who drives: with the first it is
-    /// [told from all others](Engine::is_near) for as long as its owner has it.
+    /// The state of an entry that is over at `due`, of whose lease this is the deadline. Both mean
+    /// the same to who drives: with the first it is [told from all others](Engine::is_near) for as
+    /// long as its owner has it.
     fn state(&self, deadline: u64, due: u64) -> State {
         if deadline == due && self.engine.is_near(due) {
             State::LiveIssued
@@ -253,7 +259,8 @@ impl Waiters {
         refused.into()
     }
 
-    /// Claims a slot for a clone of a waker and makes it live. If it cannot, `refused` says why. (Not a `Result`, as [`Engine::claim`].)
+    /// Claims a slot for a clone of a waker and makes it live. If it cannot, `refused` says why.
+    /// (Not a `Result`, as [`Engine::claim`].)
     #[inline(never)]
     fn enter(
         &self,
@@ -271,7 +278,8 @@ impl Waiters {
         self.fill(mine, place, (state, deadline), waker, refused)
     }
 
-    /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was shut down meanwhile.
+    /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was
+    /// shut down meanwhile.
     #[inline(always)]
     fn fill(
         &self,
@@ -304,9 +312,9 @@ impl Waiters {
         slot.expect("a slot that was claimed is there as long as the engine")
     }
 
-    /// An entry that is over at `due` and still waits, for its owner, who is polled with `waker`: it is that one which will be woken.
-    /// `None` if it has ended. If that is another waker than before, that one too: to be dropped when the owner has noted the entry, as
-    /// that may panic.
+    /// An entry that is over at `due` and still waits, for its owner, who is polled with `waker`:
+    /// it is that one which will be woken. `None` if it has ended. If that is another waker than
+    /// before, that one too: to be dropped when the owner has noted the entry, as that may panic.
     #[inline]
     pub(super) fn waits(
         &self,
@@ -328,9 +336,10 @@ impl Waiters {
         self.change(waiter, due, waker)
     }
 
-    /// Has a registered entry wake another waker: ends it, and registers it again in place, by the clock and `due`: what the lease says
-    /// alone could be told from a deadline of before only if the driver had seen each jump of the clock. (Of a deadline that was cut short
-    /// the bucket may have waited too long for that: then it fires in vain.)
+    /// Has a registered entry wake another waker: ends it, and registers it again in place, by the
+    /// clock and `due`: what the lease says alone could be told from a deadline of before only if
+    /// the driver had seen each jump of the clock. (Of a deadline that was cut short the bucket may
+    /// have waited too long for that: then it fires in vain.)
     #[cold]
     #[inline(never)]
     fn change(
@@ -366,8 +375,9 @@ impl Waiters {
         Ok(Some((waiter, Some(old))))
     }
 
-    /// The tick at which `after` nanoseconds from now on are over, for an entry that there is. After a jump of the clock by years,
-    /// what was due before goes first: the new deadline could not be told from one that has long passed.
+    /// The tick at which `after` nanoseconds from now on are over, for an entry that there is.
+    /// After a jump of the clock by years, what was due before goes first: the new deadline could
+    /// not be told from one that has long passed.
     pub(super) fn renewal(&self, after: u64) -> u64 {
         let after = after.max(1);
         let (due, lapsed) = self.engine.with_stripe(|mine, _| {
@@ -380,7 +390,8 @@ impl Waiters {
         self.due(after)
     }
 
-    /// Moves an entry to what is over at `due`, `after` nanoseconds from now. `None` if it has ended.
+    /// Moves an entry to what is over at `due`, `after` nanoseconds from now. `None` if it has
+    /// ended.
     pub(super) fn reset(&self, waiter: Waiter, due: u64, after: u64) -> Option<Waiter> {
         let deadline = if after > self.longest {
             Self::expressed(
@@ -398,7 +409,8 @@ impl Waiters {
         Some(Waiter { lease, ..waiter })
     }
 
-    /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has ended.
+    /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has
+    /// ended.
     #[inline]
     pub(super) fn cancel(&self, waiter: Waiter, due: u64) {
         self.end(waiter, due, End::Cancelled);
@@ -445,7 +457,8 @@ impl Waiters {
         }
     }
 
-    /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes. Never panics.
+    /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes.
+    /// Never panics.
     fn wake(&self, claim: &Claim<'_, Held>, end: End) {
         // SAFETY: ended by the caller, who comes here once.
         let waker = unsafe { take(claim.slot) };

@@ -5,8 +5,8 @@ use std::task::Waker;
 
 const _: () = assert!(size_of::<Waker>() == 2 * size_of::<*const ()>());
 
-/// The words of a waker: two pointers, in whichever order the standard library has them. Equal words are the same waker, as
-/// [`Waker::will_wake`] has it, while one of the two exists.
+/// The words of a waker: two pointers, in whichever order the standard library has them. Equal
+/// words are the same waker, as [`Waker::will_wake`] has it, while one of the two exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Words(pub(super) u64, pub(super) u64);
 
@@ -14,8 +14,8 @@ impl Words {
     /// Those of a waker that stays the caller's.
     #[inline(always)]
     pub(super) fn of(waker: &Waker) -> Self {
-        // SAFETY: a waker is data and vtable, two pointers without anything between them: of that size (above), and so with all bytes
-        // initialised.
+        // SAFETY: a waker is data and vtable, two pointers without anything between them: of that
+        // size (above), and so with all bytes initialised.
         let [a, b] = unsafe { std::mem::transmute_copy::<Waker, [*const (); 2]>(waker) };
         // Their provenance is exposed: it is found again in `into_waker`.
         Words(a as usize as u64, b as usize as u64)

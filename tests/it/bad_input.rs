@@ -1,7 +1,8 @@
-//! Every mistake that a caller can make is a typed error that says what to do, and costs nothing: what was there before still is.
+//! Every mistake that a caller can make is a typed error that says what to do, and costs nothing:
+//! what was there before still is.
 //!
-//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`, `NoThread`; and of trackers
-//! `Collisions`, which takes ids found by 2^35 trials.
+//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`,
+//! `NoThread`; and of trackers `Collisions`, which takes ids found by 2^35 trials.
 
 use crate::support;
 

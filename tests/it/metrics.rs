@@ -1,4 +1,5 @@
-//! Publishing through the facade `metrics`: what a recorder gets to see, and that repeating it counts nothing twice.
+//! Publishing through the facade `metrics`: what a recorder gets to see, and that repeating it
+//! counts nothing twice.
 
 use expiry::publish::{describe, Labels};
 use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock};

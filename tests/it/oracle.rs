@@ -1,7 +1,9 @@
-//! Long random histories of each store beside its sequential model, on a manual clock: every result, every event, and what there is
-//! after each step. The models, and how histories are made, are in `model/`.
+//! Long random histories of each store beside its sequential model, on a manual clock: every
+//! result, every event, and what there is after each step. The models, and how histories are made,
+//! are in `model/`.
 //!
-//! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and `EXPIRY_PROP_SEED=7` for other histories.
+//! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and
+//! `EXPIRY_PROP_SEED=7` for other histories.
 
 use model::{random, Ack, Map, Mix, Queue, Rotating, Sessions};
 

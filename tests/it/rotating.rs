@@ -84,7 +84,8 @@ fn d01_keys_may_be_looked_up_as_what_they_borrow() {
     assert_eq!(format!("{map:?}"), r#"{"a": 1}"#);
 }
 
-/// M1, M2, M5 on one thread: a key whose old entry is dead and not handed over yet lives its own new life.
+/// M1, M2, M5 on one thread: a key whose old entry is dead and not handed over yet lives its own
+/// new life.
 #[test]
 fn d01_a_dead_entry_neither_comes_back_nor_stands_in_the_way() {
     let mut map = RotatingMap::with_generations(2).unwrap();

@@ -136,7 +136,8 @@ fn absurd_timeouts_are_cut() {
     }
 }
 
-/// Q7: a session that is being closed is neither touched nor expired, whatever the time; it is there until it is removed.
+/// Q7: a session that is being closed is neither touched nor expired, whatever the time; it is
+/// there until it is removed.
 #[test]
 fn a_session_being_closed_stays_until_it_is_removed() {
     let (sessions, clock) = polled_with(|builder| builder.capacity(2));
@@ -447,8 +448,8 @@ fn foreign_and_stale_ids() {
     assert_eq!(sessions.poll().len(), next.len() + 1);
 }
 
-/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots there are, each comes round
-/// again.
+/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots
+/// there are, each comes round again.
 #[test]
 fn a_handle_is_for_one_stay() {
     for collects in [false, true] {
@@ -475,7 +476,8 @@ fn a_handle_is_for_one_stay() {
     }
 }
 
-/// A handle from a tracker with a longer interval names the same slot and id here: its timeout is too long here, and is cut.
+/// A handle from a tracker with a longer interval names the same slot and id here: its timeout is
+/// too long here, and is cut.
 #[test]
 fn a_foreign_handle_that_fits() {
     let (slow, _) = polled_with(|builder| builder.interval(SECOND * 3600));
@@ -640,7 +642,8 @@ fn a_handler_that_calls_back() {
     wait_for("the handler", || Arc::strong_count(&sessions) == 1);
 }
 
-/// C5 on threads: every session that is created has one end, whoever touches, closes and removes meanwhile.
+/// C5 on threads: every session that is created has one end, whoever touches, closes and removes
+/// meanwhile.
 #[test]
 fn every_session_ends_once() {
     const THREADS: u64 = 4;

@@ -77,7 +77,8 @@ fn who_waits_is_woken_once() {
     assert_eq!(task.woken(), 2);
 }
 
-/// In simulated time, on one thread: what a poll expires wakes the task, and the shutdown ends the stream.
+/// In simulated time, on one thread: what a poll expires wakes the task, and the shutdown ends the
+/// stream.
 #[test]
 fn without_a_reaper_a_poll_wakes() {
     let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
@@ -329,7 +330,8 @@ fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
     assert_eq!(task.woken(), 2);
 }
 
-/// A waker may do what it likes, the end of the whole included, on a thread that is about to tell of something.
+/// A waker may do what it likes, the end of the whole included, on a thread that is about to tell
+/// of something.
 #[test]
 fn a_waker_may_shut_the_tracker_down() {
     let (tracker, outcomes) = tracker(8, WhenFull::Wait);
@@ -352,8 +354,9 @@ fn a_waker_may_shut_the_tracker_down() {
     assert_eq!(task.block_on(stream.recv()), None);
 }
 
-/// The waker of a task that waits for room fails a second root, of which a stream hears whose waker shuts the tracker down. The first root has
-/// ended, and nobody has been told of it yet: the stream does not end before that.
+/// The waker of a task that waits for room fails a second root, of which a stream hears whose waker
+/// shuts the tracker down. The first root has ended, and nobody has been told of it yet: the stream
+/// does not end before that.
 #[test]
 fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     let builder = AckTracker::builder().capacity(2).timeouts_off();
@@ -387,7 +390,8 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     ends_after(stream, 1);
 }
 
-/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for hours, brings it.
+/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for
+/// hours, brings it.
 #[test]
 fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     let clock = ManualClock::new();
@@ -407,7 +411,8 @@ fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     ends_after(stream, 1);
 }
 
-/// Tasks take what threads end, while one of them shuts the whole down: each root that was issued is told once, and then the streams end.
+/// Tasks take what threads end, while one of them shuts the whole down: each root that was issued
+/// is told once, and then the streams end.
 fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
     for round in 0..50 {
         let builder = AckTracker::builder().timeouts_off().shards(2);

@@ -10,12 +10,13 @@ use crate::sync::park::Backoff;
 use crate::sync::{fence, AtomicBool, Ordering};
 use crate::trace::event;
 
-/// Whether a shutdown may have left shards open, which other threads drove and it could not wait for.
+/// Whether a shutdown may have left shards open, which other threads drove and it could not wait
+/// for.
 ///
-/// The shutdown sets the flag, and then tries to enter the shards. A driver leaves its shards, and then
-/// looks at the flag. The fences between the two steps of each order them: either the shutdown enters
-/// the shard, or the driver finds the flag set. `a_shutdown_in_a_listener_beside_a_driver` fails without
-/// the driver's fence. The shutdown's fence survives: loom's swaps order it already.
+/// The shutdown sets the flag, and then tries to enter the shards. A driver leaves its shards, and
+/// then looks at the flag. The fences between the two steps of each order them: either the shutdown
+/// enters the shard, or the driver finds the flag set. `a_shutdown_in_a_listener_beside_a_driver`
+/// fails without the driver's fence. The shutdown's fence survives: loom's swaps order it already.
 pub(super) struct Leftover(AtomicBool);
 
 impl Leftover {
@@ -51,7 +52,8 @@ impl<P: Payload, C> Engine<P, C> {
     ///
     /// Goes from shard to shard. At a shard that another thread drives it waits until that thread
     /// has left it. A thread [inside](is_inside) a call of the user's code does not wait: the
-    /// threads that drive those shards close them ([`close_what_was_left`](Self::close_what_was_left)).
+    /// threads that drive those shards close them
+    /// ([`close_what_was_left`](Self::close_what_was_left)).
     pub(crate) fn close<F: Frontend<P>>(
         &self,
         frontend: &F,
@@ -93,8 +95,8 @@ impl<P: Payload, C> Engine<P, C> {
         closed
     }
 
-    /// This thread has left every shard, and was at some. Closes the store of `frontend` if a shutdown
-    /// has met this thread there and left those shards to it.
+    /// This thread has left every shard, and was at some. Closes the store of `frontend` if a
+    /// shutdown has met this thread there and left those shards to it.
     pub(super) fn close_what_was_left(&self, frontend: &impl Frontend<P>) {
         if self.leftover.is_announced() {
             frontend.close();

@@ -320,7 +320,8 @@ impl Deadlines {
         tick.saturating_sub(self.caught_up()) >= MAX_LAPSE
     }
 
-    /// Notes for this thread what tick it is, and whether the driver is [years behind](Self::lapse).
+    /// Notes for this thread what tick it is, and whether the driver is
+    /// [years behind](Self::lapse).
     #[inline]
     pub(crate) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
         let tick = self.ticks.at(now);

@@ -16,7 +16,8 @@ pub(crate) struct Config {
     /// By how many nanoseconds late the driver takes it that the process has been stalled; see
     /// [`pause`](super::pause).
     pub(crate) pause_grace: Option<u64>,
-    /// The driver makes a fence for the threads that set and end leases; see [`owner`](super::owner).
+    /// The driver makes a fence for the threads that set and end leases; see
+    /// [`owner`](super::owner).
     pub(crate) asymmetric: bool,
 }
 
@@ -65,7 +66,8 @@ pub(crate) trait Frontend<P: Payload> {
     /// [`Engine::enforce`](super::Engine::enforce) once it has published it.
     fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> Option<Self::Hold>;
 
-    /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many slots.
+    /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
+    /// slots.
     fn runs_users_code(&self) -> bool {
         true
     }
@@ -77,7 +79,8 @@ pub(crate) trait Frontend<P: Payload> {
     /// at clock reading `now`: report it and free it. Must not panic.
     fn expired(&self, claim: Claim<'_, P>, hold: Self::Hold, lease: Lease, deadline: u64, now: u64);
 
-    /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called again.
+    /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called
+    /// again.
     fn close(&self);
 
     /// How many of a shard's slots are in use, and how many keys its index holds; about.

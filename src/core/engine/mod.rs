@@ -190,8 +190,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim.pins.pin()
     }
 
-    /// How many slots of `frontend`, which is this engine's, are in use; about, while others come and
-    /// go.
+    /// How many slots of `frontend`, which is this engine's, are in use; about, while others come
+    /// and go.
     pub(crate) fn len(&self, frontend: &impl Frontend<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| frontend.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
@@ -290,8 +290,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No read-modify-write
-    /// where the bucket [covers](Owners::is_covered) the lease.
+    /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No
+    /// read-modify-write where the bucket [covers](Owners::is_covered) the lease.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
         if self.owners.is_covered(header, tick) {

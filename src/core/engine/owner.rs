@@ -5,9 +5,9 @@
 //! long before they are due. So the owner leaves the fence that each of the two takes to who
 //! drives, by a [`Barrier`].
 //!
-//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. Its threads register
-//! roots this way, and ask this way whether a bucket is closed. Keyed entries do neither: a thread
-//! that finds its bucket lowered leans on the read-modify-write (Q12).
+//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. Its threads
+//! register roots this way, and ask this way whether a bucket is closed. Keyed entries do neither:
+//! a thread that finds its bucket lowered leans on the read-modify-write (Q12).
 //!
 //! # Registering
 //!
@@ -34,9 +34,10 @@
 //!   next is not closed: end the root by a swap       scan, and wait for undelivered = 0
 //! ```
 //!
-//! If the light side comes before the heavy one, the shutdown sees what that thread has done, and what
-//! that thread has seen: the root, and that its outcome is on its way. If not, the thread finds the
-//! bucket closed, and leaves the root to the shutdown, or to its init, which finds the same (R6).
+//! If the light side comes before the heavy one, the shutdown sees what that thread has done, and
+//! what that thread has seen: the root, and that its outcome is on its way. If not, the thread
+//! finds the bucket closed, and leaves the root to the shutdown, or to its init, which finds the
+//! same (R6).
 //!
 //! # Ending
 //!
@@ -149,8 +150,8 @@ impl Owners {
         self.barrier.was_on()
     }
 
-    /// For a thread that has just set a lease, to expire at `tick`: whether the bucket covers it, so
-    /// that the driver need not be notified.
+    /// For a thread that has just set a lease, to expire at `tick`: whether the bucket covers it,
+    /// so that the driver need not be notified.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
         if !self.barrier.is_on() {
@@ -168,7 +169,8 @@ impl Owners {
             return header.next.is_closed_in_order();
         }
         // survives: the models of R6 do not fail without it, nor with a load in place of the
-        // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another` fails.
+        // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another`
+        // fails.
         Barrier::light();
         header.next.is_closed()
     }

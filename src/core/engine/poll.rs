@@ -36,8 +36,8 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to do
-    /// also where other threads were at some shards.
+    /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to
+    /// do also where other threads were at some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
         let round = self.poll_beside(now, budget.max(1), frontend);

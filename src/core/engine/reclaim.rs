@@ -22,8 +22,8 @@
 //! nothing drives reuses its slots too.
 //!
 //! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
-//! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops some,
-//! twice as many as it ends: slow drops slow down the threads that cause them.
+//! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops
+//! some, twice as many as it ends: slow drops slow down the threads that cause them.
 
 use super::wakeup::AT_ONCE;
 use crate::core::deferred::{Chain, Deferred};
@@ -301,9 +301,9 @@ impl Reclaim {
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
-    /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or as late
-    /// as `put_off` says of the last time, if a look was due and found nothing. `None` if another thread
-    /// is at the batches: it asks for what it has not taken.
+    /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or
+    /// as late as `put_off` says of the last time, if a look was due and found nothing. `None` if
+    /// another thread is at the batches: it asks for what it has not taken.
     ///
     /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(

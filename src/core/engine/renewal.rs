@@ -166,12 +166,12 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Drives the engine until nothing is due that has waited for years, where the clock has jumped by
-    /// more than a lease can express and no thread has polled since. A new deadline beside old ones
-    /// could not be told from one that has long passed.
+    /// Drives the engine until nothing is due that has waited for years, where the clock has jumped
+    /// by more than a lease can express and no thread has polled since. A new deadline beside old
+    /// ones could not be told from one that has long passed.
     ///
-    /// The calling thread may be pinned: the memory that this store frees then waits for the listeners
-    /// and drops that these rounds run.
+    /// The calling thread may be pinned: the memory that this store frees then waits for the
+    /// listeners and drops that these rounds run.
     #[cold]
     pub(crate) fn catch_up(&self, now: u64, frontend: &impl Frontend<P>) {
         if is_inside() {

@@ -237,8 +237,8 @@ impl Ring {
         (live * 2 / CHUNK as u64) as u32 + 1
     }
 
-    /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots in
-    /// use, which sums what all threads have counted, only where chunks could go.
+    /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots
+    /// in use, which sums what all threads have counted, only where chunks could go.
     fn shrunk(active: u32, live: impl FnOnce() -> u64) -> Option<u32> {
         (active >= 4).then(|| Self::wanted(live())).filter(|&wanted| wanted < active / 2)
     }

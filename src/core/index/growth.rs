@@ -8,7 +8,8 @@ use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
 use crate::core::pins::Pin;
 use crate::sync::Ordering;
 
-/// How often the driver tries to end a grace period before it comes back later: an epoch is left behind after two more.
+/// How often the driver tries to end a grace period before it comes back later: an epoch is left
+/// behind after two more.
 #[cfg(not(expiry_loom))]
 const TURNS: usize = 4;
 #[cfg(expiry_loom)]
@@ -148,11 +149,11 @@ impl Index {
         listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed
     }
 
-    /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes. One thread at a time: if another
-    /// one is at it this returns at once. True if more is to do.
+    /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes.
+    /// One thread at a time: if another one is at it this returns at once. True if more is to do.
     ///
-    /// `tail` is where a slot's forwards lead to. The pin is what keeps the slots whose words are being copied: who removes such a word hands its slot to the
-    /// deferred-free list.
+    /// `tail` is where a slot's forwards lead to. The pin is what keeps the slots whose words are
+    /// being copied: who removes such a word hands its slot to the deferred-free list.
     pub(crate) fn migrate(&self, pin: &Pin, budget: &mut usize, tail: impl Fn(u32) -> u32) -> bool {
         let migrate = |next: &mut usize| self.migrate_words(pin, next, budget, &tail);
         self.migrator.enter(migrate).unwrap_or(false)
@@ -186,8 +187,9 @@ impl Index {
                     let position = bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let word = table.word_at(at, home, position).load(Ordering::Acquire);
-                    // Bits of a closed home only ever go: set after the word was read, it was the word's all
-                    // the time, and not one of somebody's who has reserved the place since.
+                    // Bits of a closed home only ever go: set after the word was read, it was the
+                    // word's all the time, and not one of somebody's who has reserved the place
+                    // since.
                     // survives: the word was read with Acquire, and a reserving thread acquires the
                     // removal that left the place free. So a thread that reads a reserved word
                     // finds the bit gone.
@@ -196,7 +198,8 @@ impl Index {
                     }
                     *budget = budget.saturating_sub(1);
                     if !self.migrate_one(table, (at, position), word, tail) {
-                        // Crowded, and no larger table to be had: leave it where it is, and try later.
+                        // Crowded, and no larger table to be had: leave it where it is, and try
+                        // later.
                         *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);
@@ -228,7 +231,8 @@ impl Index {
             for class in directory.classes().take(directory.len() - 1) {
                 self.table(class).close(hash_of(value));
             }
-            // A younger one may come meanwhile: whoever goes on to that has looked at the old table before, and here after it.
+            // A younger one may come meanwhile: whoever goes on to that has looked at the old table
+            // before, and here after it.
             let young = self.table(directory.youngest());
             let mut position = 0;
             match young.publish(value, &mut position, usize::MAX, &mut |_| false) {
@@ -243,16 +247,19 @@ impl Index {
             }
             match old.take_copied(at, place) {
                 Some(now) if now == value => {}
-                // Swung since, the copy perhaps too. It leads to the entry, whose slots are not freed while this thread is pinned.
+                // Swung since, the copy perhaps too. It leads to the entry, whose slots are not
+                // freed while this thread is pinned.
                 Some(_) => young.mend_copy(position, hash_of(value), tail),
-                // The entry has ended, and the thread that ended it has taken the old word: the copy must go too.
+                // The entry has ended, and the thread that ended it has taken the old word: the
+                // copy must go too.
                 None => young.withdraw(position, hash_of(value)),
             }
             return true;
         }
     }
 
-    /// Takes the oldest table off the directory, gives its pages back, and its class after a grace period.
+    /// Takes the oldest table off the directory, gives its pages back, and its class after a grace
+    /// period.
     pub(super) fn retire(&self, pin: &Pin, class: usize) {
         let mut directory = self.directory();
         loop {
@@ -266,7 +273,8 @@ impl Index {
                 Err(now) => directory = Directory(now),
             }
         }
-        // Before the grace period begins: a thread that pins after it does not find the retired table.
+        // Before the grace period begins: a thread that pins after it does not find the retired
+        // table.
         self.set_oldest(directory.class(1));
         self.stuck.store(0, Ordering::Relaxed);
         let place = &self.places[class];
@@ -279,7 +287,8 @@ impl Index {
         pin.after(move || state.store(UNREACHABLE, Ordering::Release));
     }
 
-    /// Lets grace periods end, and gives back what they protected. The driver's. True if one is still running.
+    /// Lets grace periods end, and gives back what they protected. The driver's. True if one is
+    /// still running.
     pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
         let mut waiting = false;
         // A count that comes late puts the look off, as a state that comes late would.
@@ -288,7 +297,8 @@ impl Index {
         }
         for place in self.places.iter() {
             let mut state = place.state.load(Ordering::Acquire);
-            // A period ends after a few turns, if nobody is pinned meanwhile: at once, not some ticks later.
+            // A period ends after a few turns, if nobody is pinned meanwhile: at once, not some
+            // ticks later.
             for _ in 0..TURNS {
                 if state != RETIRED {
                     break;

@@ -99,9 +99,9 @@ impl SessionTrackerBuilder {
         maximum_timeout(timeout: Duration) sets maximum = Some(timeout);
         /// What is in the top byte of all ids: a different one on each server whose ids may meet.
         server_id(server: u8) sets server = server;
-        /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`](crate::SessionId));
-        /// what is above is left out. 0 is no id: the next one is taken. For ids that are to be
-        /// reproducible, or go on after the last one of a log.
+        /// The lower 56 bits of the first id to be issued, instead of the time (see
+        /// [`SessionId`](crate::SessionId)); what is above is left out. 0 is no id: the next one is
+        /// taken. For ids that are to be reproducible, or go on after the last one of a log.
         first_id(first: u64) sets first = Some(first);
         /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`].
         /// Each touch costs a read-modify-write of the session's own memory more. Each taking

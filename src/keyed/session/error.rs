@@ -19,7 +19,8 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// There is no such session. It has expired, was removed, or never was: nothing is kept of it by which to tell these apart.
+    /// There is no such session. It has expired, was removed, or never was: nothing is kept of it
+    /// by which to tell these apart.
     Unknown,
     /// It is being closed. It will not live again.
     Closing,

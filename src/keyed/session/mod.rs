@@ -1,7 +1,7 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
-//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its
-//! own.
+//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is,
+//! in atomics of its own.
 //!
 //! | operation | takes effect at |
 //! |---|---|
@@ -93,9 +93,11 @@ struct Bounds {
     maximum: Duration,
 }
 
-/// A session that is tracked: its id, the timeout that was granted, and where it is, for touching it without a look-up.
+/// A session that is tracked: its id, the timeout that was granted, and where it is, for touching
+/// it without a look-up.
 ///
-/// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is no such session.
+/// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is
+/// no such session.
 ///
 /// ```
 /// use expiry::{SessionError, SessionTracker};
@@ -160,7 +162,8 @@ pub enum Tracked {
     Closing,
 }
 
-/// Sessions that must be touched to live, after ZooKeeper's `SessionTrackerImpl`: ids, timeouts, owners, leave-taking.
+/// Sessions that must be touched to live, after ZooKeeper's `SessionTrackerImpl`: ids, timeouts,
+/// owners, leave-taking.
 ///
 /// ```
 /// use expiry::{ManualClock, SessionError, SessionTracker};
@@ -193,33 +196,38 @@ pub enum Tracked {
 ///
 /// # Time
 ///
-/// A session expires when it has not been touched for its timeout, rounded up to the interval: late by at most one interval and
-/// the reaper's delay, never early. A touch is one compare-and-swap and moves nothing. Of a touch and an expiry that meet exactly
-/// one happens: a touch that says `Ok` has renewed the session, and one that says [`SessionError::Unknown`] came after the end.
-/// The end is when the reaper, or a poll, comes to it: a session whose time is up may be renewed until then.
+/// A session expires when it has not been touched for its timeout, rounded up to the interval: late
+/// by at most one interval and the reaper's delay, never early. A touch is one compare-and-swap and
+/// moves nothing. Of a touch and an expiry that meet exactly one happens: a touch that says `Ok`
+/// has renewed the session, and one that says [`SessionError::Unknown`] came after the end. The end
+/// is when the reaper, or a poll, comes to it: a session whose time is up may be renewed until
+/// then.
 ///
 /// # Three ends
 ///
-/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it remains. (ZooKeeper keeps an
-///   expired session in its maps, marked as closing, until somebody removes it, and what is forgotten there leaks: Q9. Here the
-///   one who is told has all that there was, and an id that is touched too late is unknown.)
+/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it
+///   remains. (ZooKeeper keeps an expired session in its maps, marked as closing, until somebody
+///   removes it, and what is forgotten there leaks: Q9. Here the one who is told has all that there
+///   was, and an id that is touched too late is unknown.)
 /// * **It is removed**, at once, by [`remove`](Self::remove), which returns it.
-/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch succeeds and it does not
-///   expire, so that whoever closes it, having told others first, has not been overtaken. One that nobody removes stays:
-///   [`closing`](Self::closing) lists them, and they count in [`len`](Self::len) and in the capacity.
+/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch
+///   succeeds and it does not expire, so that whoever closes it, having told others first, has not
+///   been overtaken. One that nobody removes stays: [`closing`](Self::closing) lists them, and they
+///   count in [`len`](Self::len) and in the capacity.
 ///
-/// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping the tracker ends it untold.
+/// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping
+/// the tracker ends it untold.
 ///
 /// # Local and global
 ///
-/// A session is local, known to this server only, or global. It is created as one or the other; [`upgrade`](Self::upgrade) makes
-/// a local one global, once. What it means is the caller's; the tracker leaves local sessions out of
-/// [`take_touched`](Self::take_touched).
+/// A session is local, known to this server only, or global. It is created as one or the other;
+/// [`upgrade`](Self::upgrade) makes a local one global, once. What it means is the caller's; the
+/// tracker leaves local sessions out of [`take_touched`](Self::take_touched).
 ///
 /// # Progress
 ///
-/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the clock by 2^38 intervals a
-/// touch or a creation waits until what was due has been ended.
+/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the
+/// clock by 2^38 intervals a touch or a creation waits until what was due has been ended.
 ///
 /// # Memory
 ///
@@ -280,7 +288,8 @@ impl SessionTracker {
 }
 
 impl SessionTracker {
-    /// A new global session, with an id of its own, as long a timeout as can be [granted](Self::grant), and an owner (0: nobody).
+    /// A new global session, with an id of its own, as long a timeout as can be
+    /// [granted](Self::grant), and an owner (0: nobody).
     ///
     /// An id that somebody else has had [tracked](Self::track) already is passed over.
     ///
@@ -315,8 +324,8 @@ impl SessionTracker {
         }
     }
 
-    /// Adopts a global session whose id is known, from a log or another server. If it is there already it is renewed, as by
-    /// [`touch_for`](Self::touch_for), and otherwise stays as it is.
+    /// Adopts a global session whose id is known, from a log or another server. If it is there
+    /// already it is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is.
     ///
     /// ```
     /// # use expiry::SessionTracker;
@@ -379,7 +388,8 @@ impl SessionTracker {
         })
     }
 
-    /// Puts a session in, unless the id has one: then, what `there` makes of that, again and again until it makes something.
+    /// Puts a session in, unless the id has one: then, what `there` makes of that, again and again
+    /// until it makes something.
     fn add<R>(
         &self,
         id: SessionId,

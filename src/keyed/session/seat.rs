@@ -44,7 +44,8 @@ impl Seat {
         self.flags.load(Ordering::Acquire) & GLOBAL != 0
     }
 
-    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came first.
+    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came
+    /// first.
     pub(super) fn upgrade(&self) -> Option<bool> {
         let before = self.flags.fetch_or(GLOBAL, Ordering::AcqRel);
         (before & ENDED == 0).then_some(before & GLOBAL == 0)
@@ -115,6 +116,7 @@ pub struct SessionInfo {
     pub timeout: Duration,
     /// Whether it is known to the whole ensemble, not to this server only.
     pub is_global: bool,
-    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not expire.
+    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not
+    /// expire.
     pub remaining: Option<Duration>,
 }

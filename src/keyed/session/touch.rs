@@ -60,7 +60,8 @@ impl SessionTracker {
         self.touch_at(self.hash(id), id, None)
     }
 
-    /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be [granted](Self::grant).
+    /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be
+    /// [granted](Self::grant).
     ///
     /// # Errors
     ///
@@ -102,7 +103,8 @@ impl SessionTracker {
         }
     }
 
-    /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for 64 at a time.
+    /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for
+    /// 64 at a time.
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
@@ -120,7 +122,8 @@ impl SessionTracker {
         done
     }
 
-    /// Touches the session whose id belongs `at` this shard and hash, by its own timeout if there is no other.
+    /// Touches the session whose id belongs `at` this shard and hash, by its own timeout if there
+    /// is no other.
     #[inline]
     fn touch_at(
         &self,

@@ -163,8 +163,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then the
-    /// slots that these lead to.
+    /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
+    /// the slots that these lead to.
     #[inline]
     pub(in crate::keyed) fn fetch(&self, hashes: impl Iterator<Item = u32> + Clone) {
         for hash in hashes.clone() {
@@ -181,8 +181,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys share a hash, a value is
-    /// just being replaced, or the index grows.
+    /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys
+    /// share a hash, a value is just being replaced, or the index grows.
     #[inline(always)]
     pub(in crate::keyed) fn glance<Q: Eq + ?Sized>(
         &self,

@@ -1,4 +1,5 @@
-//! What several test files need: a record of outcomes, tasks that count, and waiting for a condition with a deadline.
+//! What several test files need: a record of outcomes, tasks that count, and waiting for a
+//! condition with a deadline.
 
 #![allow(dead_code)] // each test program uses a part
 
@@ -179,7 +180,8 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has timed out there.
+/// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has
+/// timed out there.
 pub fn let_pass(time: Duration) {
     let (tracker, outcomes) =
         AckTracker::builder().timeout(time).build_with_channel(1, expiry::WhenFull::Wait).unwrap();
