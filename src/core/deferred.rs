@@ -40,7 +40,8 @@ impl Deferred {
             } else {
                 spot.slot.set_link(lease.with_link(State::Dead, next));
             }
-            // Release: who takes the list finds the links, and the entry out of the index.
+            // Release: the driver that takes the list finds the links, and the entry out of the
+            // index.
             match self.head.compare_exchange_weak(
                 head,
                 u64::from(id) + 1,

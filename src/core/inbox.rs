@@ -1,11 +1,11 @@
-//! The inbox: how inserters tell the driver that a bucket's next expiration came nearer.
+//! The inbox: inserters notify the driver here that a bucket's next expiration came nearer.
 //!
 //! An intrusive lock-free stack of buckets, linked through their headers. Pushing is rare: once for
 //! a bucket that was idle, and when a timeout shorter than all others in the bucket comes.
 //!
-//! * A bucket is in the stack at most once: its `queued` flag is taken by a swap before it is
-//!   pushed. Who finds the flag taken need not push; whoever took it will, or the driver is about
-//!   to look (W10).
+//! * A bucket is in the stack at most once: a thread takes its `queued` flag by a swap before it
+//!   pushes. A thread that finds the flag taken need not push: the thread that took it will, or the
+//!   driver is about to look (W10).
 //! * The driver takes the whole stack by a swap, so there is no ABA. For each bucket it reads the
 //!   link, *then* clears the flag (or a second push could overwrite the link and lose the rest of
 //!   the list, W9), *then* reads the bucket's next expiration: an inserter that found the flag

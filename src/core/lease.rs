@@ -7,7 +7,7 @@
 //!  +----------------------------+-------------+----------+-------+
 //! ```
 //!
-//! # States and who may change them
+//! # States and the threads that change them
 //!
 //! ```text
 //!  FREE -> LIVE_ISSUED               the owner of the bucket, by a store: the id it returns is the only way in
@@ -38,16 +38,16 @@
 //!
 //! # Widths, and what remains possible
 //!
-//! The generation (the generation of the slot) changes with every claim of the slot and has 16
-//! bits. A keyed entry's compare-and-swap under a pin never meets a later occupant, as no slot is
-//! reused under a pin. Without a pin (trees, handles) a compare-and-swap on the lease could succeed
-//! on a later occupant only if the thread slept through a multiple of 2^16 - 1 occupancies of this
-//! one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in rotation
-//! (a chunk of 4096 at the least), so that takes at least 2^28 inserts by that thread's shard
-//! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's
-//! memory goes back while a slot in it is near the wrap, they all start over. A slot that one
-//! occupant has held while its neighbours had nearly 2^16 of them then has its few generations
-//! again.) An issued id carries 16 random bits on top (see [`IssuedId`]).
+//! The slot's generation changes with every claim of the slot and has 16 bits. A keyed entry's
+//! compare-and-swap under a pin never meets a later occupant, as no slot is reused under a pin.
+//! Without a pin (trees, handles) it could succeed on a later occupant, but only if two things
+//! happen. The thread sleeps through a multiple of 2^16 - 1 occupancies of this one slot, *and* the
+//! deadline comes out the same in its 40 bits. Slots are reused in rotation (a chunk of 4096 at the
+//! least), so that takes at least 2^28 inserts by that thread's shard within one interval. (But see
+//! [`Slots::release`](super::slots::Slots::release): where a chunk's memory goes back while a slot
+//! in it is near the wrap, they all start over. A slot that one occupant has held while its
+//! neighbours had nearly 2^16 of them then has its few generations again.) An issued id carries 16
+//! random bits on top (see [`IssuedId`]).
 //!
 //! Each renewal that sets a nearer deadline counts in `lowered`, which has 4 bits. So a
 //! compare-and-swap of a renewal fails where the lease, since that renewal has looked at it, was
@@ -92,7 +92,7 @@ pub(crate) enum State {
     Forward = 9,
     /// A caller is closing it: it is neither touched nor expired.
     Closing = 10,
-    /// Its time is up, and a caller has been told so, but it has not been ended yet.
+    /// The entry has expired, and a caller has observed that, but no thread has ended it yet.
     Lapsed = 11,
     /// As `Live`, of an entry with a time to idle.
     LiveIdle = 12,
@@ -114,7 +114,7 @@ impl State {
         )
     }
 
-    /// Those of what others have told of before it has begun.
+    /// The states of a root that other threads have reported before its init.
     #[inline]
     pub(crate) fn is_early(self) -> bool {
         matches!(self, State::Early | State::EarlyFailed | State::EarlyFailedBy)

@@ -37,17 +37,17 @@ pub(crate) const HOME: usize = 7;
 #[cfg(expiry_loom)]
 pub(crate) const HOME: usize = 1;
 
-/// Index words in an overflow line: one cache line.
+/// Index words in an overflow bucket: one cache line.
 #[cfg(not(expiry_loom))]
 pub(crate) const OVER: usize = 8;
 #[cfg(expiry_loom)]
 pub(crate) const OVER: usize = 1;
 
-/// How many keys may share all bits of their hash: half of a home's words, its overflow lines'
+/// How many keys may share all bits of their hash: half of a home's words, its overflow buckets'
 /// included.
 pub(crate) const ALIKE: usize = HOME + OVER + 1;
 
-/// Homes that share an overflow line.
+/// Homes that share an overflow bucket.
 #[cfg(not(expiry_loom))]
 pub(crate) const GROUP: usize = 2;
 #[cfg(expiry_loom)]

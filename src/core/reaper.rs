@@ -13,12 +13,12 @@ use crate::time::{nanos, NEVER};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// What a reaper has been told to do. Who tells it calls the engine's waker then.
+/// What the reaper is ordered to do. The ordering thread then calls the engine's waker.
 pub(crate) struct Orders {
     stop: AtomicBool,
     began: Instant,
-    /// It is to stop when nothing is left, and at the latest so many nanoseconds after `began`.
-    /// [`NEVER`]: nobody has said so.
+    /// The reaper stops when nothing is left, and at the latest so many nanoseconds after `began`.
+    /// [`NEVER`]: no thread has ordered that.
     drain: AtomicU64,
     ended: AtomicBool,
 }
@@ -41,7 +41,7 @@ impl Orders {
 
     fn is_to_stop(&self) -> bool {
         // survives: with `async` the fences in `refuse` order both sides. Without it the Acquire is
-        // kept: a handler that is told of what is left sees what the asking thread had done.
+        // kept: a handler that gets what is left sees what the asking thread had done.
         self.stop.load(Ordering::Acquire)
     }
 
@@ -82,8 +82,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long it sleeps after a round in which the clock has panicked.
 const RECOVERY: Duration = Duration::from_millis(10);
 
-/// Drives `engine` until it is told to stop and the engine's waker called. A clock that panics ends
-/// the round, and not the reaper.
+/// Drives `engine` until it is ordered to stop and the engine's waker called. A clock that panics
+/// ends the round, and not the reaper.
 pub(crate) fn run<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,

@@ -127,7 +127,8 @@ pub(crate) const fn units<P: Payload>() -> usize {
     1
 }
 
-/// A slot of a store that lives for `'a`. Copied freely: who owns it is said by its lease.
+/// A slot of a store that lives for `'a`. It is copied freely: the slot's lease says which thread
+/// owns it.
 pub(crate) struct Slot<'a, P: Payload> {
     at: *const Unit<P>,
     _slots: PhantomData<&'a Unit<P>>,
@@ -168,8 +169,8 @@ impl<'a, P: Payload> Slot<'a, P> {
         unsafe { &(*self.at).lease }
     }
 
-    /// The lease as it is. Acquire pairs with the Release of whoever published it: the payload is
-    /// there.
+    /// The lease as it is. Acquire pairs with the Release of the thread that published it: the
+    /// payload is there.
     #[inline(always)]
     pub(crate) fn lease(self) -> Lease {
         Lease(self.word().load(Ordering::Acquire))
@@ -181,7 +182,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         Lease(self.word().load(Ordering::Relaxed))
     }
 
-    /// The newest lease there is, by a read-modify-write: who changes it later sees all that the
+    /// The newest lease, by a read-modify-write: a thread that changes it later sees all that the
     /// caller has done.
     pub(crate) fn lease_in_order(self) -> Lease {
         Lease(self.word().fetch_add(0, Ordering::AcqRel))
@@ -196,8 +197,8 @@ impl<'a, P: Payload> Slot<'a, P> {
             .map_err(Lease)
     }
 
-    /// Ends the occupancy of this lease. The one caller for whom this succeeds owns the slot alone
-    /// from here on.
+    /// Ends the occupancy of this lease. It succeeds for one caller, which owns the slot alone from
+    /// here on.
     #[inline]
     pub(crate) fn end(self, lease: Lease) -> Result<(), Lease> {
         self.swap_lease(lease, lease.ended())
@@ -279,7 +280,7 @@ impl<'a, P: Fields> Slot<'a, P> {
 
 #[cfg(not(expiry_loom))]
 impl<P: Payload> Slot<'_, P> {
-    /// For [`fields`].
+    /// Gives [`fields`] the payload.
     ///
     /// # Safety
     ///
@@ -471,7 +472,7 @@ mod cell {
 
         /// See the other one.
         pub(crate) unsafe fn value<'v>(self) -> &'v T {
-            // SAFETY: nobody writes meanwhile, which loom checks.
+            // SAFETY: no thread writes meanwhile, which loom checks.
             let value: *const Option<T> = self.cell().0.with(|cell| cell);
             // SAFETY: as above.
             unsafe { (*value).as_ref() }.expect("a payload")

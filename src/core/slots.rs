@@ -367,14 +367,14 @@ impl<P: Payload> Slots<P> {
         if origin.slots.load(Ordering::Acquire).is_null() {
             // SAFETY: published in `segments`, freed only with `self`.
             let mapped = unsafe { &*mapped };
-            // Whoever else is here stores the same.
+            // Every thread that is here stores the same.
             let headers = mapped.headers.as_ptr().wrapping_sub(first / BUCKET);
             origin.headers.store(headers, Ordering::Relaxed);
             let notes = mapped.notes.as_ptr().wrapping_sub(first);
             origin.notes.store(notes, Ordering::Relaxed);
             let terms = mapped.terms.as_ptr().wrapping_sub(first);
             origin.terms.store(terms, Ordering::Relaxed);
-            // Release: who sees this one sees the others, and the zeroed memory.
+            // Release: a thread that sees this one sees the others, and the zeroed memory.
             let slots = mapped.slots.as_ptr().wrapping_sub(first * units::<P>());
             origin.slots.store(slots, Ordering::Release);
         }
@@ -382,18 +382,18 @@ impl<P: Payload> Slots<P> {
     }
 
     /// Owns the bucket that begins with slot `first`, and says which of its slots are free; `None`
-    /// if somebody else owns it. One read-modify-write. The caller alone may claim slots in it
+    /// if another thread owns it. One read-modify-write. The caller alone may claim slots in it
     /// until it calls [`leave`](Self::leave).
     pub(crate) fn own(&self, first: u32) -> Option<Free> {
         let header = self.header(first)?;
-        // Acquire pairs with the Release of whoever owned it last: its claims, or the driver's
-        // zeroed memory and base.
+        // Acquire pairs with the Release of the last owner: its claims, or the driver's zeroed
+        // memory and base.
         if header.owned.load(Ordering::Relaxed) || header.owned.swap(true, Ordering::AcqRel) {
             return None;
         }
         let mut slots = 0;
         for (at, slot) in self.bucket(first)?.iter().enumerate() {
-            // Acquire: whoever freed it is done with it.
+            // Acquire: the thread that freed it is done with it.
             slots |= u32::from(slot.lease().state() == State::Free) << at;
         }
         let (segment, at) = self.place(first as usize / CHUNK);
@@ -438,10 +438,10 @@ impl<P: Payload> Slots<P> {
         next_generation(last)
     }
 
-    /// Gives a chunk's pages back if every slot in it is free and nobody owns any. Only the driver
-    /// calls this.
+    /// Gives a chunk's pages back if every slot in it is free and no thread owns any. Only the
+    /// driver calls this.
     ///
-    /// Calls `while_owned` when nobody can be in the chunk any more, if it does.
+    /// If it does, it first calls `while_owned`, when no thread can be in the chunk any more.
     pub(crate) fn release(&self, chunk: usize, while_owned: impl FnOnce()) -> Released {
         let (segment, at) = self.place(chunk);
         let (Some(segment), Some(slots)) = (self.segment(segment), self.chunk(chunk)) else {
@@ -480,7 +480,7 @@ impl<P: Payload> Slots<P> {
         segment.terms.release(at * CHUNK..(at + 1) * CHUNK);
         let chunk = CHUNK * units::<P>();
         segment.slots.release(at * chunk..(at + 1) * chunk);
-        // Release: who owns one of these next sees the base, and the pages gone.
+        // Release: the next owner of one of these sees the base, and the pages gone.
         give_back(headers);
         Released::Yes
     }
@@ -492,7 +492,8 @@ impl<P: Payload> Drop for Slots<P> {
             // survives: stronger than needed: `&mut self`.
             let segment = segment.load(Ordering::Acquire);
             if !segment.is_null() {
-                // SAFETY: published by `ensure` from a box; `&mut self`: nobody uses it any more.
+                // SAFETY: `ensure` published it from a box. By `&mut self` no thread uses it any
+                // more.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }

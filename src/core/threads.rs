@@ -36,7 +36,8 @@ fn after(block: &'static Block) -> &'static Block {
     let mut next = block.next.load(Ordering::Acquire);
     if next.is_null() {
         let fresh = Box::into_raw(Box::new(Block::new()));
-        // Release: who sees the pointer sees the block; Acquire for the one who loses.
+        // Release: a thread that sees the pointer sees the block. Acquire is for the thread that
+        // loses.
         match block.next.compare_exchange(
             std::ptr::null_mut(),
             fresh,

@@ -3,7 +3,7 @@
 //! Mostly a slot is left in the bucket that the thread owns ([`super::cursor`]), and that is all.
 //! Else the claim is admitted ([`super::admission`]), and the cursor advances: through its chunk,
 //! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
-//! that has left the ring, the thread tells the driver.
+//! that has left the ring, the thread notifies the driver.
 
 use super::cursor::{Cell, Taken};
 use super::{Claim, Engine, Refused, Stripe};
@@ -118,7 +118,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a
-    /// deadline from now could not be told from one before it.
+    /// deadline from now could not be distinguished from one before it.
     #[cold]
     fn is_stale(&self, id: u32, tick: u64) -> bool {
         self.slots

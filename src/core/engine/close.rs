@@ -38,9 +38,9 @@ impl Leftover {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the
-    /// same is the shutdown's to end, or, if that has not seen it, its claimer's, who will find the
-    /// bucket closed. If not, the shutdown sees all that this thread has done before.
+    /// Whether a shutdown has closed the bucket of slot `id`: the shutdown ends an entry that is
+    /// live there all the same. If the shutdown has not seen it, its claimer ends it, as it will
+    /// find the bucket closed. If not, the shutdown sees all that this thread has done before.
     #[inline(always)]
     pub(crate) fn has_closed(&self, id: u32) -> bool {
         let header = self.slots.header(id);
@@ -138,7 +138,8 @@ impl<P: Payload, C> Engine<P, C> {
                 while lease.state().expires() || lease.state() == State::Closing {
                     let claim = Claim::of(id, slot, lease);
                     let Some(hold) = frontend.may_end(&claim, lease) else {
-                        // Not published yet: its claimer's, who will find the bucket closed.
+                        // The slot is not published yet: its claimer will find the bucket closed,
+                        // and ends it.
                         break;
                     };
                     match slot.end(lease) {

@@ -49,14 +49,14 @@ impl<'a, P: Payload> Claim<'a, P> {
 pub(crate) struct Round {
     /// The budget ran out: call again at once.
     pub(crate) more: bool,
-    /// Somebody was at some of the shards, or this thread is in a round already: those were left
-    /// out.
+    /// Other threads drove some of the shards, or this thread is in a round already: those shards
+    /// were left out.
     pub(crate) busy: bool,
     /// The tick to come back at, if nothing else happens, to the shards that were not left out.
     pub(crate) next: Option<u64>,
 }
 
-/// Told of what the driver finds; implemented by the store types.
+/// What the driver calls with what it finds; implemented by the store types.
 pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;

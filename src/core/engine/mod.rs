@@ -197,7 +197,7 @@ impl<P: Payload, C> Engine<P, C> {
         usize::try_from(live).unwrap_or(usize::MAX)
     }
 
-    /// A caller is told that there is no room.
+    /// Counts a caller that was refused for want of room.
     #[cold]
     pub(crate) fn count_refusal(&self) {
         self.with_stripe(|mine, _| mine.refused.add(1));
@@ -208,8 +208,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
-    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard.
-    /// What has come early, and was never begun, is no entry.
+    /// The shard's driver sees, at clock reading `now`, an entry that was due at `deadline`. What
+    /// has come early, and was never begun, is no entry.
     #[inline]
     fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
         if !lease.state().is_early() {
@@ -318,9 +318,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. Who
-    /// has made a lease that expires then may have found nothing to tell, because another thread is
-    /// about to tell of an earlier one.
+    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. The
+    /// thread that has made a lease that expires then may not have notified the driver, because
+    /// another thread is about to report an earlier one.
     #[inline]
     pub(crate) fn ensure_reported(&self, id: u32, tick: u64) {
         self.shards[self.shard_of(id)].notices.ensure(tick);

@@ -2,8 +2,8 @@
 //! closed, and, as its owner, ending it.
 //!
 //! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs,
-//! long before they are due. So the owner leaves the fence that each of the two takes to who
-//! drives, by a [`Barrier`].
+//! long before they are due. So the owner leaves the fence that each of the two takes to the
+//! driver, by a [`Barrier`].
 //!
 //! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. Its threads
 //! register roots this way, and ask this way whether a bucket is closed. Keyed entries do neither:
@@ -20,10 +20,10 @@
 //! ```
 //!
 //! If the light side comes before the heavy one, the scan finds the lease. If not, the owner finds
-//! the bucket's next expiration taken, or what somebody has put there since, which the next scan
-//! takes, behind a heavy side of its own: *covers* means that it is no later than `d` and has news,
-//! so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a
-//! closed one covers nothing.
+//! the bucket's next expiration taken, or what another thread has put there since. The next scan
+//! takes that, behind a heavy side of its own. *Covers* means that it is no later than `d` and has
+//! the dirty bit, so that the scan will look at all slots. A shutdown closes the bucket in the same
+//! place, and a closed one covers nothing.
 //!
 //! # Asking whether a bucket is closed
 //!
@@ -51,14 +51,14 @@
 //!   if scanned: by a swap, as everybody
 //! ```
 //!
-//! If the light side comes before the heavy one, who scans finds slot and lease named, or the name
-//! gone and with it the slot freed. If not, the owner finds the bucket scanned and swaps; or finds
-//! that over, and with it what the scan has ended. So of the two one at most goes without a swap,
-//! and knows that the other leaves the slot alone; and what is named, and has that lease, its owner
-//! ends, so that the scan need not come back for it. An owner who comes too late names a lease that
-//! is no more there: that is passed over. No code of the user's runs while a slot is named. A
-//! shutdown leaves `scanned` as it is, and waits until no slot of the shard is named: a few
-//! instructions of other threads.
+//! If the light side comes before the heavy one, the driver finds slot and lease announced, or the
+//! announcement gone and with it the slot freed. If not, the owner finds the bucket scanned and
+//! swaps; or it finds the scan over, and with it what the scan has ended. So at most one of the two
+//! goes without a swap, and knows that the other leaves the slot alone. The owner ends a slot that
+//! is announced and has that lease, so the scan need not come back for it. An owner that comes too
+//! late announces a lease that the slot no longer has: the scan passes that over. No code of the
+//! user's runs while a slot is announced. A shutdown leaves `scanned` as it is, and waits until no
+//! slot of the shard is announced: a few instructions of other threads.
 //!
 //! The number of stripes read is that of threads that have ever run at once, once for as many
 //! buckets as are looked at together.
@@ -93,8 +93,8 @@ impl Ending {
         Ending { slot: AtomicU64::new(0), lease: AtomicU64::new(0) }
     }
 
-    /// Release, both: who finds one of these finds what this thread has ended before; and with the
-    /// slot its lease, or a later one.
+    /// Release, both: a driver that finds one of these finds what this thread has ended before.
+    /// With the slot it finds its lease, or a later one.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn name(&self, id: u32, lease: Lease) {
@@ -108,7 +108,7 @@ impl Ending {
     #[cfg(feature = "async")]
     #[inline(always)]
     fn unname(&self) {
-        // Release: who finds it gone finds the slot free.
+        // Release: a driver that finds the announcement gone finds the slot free.
         // survives: as `name`: the driver must not swap a lease that the owner is yet to store.
         self.slot.store(0, Ordering::Release);
     }

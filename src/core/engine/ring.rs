@@ -13,7 +13,7 @@
 //! # Leaving a chunk that has left the ring
 //!
 //! A chunk in which a thread owns a bucket cannot be let go. So a thread that moves on out of a
-//! chunk that is off the ring tells the driver ([`Ring::leave`]):
+//! chunk that is off the ring notifies the driver ([`Ring::leave`]):
 //!
 //! ```text
 //!   thread                                  driver
@@ -189,7 +189,7 @@ impl Ring {
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the
         // bucket left; or this finds the ring shortened.
         // survives: in loom the driver's swap reads the newest value, the bucket given back. On
-        // hardware it may miss that, and no thread tells the driver again.
+        // hardware it may miss that, and no thread notifies the driver again.
         if local < self.active.fetch_add(0, Ordering::AcqRel) {
             return false;
         }
@@ -287,8 +287,8 @@ impl Ring {
         let mut aside = std::mem::take(&mut resident.aside);
         aside.retain(|&local| {
             let seen = (local >= active).then(|| let_go(local));
-            // The thread has moved on and told; of the end of what it has left there no thread
-            // tells.
+            // The thread has moved on and notified the driver. No thread reports the end of what it
+            // has left there.
             in_use |= seen == Some(Released::InUse);
             seen.is_some_and(|seen| seen != Released::Yes)
         });
@@ -300,7 +300,8 @@ impl Ring {
             }
             match let_go(local) {
                 Released::Yes => released += 1,
-                // For any length of time: the owner tells when it moves on.
+                // The chunk may stay for any length of time: the owner notifies the driver when it
+                // moves on.
                 Released::Owned => aside.push(local),
                 Released::InUse => break,
             }

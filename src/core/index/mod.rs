@@ -8,11 +8,11 @@
 //! # Layout
 //!
 //! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two
-//! neighbouring homes share one *overflow line* of 8 words; a home that is full spills into its
-//! group's overflow line, then into the next group's, then into that of a group far away. So a
-//! table is well over half full before one of its homes has nowhere left to go, and the table must
-//! grow: 16 bytes a key then, and just after twice that, or four times in a small table. All words
-//! that belong to a home, wherever they lie, are governed by the home's header:
+//! neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its group's
+//! overflow bucket, then into the next group's, then into that of a group far away. So a table is
+//! well over half full before one of its homes has nowhere left to go, and the table must grow: 16
+//! bytes a key then, and just after twice that, or four times in a small table. All words that
+//! belong to a home, wherever they lie, are governed by the home's header:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
@@ -37,7 +37,7 @@
 //!   else by now.
 //!
 //! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be
-//!   parted by a larger table, and would take away the room of the others that have this home.
+//!   separated by a larger table, and would take away the room of the others that have this home.
 //!   There may be [`ALIKE`], half of a home's words, and fewer where such a group meets another one
 //!   in a table that is nearly empty: a larger table would cost more than the keys. The publication
 //!   that comes after sees them: they are counted under the header that its swap expects, and
@@ -56,13 +56,13 @@
 //!   other one closes the older homes, and takes the youngest table.
 //! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
 //! * The *migrating thread* (the engine's driver, or an inserting thread where the driver has
-//!   fallen behind; one at a time) closes the old homes one by one. For each word it closes the
-//!   key's homes in all tables but the youngest (or an insert that has passed the oldest table
-//!   could publish the key in a middle one), publishes a copy in the youngest table, and only then
-//!   takes the old bit away. So at every moment at least one copy is where a look-up, or an insert,
-//!   has yet to go, also if a younger table is installed meanwhile: both go from old to young. If
-//!   the old bit is gone already, the slot has ended meanwhile, and the migrating thread withdraws
-//!   the copy.
+//!   fallen behind; one at a time) closes the old homes one by one. For each word it first closes
+//!   the key's homes in all tables but the youngest: otherwise an insert that has passed the oldest
+//!   table could publish the key in a middle one. Then it publishes a copy in the youngest table,
+//!   and only then takes the old bit away. So at every moment at least one copy is where a look-up,
+//!   or an insert, has yet to go. This holds also if a younger table is installed meanwhile: both
+//!   go from old to young. If the old bit is gone already, the slot has ended meanwhile, and the
+//!   migrating thread withdraws the copy.
 //! * A thread that removes a word from a closed home may be racing with such a copy. It therefore
 //!   hands the slot to the deferred-free list, and the migrating thread is pinned while it copies.
 //!   So **no slot is reused while any word for it exists**; every argument here leans on this.
@@ -81,8 +81,8 @@
 //!   nothing, or what is not there any more, and in its next life what is not there yet; then they
 //!   see that the directory has changed.
 //!
-//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory
-//! word and migration by one thread are this crate's.
+//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow buckets, the
+//! directory word and migration by one thread are this crate's.
 
 mod directory;
 mod growth;
@@ -113,11 +113,11 @@ const UNUSED: u32 = 0;
 const IN_USE: u32 = 1;
 /// Off the directory; publishers may still be in it.
 const RETIRED: u32 = 2;
-/// Nobody is in it any more; its pages are still there.
+/// No thread is in it any more; its pages are still there.
 const UNREACHABLE: u32 = 3;
 
 struct Place {
-    /// From `Box::into_raw`.
+    /// The pointer comes from `Box::into_raw`.
     table: AtomicPtr<Table>,
     /// Shared with the deferred call that ends the grace period.
     state: Arc<AtomicU32>,
@@ -191,10 +191,10 @@ impl Candidate<'_> {
     /// Whether the word has been published all the while since it was read. To be asked after the
     /// look into its slot.
     ///
-    /// Nobody pins the table. If it began another life meanwhile, its header, in which versions
-    /// begin anew, may read the same though another word is meant; but whoever publishes there has
-    /// seen the directory changed, and so, having seen that publication, does who asks it after the
-    /// header.
+    /// The table is not pinned. If it began another life meanwhile, its header, in which versions
+    /// begin anew, may read the same though another word is meant. But a thread that publishes
+    /// there has seen the directory changed. So a thread that has seen that publication in the
+    /// header, and then reads the directory, sees the change.
     #[inline(always)]
     pub(crate) fn is_believed(&self) -> bool {
         self.inner.is_believed() && self.index.directory() == self.directory
@@ -357,7 +357,7 @@ impl Index {
         }
     }
 
-    /// As [`glance`](Self::glance), for who goes on the long way otherwise.
+    /// As [`glance`](Self::glance), for a caller that goes the long way otherwise.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
         match self.glance(hash) {
@@ -599,7 +599,7 @@ impl Drop for Index {
             // survives: stronger than needed: `&mut self`.
             let table = place.table.load(Ordering::Acquire);
             if !table.is_null() {
-                // SAFETY: made by `acquire` from a box; `&mut self`: nobody uses it any more.
+                // SAFETY: `acquire` made it from a box. By `&mut self` no thread uses it any more.
                 drop(unsafe { Box::from_raw(table) });
             }
         }

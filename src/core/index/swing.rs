@@ -115,8 +115,8 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Takes the copy at `position` away, whatever it names: its bit is the migrating thread's, who
-    /// calls this.
+    /// Takes the copy at `position` away, whatever it names: the caller is the migrating thread,
+    /// which owns its bit.
     pub(super) fn withdraw(&self, position: usize, hash: u32) {
         let (at, home) = self.home(hash);
         // survives: the migrating thread set the bit, and no other thread takes it. The swap in

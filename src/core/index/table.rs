@@ -1,4 +1,4 @@
-//! One table: homes, their overflow lines, and the operations on one home.
+//! One table: homes, their overflow buckets, and the operations on one home.
 
 use super::line;
 use super::Probe;
@@ -200,7 +200,7 @@ pub(super) enum Publish {
     Alike,
     /// The home is closed: there is a younger table.
     Closed,
-    /// Neither the home nor its overflow lines have room.
+    /// Neither the home nor its overflow buckets have room.
     Crowded,
 }
 
@@ -230,7 +230,7 @@ impl<const OWN: usize> Table<OWN> {
         unsafe { &*first.wrapping_add(hash as usize & self.mask) }
     }
 
-    /// The word at `position` of the home: its own, or one of its overflow lines'.
+    /// The word at `position` of the home: its own, or one in its overflow buckets.
     #[inline]
     pub(super) fn word_at<'a>(
         &'a self,
@@ -259,7 +259,7 @@ impl<const OWN: usize> Table<OWN> {
         (position != super::ANYWHERE).then(|| self.word_at(at, home, position))
     }
 
-    /// One of a home's overflow lines.
+    /// One of a home's overflow buckets.
     #[inline]
     fn line(&self, at: usize, nth: usize) -> &Overflow {
         let lines = self.overflow.as_slice();
@@ -343,7 +343,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// As [`matching`](Self::matching), of the words in overflow lines.
+    /// As [`matching`](Self::matching), for the words in overflow buckets.
     #[inline(never)]
     fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
         let mut matching = 0;
@@ -415,7 +415,7 @@ impl<const OWN: usize> Table<OWN> {
         homes.len() > 4 * SAMPLE && sample.map(words).sum::<usize>() < SAMPLE
     }
 
-    /// Closes the key's home, then looks for it there: nobody publishes it there any more.
+    /// Closes the key's home, then looks for the key there: no thread publishes it there any more.
     pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let (at, home) = self.home(hash);
         let mut header = home.header.load(Ordering::Acquire);
@@ -425,13 +425,13 @@ impl<const OWN: usize> Table<OWN> {
         self.look(at, home, &mut header, hash, probe)
     }
 
-    /// Gives its pages back: every home is open and empty again. Nobody may be in it.
+    /// Gives the table's pages back: every home is open and empty again. No thread may be in it.
     pub(super) fn release(&self) {
         self.homes.release(0..self.homes.as_slice().len());
         self.overflow.release(0..self.overflow.as_slice().len());
     }
 
-    /// Nobody publishes in the home of `hash` any more.
+    /// Closes the home of `hash`: no thread publishes in it any more.
     pub(super) fn close(&self, hash: u32) {
         let home = self.home_of(hash);
         if home.header.load(Ordering::Relaxed) & CLOSED == 0 {
