@@ -74,7 +74,7 @@ pub enum WhenFull {
 /// as the iterator does.
 ///
 /// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will.
-/// To tell the two apart, shut the store down first: from then on [`try_next`](Self::try_next)
+/// To distinguish the two, shut the store down first: from then on [`try_next`](Self::try_next)
 /// until `None` gets what is left.
 ///
 /// When the last clone of the receiver is dropped, it drops the items that are left. What is sent
@@ -283,18 +283,18 @@ impl<T> Sender<T> {
     /// There is a shutdown, perhaps by the very thread that reads the channel: from here on, and
     /// for those that wait already, what has no room spills.
     pub(crate) fn close(&self) {
-        // Relaxed: nothing is behind it, and who sees it late looks up again soon.
+        // Relaxed: nothing is behind it, and a thread that sees it late looks again soon.
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// All has been sent, and who still sends is none of the caller's: streams end when they have
-    /// taken it.
+    /// The caller has sent all of its items, and does not answer for other senders: streams end
+    /// when they have taken the items.
     pub(crate) fn finish(&self) {
         #[cfg(feature = "async")]
         self.listeners.finish();
     }
 
-    /// How many have gone to the second queue, and how many nobody got.
+    /// How many items have gone to the second queue, and how many were not delivered.
     pub(crate) fn astray(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.spilled), of(&self.undelivered))
@@ -323,7 +323,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Whether tasks wait, for who has just put something in.
+    /// Whether tasks wait; for a thread that has just put an item in.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn is_awaited(&self) -> bool {

@@ -1,5 +1,4 @@
-//! The hasher of keys that nobody has chosen another one for. Its algorithm is foldhash's; its name
-//! is not.
+//! The default hasher of keys. Its algorithm is foldhash's; its name is not.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -8,8 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 /// map.
 ///
 /// It is foldhash's fast one, which may be replaced by a better one in any version: hashes are not
-/// to be kept. Who does not know its seed does not find keys that collide by trying; it is no
-/// cryptographic hash. 8 bytes.
+/// to be kept. A caller that does not know its seed does not find colliding keys by trying; it is
+/// no cryptographic hash. 8 bytes.
 ///
 /// ```
 /// use expiry::{ExpiringMap, RandomState};

@@ -52,8 +52,8 @@
 //! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
 //! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!
-//! What trackers and queues tell a handler they can put into a channel, for a thread of yours or
-//! for a task: [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
+//! Trackers and queues can put into a channel what they deliver to a handler, for a thread of yours
+//! or for a task: [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
 //!
 //! # Without a thread
 //!
@@ -70,8 +70,8 @@
 //! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired. [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
 //! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the dead |
 //!
-//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes
-//! nobody. And what is due by it may be nothing: a renewed entry's old deadline, or memory to be
+//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes no
+//! thread. And nothing may be due when it ends but a renewed entry's old deadline, or memory to be
 //! given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()`
 //! whether all is done.
 //!

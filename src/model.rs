@@ -116,7 +116,7 @@ impl Index {
         self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false) == Removed::Copied
     }
 
-    /// As [`remove`](Self::remove), by who has found the slot by its candidate.
+    /// As [`remove`](Self::remove), by a thread that has found the slot by its candidate.
     pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
@@ -191,7 +191,7 @@ impl Index {
         Retired(Wait::begin_last(&self.1))
     }
 
-    /// Lets grace periods end, for whoever waits.
+    /// Lets grace periods end, for all deferred calls that wait.
     pub fn advance(&self) {
         self.1.turn();
     }
@@ -286,7 +286,7 @@ impl Store {
         slot.set_lease(Lease::free(generation));
     }
 
-    /// Gives a chunk's memory back if every slot in it is free and nobody owns any.
+    /// Gives a chunk's memory back if every slot in it is free and no thread owns any.
     pub fn release(&self, chunk: usize) -> bool {
         self.0.release(chunk, || ()) == Released::Yes
     }
@@ -334,7 +334,7 @@ impl Mail {
     }
 }
 
-/// A value that one thread at a time may enter, and nobody waits for.
+/// A value that one thread at a time may enter, and for which no thread waits.
 pub struct Exclusive<T>(Flagged<T>);
 
 impl<T: Send> Exclusive<T> {
@@ -343,7 +343,7 @@ impl<T: Send> Exclusive<T> {
         Exclusive(Flagged::new(value))
     }
 
-    /// Runs `f` on the value unless somebody is inside.
+    /// Runs `f` on the value unless another thread is inside.
     pub fn enter<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.enter(f)
     }
@@ -367,7 +367,7 @@ impl<T> Told<T> {
         self.0.send(item);
     }
 
-    /// All has been told.
+    /// All items have been sent.
     pub fn finish(&self) {
         self.0.finish();
     }

@@ -29,7 +29,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The label `name`: what tells this store from the others of the process. Two that are
+    /// The label `name`: it distinguishes this store from the others of the process. Two that are
     /// published under one name, with the same labels, overwrite each other.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {

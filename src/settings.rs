@@ -1,10 +1,9 @@
 //! Settings as a server's configuration file has them (feature `serde`).
 //!
-//! A structure for each store: what its builder can be told in words and numbers. What is left out
-//! stays as the builder has it; an unknown name, or a value of another kind, is refused by the
-//! format's own error, and what makes no sense by the builder, as a
-//! [`BuildError`](crate::BuildError). Clocks, handlers, hashers and seeds are no matter of a file:
-//! the program sets them at the builder.
+//! A structure for each store: what its builder takes in words and numbers. What is left out stays
+//! as the builder has it. The format's own error refuses an unknown name, or a value of another
+//! kind. The builder refuses what makes no sense, with a [`BuildError`](crate::BuildError). Clocks,
+//! handlers, hashers and seeds do not come from a file: the program sets them at the builder.
 //!
 //! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime`
 //! has them (ns, us, ms, s, m, h, days, weeks, months, years). A [`Lifetime`] is one of them,
@@ -29,9 +28,9 @@
 //! [`WhenFull`](crate::WhenFull), for a field of your own, is `"wait"`, `"spill"` or `"drop"`.
 //!
 //! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]`
-//! in a structure of yours they are not: an unknown key is nobody's there, and is left out
-//! silently. (`deny_unknown_fields` at your structure may catch it, but serde says that these two
-//! do not go together.) Give each store a table.
+//! in a structure of yours they are not: serde then silently leaves out an unknown key.
+//! (`deny_unknown_fields` at your structure may catch it, but serde says that these two do not go
+//! together.) Give each store a table.
 //!
 //! ```
 //! use expiry::settings::AckTrackerSettings;
@@ -252,7 +251,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Of an [`AckTracker`](crate::AckTracker).
+    /// Settings of an [`AckTracker`](crate::AckTracker).
     ///
     /// # Examples
     ///
@@ -289,7 +288,7 @@ fn set_timeout(builder: AckTrackerBuilder, timeout: Lifetime) -> AckTrackerBuild
 }
 
 settings! {
-    /// Of an [`ExpiringMap`](crate::ExpiringMap).
+    /// Settings of an [`ExpiringMap`](crate::ExpiringMap).
     ///
     /// # Examples
     ///
@@ -316,7 +315,7 @@ settings! {
 }
 
 settings! {
-    /// Of an [`ExpiryQueue`](crate::ExpiryQueue).
+    /// Settings of an [`ExpiryQueue`](crate::ExpiryQueue).
     ///
     /// # Examples
     ///
@@ -340,7 +339,7 @@ settings! {
 }
 
 settings! {
-    /// Of a [`SessionTracker`](crate::SessionTracker).
+    /// Settings of a [`SessionTracker`](crate::SessionTracker).
     ///
     /// # Examples
     ///

@@ -171,7 +171,7 @@ macro_rules! setters {
             reaper_budget(budget: usize) sets setup.budget = budget;
             /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of
             /// other types go through a hasher first, which has a seed of its own. Not for
-            /// production: whoever knows the seed can choose keys that collide.
+            /// production: a caller that knows the seed can choose keys that collide.
             seed(seed: u64) sets setup.seed = Some(seed);
             $($own)*
         }

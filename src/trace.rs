@@ -3,9 +3,9 @@
 //!
 //! A subscriber is the user's code, as handlers are. So events are where handlers are called, or
 //! might be: nothing is borrowed or half done that the same thread would meet again if the
-//! subscriber used the store, shut it down or dropped it. Of what happens elsewhere, in the midst
-//! of an index's growth, the driver tells on its next visit. A subscriber that panics is caught,
-//! and nothing is said of that: it would be an event.
+//! subscriber used the store, shut it down or dropped it. The driver reports on its next visit what
+//! happens elsewhere, in the midst of an index's growth. A subscriber's panic is caught and not
+//! reported: the report would be an event.
 //!
 //! `docs/guide/operations.md` lists them.
 

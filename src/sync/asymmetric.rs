@@ -65,9 +65,10 @@ impl Barrier {
         if !self.was_on || self.is_on() && fence() {
             return;
         }
-        // The system did this before, and does not any more: a filter of system calls that was
-        // installed since. Nobody is to lean on it from here on. Who does so already and runs has
-        // written what he has to write within microseconds; who does not run has passed a fence.
+        // The system did this before, and does not any more: a filter of system calls was installed
+        // since. No thread may rely on it from here on. A thread that already does, and runs, has
+        // written what it has to write within microseconds. A thread that does not run has passed a
+        // fence.
         self.on.store(false, Relaxed);
         let off = self.off.get_or_init(Instant::now);
         while let Some(left) = GRACE.checked_sub(off.elapsed()).filter(|left| !left.is_zero()) {

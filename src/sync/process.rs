@@ -1,7 +1,7 @@
 //! Which process this is: a child of `fork` has the memory of its parent, and one of its threads.
 //!
-//! What another thread held at the fork, the child never gets: nobody is left to give it back. So
-//! what is held is marked with the process that holds it.
+//! The child never gets what another thread held at the fork: no thread is left to give it back. So
+//! a holder marks what it holds with its process.
 
 /// A number, not zero, that a process has and its parent has not. A load, but for the first call of
 /// a process.
@@ -81,7 +81,7 @@ mod imp {
                 Err(theirs) => published = theirs,
             }
         }
-        // SAFETY: the mapping above, which nobody has seen.
+        // SAFETY: this is the mapping made here, which no other thread has seen.
         let _ = unsafe { munmap(made, LENGTH) };
         published
     }
