@@ -88,8 +88,8 @@ impl TimeoutsBuilder {
         self.built(true)
     }
 
-    /// Builds without a thread: nobody is woken but in [`Timeouts::poll`], and what waits already
-    /// is pending until then, be its time up or not.
+    /// Builds without a thread: only [`Timeouts::poll`] wakes tasks. A future that waits already is
+    /// pending until then, be its time up or not.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ impl From<Refused> for TimerError {
     }
 }
 
-/// Why a future did not get to its end: its time is up, or nobody could watch its time.
+/// Why a future did not get to its end: its time is up, or its deadline could not be registered.
 ///
 /// # Examples
 ///

@@ -69,8 +69,8 @@ impl MissedTick {
 /// Ticks at a fixed period, the first one at once; from
 /// [`Timeouts::interval`](crate::Timeouts::interval).
 ///
-/// By the clock, not by when somebody took the one before: it does not drift. Dropping it cancels
-/// it at once.
+/// Ticks go by the clock, not by when the caller took the one before: they do not drift. Dropping
+/// the interval cancels it at once.
 ///
 /// A tick that is an error is no tick: `tick().await?`, and in a `select!` not `_ = beat.tick()`.
 /// After a shutdown each call is an error at once, and a loop that goes on takes a whole core.

@@ -113,8 +113,8 @@ use waiters::Waiters;
 ///
 /// # Cancellation, panics, shutdown
 ///
-/// All futures may be dropped at any time, and polled with any waker each time. Wakers are called
-/// by the reaper (or who polls), one after the other: one that takes long makes others late, one
+/// All futures may be dropped at any time, and polled with any waker each time. The reaper (or the
+/// polling thread) calls wakers, one after the other: one that takes long makes others late, one
 /// that panics is counted. What waits at a shutdown is woken, and resolves to
 /// [`TimerError::Closed`]; so does what comes after it.
 #[derive(Clone)]
@@ -284,7 +284,7 @@ impl Timeouts {
     }
 
     /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. It is for who has been told
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. It is for a caller that got
     /// [`TimerError::Full`].
     ///
     /// # Examples

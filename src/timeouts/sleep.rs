@@ -15,7 +15,7 @@ use std::time::Duration;
 enum State {
     /// It takes so many nanoseconds, from the first poll on.
     Fresh { after: u64 },
-    /// It is over at this tick. Nobody will be woken.
+    /// It is over at this tick. No task will be woken.
     Set { due: u64 },
     /// It is over at this tick, and registered until then, or for as long as can be: a [`Waiter`],
     /// its parts side by side for size.
@@ -79,7 +79,7 @@ pub struct Sleep<'t> {
 }
 
 impl<'t> Sleep<'t> {
-    /// From now on.
+    /// Makes a sleep that counts from now on.
     pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
         let state = match nanos(after) {
             0 => State::Fresh { after: 0 },
@@ -88,7 +88,7 @@ impl<'t> Sleep<'t> {
         Sleep { waiters, state }
     }
 
-    /// From the first poll on.
+    /// Makes a sleep that counts from its first poll on.
     #[inline(always)]
     pub(super) fn fresh(waiters: &'t Waiters, after: Duration) -> Self {
         Sleep { waiters, state: State::Fresh { after: nanos(after) } }
@@ -110,7 +110,7 @@ impl<'t> Sleep<'t> {
     }
 
     /// Starts over, be it ready or not: it is ready `after` from now. One compare-and-swap where it
-    /// is registered; only a nearer deadline is told to who drives. Whoever waits for it goes on
+    /// is registered; only a nearer deadline notifies the driver. A task that waits for it goes on
     /// waiting; if it was ready, it has to be polled again.
     ///
     /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)

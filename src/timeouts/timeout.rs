@@ -19,8 +19,8 @@ use std::time::Duration;
 ///
 /// [`TimeoutError::Elapsed`] when the time is up; [`TimeoutError::Timer`] if the deadline was
 /// refused, or shut down. The future has not lost anything then: polling this again polls it, and
-/// tries to register again. That is for who has pinned it; an `.await` drops it with what it has
-/// begun.
+/// tries to register again. That is for a caller that has pinned it; an `.await` drops it with what
+/// it has begun.
 ///
 /// ```
 /// use expiry::timeouts::TimeoutError;

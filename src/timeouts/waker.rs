@@ -21,7 +21,7 @@ impl Words {
         Words(a as usize as u64, b as usize as u64)
     }
 
-    /// Those of a waker that whoever has them owns from here on.
+    /// The words of a waker. Their holder owns the waker from here on.
     #[inline(always)]
     pub(super) fn from_waker(waker: Waker) -> Self {
         Words::of(&ManuallyDrop::new(waker))
@@ -36,7 +36,7 @@ impl Words {
     #[allow(clippy::cast_possible_truncation)] // they were pointers
     pub(super) unsafe fn into_waker(self) -> Waker {
         let words = [self.0 as usize as *const (), self.1 as usize as *const ()];
-        // SAFETY: the same bytes that were a waker's, which nobody else has made into one again.
+        // SAFETY: these bytes were a waker's, and no other thread has made them into one again.
         unsafe { std::mem::transmute::<[*const (); 2], Waker>(words) }
     }
 }
