@@ -264,7 +264,7 @@ impl Clock for BootClock {
     }
 }
 
-/// A clock that moves only when it is told to: for tests and simulation.
+/// A clock that moves only when the program advances it: for tests and simulation.
 ///
 /// Clones share the same time. For stores without a thread, from `build_manual`. A reaper thread
 /// sleeps by the machine's time and does not notice an advance.
@@ -292,8 +292,8 @@ impl ManualClock {
 
     /// Moves the clock forwards; it saturates at `u64::MAX` nanoseconds, 584 years.
     pub fn advance(&self, by: Duration) {
-        // AcqRel: who reads the new time sees what was done before it was set, as with a real
-        // clock.
+        // AcqRel: a thread that reads the new time sees what was done before it was set, as with a
+        // real clock.
         let _ = self.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             Some(now.saturating_add(nanos(by)))
         });

@@ -24,7 +24,7 @@ pub enum Lifetime {
     /// As long as this, rounded up to the interval. (Counted from when the tracker was built, of
     /// 2^40 intervals one counts as the next: 35 years at a millisecond.)
     After(Duration),
-    /// For ever.
+    /// The entry lives for ever.
     Never,
 }
 

@@ -17,9 +17,9 @@
 //!   Until then nothing is recent.
 //! * A counter that has gone backwards, or far ahead, is not recent either: it is compared as a
 //!   distance, modulo 2^64.
-//! * It is used only where it ticks at one rate in all states of the processor (the invariant bit)
-//!   and the kernel, which tests that it is the same on all processors, offers it as a source of
-//!   its own clock. Elsewhere all readings are exact.
+//! * It is used only where it ticks at one rate in all states of the processor (the invariant bit).
+//!   The kernel must offer it as a source of its own clock, too: it tests that it is the same on
+//!   all processors. Elsewhere all readings are exact.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -89,7 +89,7 @@ impl Recent {
             let elapsed = time.wrapping_sub(began);
             if elapsed >= *WINDOW.start() {
                 if let Some(measured) = measured(elapsed, at.wrapping_sub(after), width) {
-                    // Who was faster has measured the same.
+                    // A thread that was faster has measured the same.
                     let _ = span.0.compare_exchange(0, measured, Relaxed, Relaxed);
                 }
                 let now = sources.counter();

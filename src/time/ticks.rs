@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The tick that never comes: a deadline for what has none.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The longest timeout, in ticks. A lease keeps 40 bits of its deadline, and a deadline is told
-/// from its neighbours by its distance from a tick that is known to be at most this far away.
+/// The longest timeout, in ticks. A lease keeps 40 bits of its deadline. Deadlines are compared by
+/// their distance from a tick that is known to be at most this far away.
 pub(crate) const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 
 /// Conversion between a clock's nanoseconds and an engine's ticks.
