@@ -199,7 +199,7 @@ impl Outcome {
 pub enum Ack {
     /// Counted; more is outstanding.
     Pending,
-    /// This was the last one: the root is acked, and its owner has been told (by this thread).
+    /// This was the last one: the root is acked, and this thread has delivered the outcome.
     Completed,
     /// The init has not come yet; the share is held for it. Only for roots chosen by the caller.
     Held,
