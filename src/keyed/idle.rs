@@ -77,7 +77,7 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Of an entry without a time to idle.
+    /// Makes the term of an entry without a time to idle.
     pub(super) fn until(deadline: u64) -> Self {
         Term { deadline, idle: None, keeps: false }
     }

@@ -163,7 +163,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Refuses a lifetime that no entry can have; nothing has changed then.
     ///
     /// This runs the user's code: the key's `Eq`, and the clock. If that panics, key and value are
-    /// still the caller's, who drops them unpinned.
+    /// still the caller's, which drops them unpinned.
     #[inline(always)]
     pub(super) fn aim(
         &self,

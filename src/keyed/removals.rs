@@ -16,7 +16,7 @@ use std::sync::Weak;
 
 /// See the module's head.
 pub(super) enum Removals<K: 'static, V: 'static> {
-    /// To no thread.
+    /// No thread gets removals.
     Unheard,
     Listener(Listener<K, V>),
     Channel(Channel<K, V>),

@@ -66,7 +66,7 @@ where
     {
         let (mut keys, mut group, mut done) = (keys.into_iter(), Vec::new(), Vec::new());
         while self.fetch(&mut keys, |key| self.hash(*key), &mut group) {
-            // Those inside it cost next to nothing.
+            // The pins taken inside this one cost next to nothing.
             let pin = self.store.engine.pin();
             for (hash, key) in group.drain(..) {
                 let wanted = Wanted::new(hash, key);

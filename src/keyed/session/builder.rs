@@ -92,10 +92,10 @@ impl SessionTrackerBuilder {
         /// new ones are refused with [`StoreError::Full`](crate::StoreError::Full), unless
         /// something is due, which is then expired first. Exact.
         capacity,
-        /// The shortest timeout that is granted, at least the interval; who asks for less gets
-        /// this.
+        /// The shortest timeout that is granted, at least the interval; a caller that asks for less
+        /// gets this.
         minimum_timeout(timeout: Duration) sets minimum = Some(timeout);
-        /// The longest timeout that is granted; who asks for more gets this.
+        /// The longest timeout that is granted; a caller that asks for more gets this.
         maximum_timeout(timeout: Duration) sets maximum = Some(timeout);
         /// What is in the top byte of all ids: a different one on each server whose ids may meet.
         server_id(server: u8) sets server = server;

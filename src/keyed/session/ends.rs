@@ -13,7 +13,7 @@ use std::time::Duration;
 impl SessionTracker {
     /// What has expired, all of it. Several threads may poll: they share the work, and each session
     /// is given to one of them. A poll may return what another one under way has found so far. In
-    /// no order. Where there is a handler that is told instead, and this is empty.
+    /// no order. Where there is a handler, it gets them instead, and this is empty.
     ///
     /// ```
     /// # use expiry::{ManualClock, SessionTracker};
@@ -55,8 +55,8 @@ impl SessionTracker {
     }
 
     /// Begins to close a session: from now on no touch succeeds, and it does not expire. One of
-    /// several closers is told `Ok`, and is to [remove](Self::remove) it; until somebody does it is
-    /// [there](Self::closing).
+    /// several closers gets `Ok`, and is to [remove](Self::remove) it; until a caller does, the
+    /// session is [there](Self::closing).
     ///
     /// ```
     /// # use expiry::{SessionError, SessionId, SessionTracker};
@@ -74,7 +74,7 @@ impl SessionTracker {
     ///
     /// # Errors
     ///
-    /// [`SessionError::Unknown`]; [`SessionError::Closing`]: somebody else has begun.
+    /// [`SessionError::Unknown`]; [`SessionError::Closing`]: another caller has begun.
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
@@ -96,8 +96,8 @@ impl SessionTracker {
     }
 
     /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room when
-    /// somebody polls, or the reaper comes to it.
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room when a
+    /// caller polls, or the reaper comes to it.
     ///
     /// # Examples
     ///

@@ -57,9 +57,9 @@ impl SessionTracker {
         dump
     }
 
-    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has said so, and
-    /// nobody has removed them yet. One that stays here was forgotten by whoever was to remove it.
-    /// O(capacity); no snapshot.
+    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has been called, and
+    /// no caller has removed them yet. One that stays here was forgotten by the caller that was to
+    /// remove it. O(capacity); no snapshot.
     #[must_use]
     pub fn closing(&self) -> Vec<SessionId> {
         let mut closing = Vec::new();
@@ -84,8 +84,8 @@ impl SessionTracker {
         self.with(id, |_, _| ()).is_some()
     }
 
-    /// Sessions now, those included that are being closed, or whose time is up though nobody has
-    /// come to them yet. O(threads x shards).
+    /// Number of sessions now, those included that are being closed, or that have expired and that
+    /// no driver has come to yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()

@@ -8,8 +8,8 @@
 //! | create, track | the publication of the id in the index |
 //! | touch | the swap of the lease's deadline |
 //! | closing | the swap `LIVE -> CLOSING`: of the same word, so that no touch and no expiry come after it (Q7) |
-//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, who has what the session was |
-//! | `set_owner`, and a `check` that takes what is nobody's | the swap of the owner |
+//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session |
+//! | `set_owner`, and a `check` that takes a session without an owner | the swap of the owner |
 //! | any other `check` | the load of the owner |
 //! | `upgrade` | the read-modify-write of the flags |
 //! | `take_touched`, for one session | the read-modify-write that clears its flag |
@@ -205,18 +205,18 @@ pub enum Tracked {
 ///
 /// # Three ends
 ///
-/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it
-///   remains. (ZooKeeper keeps an expired session in its maps, marked as closing, until somebody
-///   removes it, and what is forgotten there leaks: Q9. Here the one who is told has all that there
+/// * **It expires.** It is delivered once, to the handler or by [`poll`](Self::poll), and nothing
+///   of it remains. (ZooKeeper keeps an expired session in its maps, marked as closing, until its
+///   code removes it, and what is forgotten there leaks: Q9. Here the delivery has all that there
 ///   was, and an id that is touched too late is unknown.)
 /// * **It is removed**, at once, by [`remove`](Self::remove), which returns it.
 /// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch
-///   succeeds and it does not expire, so that whoever closes it, having told others first, has not
-///   been overtaken. One that nobody removes stays: [`closing`](Self::closing) lists them, and they
-///   count in [`len`](Self::len) and in the capacity.
+///   succeeds and it does not expire, so that neither overtakes the closing caller, which may
+///   notify others first. One that no caller removes stays: [`closing`](Self::closing) lists them,
+///   and they count in [`len`](Self::len) and in the capacity.
 ///
-/// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping
-/// the tracker ends it untold.
+/// [`shutdown`](Self::shutdown) returns the sessions that are there at the tracker's end. Dropping
+/// the tracker ends them without a report.
 ///
 /// # Local and global
 ///
@@ -254,7 +254,8 @@ impl SessionTracker {
         SessionTrackerBuilder::default()
     }
 
-    /// The timeout that who asks for this one gets: it, or the nearest that the settings allow.
+    /// The timeout that a caller gets if it asks for this one: it, or the nearest that the settings
+    /// allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
         timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)
@@ -289,9 +290,9 @@ impl SessionTracker {
 
 impl SessionTracker {
     /// A new global session, with an id of its own, as long a timeout as can be
-    /// [granted](Self::grant), and an owner (0: nobody).
+    /// [granted](Self::grant), and an owner (0: none).
     ///
-    /// An id that somebody else has had [tracked](Self::track) already is passed over.
+    /// An id that another caller has had [tracked](Self::track) already is passed over.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ pub(super) const NOBODY: u64 = 0;
 const GLOBAL: u32 = 1;
 /// Touched since a taking last cleared this.
 const TOUCHED: u32 = 2;
-/// Has ended, and who has ended it has looked at the other flags.
+/// The session has ended, and the thread that ended it has looked at the other flags.
 const ENDED: u32 = 4;
 
 /// A session's value: 24 bytes.
@@ -110,7 +110,7 @@ impl Seat {
 pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
-    /// Who has it; 0: nobody.
+    /// The owner; 0: none.
     pub owner: u64,
     /// Its own timeout, as granted.
     pub timeout: Duration,
