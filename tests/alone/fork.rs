@@ -148,7 +148,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
             assert_eq!(left + told, nth + 1, "{fate:?}");
         });
         if fate == ShutdownMode::Drain(10 * MS) {
-            // As without a reaper, somebody has to poll it while it drains.
+            // As without a reaper, a caller has to poll it while it drains.
             continue;
         }
         in_child("a tracker, async", || {
@@ -167,7 +167,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         assert_eq!(task.woken(), 1);
     });
 
-    // The reaper is in a handler: in the child, nobody ever leaves the shard that it is at.
+    // The reaper is in a handler: in the child, no thread ever leaves the shard that it is at.
     let (leave, left) = mpsc::channel::<()>();
     let left = std::sync::Mutex::new(left);
     let is_in = Arc::new(AtomicUsize::new(0));

@@ -49,7 +49,7 @@ fn a_jump_of_years_leaves_room_for_new_roots() {
     assert!(tracker.ack(root, id).is_ok(), "not due for 30 s");
 }
 
-/// Slots that waited for the carrier kept their share of the capacity.
+/// Slots that waited for the migrating thread kept their share of the capacity.
 #[test]
 fn ended_entries_give_their_capacity_back_at_once() {
     let tracker = AckTracker::builder()

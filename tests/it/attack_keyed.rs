@@ -18,8 +18,8 @@ fn ticks(ticks: u64) -> Duration {
     Duration::from_micros(10 * ticks)
 }
 
-/// After a jump of the clock by 2^39 intervals, that nobody has polled since, what was over was
-/// found again, and a use brought it back for good.
+/// After a jump of the clock by 2^39 intervals, with no poll since, an expired entry was found
+/// again, and a use brought it back for good.
 #[test]
 fn what_is_over_is_not_found_after_a_jump_of_years() {
     for jump in [
@@ -109,7 +109,7 @@ fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
 }
 
 /// A session that was ended by a creation, after a jump of the clock by years, was there to be
-/// polled, and nobody was told to.
+/// polled, and no waiting thread was notified.
 #[test]
 fn who_waits_is_told_of_what_a_creation_has_ended() {
     let clock = ManualClock::new();
@@ -179,7 +179,7 @@ fn a_replacement_that_has_slept_through_all_generations_retires_what_it_has_repl
     assert_eq!(map.metrics().total.live, 1);
 }
 
-/// The same for a listener, whom nobody lets wait until what is due has ended.
+/// The same for a listener, which no call makes wait until what is due has ended.
 #[test]
 fn a_listener_tells_old_from_new_after_a_jump_of_years() {
     for jump in [1 << 38, 1 << 39, (3 << 38) - 2000] {
@@ -227,9 +227,9 @@ impl Drop for Last {
     }
 }
 
-/// It was dropped where a grace period ended, while an insertion was at a shard to carry its
-/// index's words over: that waited for itself to leave. When that is depends on how often the
-/// thread has pinned before.
+/// The value was dropped where a grace period ended, while an insertion drove a shard to migrate
+/// its index's words: the shutdown waited for its own thread to leave. When that is depends on how
+/// often the thread has pinned before.
 #[test]
 fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
     let (sender, done) = mpsc::channel();

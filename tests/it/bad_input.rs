@@ -154,7 +154,7 @@ fn zero_edges() {
     assert_eq!(told.take().len(), 3);
 }
 
-/// Unknown roots: bits that nobody issued, and roots that have ended.
+/// Unknown roots: bits that were never issued, and roots that have ended.
 #[test]
 fn unknown_roots() {
     let (tracker, _, told) = manual();

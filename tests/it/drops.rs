@@ -659,7 +659,7 @@ fn a_drop_that_panics_in_the_driver_is_counted() {
     assert_eq!(map.metrics().unreclaimed, 0);
 }
 
-// ---- D9: how soon, and by whom ----
+// ---- D9: how soon values are dropped, and on which thread ----
 
 /// A process that went idle kept what it had removed, without limit.
 #[test]

@@ -177,7 +177,7 @@ fn a_full_map_refuses_keys_and_replaces_values() {
     assert_eq!(map.metrics().refused, 2);
 }
 
-/// A key whose `Hash` or `Eq` panics when it is told to.
+/// A key whose `Hash` or `Eq` panics when the test asks for it.
 #[derive(Clone, Debug)]
 struct Touchy(u64);
 
@@ -233,8 +233,8 @@ fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
     until(|| Arc::strong_count(&held) == 2);
 }
 
-/// Until what is retired has been dropped, which takes until everybody has unpinned who is pinned
-/// now.
+/// Waits until what is retired has been dropped, which takes until all threads that are pinned now
+/// have unpinned.
 fn until(done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
@@ -579,7 +579,7 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     clock.advance(SECOND * 9);
     assert_eq!((fill(200..201), told.load(Relaxed)), (0, 0));
     clock.advance(SECOND * 2);
-    // Nobody polls.
+    // No thread polls.
     assert_eq!(fill(200..350), 100);
     assert_eq!((told.load(Relaxed), map.len()), (100, 100));
     assert!(map.contains_key(&200) && !map.contains_key(&0));
@@ -607,8 +607,8 @@ fn each_of_many_keys_is_found_and_removed_once() {
     assert_eq!(map.metrics().total.removed, 5_000);
 }
 
-/// What has less to live than what it replaces is told to have ended when its own time is up; it is
-/// not removed any more then.
+/// A value that has less to live than the one it replaces is reported as expired at its own time;
+/// it can no longer be removed then.
 #[test]
 fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
     let (clock, told) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));

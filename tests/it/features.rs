@@ -167,7 +167,7 @@ fn a03_a_large_tree_is_one_entry() {
     assert!(told.only().is_acked());
 }
 
-/// A4: exactly one outcome, told to its owner; what comes later changes nothing.
+/// A4: each root has exactly one outcome, delivered to its owner; what comes later changes nothing.
 #[test]
 fn a04_each_root_has_exactly_one_outcome() {
     let (tracker, clock, told) = manual();
@@ -418,7 +418,7 @@ fn a10_timeouts_off() {
     pass(&tracker, &clock, Duration::from_secs(10 * 365 * 24 * 3600));
     assert_eq!(told.only().owner, 1);
     assert_eq!(tracker.len(), 2);
-    // From never to soon and back.
+    // The timeout goes from never to soon and back.
     assert_eq!(tracker.reset_timeout_to(5, after(5 * MS)), Ok(Done::Now));
     assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
     pass(&tracker, &clock, 10 * MS);
@@ -511,7 +511,7 @@ fn a12_late_acks_of_chosen_roots() {
 #[test]
 fn a13_late_acks_touch_no_later_attempt() {
     let (tracker, _, told) = manual_with(|builder| builder.shards(1));
-    // Always the same edge, so that nothing but the id tells the attempts apart.
+    // The edge is always the same, so that only the id distinguishes the attempts.
     let old: Vec<Root> = (0..20_000)
         .map(|_| {
             let root = tracker.issue(5, 0).unwrap();
@@ -590,7 +590,8 @@ fn a14_early_arrivals_are_capped() {
     assert!(none.is_empty());
 }
 
-/// A16: who failed it, when it was due, when that was seen; a late ack is counted.
+/// A16: a reason says which caller failed the root, when it was due, and when that was seen; a late
+/// ack is counted.
 #[test]
 fn a16_reasons() {
     let (tracker, clock, told) = manual();
@@ -754,7 +755,7 @@ fn a_dropped_tuple_fails_its_trees() {
     assert_eq!(told.only().reason, Reason::Failed { by: None });
 }
 
-/// A4, W8: a tracker that is dropped tells of every root in flight, once.
+/// A4, W8: a tracker that is dropped reports every root in flight, once.
 #[test]
 fn a_dropped_tracker_cancels_what_is_in_flight() {
     for manual in [true, false] {
@@ -939,7 +940,8 @@ fn f02_a_reaper_does_not_wake_up_for_what_never_expires() {
     rests(&tracker, "for roots that never time out");
 }
 
-/// F2: a handler that panics on the reaper's thread: caught, counted, and the rest is still told.
+/// F2: a handler's panic on the reaper's thread is caught and counted, and the rest is still
+/// delivered.
 #[test]
 fn f02_the_reaper_survives_panicking_handlers() {
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -1172,8 +1174,8 @@ fn f03_next_is_the_earliest_of_all_shards() {
     }
 }
 
-/// F3, B7: time may jump by years, with nobody polling in between, at any interval. Never early,
-/// never lost.
+/// F3, B7: time may jump by years, with no poll in between, at any interval. No timeout is early,
+/// and none is lost.
 #[test]
 fn f03_jumps_of_years_are_neither_early_nor_lost() {
     let year = Duration::from_secs(365 * 24 * 3600);
@@ -1225,7 +1227,7 @@ fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
     assert!(told.take().is_empty(), "a root has expired at the instant of its renewal");
 }
 
-/// F3: an interval that nobody has set is a 300th of the timeout, but a millisecond to a second.
+/// F3: the default interval is a 300th of the timeout, but a millisecond to a second.
 #[test]
 fn f03_the_interval_follows_the_timeout() {
     for (timeout, interval) in [(30_000, 100), (60, 1), (3_600_000, 1000)] {
@@ -1260,7 +1262,8 @@ fn f04_a_full_channel_may_wait() {
     assert!(outcomes.next_within(MS).is_none());
 }
 
-/// F4: or spill into a second queue: nobody waits, nothing is lost, it is counted.
+/// F4: a full channel may spill into a second queue: no thread waits, nothing is lost, it is
+/// counted.
 #[test]
 fn f04_a_full_channel_may_spill() {
     let (tracker, outcomes) =

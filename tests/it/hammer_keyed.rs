@@ -410,7 +410,7 @@ fn hammer<K: Key, V: Value>(case: Case) {
             let Some(ground) = itself.get().and_then(std::sync::Weak::upgrade) else {
                 return;
             };
-            // Never one that stays: its end would be told of here.
+            // It never is one that stays: its removal would be delivered here.
             let number = count % HOT;
             match count % 5 {
                 0 => drop(ground.map.get(&ground.key(number)).map(|value| value.check(number))),

@@ -343,7 +343,8 @@ fn what_asks_for_less_gets_it() {
 }
 
 /// The cheap reading of one thread may be older than the one that another thread took before it.
-/// Two renewals for the same time: the later one does not take back what the earlier one was told.
+/// Two renewals for the same time: the later one does not take back what the earlier one has
+/// returned.
 #[test]
 fn a_thread_whose_clock_lags_shortens_nothing() {
     let interval = 4 * LAG;

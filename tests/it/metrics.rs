@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Keeps what it is told, by name and labels as Prometheus writes them.
+/// Keeps what is recorded, by name and labels as Prometheus writes them.
 #[derive(Default)]
 struct Kept {
     counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,

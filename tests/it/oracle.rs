@@ -72,7 +72,7 @@ fn histories_of_sessions_match_the_oracle() {
     random(Sessions::random(false), (60, 9), 600);
 }
 
-/// C7: with jumps by which a tracker falls behind by more than a lease can tell.
+/// C7: with jumps by which a tracker falls behind by more than a lease can express.
 #[test]
 fn histories_of_sessions_with_jumps_of_years_match_the_oracle() {
     random(Sessions::random(true), (40, 9), 600);

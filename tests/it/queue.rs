@@ -37,8 +37,8 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
     expired.iter().map(|key| (key.expiry().as_secs(), **key)).collect()
 }
 
-/// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not
-/// by what was computed before.
+/// The clock has gone back, and no thread has polled: what begins then goes by the clock as it is,
+/// not by what was computed before.
 #[test]
 fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     let (queue, clock) = rig::queue(|queue| queue);
@@ -50,7 +50,7 @@ fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     }
 }
 
-/// What `poll` returns is sorted by expiry, which is the one that `update` told.
+/// What `poll` returns is sorted by expiry, which is the one that `update` returned.
 #[test]
 fn a_poll_is_sorted_by_expiry() {
     let (queue, clock) = rig::queue(|queue| queue.shards(8));
@@ -296,7 +296,7 @@ fn metrics_are_by_shard_and_say_how_late() {
 }
 
 /// `wait_time` against a model: never later than the next expiry, zero where something is due, and
-/// who goes by it misses nothing.
+/// a caller that goes by it misses nothing.
 #[test]
 fn the_wait_time_is_never_too_long() {
     for seed in 1..40 {
@@ -468,7 +468,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
     assert!(queue.is_empty());
 }
 
-/// Two stalls, the second before the first is worked off: who fell into both gets both.
+/// Two stalls, the second before the first is worked off: an entry that fell into both gets both.
 #[test]
 fn stalls_add_up() {
     let (queue, clock) = rig::queue(|queue| queue.shards(1).pause_grace(SECOND * 5));
@@ -514,12 +514,12 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
         assert!(began.elapsed() < SECOND * 60);
     }
     // Each was come to in the round after the one that it came due in: at 100, 120, 140, ... 200;
-    // nobody got a grace.
+    // no entry got a grace.
     assert_eq!(told.load(Relaxed), 6);
     assert_eq!(expiry::Clock::now(&clock), 220_000_000_000);
 }
 
-/// Nor is it a stall while somebody is at a shard: what comes due in the others expires.
+/// It is no stall while a thread drives a shard: what comes due in the others expires.
 #[test]
 fn others_expire_while_a_handler_is_slow() {
     // So many that two shards have some; the first is due first.
@@ -562,8 +562,8 @@ fn others_expire_while_a_handler_is_slow() {
     assert_eq!(others, KEYS - 4096, "they got a grace");
 }
 
-/// Who just does not poll for long looks stalled, as the documentation says; who has polled since
-/// is not.
+/// A caller that just does not poll for long looks stalled, as the documentation says; a caller
+/// that has polled since does not.
 #[test]
 fn only_a_gap_between_polls_is_a_stall() {
     let (queue, clock) = to_be_stalled();
@@ -623,8 +623,8 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
     assert_eq!(queue.wait_time(), Some(SECOND), "due at 62 + 8");
 }
 
-/// A caller that goes by `wait_time` is expected when it was told to come, however far apart that
-/// is.
+/// A caller that goes by `wait_time` is expected at the time that it returned, however far apart
+/// those are.
 #[test]
 fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
     let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
@@ -650,7 +650,7 @@ fn a_pause_grace_of_zero_is_refused() {
 }
 
 /// After a jump of the clock by years an update, or a touch, has to end what is due before it can
-/// begin anything. Whoever polls is told of that all the same.
+/// begin anything. A polling caller gets what has ended all the same.
 #[test]
 fn what_a_touch_has_ended_after_a_jump_is_polled() {
     let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_micros(10)));
@@ -704,7 +704,7 @@ fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
     assert!(queue.metrics().spilled > 0);
 
     let (queue, channel) = with_channel(WhenFull::Drop, 100);
-    // The reaper has come back for the last one, and so told of the others.
+    // The reaper has come back for the last one, and so has reported the others.
     while queue.metrics().undelivered < 99 {
         std::thread::yield_now();
     }
@@ -820,10 +820,10 @@ impl Clock for Staged {
     }
 }
 
-/// One poller reads the clock before anything is due, and is at the only shard; another comes for
-/// what is due by then, and finds somebody there; before it goes home the first one has left. It
-/// looks again. (Each reads the clock first at its beginning, then, as stalls are looked out for,
-/// about to leave the shard, and after its round.)
+/// One poller reads the clock before anything is due, and drives the only shard. Another comes for
+/// what is due by then, and finds the first one there. The first one leaves before the second
+/// returns; so the second looks again. (Each reads the clock first at its beginning, then, as
+/// stalls are looked out for, about to leave the shard, and after its round.)
 fn looks_again(clock: &Staged, poll: impl Fn() -> usize + Sync) {
     let (there, is_there) = channel();
     let (go, may_go) = channel::<()>();

@@ -124,7 +124,7 @@ fn d01_a_callback_that_panics_loses_nothing() {
         assert!(panic.is_err());
         assert_eq!(told.len(), panic_at + 1);
         assert_eq!((map.len(), map.dead_len()), (1, DEAD - panic_at - 1));
-        // The next one goes on where it ended, and then tells who has died since.
+        // The next one goes on where it ended, and then reports the entries that have died since.
         assert_eq!(map.rotate_with(|key, _| told.push(key)), DEAD - panic_at - 1 + 1);
         assert_eq!(told.pop(), Some(DEAD));
         told.sort_unstable();

@@ -25,7 +25,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 type Told<T> = Arc<Mutex<Vec<T>>>;
 
-/// A tracker whose handler notes what it is told, and that the reaper tells it.
+/// A tracker whose handler notes what it gets, and checks that the reaper calls it.
 fn tracker() -> (AckTracker, Told<(u64, Reason)>) {
     let told = Told::default();
     let into = told.clone();
@@ -125,7 +125,7 @@ fn a_slow_handler_blocks_no_executor() {
     assert!(task.block_on(ended).is_empty());
 }
 
-/// A blocking shutdown beside it: both end, and each root is told once.
+/// A blocking shutdown beside it: both end, and each root is reported once.
 #[test]
 fn both_kinds_of_shutdown_get_along() {
     for _ in 0..50 {
@@ -271,7 +271,8 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     }
 }
 
-/// Of a handler's queue too, whose keys have nodes; and what nobody asks for goes with the queue.
+/// This holds for a handler's queue too, whose keys have nodes; what no caller asks for goes with
+/// the queue.
 #[test]
 fn what_is_kept_is_given_once_or_dropped() {
     struct Key(u64, Arc<AtomicUsize>);

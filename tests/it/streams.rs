@@ -275,7 +275,7 @@ fn expired_keys_are_a_stream() {
     assert_eq!(key(task.next(&mut stream)), None);
 }
 
-/// Who waits for room under `WhenFull::Wait` goes on when the stream takes something.
+/// A sender that waits for room under `WhenFull::Wait` goes on when the stream takes something.
 #[test]
 fn taking_makes_room_for_who_waits() {
     let (tracker, outcomes) = tracker(1, WhenFull::Wait);
@@ -315,7 +315,7 @@ fn a_waker_that_panics_costs_nobody_else_anything() {
     assert_eq!(owner(&task, &mut streams[0]), 1);
 }
 
-/// One whose drop does, too: of a stream that has gone it is dropped by who sends.
+/// Nor does a waker whose drop panics: the sender drops the waker of a stream that has gone.
 #[test]
 fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
@@ -330,8 +330,8 @@ fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
     assert_eq!(task.woken(), 2);
 }
 
-/// A waker may do what it likes, the end of the whole included, on a thread that is about to tell
-/// of something.
+/// A waker may do what it likes, the end of the whole included, on a thread that is about to report
+/// something.
 #[test]
 fn a_waker_may_shut_the_tracker_down() {
     let (tracker, outcomes) = tracker(8, WhenFull::Wait);
@@ -354,9 +354,9 @@ fn a_waker_may_shut_the_tracker_down() {
     assert_eq!(task.block_on(stream.recv()), None);
 }
 
-/// The waker of a task that waits for room fails a second root, of which a stream hears whose waker
-/// shuts the tracker down. The first root has ended, and nobody has been told of it yet: the stream
-/// does not end before that.
+/// The waker of a task that waits for room fails a second root. That wakes a stream, whose waker
+/// shuts the tracker down. The first root has ended, but is not delivered yet: the stream does not
+/// end before that.
 #[test]
 fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     let builder = AckTracker::builder().capacity(2).timeouts_off();
@@ -412,7 +412,7 @@ fn a_waker_in_a_poll_may_shut_the_tracker_down() {
 }
 
 /// Tasks take what threads end, while one of them shuts the whole down: each root that was issued
-/// is told once, and then the streams end.
+/// is delivered once, and then the streams end.
 fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
     for round in 0..50 {
         let builder = AckTracker::builder().timeouts_off().shards(2);
@@ -488,7 +488,7 @@ fn all_are_told_before_the_end_on_one_thread() {
     all_are_told_before_the_end(&builder.build().unwrap());
 }
 
-/// Whoever waits in `recv` may be given up, and begun again.
+/// A future of `recv` may be dropped, and begun again.
 #[test]
 fn a_recv_that_was_given_up_loses_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

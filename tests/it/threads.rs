@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const THREADS: usize = 4;
 
-/// How often each owner was told, and of what.
+/// How often each owner got an outcome, and which ones.
 struct Ledger(Vec<[AtomicU8; 4]>);
 
 impl Ledger {
@@ -181,7 +181,8 @@ fn racing_ends_have_one_winner() {
     }
 }
 
-/// Two or more threads init the same chosen id: exactly one of them is told that it is its.
+/// Two or more threads init the same chosen id: exactly one of their calls says that the id is its
+/// own.
 #[test]
 fn concurrent_inits_of_one_id_have_one_winner() {
     const IDS: u64 = 3000;
@@ -225,8 +226,8 @@ fn concurrent_inits_of_one_id_have_one_winner() {
     assert_eq!(ledger.told() as u64, IDS);
 }
 
-/// The table grows from nothing under all threads at once, chosen ids in the same blocks; nobody is
-/// lost on the way.
+/// The table grows from nothing under all threads at once, chosen ids in the same blocks; no root
+/// is lost on the way.
 #[test]
 fn growth_under_all_threads() {
     const EACH: u64 = 15_000;
@@ -476,8 +477,8 @@ fn late_acks_from_other_threads_touch_nothing() {
     wait_for("nothing to be left", || tracker.is_empty());
 }
 
-/// A poll that has left a shard out, because another one is at it, says that there is more: nobody
-/// else tells what comes there.
+/// A poll that has left a shard out, because another one drives it, says that there is more: no
+/// other thread reports what comes there.
 #[test]
 fn who_finds_another_at_a_shard_is_to_come_back() {
     let tracker: Arc<OnceLock<AckTracker>> = Arc::default();

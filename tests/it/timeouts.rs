@@ -202,7 +202,7 @@ fn a_reset_counts_from_now() {
     assert_eq!(task.woken(), 0);
     pass(&timeouts, &clock, MS);
     assert_eq!(task.woken(), 1);
-    // It has fired, and nobody has asked yet.
+    // It has fired, and no task has polled it yet.
     sleep.reset(5 * MS);
     assert!(task.poll(&mut sleep).is_pending());
     pass(&timeouts, &clock, 5 * MS);
@@ -413,7 +413,7 @@ fn a_jump_of_years() {
     let mut touched = timeouts.sleep(2000 * YEAR / 100);
     assert!(task.poll(&mut before).is_pending());
     assert!(task.poll(&mut touched).is_pending());
-    // Nobody polls meanwhile.
+    // No thread polls meanwhile.
     clock.advance(10 * YEAR);
     let mut after = timeouts.sleep(Duration::from_secs(30));
     assert!(task.poll(&mut after).is_pending());
@@ -560,7 +560,7 @@ fn each_ends_once_whoever_comes_first() {
     let metrics = timeouts.metrics();
     let ended = metrics.fired + metrics.cancelled + metrics.closed;
     assert_eq!((metrics.waiting, metrics.registered), (0, ended));
-    // Whom the owner found due as it changed its waker was not woken.
+    // An entry that its owner found due as it changed the waker was not woken.
     assert!(metrics.fired + metrics.closed >= woken as u64);
     assert!(metrics.fired > 0 && metrics.cancelled > 0);
 }
@@ -692,7 +692,7 @@ impl Wake for InPlace {
     }
 }
 
-/// A waker that polls on another thread, and keeps whether that was told that there is more.
+/// A waker that polls on another thread, and keeps whether that poll said that there is more.
 struct PollsBeside(Arc<Timeouts>, Mutex<Vec<bool>>);
 
 impl Wake for PollsBeside {
@@ -1079,7 +1079,7 @@ fn dropped_by_a_waker() {
     });
     let mut sleep = timeouts.sleep(MS);
     assert!(poll_with(&mut sleep, &drops).is_pending());
-    // Forgotten: nobody looks at it any more, and its waker is woken all the same.
+    // The sleep is forgotten: no task looks at it any more, and its waker is woken all the same.
     std::mem::forget(sleep);
     drop(timeouts);
     receiver.recv().unwrap();

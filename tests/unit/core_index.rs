@@ -125,7 +125,7 @@ fn grows_and_shrinks_without_losing_a_word() {
 /// More than any table holds.
 const CROWD: u64 = 1 << 32;
 
-/// A table is not put to use again while somebody may be in it; growth goes on to the next class.
+/// A table is not put to use again while a thread may be in it; growth goes on to the next class.
 #[test]
 fn growth_passes_over_a_table_that_somebody_may_be_in() {
     let index = Alone::new();
