@@ -111,7 +111,7 @@ impl<T> Leftovers<T> {
         self.lock().is_some()
     }
 
-    /// Adds what the caller has just ended, while it is at the shard: a shutdown that finds the
+    /// Adds what the caller has just ended, while it drives the shard: a shutdown that finds the
     /// shard closed finds it here.
     pub(crate) fn push(&self, item: T) {
         self.lock().get_or_insert_with(Vec::new).push(item);

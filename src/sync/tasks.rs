@@ -97,7 +97,7 @@ impl Place {
 /// Tasks that are woken all at once.
 pub(crate) struct Crowd {
     pile: Stack<Arc<Task>>,
-    /// How many have left the pile that are on it still; about.
+    /// How many registrations were abandoned and are still on the stack; about.
     left: Hint,
 }
 

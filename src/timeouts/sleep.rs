@@ -15,15 +15,15 @@ use std::time::Duration;
 enum State {
     /// It takes so many nanoseconds, from the first poll on.
     Fresh { after: u64 },
-    /// It is over at this tick. No task will be woken.
+    /// It expires at this tick. No task will be woken.
     Set { due: u64 },
-    /// It is over at this tick, and registered until then, or for as long as can be: a [`Waiter`],
-    /// its parts side by side for size.
+    /// It expires at this tick, and is registered until then, or for as long as can be: a
+    /// [`Waiter`], its parts side by side for size.
     Waiting { due: u64, lease: Lease, id: u32 },
     /// As `Waiting`, and ready at the next poll: its time was reset to none. The task that waits is
     /// woken for that.
     Past { due: u64, lease: Lease, id: u32 },
-    /// It is over.
+    /// It has expired.
     Over,
 }
 

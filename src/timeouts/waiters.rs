@@ -174,7 +174,7 @@ impl Waiters {
     }
 
     /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also
-    /// the tick at which it is over.
+    /// the tick at which it expires.
     ///
     /// In this order, as a reading of the processor's counter waits for the read-modify-writes
     /// before it, and these for it: the slot is found while those of the future are under way,

@@ -23,7 +23,7 @@ fn in_child(what: &str, work: impl FnOnce()) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{what}: no fork");
     if child == 0 {
-        // The one who would hear of a panic's message may be gone.
+        // The thread that would get a panic's message may be gone.
         std::panic::set_hook(Box::new(|_| ()));
         let done = catch_unwind(AssertUnwindSafe(work)).is_ok();
         // SAFETY: it ends the process, whatever there is.

@@ -257,7 +257,7 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
         done.recv_timeout(support::GENEROUS)
             .unwrap_or_else(|_| panic!("it waits for itself: {pins}"));
     }
-    // Its last map is gone, too, before anybody looks for what was leaked.
+    // Its last map is gone, too, before the test looks for leaks.
     thread.join().unwrap();
 }
 

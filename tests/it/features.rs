@@ -693,7 +693,7 @@ fn a18_operators_can_look() {
         roots.push(RootId::from(owner));
         clock.advance(10 * MS);
     }
-    tracker.ack(99, 1).unwrap(); // an early arrival is nobody's
+    tracker.ack(99, 1).unwrap(); // an early arrival has no owner
     let oldest = tracker.oldest(4);
     let set = |roots: &[RootId]| roots.iter().copied().collect::<HashSet<_>>();
     assert_eq!(oldest.iter().map(|root| root.root).collect::<HashSet<_>>(), set(&roots[..4]));
@@ -859,7 +859,7 @@ fn a_handler_that_panics_in_an_ack() {
 
 // ---- F: the engine ----
 
-/// F2: with a reaper, roots time out without anybody polling.
+/// F2: with a reaper, roots time out without a poll.
 #[test]
 fn f02_the_reaper_expires_without_a_poll() {
     let (tracker, outcomes) =

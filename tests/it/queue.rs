@@ -531,7 +531,7 @@ fn others_expire_while_a_handler_is_slow() {
         let (told, meet) = (told.clone(), meet.clone());
         move |key: &u64| {
             if *key == 0 {
-                meet.wait(); // somebody is at a shard
+                meet.wait(); // a thread drives a shard
                 meet.wait(); // and may go on
             }
             told.fetch_add(1, Relaxed);

@@ -75,7 +75,7 @@ fn who_was_overtaken_keeps_its_place() {
     let queue = full(1);
     let mut all = waiting::<3>(&queue);
     queue.remove(&0);
-    enter(&queue, 1); // who has not waited
+    enter(&queue, 1); // a caller that has not waited
     assert_eq!(woken(&all), [1, 0, 0]);
     let (task, room) = &mut all[0];
     assert!(task.poll(room).is_pending());

@@ -220,7 +220,7 @@ fn all_clones_are_woken_and_each_item_goes_to_one() {
     assert_eq!(found, 1);
 }
 
-/// Registrations that were left do not pile up while nothing is sent.
+/// Abandoned registrations do not pile up while nothing is sent.
 #[test]
 fn wakers_of_those_that_have_left_are_let_go() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
@@ -258,7 +258,7 @@ fn expired_keys_are_a_stream() {
     assert!(task.next(&mut stream).is_pending());
     clock.advance(Duration::from_secs(6));
     assert!(leases.poll().is_empty());
-    // The reaper may be at the shard just then: it sends the key, and wakes the task.
+    // The reaper may drive the shard just then: it sends the key, and wakes the task.
     while task.woken() == 0 {
         std::thread::yield_now();
     }

@@ -322,7 +322,7 @@ impl Deadlines {
     }
 
     /// Notes for this thread what tick it is, and whether the driver is years behind: see
-    /// [`lapse`](`Self::lapse`).
+    /// [`Self::lapse`].
     #[inline]
     pub(crate) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
         let tick = self.ticks.at(now);

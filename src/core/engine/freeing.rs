@@ -114,7 +114,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// This thread may have withdrawn what was wanted, and asked for it again. A reaper that went
-    /// to sleep in between has not heard of it.
+    /// to sleep in between has not been notified of it.
     fn wake_for_the_rest(&self) {
         let wanted = self.reclaim.wanted();
         if wanted != NEVER {

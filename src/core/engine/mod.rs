@@ -2,7 +2,7 @@
 //!
 //! # Who does what
 //!
-//! * Any thread claims, publishes, touches and ends slots. None of it waits for anybody.
+//! * Any thread claims, publishes, touches and ends slots. None of it waits for another thread.
 //! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard by one at a
 //!   time. A shard's driver empties its inbox, advances its wheel, scans buckets that are due,
 //!   migrates its index's words, and gives its memory back. A poll goes over the shards, different
@@ -12,7 +12,7 @@
 //!   that have ended and that no thread can be looking at, and drops their payloads ([`reclaim`]).
 //!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped
 //!   outside of that, so several drivers may drop different batches concurrently.
-//! * The driver calls handlers and listeners unpinned, but while it is at the shard. A poll in a
+//! * The driver calls handlers and listeners unpinned, but while it drives the shard. A poll in a
 //!   handler finds every shard taken. [`Engine::close`] goes from shard to shard and waits at each
 //!   until its driver has left it; in a handler it leaves that shard to its driver.
 //!
@@ -383,9 +383,9 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// A key has gone into the index of `shard` the long way; `crowded` if the index may have
-    /// grown. Sees to it that what is to be migrated is migrated: the driver hears of it, and if it
-    /// has fallen behind by more than a table, this thread migrates some words itself, unless
-    /// another thread does. It does not take the driver's place for that.
+    /// grown. Sees to it that the words are migrated: this notifies the driver, and if it has
+    /// fallen behind by more than a table, this thread migrates some words itself, unless another
+    /// thread does. It does not take the driver's place for that.
     #[inline]
     fn help_migrating(&self, pin: &Pin, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
         let index = self.keys.at(shard);
