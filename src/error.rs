@@ -48,7 +48,7 @@ pub enum BuildError {
         /// The timeout that it is above.
         timeout: Duration,
     },
-    /// Of sessions, the shortest timeout that is granted is above the longest.
+    /// The shortest timeout that is granted to sessions is above the longest.
     MinimumAboveMaximum {
         /// The shortest.
         minimum: Duration,

@@ -100,10 +100,10 @@
 //! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
 //! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
 //!
-//! How to use the last three: `docs/guide/operations.md`, [`guide`]. Of other crates nothing is in
-//! the public interface but traits that are implemented: futures-core's with `async`, serde's with
-//! `serde`. Another major version of one of these is a breaking change here, of any other
-//! dependency it is none; but `metrics` and `tracing` have to be of the version for which the
+//! How to use the last three: `docs/guide/operations.md`, [`guide`]. The public interface has
+//! nothing of other crates but traits that it implements: futures-core's with `async`, serde's with
+//! `serde`. Another major version of one of these is a breaking change here; of any other
+//! dependency it is none. But `metrics` and `tracing` have to be of the version for which the
 //! process has its recorder and its subscriber.
 //!
 //! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`,

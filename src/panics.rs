@@ -22,7 +22,7 @@ pub fn is_inside() -> bool {
     DEPTH.with(Cell::get) != 0
 }
 
-/// Runs `f`, which is such a call. For `expiry-topology`, which catches panics itself.
+/// Runs `f`, which is such a call. It is for `expiry-topology`, which catches panics itself.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     let _inside = Inside::enter();
     f()

@@ -43,16 +43,16 @@ impl Labels {
         self
     }
 
-    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum.
-    /// Of snapshots that have shards.
+    /// Publishes what is counted shard by shard with the label `shard`, in place of its sum. It
+    /// matters only for snapshots that have shards.
     #[must_use]
     pub fn by_shard(mut self) -> Self {
         self.by_shard = true;
         self
     }
 
-    /// What it says, `name` first: keys and values. For those who publish something of their own
-    /// beside it.
+    /// What it says, `name` first: keys and values. It is for programs that publish series of their
+    /// own beside these.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + '_ {
         self.all.iter().map(|label| (label.key(), label.value()))
     }
@@ -150,8 +150,8 @@ impl Value for Lateness {
     }
 }
 
-/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is
-/// above is in `+Inf`.
+/// The buckets of the lateness that are published, as powers of two of nanoseconds: 16 us to 69 s.
+/// What is above is in `+Inf`.
 const LE: std::ops::RangeInclusive<u32> = 14..=36;
 
 #[derive(Clone, Copy)]

@@ -468,7 +468,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IntoIter<K, V> {
     }
 }
 
-/// The entries that have died, by value, the longest dead first. From [`RotatingMap::rotate`].
+/// The entries that have died, by value, the longest dead first; from [`RotatingMap::rotate`].
 ///
 /// Dropping the iterator drops the entries that were not taken. After [`keep`](Self::keep), or if a
 /// panic drops the iterator, they stay in the map, dead, for the next rotation or

@@ -374,7 +374,7 @@ fn set_collect_touches(builder: SessionTrackerBuilder, collect: bool) -> Session
 
 #[cfg(feature = "async")]
 settings! {
-    /// Of [`Timeouts`](crate::Timeouts).
+    /// Settings of [`Timeouts`](crate::Timeouts).
     ///
     /// # Examples
     ///

@@ -56,9 +56,9 @@ impl Listeners {
 /// the item there, a poll waits for that, as every receiver does.) A sender pays one more load
 /// while no task waits. A task that always finds something does not yield by itself.
 ///
-/// * **It ends**, with `None`, when all has been taken after a shutdown that has returned (or whose
-///   reaper has ended, where a handler or a waker asked for it), or after all shares of the sending
-///   side have been dropped.
+/// * **It ends**, with `None`, when all has been taken and no more can come. That is so after a
+///   shutdown has returned (or its reaper has ended, where a handler or a waker asked for it), or
+///   after all shares of the sending side have been dropped.
 /// * **Nothing is lost** when it is dropped, or a future of [`recv`](Self::recv) is: items are in
 ///   the channel, for the clones, and for a [`Receiver`] that becomes a stream again.
 /// * **One task at a time** polls it: the waker of the last poll is woken. For several tasks clone

@@ -2,7 +2,7 @@
 //! feature nothing is left of them.
 //!
 //! A subscriber is the user's code, as handlers are. So events are where handlers are called, or
-//! might be: nothing is borrowed or half done that the same thread would meet again if the
+//! might be. Nothing is borrowed or half done there that the same thread would meet again if the
 //! subscriber used the store, shut it down or dropped it. The driver reports on its next visit what
 //! happens elsewhere, in the midst of an index's growth. A subscriber's panic is caught and not
 //! reported: the report would be an event.

@@ -204,7 +204,7 @@ impl NextExpiration {
         }
     }
 
-    /// Whether it is closed. For a caller that has a fence before this.
+    /// Whether it is closed. The caller has a fence before this.
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
         self.0.load(Ordering::Relaxed) == CLOSED

@@ -55,7 +55,7 @@
 //! a multiple of 16 others lower the lease and one brings it back to that very tick.
 //!
 //! Deadlines are compared by their distance from a tick known to be near (the bucket's next
-//! expiration), never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2
+//! expiration), never as absolute numbers. So uptime is not limited; timeouts are, to 2^39 - 2
 //! ticks.
 
 use crate::time::NEVER;
@@ -70,7 +70,7 @@ const LOWERED_MASK: u64 = 15 << 4;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
-/// Of a lease that names a slot: two holders keep this one.
+/// Bit of a lease that names a slot: two holders keep the lease's own slot.
 const HELD_TWICE: u64 = 1 << 63;
 
 /// What a slot is doing. See the module's head for the transitions.
@@ -180,7 +180,7 @@ impl Lease {
             10 => State::Closing,
             11 => State::Lapsed,
             12 => State::LiveIdle,
-            // Of more than 12, none is ever written.
+            // No state above 12 is ever written.
             _ => State::Dead,
         }
     }
@@ -225,7 +225,7 @@ impl Lease {
         Lease(u64::from(link) << DEADLINE_SHIFT | generation | state as u64)
     }
 
-    /// The slot that the lease names. Of a lease that does.
+    /// The slot that the lease names, if it names one.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // a link has 32 bits
     pub(crate) fn link(self) -> u32 {
@@ -244,7 +244,7 @@ impl Lease {
         Lease(self.0 | HELD_TWICE)
     }
 
-    /// Whether two holders keep the slot. Of a lease that has a link.
+    /// Whether two holders keep the slot; the lease has a link.
     #[inline]
     pub(crate) fn is_held_twice(self) -> bool {
         self.0 & HELD_TWICE != 0
@@ -309,10 +309,10 @@ pub(crate) fn next_generation(last: u32) -> u32 {
 ///  +----------+---------------+-------------------+
 /// ```
 ///
-/// The slot keeps the whole id as its key, so an old id is accepted only if the same generation has
-/// come round (2^16 - 1 occupancies later; sooner where it has started over, see the module's head)
-/// and the nonce agrees: with odds of 1 in 2^16 then, and of 1 in 2^32 for an id that is older and
-/// otherwise arbitrary.
+/// The slot keeps the whole id as its key. So an old id is accepted only if the same generation has
+/// come round and the nonce agrees. The generation comes round 2^16 - 1 occupancies later, or
+/// sooner where it has started over (see the module's head). The odds are 1 in 2^16 then, and 1 in
+/// 2^32 for an id that is older and otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedId(pub(crate) u64);
 

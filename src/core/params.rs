@@ -8,7 +8,7 @@ pub(crate) const BUCKET: usize = 16;
 pub(crate) const BUCKET: usize = 2;
 
 /// Buckets in a chunk: what a thread walks through in search of free slots, and what memory is
-/// given back in. Of ack trees 256 buckets of 16 slots make 128 KiB of slots, 32 KiB of birth
+/// given back in. With ack trees, 256 buckets of 16 slots make 128 KiB of slots, 32 KiB of birth
 /// stamps and 4 KiB of bucket headers. Slots have whole words, so a chunk's slots are whole pages
 /// whatever the payload.
 #[cfg(not(expiry_loom))]

@@ -25,10 +25,10 @@
 //!
 //! # Giving memory back
 //!
-//! The driver owns every bucket of a chunk (any failure gives up, and gives them back), finds every
-//! slot free, raises the chunk's base generation above all that its slots have had, and lets the
-//! pages go. They read as zeroes from then on, which is `FREE`; the headers stay. Then it gives the
-//! buckets back, and the thread that owns one next continues after the base.
+//! The driver owns every bucket of a chunk; if it fails to, it gives them back, and gives up. It
+//! finds every slot free, raises the chunk's base generation above all that its slots have had, and
+//! lets the pages go. They read as zeroes from then on, which is `FREE`; the headers stay. Then it
+//! gives the buckets back, and the thread that owns one next continues after the base.
 
 use super::header::Header;
 use super::lease::{next_generation, State, GENERATION_BITS};
@@ -168,8 +168,8 @@ impl<P: Payload> Copy for Spot<'_, P> {}
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard
 /// `c % shards`.
 pub(crate) struct Slots<P: Payload> {
-    /// By log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum finds a
-    /// slot.
+    /// The index is log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum
+    /// finds a slot.
     origins: [Origin<P>; ORIGINS],
     /// Segment 0 holds `shards` chunks, each next one twice as many as the one before.
     segments: [AtomicPtr<Segment<P>>; SEGMENTS],

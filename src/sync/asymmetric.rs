@@ -2,9 +2,9 @@
 //!
 //! Two threads that each write one place and then read the other's must both have a full fence in
 //! between, or each may miss what the other has written. Where one of the two comes by far less
-//! often, it can do so for both: on its *heavy* side it has the system make every running thread of
-//! the process pass a full fence (Linux: `membarrier(2)`, private and expedited), and the *light*
-//! side only keeps the compiler from moving anything across it. The outcome is as if both had made
+//! often, it can do so for both. On its *heavy* side it has the system make every running thread of
+//! the process pass a full fence (Linux: `membarrier(2)`, private and expedited). The *light* side
+//! then only keeps the compiler from moving anything across it. The outcome is as if both had made
 //! a sequentially consistent fence, which is what the model checker is given.
 //!
 //! (Dice, Huang, Yang: "Asymmetric Dekker Synchronization"; folly, seize and haphazard do the
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// For how long after the fence was taken away whoever comes to its heavy side waits.
+/// How long a thread waits at the heavy side after the fence was taken away.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// See the module's head. Where the system offers no such fence it is off, and both sides have to
@@ -46,8 +46,8 @@ impl Barrier {
         self.was_on
     }
 
-    /// Of what was written before this and what is read after it, and of the same at
-    /// [`heavy`](Self::heavy), one side sees the other's.
+    /// This orders what the thread wrote before it and reads after it, and [`heavy`](Self::heavy)
+    /// does the same: one of the two sides sees the other's write.
     #[inline(always)]
     pub(crate) fn light() {
         #[cfg(not(expiry_loom))]

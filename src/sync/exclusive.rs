@@ -8,8 +8,8 @@ use std::cell::UnsafeCell;
 
 /// A value guarded by a flag that is only ever *tried*.
 ///
-/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`:
-/// a thread that finds the flag taken returns [`None`] instead of waiting, so no operation of the
+/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`.
+/// A thread that finds the flag taken returns [`None`] instead of waiting, so no operation of the
 /// crate ever blocks on it.
 ///
 /// Orderings: the swap that takes the flag (`Acquire`) pairs with the store that gives it back

@@ -54,7 +54,7 @@ mod imp {
             Seat(UnsafeCell::new(None))
         }
 
-        /// For tests in which no thread pins meanwhile.
+        /// Whether nothing waits; for tests in which no thread pins meanwhile.
         #[cfg(test)]
         pub(crate) fn is_empty(&self) -> bool {
             // SAFETY: no thread changes it.
@@ -122,7 +122,7 @@ mod imp {
     struct Local {
         /// How often its thread has pinned and unpinned: odd while it is pinned.
         turns: AtomicUsize,
-        /// Of its own thread: how many guards there are.
+        /// Number of guards that the seat's own thread has.
         guards: Cell<usize>,
     }
 
@@ -152,7 +152,7 @@ mod imp {
         /// The pins that the calling thread sees.
         fn pins(&self) -> Vec<(usize, usize)> {
             fence(Ordering::SeqCst);
-            // Those that no thread has taken are not pinned yet.
+            // Seats that no thread has taken are not pinned yet.
             let taken = self.taken.load(std::sync::atomic::Ordering::Relaxed);
             let pins = (0..taken).map(|local| (local, self.turns(local)));
             pins.filter(|(_, turns)| turns % 2 == 1).collect()

@@ -53,7 +53,7 @@ pub(crate) fn park(limit: Option<Duration>) {
     }
 }
 
-/// Sleeps for a moment. For threads of the user's: it leaves alone a wake-up that is meant for
+/// Sleeps for a moment. The user's threads call it: it leaves alone a wake-up that is meant for
 /// them.
 pub(crate) fn nap(time: Duration) {
     #[cfg(not(expiry_loom))]

@@ -81,8 +81,8 @@ impl Drop for Task {
     }
 }
 
-/// A future's, or a stream's, place among those that wait; nowhere, to begin with. To be left
-/// before it is dropped.
+/// A future's, or a stream's, place among those that wait; nowhere, to begin with. Its owner leaves
+/// before it drops the place.
 #[derive(Default)]
 pub(crate) struct Place(Option<Arc<Task>>);
 
@@ -249,7 +249,7 @@ impl Line {
         } else {
             self.fresh.push(task);
         }
-        // For a shutdown, which has no word to change.
+        // The fence is for a shutdown, which has no word to change.
         fence(Ordering::SeqCst);
         let found = look();
         if found.is_some() {

@@ -44,7 +44,7 @@ impl Worker {
         })
     }
 
-    /// Its thread.
+    /// The worker's thread.
     pub(crate) fn thread(&self) -> &Thread {
         &self.thread
     }

@@ -2,9 +2,9 @@
 //! it is recent.
 //!
 //! The kernel's own cheap clock (`CLOCK_MONOTONIC_COARSE`) will not do. It is as old as the last
-//! timer interrupt that was handled, and nothing bounds that: where the processor whose turn it is
-//! has been taken away by a hypervisor the others go on reading the old time, for 12 ms where the
-//! kernel's tick is 4. What is due by such a reading is due too early.
+//! timer interrupt that was handled, and nothing bounds that. Where a hypervisor has taken away the
+//! processor whose turn it is, the others go on reading the old time, for 12 ms where the kernel's
+//! tick is 4. What is due by such a reading is due too early.
 //!
 //! Here each thread keeps the exact reading that it took last, and the counter from just before. As
 //! long as the counter has not gone further than a *span* since, that reading is the time;
@@ -55,8 +55,8 @@ struct Memory {
     /// The exact reading, and the counter from before it.
     time: u64,
     at: u64,
-    /// From where the span is measured: an exact reading, the counter from after it, and what that
-    /// had gone meanwhile.
+    /// Where the measurement of the span begins: an exact reading, the counter from after it, and
+    /// what that had gone meanwhile.
     from: (u64, u64, u64),
 }
 

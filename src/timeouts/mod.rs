@@ -170,7 +170,7 @@ snapshot! {
         fired: u64 as EXPIRED = waiters.sum(|counts| &counts.fired);
         /// Deadlines that did not, because the future was ready, or dropped.
         cancelled: u64 as REMOVED = waiters.sum(|counts| &counts.cancelled);
-        /// Those that ended with the shutdown.
+        /// Timers that ended with the shutdown.
         closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
         /// How late what fired was seen, beyond the rounding up to the interval; before its task
         /// was woken.
@@ -235,9 +235,9 @@ impl Timeouts {
         Interval::new(&self.waiters, period)
     }
 
-    /// Wakes what is due, with at most about `budget` steps of work. For those without a reaper;
-    /// harmless on others. Never waits: any number of threads may poll, each leaves out the shards
-    /// that another one is at.
+    /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a
+    /// reaper, and harmless on others. Never waits: any number of threads may poll, each leaves out
+    /// the shards that another one is at.
     ///
     /// # Examples
     ///

@@ -176,9 +176,9 @@ impl Waiters {
     /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also
     /// the tick at which it expires.
     ///
-    /// In this order, as a reading of the processor's counter waits for the read-modify-writes
-    /// before it, and these for it: the slot is found while those of the future are under way,
-    /// which has just been polled, and the clock is read before the waker is cloned.
+    /// The order matters, as a reading of the processor's counter waits for the read-modify-writes
+    /// before it, and these for it. The slot is found while those of the future, which has just
+    /// been polled, are under way; and the clock is read before the waker is cloned.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
@@ -337,7 +337,7 @@ impl Waiters {
     }
 
     /// Has a registered entry wake another waker: ends it, and registers it again in place, by the
-    /// clock and `due`: the lease alone could be distinguished from an earlier deadline only if the
+    /// clock and `due`. The lease alone could be distinguished from an earlier deadline only if the
     /// driver had seen each jump of the clock. (Of a deadline that was cut short the bucket may
     /// have waited too long for that: then it fires in vain.)
     #[cold]

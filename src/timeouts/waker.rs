@@ -11,7 +11,7 @@ const _: () = assert!(size_of::<Waker>() == 2 * size_of::<*const ()>());
 pub(super) struct Words(pub(super) u64, pub(super) u64);
 
 impl Words {
-    /// Those of a waker that stays the caller's.
+    /// The words of a waker that stays the caller's.
     #[inline(always)]
     pub(super) fn of(waker: &Waker) -> Self {
         // SAFETY: a waker is data and vtable, two pointers without anything between them: of that

@@ -173,7 +173,7 @@ impl Admission {
         self.parting.until(done)
     }
 
-    /// For a caller that waits until there is room.
+    /// Where a caller waits until there is room.
     #[cfg(feature = "async")]
     pub(crate) fn door(&self) -> Door<'_> {
         Door(self)

@@ -156,8 +156,8 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// The thread owns a bucket less in the chunk that slot `id` lies in, which may have left the
-    /// ring, and have drained but for what the thread owned.
+    /// The thread owns a bucket less in the chunk of slot `id`. That chunk may have left the ring,
+    /// and be empty but for what the thread owned.
     fn leave_chunk(&self, id: u32) {
         let ring = &self.shards[self.shard_of(id)].ring;
         if ring.leave(self.slots.local_chunk(id)) {

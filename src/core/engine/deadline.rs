@@ -5,8 +5,8 @@
 //! [`Deadlines`] knows two things of the driver, both of them hints to other threads:
 //!
 //! * `driven`, the latest clock reading that a round began with. Time does not go back for the
-//!   driver. A deadline is computed from a reading that is no earlier than that: if the clock has
-//!   gone back, an entry that begins now would otherwise be due already by the driver's time.
+//!   driver. A deadline is computed from a reading that is no earlier than that. Otherwise, if the
+//!   clock has gone back, an entry that begins now would be due already by the driver's time.
 //! * `caught_up`, the latest tick up to which all that was due has been ended. It is about where
 //!   the deadlines of live leases begin, which the 40 bits of a lease do not say.
 //!
@@ -224,8 +224,8 @@ impl Deadlines {
     /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a
     /// lease can express. The same timeout again within a tick costs no division.
     ///
-    /// By the coarse clock also where its lag is small beside the timeout, though not beside the
-    /// interval.
+    /// It goes by the coarse clock also where the clock's lag is small beside the timeout, though
+    /// not beside the interval.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {

@@ -13,8 +13,8 @@ use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
 
-/// For how long ended slots are gathered, in nanoseconds, where a tick is shorter. A grace period
-/// costs a fence in every running thread: one does for the slots of several ticks.
+/// How long ended slots are gathered, in nanoseconds, where a tick is shorter. A grace period costs
+/// a fence in every running thread: one does for the slots of several ticks.
 const GATHER: u64 = 4_000_000;
 
 /// How many payloads may wait to be dropped before the threads that end entries drop some.
@@ -108,7 +108,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.wakeup.wake_by(tick);
     }
 
-    /// For how many ticks ended slots are gathered; at least one.
+    /// How many ticks ended slots are gathered for; at least one.
     pub(super) fn gathers_for(&self) -> u64 {
         (GATHER / self.deadlines.ticks().interval_nanos()).max(1)
     }

@@ -13,7 +13,7 @@ pub(crate) struct Config {
     /// The exact clock is read for deadlines, whatever the coarse one's lag.
     pub(crate) exact: bool,
     pub(crate) seed: u64,
-    /// By how many nanoseconds late the driver takes it that the process has been stalled; see
+    /// A driver that is late by so many nanoseconds takes the process as stalled; see
     /// [`pause`](super::pause).
     pub(crate) pause_grace: Option<u64>,
     /// The driver makes a fence for the threads that set and end leases; see
@@ -37,7 +37,7 @@ impl<P: Payload> Clone for Claim<'_, P> {
 impl<P: Payload> Copy for Claim<'_, P> {}
 
 impl<'a, P: Payload> Claim<'a, P> {
-    /// Of the occupancy that `lease` is of.
+    /// The claim of the occupancy to which `lease` belongs.
     #[inline(always)]
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
         Claim { id, generation: lease.generation(), slot }
@@ -61,9 +61,9 @@ pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;
 
-    /// Whether the driver may end this slot. `None` for one that has been filled but not yet
-    /// published: its claimer owns it still. Its claimer calls
-    /// [`Engine::enforce`](super::Engine::enforce) once it has published it.
+    /// Whether the driver may end this slot. `None` for one that is filled but not yet published:
+    /// its claimer still owns it, and calls [`Engine::enforce`](super::Engine::enforce) once it has
+    /// published it.
     fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> Option<Self::Hold>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many

@@ -108,8 +108,8 @@ struct Work {
 /// See [`Engine::driving`].
 struct Driving<'a, P: Payload, C> {
     engine: &'a Engine<P, C>,
-    /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's
-    /// meanwhile.
+    /// Index of the marked stripe: a thread that is ending borrows one, which no other thread may
+    /// get meanwhile.
     index: threads::Index,
 }
 
@@ -383,7 +383,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// A key has gone into the index of `shard` the long way; `crowded` if the index may have
-    /// grown. Sees to it that the words are migrated: this notifies the driver, and if it has
+    /// grown. Sees to it that the words are migrated: this notifies the driver. If the driver has
     /// fallen behind by more than a table, this thread migrates some words itself, unless another
     /// thread does. It does not take the driver's place for that.
     #[inline]

@@ -18,8 +18,9 @@
 //! inserting thread finds "never", or a later tick: it lowers that, and pushes the bucket (W5). A
 //! touch to an earlier deadline does the same (W11).
 //!
-//! The pushing thread reads the *bucket's* next expiration after the push, and does not name its
-//! own deadline: it may push for another thread, too, which has found the bucket flagged (W10).
+//! The pushing thread announces the *bucket's* next expiration, which it reads after the push, and
+//! not its own deadline. It may push for another thread, too, which has found the bucket flagged
+//! (W10).
 //!
 //! # A shard's next expiration
 //!

@@ -5,9 +5,9 @@
 //! long before they are due. So the owner leaves the fence that each of the two takes to the
 //! driver, by a [`Barrier`].
 //!
-//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. Its threads
-//! register roots this way, and ask this way whether a bucket is closed. Keyed entries do neither:
-//! a thread that finds its bucket lowered leans on the read-modify-write (Q12).
+//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. The tracker's
+//! threads register roots this way, and ask this way whether a bucket is closed. Keyed entries do
+//! neither: a thread that finds its bucket lowered leans on the read-modify-write (Q12).
 //!
 //! # Registering
 //!
@@ -34,10 +34,9 @@
 //!   next is not closed: end the root by a swap       scan, and wait for undelivered = 0
 //! ```
 //!
-//! If the light side comes before the heavy one, the shutdown sees what that thread has done, and
-//! what that thread has seen: the root, and that its outcome is on its way. If not, the thread
-//! finds the bucket closed, and leaves the root to the shutdown, or to its init, which finds the
-//! same (R6).
+//! If the light side comes before the heavy one, the shutdown sees what that thread has done and
+//! has seen: the root, and that its outcome is on its way. If not, the thread finds the bucket
+//! closed, and leaves the root to the shutdown, or to its init, which finds the same (R6).
 //!
 //! # Ending
 //!
@@ -113,8 +112,8 @@ impl Ending {
         self.slot.store(0, Ordering::Release);
     }
 
-    /// The slot and the lease. Of two namings the slot of the first with the lease of the second
-    /// may be found: then the first is over.
+    /// The slot and the lease. Between two announcements this may find the slot of the first with
+    /// the lease of the second: then the first is over.
     fn get(&self) -> Option<(u32, Lease)> {
         // survives: loom reads the newest lease in a swap; hardware may not. Both loads pair with
         // `name`, the first also with `unname`.
@@ -150,8 +149,8 @@ impl Owners {
         self.barrier.was_on()
     }
 
-    /// For a thread that has just set a lease, to expire at `tick`: whether the bucket covers it,
-    /// so that the driver need not be notified.
+    /// Whether the bucket covers a lease that this thread has just set, to expire at `tick`, so
+    /// that the driver need not be notified.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
         if !self.barrier.is_on() {
@@ -183,8 +182,8 @@ impl Owners {
     }
 
     /// Whether this is the lease of an owner that is due then, in the state `LiveIssued`, and not
-    /// another's that looks the same: that one would have been [near](Self::is_near) when it was
-    /// made, and by then what is due here had been caught up with long since.
+    /// another's that looks the same. That one would have been [near](Self::is_near) when it was
+    /// made, and by then the driver had long since caught up with what is due here.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn is_own<P: Payload>(slot: Slot<'_, P>, own: Own, caught_up: impl FnOnce() -> u64) -> bool {
@@ -196,8 +195,9 @@ impl Owners {
     /// `end`, which swaps the lease. Calls `free` if this has ended the entry, and returns what
     /// that does.
     ///
-    /// Without a swap only in the state `LiveIssued`: two owners whose leases look the same would
-    /// end one entry. Those of the state `Live` are ended by swaps, of which one succeeds.
+    /// The end goes without a swap only in the state `LiveIssued`: otherwise two owners whose
+    /// leases look the same would end one entry. Owners end entries of the state `Live` by swaps,
+    /// of which one succeeds.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(super) fn end<P: Payload, T>(
@@ -225,8 +225,9 @@ impl Owners {
         freed
     }
 
-    /// Before buckets are scanned whose headers say so, and whose next expirations have been taken:
-    /// calls `owned` with each slot that its owner is ending just now, and whose lease `is_there`.
+    /// Calls `owned` with each slot that its owner is ending just now, and whose lease `is_there`.
+    /// The driver calls this before it scans buckets whose headers say so, and whose next
+    /// expirations it has taken.
     pub(super) fn meet<'a>(
         &self,
         endings: impl Iterator<Item = &'a Ending>,
@@ -243,9 +244,9 @@ impl Owners {
         }
     }
 
-    /// Before all slots of a shard are ended, whose headers say that they are scanned: waits until
-    /// no owner is ending anything there without a swap, nor will be. `is_lost` says of a wait that
-    /// it is in vain.
+    /// Waits until no owner is ending anything in a shard without a swap, nor will be. A shutdown
+    /// calls this before it ends all slots of that shard, whose headers say that they are scanned.
+    /// `is_lost` says of a wait that it is in vain.
     pub(super) fn await_none<'a>(
         &self,
         endings: impl Iterator<Item = &'a Ending>,

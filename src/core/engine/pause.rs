@@ -15,9 +15,9 @@
 //! * The reaper sleeps until the next expiration, so it is supposed to come then.
 //! * A caller that has asked for the wait time since the last round is supposed to come when that
 //!   is over.
-//! * Of any other caller only its habit is known. By how much it is late (after the last round, or
-//!   after the time it was given) is a *gap*. After two gaps in a row that are longer than the
-//!   threshold, the shorter of the two is the caller's *habit*: the next round is supposed to come
+//! * The engine knows only the habit of any other caller. The time by which it is late (after the
+//!   last round, or after the time it was given) is a *gap*. After two gaps in a row that exceed
+//!   the threshold, the shorter one is the caller's *habit*: the next round is supposed to come
 //!   that much later. Shorter gaps that add up to more than the threshold end the habit.
 //!
 //! ```text
@@ -143,7 +143,7 @@ impl Rhythm {
         self.ended = Some(ended);
     }
 
-    /// By how much later than it is wanted the next round is supposed to come.
+    /// The time by which the next round is supposed to come later than it is wanted.
     fn habit(&self) -> u64 {
         self.long[0].min(self.long[1])
     }

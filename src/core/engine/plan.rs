@@ -1,7 +1,7 @@
 //! What the driver remembers of buckets whose entries are due at different times.
 //!
-//! Of a bucket that it has looked through and in which several deadlines are left, it notes which
-//! slot is due when, in order. When the bucket's time comes, and
+//! The driver notes, for a bucket that it has looked through and in which several deadlines are
+//! left, which slot is due when, in order. When the bucket's time comes, and
 //! [nothing has been put in since](crate::core::slots::Look), only the slots whose time has come
 //! are looked at, one cache line instead of eight. A note is a lower bound: a slot that was touched
 //! or freed meanwhile is found so when its time comes. So only the driver, which owns the plan,
@@ -30,7 +30,7 @@ impl Note {
         Note((tick as u32) << SLOT_BITS | slot as u32)
     }
 
-    /// By how many ticks it lies after `now`; 0 if it does not.
+    /// How many ticks it lies after `now`; 0 if it does not.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // modulo 2^28, by design
     fn ahead(self, now: u64) -> u64 {
@@ -102,8 +102,8 @@ impl Plans {
     /// Makes a plan of a bucket out of the deadlines of its slots ([`NEVER`]: none), all of them
     /// after `now`. Not worth it if they are all the same: then so is the time to look at each.
     ///
-    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due: by its plan, if
-    /// it has one, in which far deadlines are noted as nearer ones.
+    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due. This goes by
+    /// the bucket's plan, if it has one, which notes far deadlines as nearer ones.
     pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) -> u64 {
         let mut due = deadlines.iter().copied().filter(|&due| due != NEVER);
         let first = due.next().unwrap_or(NEVER);

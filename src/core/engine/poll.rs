@@ -156,7 +156,7 @@ impl<P: Payload, C> Engine<P, C> {
         (0..self.shards()).filter(|&at| !self.shards[at].driver.is_taken())
     }
 
-    /// By which tick a driver should come to a shard; [`NEVER`] if nothing is wanted there.
+    /// The tick by which a driver should come to a shard; [`NEVER`] if nothing is wanted there.
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
         if shard.ring.is_asked() || self.keys.at(at).wants_migration() {

@@ -37,8 +37,9 @@
 //!   renews it until the tick that it had before, a third call, which saw the lease before both,
 //!   must not take it for that one. So the lease counts the renewals that lower it
 //!   ([`Lease::with_deadline`]), modulo 16. What remains: a call that asks for less is held up
-//!   between its look and its swap while a multiple of 16 others lower the lease, and one brings it
-//!   back to that very tick. Where all timeouts of an entry are equal, nothing is ever lowered.
+//!   between its look and its swap. Meanwhile a multiple of 16 others lower the lease, and one
+//!   brings it back to that very tick. Where all timeouts of an entry are equal, nothing is ever
+//!   lowered.
 //! * *Jumps of years.* A handler may renew while the driver that has called it catches up with such
 //!   a jump. Deadlines that handlers set then may be further apart than a lease can express, and
 //!   are not compared right.
@@ -167,9 +168,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Drives the engine until nothing is due that has waited for years, where the clock has jumped
-    /// by more than a lease can express and no thread has polled since. A new deadline beside old
-    /// ones could not be distinguished from one that has long passed.
+    /// Drives the engine until nothing is due that has waited for years. Called where the clock has
+    /// jumped by more than a lease can express, and no thread has polled since. A new deadline
+    /// beside old ones could not be distinguished from one that has long passed.
     ///
     /// The calling thread may be pinned: the memory that this store frees then waits for the
     /// listeners and drops that these rounds run.

@@ -179,8 +179,8 @@ impl<P: Payload, C> Engine<P, C> {
             || tick >= last + (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
-    /// For how many ticks to put off the next look at a grace period that a pinned thread does not
-    /// let end.
+    /// How many ticks to put off the next look at a grace period that a pinned thread does not let
+    /// end.
     pub(super) fn more_backoff(&self, backoff: u64) -> u64 {
         let most = (PATIENCE / self.deadlines.ticks().interval_nanos()).max(1);
         (backoff * 2).clamp(1, most)
@@ -445,7 +445,7 @@ impl<P: Payload, C> Engine<P, C> {
             let graced = pause::graced(instant.pauses, deadline);
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
-                // By the swap of a touch: of the two one comes first, and neither is lost.
+                // This is the swap of a touch: of the two one comes first, and neither is lost.
                 let renewed = lease.with_deadline(graced);
                 lease = slot.swap_lease(lease, renewed).map_or_else(|now| now, |()| renewed);
                 continue;
@@ -508,7 +508,7 @@ impl<P: Payload, C> Engine<P, C> {
         })
     }
 
-    /// For models: see [`Ring::chunks`](super::ring::Ring::chunks), of the first shard.
+    /// For models: [`Ring::chunks`](super::ring::Ring::chunks) of the first shard.
     #[cfg(expiry_loom)]
     pub(crate) fn chunks(&self) -> (u32, Vec<u32>) {
         self.shards[0].ring.chunks(&self.slots)

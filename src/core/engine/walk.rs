@@ -49,7 +49,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.len(frontend) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
     }
 
-    /// Calls `f` with every slot that may be in use, as it is just then. For operators;
+    /// Calls `f` with every slot that may be in use, as it is just then. It is for operators, and
     /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         let mut walk = Walk::default();

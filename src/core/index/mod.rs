@@ -21,8 +21,8 @@
 //!
 //! # Operations and where they take effect
 //!
-//! * **Publish** (insert if absent): read the header, look through the words that it believes in;
-//!   if the key is not there, reserve a word that is zero by compare-and-swap, then
+//! * **Publish** (insert if absent): read the header, look through the words that it believes in.
+//!   If the key is not there, reserve a word that is zero by compare-and-swap. Then
 //!   compare-and-swap the *home's* header from the value read to one with the word's bit set and
 //!   the version counted up. That swap is the linearization point. Two threads that insert one key
 //!   meet on this header even if their words lie in different lines, so only one succeeds and the
@@ -38,10 +38,10 @@
 //!
 //! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be
 //!   separated by a larger table, and would take away the room of the others that have this home.
-//!   There may be [`ALIKE`], half of a home's words, and fewer where such a group meets another one
-//!   in a table that is nearly empty: a larger table would cost more than the keys. The publication
-//!   that comes after sees them: they are counted under the header that its swap expects, and
-//!   before that in the older tables, where homes are closed.
+//!   There may be [`ALIKE`], half of a home's words. There may be fewer where such a group meets
+//!   another one in a table that is nearly empty: a larger table would cost more than the keys. The
+//!   publication that comes after sees them: they are counted under the header that its swap
+//!   expects, and before that in the older tables, where homes are closed.
 //!
 //! # Growth (W7, W12)
 //!
@@ -73,12 +73,12 @@
 //!   then it swings the copy. `docs/design.md`, "Growth beside replacement" and "Two grace
 //!   periods", has the argument.
 //! * A table whose homes are all closed and empty is taken off the directory. Its homes stay
-//!   closed, so that a publisher who still has the old directory fails there, until every publisher
-//!   that was pinned at that time has gone (see `sync::grace`); then its pages are given back, and
-//!   its class may be used again. Removals are pinned too: one that has taken a bit away has yet to
+//!   closed, so that a publisher that still has the old directory fails there. When every publisher
+//!   that was pinned at that time has gone (see `sync::grace`), its pages are given back, and its
+//!   class may be used again. Removals are pinned too: one that has taken a bit away has yet to
 //!   zero the word, and one that has read a header has yet to swap it. Look-ups of trees need no
-//!   pin, as index memory is never unmapped while the engine lives: in a retired table they find
-//!   nothing, or what is not there any more, and in its next life what is not there yet; then they
+//!   pin, as index memory is never unmapped while the engine lives. In a retired table they find
+//!   nothing, or what is not there any more, and in its next life what is not there yet. Then they
 //!   see that the directory has changed.
 //!
 //! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow buckets, the
@@ -182,14 +182,14 @@ impl Candidate<'_> {
         self.inner.slot()
     }
 
-    /// Of the word in its home.
+    /// Position of the word in its home.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         self.inner.position
     }
 
-    /// Whether the word has been published all the while since it was read. To be asked after the
-    /// look into its slot.
+    /// Whether the word has been published all the while since it was read. The caller asks after
+    /// its look into the slot.
     ///
     /// The table is not pinned. If it began another life meanwhile, its header, in which versions
     /// begin anew, may read the same though another word is meant. But a thread that publishes
@@ -487,9 +487,9 @@ impl Index {
             for class in directory.classes() {
                 match self.table(class).remove(hash, &is_it) {
                     None => {}
-                    // With a directory from long ago this may have been the copy: its table
-                    // retired, put to use again as the youngest, and looked into before the one
-                    // that is migrated.
+                    // With a directory from long ago this may have been the copy. Its table was
+                    // then retired, put to use again as the youngest, and looked into before the
+                    // one that is migrated.
                     Some(false) if self.directory() == directory => return Removed::Clean,
                     Some(_) => return Removed::Copied,
                 }

@@ -127,7 +127,7 @@ pub(super) struct Candidate<'a, const OWN: usize = HOME> {
     header: u64,
     place: &'a AtomicU64,
     word: u64,
-    /// Of the word in its home.
+    /// Position of the word in its home.
     pub(super) position: usize,
 }
 
@@ -147,7 +147,7 @@ impl<const OWN: usize> Candidate<'_, OWN> {
     }
 
     /// Whether the word [was published](Self::was_published) all the while, and names the same slot
-    /// still. To be asked after the look into its slot; see [`Table::look`].
+    /// still. The caller asks after its look into the slot; see [`Table::look`].
     #[inline(always)]
     pub(super) fn is_believed(&self) -> bool {
         // The orderings are those of `Table::look`.
@@ -286,7 +286,7 @@ impl<const OWN: usize> Table<OWN> {
     /// The slot of the first word that the header believes in, has this hash, and that `probe`
     /// takes.
     ///
-    /// `header` is the header as read, and afterwards the one that the answer holds for: a word
+    /// `header` is the header as read, and afterwards the one that the answer holds for. A word
     /// that matches is believed only if the header, read again, still believes in it and has had no
     /// publication since. Without that, a word that another thread has merely *reserved* could be
     /// taken for the published one that was there before.
@@ -309,10 +309,10 @@ impl<const OWN: usize> Table<OWN> {
             let place = self.word_at(at, home, position);
             let word = place.load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
-            // After the look into the slot, not before: then the word was there all the while, and
-            // what was seen in the slot is this word's occupant, not a later one that is not
-            // published yet (W6, W14). The word too: a swing changes it and nothing else, and then
-            // the slot that it named may have been freed.
+            // This comes after the look into the slot, not before. So the word was there all the
+            // while, and the slot had this word's occupant, not a later one that is not published
+            // yet (W6, W14). The word too: a swing changes it and nothing else, and then the slot
+            // that it named may have been freed.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
             // Relaxed: the caller reads nothing by the second load, which comes after its look at
@@ -356,7 +356,7 @@ impl<const OWN: usize> Table<OWN> {
         matching & header
     }
 
-    /// The first word with this hash that the header believes in. Of a closed home it never says
+    /// The first word with this hash that the header believes in. It never says of a closed home
     /// that nothing is there.
     #[inline(always)]
     pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_, OWN>> {
