@@ -164,9 +164,9 @@ impl NextExpiration {
     /// Makes a shard's next expiration at most `tick`, and sets the dirty bit.
     #[cold]
     pub(crate) fn name(&self, tick: u64) {
-        // The dirty bit first, or the driver, which knows nothing of it, could raise the announced
+        // The dirty bit first, or the driver, which knows nothing of it, could raise the reported
         // tick.
-        // survives: the announcing thread has pushed its bucket. The driver, whose `raise` fails by
+        // survives: the reporting thread has pushed its bucket. The driver, whose `raise` fails by
         // this, takes the inbox by a swap: loom reads the newest value there, hardware may not
         // (W4). Holds for both.
         self.0.fetch_or(NEWS, Ordering::AcqRel);
@@ -229,7 +229,7 @@ impl NextExpiration {
     }
 
     /// As [`get`](Self::get), after a look at the stripes. A thread that has notified the driver
-    /// passes on, by its stripe, what it has announced. Loom does not see that edge: there this
+    /// passes on, by its stripe, what it has reported. Loom does not see that edge: there this
     /// reads the newest value.
     pub(crate) fn get_told(&self) -> Option<u64> {
         if cfg!(expiry_loom) {

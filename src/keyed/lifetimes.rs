@@ -31,14 +31,15 @@ impl Lifetimes {
         Lifetimes { live: Lifetime::Default, idle: Lifetime::Default, keeps: false }
     }
 
-    /// From its insertion, or its last touch.
+    /// Sets how long the entry lives from its insertion, or its last touch.
     #[must_use]
     pub fn live(mut self, time: impl Into<Lifetime>) -> Self {
         self.live = time.into();
         self
     }
 
-    /// From its last use: insertion, touch, or [`get`](crate::ExpiringMap::get).
+    /// Sets how long the entry lives from its last use: insertion, touch, or
+    /// [`get`](crate::ExpiringMap::get).
     #[must_use]
     pub fn idle(mut self, time: impl Into<Lifetime>) -> Self {
         self.idle = time.into();

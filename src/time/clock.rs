@@ -266,8 +266,8 @@ impl Clock for BootClock {
 
 /// A clock that moves only when the program advances it: for tests and simulation.
 ///
-/// Clones share the same time. For stores without a thread, from `build_manual`. A reaper thread
-/// sleeps by the machine's time and does not notice an advance.
+/// Clones share the same time. It is for stores without a thread, from `build_manual`. A reaper
+/// thread sleeps by the machine's time and does not notice an advance.
 ///
 /// ```
 /// use expiry::{Clock, ManualClock};

@@ -263,9 +263,8 @@ fn growth_under_all_threads() {
     }
 }
 
-/// A bounded capacity is exact under all threads: never more than it, and not one less either. An
-/// index that has outgrown its table is carried over by the reaper at once, not when something next
-/// expires.
+/// A bounded capacity is exact under all threads: never more than it, and not one less either. The
+/// reaper at once migrates an index that has outgrown its table, not when something next expires.
 fn wait_for_one_table(tracker: &AckTracker) {
     let settled = || tracker.metrics().shards.iter().all(|shard| shard.tables == 1);
     wait_for("the index to be carried over", settled);

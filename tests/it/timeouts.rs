@@ -747,8 +747,8 @@ fn a_waker_may_use_what_wakes_it() {
     assert_eq!(late, Poll::Ready(Err(TimerError::Closed)), "the waker has shut it down");
 }
 
-/// Without a reaper the round in which a waker asks for the shutdown is followed by it: others that
-/// wait, for hours, hear of it.
+/// Without a reaper the round in which a waker asks for the shutdown is followed by it: it wakes
+/// others that wait, for hours.
 #[test]
 fn a_waker_that_shuts_down_in_a_poll_closes_all() {
     let (timeouts, clock) = manual(|settings| settings);

@@ -340,8 +340,8 @@ impl<P: Payload, C> Engine<P, C> {
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        // First: a thread that has reported since has named the tick at its shard before, and a
-        // caller that depends on it finds one or the other (Q12).
+        // First: a thread that has dropped its notice since has reported the tick at its shard
+        // before, and a caller that depends on it finds one or the other (Q12).
         let unreported = self.unreported(0);
         let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);

@@ -98,8 +98,8 @@ impl Ending {
     #[inline(always)]
     fn name(&self, id: u32, lease: Lease) {
         // survives: loom reads the newest lease in a swap; hardware may not. Pairs with `get`: a
-        // driver that finds a second naming finds the first slot free before it swaps that lease.
-        // Holds for both stores.
+        // driver that finds a second announcement finds the first slot free before it swaps that
+        // lease. Holds for both stores.
         self.lease.store(lease.0, Ordering::Release);
         self.slot.store(u64::from(id) + 1, Ordering::Release);
     }
@@ -236,7 +236,7 @@ impl Owners {
     ) {
         self.barrier.heavy();
         for (id, lease) in endings.filter_map(Ending::get) {
-            // If another lease is there, the owner that named this one is late, and leaves it
+            // If another lease is there, the owner that announced this one is late, and leaves it
             // alone.
             if is_there(id, lease) {
                 owned(id);

@@ -57,7 +57,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
 #[derive(Clone)]
 enum Hashing<S> {
     Chosen(S),
-    /// By the settings: their seed may have been set after this was made.
+    /// Makes the default hasher from the settings: their seed may be set after this is made.
     ByDefault(fn(&Setup) -> S),
 }
 

@@ -140,8 +140,8 @@ where
     /// Ends all entries, calls the listener
     /// ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops the reaper. When this
     /// returns, insertions are refused with [`StoreError::Closed`](crate::StoreError::Closed),
-    /// nothing is found, and the reaper has ended. Of several threads that call this, each waits
-    /// for that. Dropping the map does the same.
+    /// nothing is found, and the reaper has ended. Each thread that calls this waits for that.
+    /// Dropping the map does the same.
     ///
     /// In a listener, a handler or a waker that any store calls, and in a `Drop` that a driver
     /// runs, this waits for no thread. Insertions are refused when it returns. The reaper ends the
@@ -163,7 +163,7 @@ where
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
-    /// this returns, the reaper ends the entries and calls the listener, and the future is ready
+    /// this returns. The reaper ends the entries and calls the listener, and the future is ready
     /// when that is done. The shutdown goes on if the future is dropped. A map without a reaper has
     /// been shut down when this returns.
     #[cfg(feature = "async")]

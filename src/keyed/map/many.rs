@@ -43,7 +43,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// For many look-ups in a row: each costs about half of a [`get`](Self::get).
+    /// A guard for many look-ups in a row: each costs about half of a [`get`](Self::get).
     #[must_use]
     pub fn guard(&self) -> Guard<'_, K, V, S> {
         let engine = &self.store.engine;

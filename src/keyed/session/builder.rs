@@ -101,7 +101,7 @@ impl SessionTrackerBuilder {
         server_id(server: u8) sets server = server;
         /// The lower 56 bits of the first id to be issued, instead of the time (see
         /// [`SessionId`](crate::SessionId)); what is above is left out. 0 is no id: the next one is
-        /// taken. For ids that are to be reproducible, or go on after the last one of a log.
+        /// taken. It is for ids that are to be reproducible, or go on after the last one of a log.
         first_id(first: u64) sets first = Some(first);
         /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`].
         /// Each touch costs a read-modify-write of the session's own memory more. Each taking

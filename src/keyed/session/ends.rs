@@ -160,9 +160,9 @@ impl SessionTracker {
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when
-    /// this returns, the reaper does the rest, and the future ends when it has ended, with what
-    /// there was. A tracker that is polled has been shut down when this returns, and the future is
-    /// ready.
+    /// this returns. The reaper does the rest, and the future ends when it has, with the sessions
+    /// that there were. A tracker that is polled has been shut down when this returns, and the
+    /// future is ready.
     ///
     /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be
     /// it this or [`shutdown`](Self::shutdown). Of two at once each may have some of it.

@@ -12,7 +12,7 @@ const COUNT_BITS: u32 = 16;
 
 /// Names a session.
 ///
-/// Of an id that a tracker has issued the bits are, as in ZooKeeper:
+/// The bits of an id that a tracker has issued are, as in ZooKeeper:
 ///
 /// ```text
 ///  63       56 55                                16 15             0

@@ -13,8 +13,8 @@ use crate::keyed::closing::STAYS;
 use crate::sync::Ordering;
 
 impl SessionTracker {
-    /// Whether the session lives and is `owner`'s. A session without an owner becomes `owner`'s. Of
-    /// a check and a [move](Self::set_owner), or a closing, that meet either may be first.
+    /// Whether the session lives and is `owner`'s. A session without an owner becomes `owner`'s. If
+    /// a check meets a [move](Self::set_owner), or a closing, either may be first.
     ///
     /// # Errors
     ///

@@ -66,7 +66,7 @@ impl Seat {
         self.flags.fetch_and(!TOUCHED, Ordering::AcqRel) & TOUCHED != 0
     }
 
-    /// By the thread that has ended it: what it was in the end.
+    /// What the session was in the end; the thread that has ended it calls this.
     pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         // survives: stronger than needed: one word. The swap of the lease shows the owner.
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
