@@ -42,13 +42,13 @@
 //! |---|---|---|
 //! | keys and values that expire | [`ExpiringMap`] | [`guide::maps`] |
 //! | code that was written for Storm's class of that name | [`TimeCacheMap`] | [`guide::maps`] |
-//! | keys that must be touched to live: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
-//! | clients with sessions, owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
-//! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
+//! | keys to be touched: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
+//! | sessions with owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
+//! | work derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) | [`guide::acks`] |
-//! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
+//! | a pipeline with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
-//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
+//! | timers in your own loop | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
 //! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
 //! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!

@@ -12,13 +12,13 @@
 //! | key | of | kind |
 //! |---|---|---|
 //! | `interval` | all | duration |
-//! | `timeout` | [`AckTrackerSettings`] | duration, `"never"`, or `"default"`: the only key that takes these two |
+//! | `timeout` | [`AckTrackerSettings`] | duration, or as only key `"never"` or `"default"` |
 //! | `early_timeout` | [`AckTrackerSettings`] | duration |
 //! | `early_capacity` | [`AckTrackerSettings`] | integer |
 //! | `latency_sampling` | [`AckTrackerSettings`] | number from `0.0` to `1.0` |
 //! | `on_drop` | [`AckTrackerSettings`] | `"let_time_out"` or `"fail"` |
 //! | `time_to_live`, `time_to_idle` | [`ExpiringMapSettings`] | duration. For ever: leave it out |
-//! | `pause_grace` | [`ExpiryQueueSettings`], [`SessionTrackerSettings`] | duration. For none: leave it out |
+//! | `pause_grace` | [`ExpiryQueueSettings`], [`SessionTrackerSettings`] | duration; leave out for none |
 //! | `minimum_timeout`, `maximum_timeout` | [`SessionTrackerSettings`] | duration |
 //! | `server_id` | [`SessionTrackerSettings`] | integer, 0 to 255 |
 //! | `collect_touches` | [`SessionTrackerSettings`] | `true` or `false` |

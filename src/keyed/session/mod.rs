@@ -7,7 +7,7 @@
 //! |---|---|
 //! | create, track | the publication of the id in the index |
 //! | touch | the swap of the lease's deadline |
-//! | closing | the swap `LIVE -> CLOSING`: of the same word, so that no touch and no expiry come after it (Q7) |
+//! | closing | the swap `LIVE -> CLOSING` of the same word: no touch or expiry comes later (Q7) |
 //! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session |
 //! | `set_owner`, and a `check` that takes a session without an owner | the swap of the owner |
 //! | any other `check` | the load of the owner |
