@@ -209,7 +209,7 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
         self.fail_all(None)
     }
 
-    /// As [`fail`](Self::fail), and the outcome says who did it.
+    /// As [`fail`](Self::fail), and the outcome names `by` as the cause.
     ///
     /// # Errors
     ///

@@ -81,7 +81,7 @@ pub(crate) enum State {
     Free = 0,
     Early = 1,
     EarlyFailed = 2,
-    /// As `EarlyFailed`, and the word says who failed it.
+    /// As `EarlyFailed`, and the word says which culprit failed it.
     EarlyFailedBy = 3,
     Initing = 4,
     InitingFailed = 5,

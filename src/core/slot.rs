@@ -367,7 +367,7 @@ unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
 
 /// # Conditions
 ///
-/// The lease says who may do what; see the module's head.
+/// The lease says which thread may do what; see the module's head.
 #[cfg(not(expiry_loom))]
 impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     /// Puts the payload in.
@@ -395,8 +395,8 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
     /// as long as the reference is used.
     #[inline(always)]
     pub(crate) unsafe fn value<'v>(self) -> &'v T {
-        // SAFETY: put there before the lease was published, and not taken before all who are pinned
-        // have unpinned.
+        // SAFETY: put there before the lease was published, and not taken before all threads that
+        // are pinned have unpinned.
         unsafe {
             if Owned::<T, X>::BOXED {
                 &**self.payload().cast::<*mut T>()

@@ -1237,7 +1237,7 @@ fn f03_the_interval_follows_the_timeout() {
     }
 }
 
-/// F4: a full channel that waits holds up who ends roots, and loses nothing.
+/// F4: a full channel that waits holds up the threads that end roots, and loses nothing.
 #[test]
 fn f04_a_full_channel_may_wait() {
     let (tracker, outcomes) = AckTracker::builder().build_with_channel(2, WhenFull::Wait).unwrap();

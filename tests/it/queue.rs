@@ -262,7 +262,7 @@ fn pollers_share_and_lose_nothing() {
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..UPDATERS * EACH));
     assert!(queue.is_empty());
-    // Those who were at different shards at the same time have counted for themselves.
+    // Threads that drove different shards at the same time have counted for themselves.
     let metrics = queue.metrics();
     assert_eq!(metrics.total.expired, UPDATERS * EACH);
     assert_eq!(metrics.lateness.total(), UPDATERS * EACH);

@@ -118,7 +118,7 @@ fn who_comes_later_comes_after() {
     assert_eq!((woken(&all)[1], third.0.woken()), (before + 1, 0));
 }
 
-/// As before, where the one who was there has been sorted in, and was never woken.
+/// As before, where the task that was there has been sorted in, and was never woken.
 #[test]
 fn who_has_never_been_woken_comes_before_who_comes_later() {
     let queue = full(2);

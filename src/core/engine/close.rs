@@ -95,7 +95,7 @@ impl<P: Payload, C> Engine<P, C> {
         closed
     }
 
-    /// This thread has left every shard, and was at some. Closes the store of `frontend` if a
+    /// This thread has left every shard, and drove some. Closes the store of `frontend` if a
     /// shutdown has met this thread there and left those shards to it.
     pub(super) fn close_what_was_left(&self, frontend: &impl Frontend<P>) {
         if self.leftover.is_announced() {

@@ -198,7 +198,7 @@ impl<P: Payload, C> Engine<P, C> {
                 self.wake_for_the_rest();
                 break true;
             }
-            // Another thread is at the batches: this one goes on for a while instead of waiting.
+            // Another thread handles the batches: this one goes on for a while instead of waiting.
             left = SHARE;
         };
         self.tend_if_wanted(frontend);

@@ -404,10 +404,10 @@ impl<P: Payload, C> Engine<P, C> {
         Owners::is_near(due, self.deadlines.caught_up())
     }
 
-    /// Ends the entry of an owner who was due then, and frees its slot but for
-    /// [`freed`](Self::freed). Returns what `take` takes out of it before. `None` if the entry had
-    /// ended: in the slot there may be another one. (Or if what was due there has waited for years:
-    /// the next driver ends that.)
+    /// Ends an owner's entry that was due then, and frees its slot but for [`freed`](Self::freed).
+    /// Returns what `take` takes out of it before. `None` if the entry had ended: in the slot there
+    /// may be another one. (Or if what was due there has waited for years: the next driver ends
+    /// that.)
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn end_own<T>(

@@ -205,7 +205,7 @@ impl Stalls {
         standing
     }
 
-    /// Whether a thread is deciding about a stall: it is at all shards, so to speak.
+    /// Whether a thread is deciding about a stall: it counts as the driver of all shards.
     pub(super) fn is_deciding(&self) -> bool {
         let watch = self.watch.as_ref();
         watch.is_some_and(|watch| watch.pauses.is_taken())

@@ -37,7 +37,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to
-    /// do also where other threads were at some shards.
+    /// do also where other threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
         let round = self.poll_beside(now, budget.max(1), frontend);

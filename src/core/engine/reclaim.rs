@@ -292,7 +292,8 @@ impl Reclaim {
         self.again.fetch_min(tick, Ordering::AcqRel);
     }
 
-    /// The flags of all that was handed over until now. `None` if another thread is at the batches.
+    /// The flags of all that was handed over until now. `None` if another thread handles the
+    /// batches.
     pub(super) fn all<'a>(&self, parts: impl Iterator<Item = &'a Mine>) -> Option<Vec<Done>> {
         self.waiting.enter(|waiting| {
             self.gather(&mut waiting.batches, parts);
@@ -303,7 +304,7 @@ impl Reclaim {
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
     /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or
     /// as late as `put_off` says of the last time, if a look was due and found nothing. `None` if
-    /// another thread is at the batches: it asks for what it has not taken.
+    /// another thread handles the batches: that one asks for what it has not taken.
     ///
     /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(

@@ -31,10 +31,10 @@
 //! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the
 //!   caller whether the slot really holds the key. A key that is published when the header is
 //!   loaded, and is not removed meanwhile, is found.
-//! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only who
-//!   ended the slot removes its word, and the slot is not reused before. The swap expects the
-//!   header from which the word was read, so it cannot take away a bit that stands for something
-//!   else by now.
+//! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only the
+//!   thread that ended the slot removes its word, and the slot is not reused before. The swap
+//!   expects the header from which the word was read, so it cannot take away a bit that stands for
+//!   something else by now.
 //!
 //! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be
 //!   separated by a larger table, and would take away the room of the others that have this home.

@@ -84,8 +84,8 @@ impl SessionTracker {
         })
     }
 
-    /// Ends a session, whether it lives or is being closed. Returns it, to one of several who
-    /// remove it; `None` if there is none.
+    /// Ends a session, whether it lives or is being closed. Returns it, to one of several callers
+    /// that remove it; `None` if there is none.
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);

@@ -81,7 +81,7 @@ impl SessionTracker {
         }
     }
 
-    /// Whether whoever ends the session will see the owner that the caller has written.
+    /// Whether the thread that ends the session will see the owner that the caller has written.
     fn written(found: &Found<'_>) -> Result<(), SessionError> {
         let lease = found.slot.lease_in_order();
         if lease.is_in(STAYS) && lease.generation() == found.lease.generation() {

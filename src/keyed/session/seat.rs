@@ -40,7 +40,7 @@ impl Seat {
 
     pub(super) fn is_global(&self) -> bool {
         // survives: stronger than needed, here and in `upgrade`: one word, with nothing behind it.
-        // Kept: a user who sees an upgrade may expect to see what was done before it.
+        // Kept: a caller that sees an upgrade may expect to see what was done before it.
         self.flags.load(Ordering::Acquire) & GLOBAL != 0
     }
 
