@@ -8,10 +8,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future that is ready when there is room for one more entry, probably; from the method `room` of each store. With the feature `async`.
+/// A future that is ready when there is room for one more entry, probably; from the method `room`
+/// of each store. With the feature `async`.
 ///
-/// Back-pressure for tasks, instead of an error that says `Full`: try, and where that is refused wait, and try again. At once ready where the
-/// capacity has no bound, or is not used up. Nothing is reserved: somebody else may be faster, and then one waits again.
+/// Back-pressure for tasks, instead of an error that says `Full`: the task tries, and where that is
+/// refused waits, and tries again. The future is ready at once where the capacity has no bound, or
+/// is not used up. It reserves nothing: another caller may be faster, and then the task waits
+/// again.
 ///
 /// ```
 /// use expiry::{ExpiryQueue, Handle, StoreError, Updated};
@@ -42,19 +45,24 @@ use std::task::{Context, Poll};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Who is next
+/// # Order of waiting tasks
 ///
-/// Each slot that gets free wakes one of those that wait, the one that has waited longest; who was woken and found the slot taken keeps its
-/// place. Who tries without having waited may be faster: where some never wait and take all there is, those that wait starve. Let all
-/// producers wait, and each gets its turn.
+/// Each slot that gets free wakes the task that has waited longest. A task that was woken and found
+/// the slot taken keeps its place. A caller that tries without having waited may be faster: where
+/// some never wait and take all slots, those that wait starve. Let all producers wait, and each
+/// gets its turn.
 ///
-/// What was woken must be polled, or dropped: as long as it is neither, the slot that it was woken for wakes nobody else. (So do not
-/// hold one in a `select!` whose other branch takes long.) Dropped, it hands its turn on. Polled with another waker than before, it goes to the end of the line.
+/// A future that was woken must be polled, or dropped: until then the slot that it was woken for
+/// wakes no other task. (So do not hold one in a `select!` whose other branch takes long.) When it
+/// is dropped, it hands its turn on. When it is polled with another waker than before, it goes to
+/// the end of the queue.
 ///
 /// # Cost
 ///
-/// An allocation or two where it has to wait. Who ends an entry pays one load while nobody waits, and nothing where the capacity has no
-/// bound. Wakers are called by who ended the entry, when its slot is free and before its end is told, under [`catch_unwind`](std::panic::catch_unwind).
+/// A future that has to wait makes an allocation or two. A thread that ends an entry pays one load
+/// while no task waits, and nothing where the capacity has no bound. That thread calls the waker
+/// under [`catch_unwind`](std::panic::catch_unwind), when the slot is free and before the removal
+/// is delivered.
 ///
 /// # Errors
 ///

@@ -33,13 +33,15 @@ use std::time::Duration;
 )]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// The thread that ended the entry waits for room: back-pressure. While the reaper waits, nothing
-    /// expires. The channel must then be read by a thread that never ends entries itself: an ack,
-    /// fail, poll or shutdown on the receiving thread would wait for itself once the channel is full.
+    /// The thread that ended the entry waits for room: back-pressure. While the reaper waits,
+    /// nothing expires. The channel must then be read by a thread that never ends entries itself:
+    /// an ack, fail, poll or shutdown on the receiving thread would wait for itself once the
+    /// channel is full.
     #[default]
     Wait,
-    /// It goes to a second, unbounded queue, from which the receiver reads once the first is
-    /// empty. Order between the two is not kept, and the second has no bound: watch `spilled` in the metrics.
+    /// It goes to a second, unbounded queue, from which the receiver reads once the first is empty.
+    /// Order between the two is not kept, and the second has no bound: watch `spilled` in the
+    /// metrics.
     Spill,
     /// It is dropped and counted as `undelivered` in the metrics.
     Drop,
@@ -66,14 +68,17 @@ pub enum WhenFull {
 ///
 /// # The end
 ///
-/// As an iterator it ends when the sending side has been *dropped*: all handles to the store. A shutdown alone does not end it, so a
-/// thread that iterates must hold no handle. As a stream for tasks (`into_stream`, with the feature `async`) it ends with the
-/// *shutdown*; that of a map ends as the iterator does.
+/// As an iterator it ends when the sending side has been *dropped*: all handles to the store. A
+/// shutdown alone does not end it, so a thread that iterates must hold no handle. As a stream for
+/// tasks (`into_stream`, with the feature `async`) it ends with the *shutdown*; that of a map ends
+/// as the iterator does.
 ///
-/// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will. To tell the two apart, shut the store
-/// down first: from then on [`try_next`](Self::try_next) until `None` gets what is left.
+/// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will.
+/// To distinguish the two, shut the store down first: from then on [`try_next`](Self::try_next)
+/// until `None` gets what is left.
 ///
-/// When the last clone of the receiver is dropped, it drops the items that are left. What is sent from then on counts as `undelivered`.
+/// When the last clone of the receiver is dropped, it drops the items that are left. What is sent
+/// from then on counts as `undelivered`.
 pub struct Receiver<T> {
     ends: Own<Ends<T>>,
     /// Number of receivers.
@@ -103,8 +108,8 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // SeqCst pairs with `Sender::put_by`, which sends and then looks at the count: either that look
-        // finds 0, or the items that were sent before are found here.
+        // SeqCst pairs with `Sender::put_by`, which sends and then looks at the count: either that
+        // look finds 0, or the items that were sent before are found here.
         // survives: loom does not see crossbeam's channel.
         if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
             discard(&self.ends);
@@ -128,7 +133,8 @@ impl<T> Receiver<T> {
         bounded.try_recv().or_else(|_| spill.try_recv()).ok()
     }
 
-    /// The next item; waits up to `limit` for it. `None` if none came, or, at once, if the sending side has been dropped.
+    /// The next item; waits up to `limit` for it. `None` if none came, or, at once, if the sending
+    /// side has been dropped.
     #[must_use]
     pub fn next_within(&self, limit: Duration) -> Option<T> {
         if let Some(item) = self.try_next() {
@@ -168,7 +174,8 @@ impl<T> Receiver<T> {
         into.len() - before
     }
 
-    /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the receiver stay what they are.
+    /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the
+    /// receiver stay what they are.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[must_use]
@@ -193,8 +200,9 @@ impl<T> Receiver<T> {
 impl<T> Iterator for Receiver<T> {
     type Item = T;
 
-    /// The next item; waits for it. `None` when the sending side has been dropped (all shares of it, not only shut down) and
-    /// everything was received. After a shutdown, [`try_next`](Receiver::try_next) until `None` gets the rest.
+    /// The next item; waits for it. `None` when the sending side has been dropped (all shares of
+    /// it, not only shut down) and everything was received. After a shutdown,
+    /// [`try_next`](Receiver::try_next) until `None` gets the rest.
     fn next(&mut self) -> Option<T> {
         if let Some(item) = self.try_next() {
             return Some(item);
@@ -214,8 +222,8 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 pub(crate) struct Sender<T> {
     /// Bounded, and for what spills.
     ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
-    /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep it
-    /// until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
+    /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep
+    /// it until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
     back: Own<Ends<T>>,
     /// Number of receivers.
     readers: Arc<AtomicUsize>,
@@ -272,20 +280,21 @@ pub(crate) fn channel<T>(
 }
 
 impl<T> Sender<T> {
-    /// There is a shutdown, perhaps by the very thread that reads the channel: from here on, and for those
-    /// that wait already, what has no room spills.
+    /// There is a shutdown, perhaps by the very thread that reads the channel: from here on, and
+    /// for those that wait already, what has no room spills.
     pub(crate) fn close(&self) {
-        // Relaxed: nothing is behind it, and who sees it late looks up again soon.
+        // Relaxed: nothing is behind it, and a thread that sees it late looks again soon.
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// All has been sent, and who still sends is none of the caller's: streams end when they have taken it.
+    /// The caller has sent all of its items, and does not answer for other senders: streams end
+    /// when they have taken the items.
     pub(crate) fn finish(&self) {
         #[cfg(feature = "async")]
         self.listeners.finish();
     }
 
-    /// How many have gone to the second queue, and how many nobody got.
+    /// How many items have gone to the second queue, and how many were not delivered.
     pub(crate) fn astray(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.spilled), of(&self.undelivered))
@@ -296,8 +305,8 @@ impl<T> Sender<T> {
         self.send_by(self.when_full, item);
     }
 
-    /// As [`send`](Self::send), on a thread that may be the one that reads the channel. It would wait
-    /// for itself, so under [`WhenFull::Wait`] what has no room spills.
+    /// As [`send`](Self::send), on a thread that may be the one that reads the channel. It would
+    /// wait for itself, so under [`WhenFull::Wait`] what has no room spills.
     pub(crate) fn send_back(&self, item: T) {
         let when_full = match self.when_full {
             WhenFull::Wait => WhenFull::Spill,
@@ -314,7 +323,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Whether tasks wait, for who has just put something in.
+    /// Whether tasks wait; for a thread that has just put an item in.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn is_awaited(&self) -> bool {
@@ -327,8 +336,8 @@ impl<T> Sender<T> {
         self.listeners.wake();
     }
 
-    /// Sends. The caller has yet to wake the tasks that wait. What is not in the channel then is counted
-    /// as undelivered.
+    /// Sends. The caller has yet to wake the tasks that wait. What is not in the channel then is
+    /// counted as undelivered.
     pub(crate) fn put(&self, item: T) {
         self.put_by(self.when_full, item);
     }
@@ -359,8 +368,8 @@ impl<T> Sender<T> {
         };
         loop {
             if self.closing.load(Ordering::Relaxed) {
-                // Each of a million roots that a shutdown cancels comes by here. No time to wait is not the same: the channel gives
-                // the processor away before it looks at that.
+                // Each of a million roots that a shutdown cancels comes by here. No time to wait is
+                // not the same: the channel gives the processor away before it looks at that.
                 return self.send_or_spill(item);
             }
             item = match bounded.send_timeout(item, LOOK_UP) {
@@ -399,8 +408,9 @@ impl<T> Drop for Sender<T> {
 /// The receiving ends of the bounded channel and of the one for what spills.
 type Ends<T> = (crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>);
 
-/// The ends of crossbeam's channels, in the process that made them. The child of a fork has copies. What
-/// another thread held of a channel at the fork, the child never gets, so it does not touch them.
+/// The ends of crossbeam's channels, in the process that made them. The child of a fork has copies.
+/// What another thread held of a channel at the fork, the child never gets, so it does not touch
+/// them.
 struct Own<T> {
     ends: ManuallyDrop<T>,
     process: u32,

@@ -48,7 +48,7 @@ pub enum BuildError {
         /// The timeout that it is above.
         timeout: Duration,
     },
-    /// Of sessions, the shortest timeout that is granted is above the longest.
+    /// The shortest timeout that is granted to sessions is above the longest.
     MinimumAboveMaximum {
         /// The shortest.
         minimum: Duration,
@@ -155,8 +155,8 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// The store has been shut down: there will be no [`CapacityReady`](crate::CapacityReady) any more. It converts into
-/// the error `Closed` of each store type.
+/// The store has been shut down: there will be no [`CapacityReady`](crate::CapacityReady) any more.
+/// It converts into the error `Closed` of each store type.
 ///
 /// ```
 /// use expiry::{AckError, AckTracker, Closed, ShutdownMode};

@@ -1,12 +1,14 @@
-//! The hasher of keys that nobody has chosen another one for. Its algorithm is foldhash's; its name is not.
+//! The default hasher of keys. Its algorithm is foldhash's; its name is not.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
-/// The default hasher of an [`ExpiringMap`](crate::ExpiringMap)'s keys, seeded at random for each map.
+/// The default hasher of an [`ExpiringMap`](crate::ExpiringMap)'s keys, seeded at random for each
+/// map.
 ///
-/// It is foldhash's fast one, which may be replaced by a better one in any version: hashes are not to be kept. Who does not know its seed does not
-/// find keys that collide by trying; it is no cryptographic hash. 8 bytes.
+/// It is foldhash's fast one, which may be replaced by a better one in any version: hashes are not
+/// to be kept. A caller that does not know its seed does not find colliding keys by trying; it is
+/// no cryptographic hash. 8 bytes.
 ///
 /// ```
 /// use expiry::{ExpiringMap, RandomState};

@@ -1,5 +1,5 @@
-//! A lock-free concurrent expiry engine: for servers in which millions of things must either finish, be renewed, or time
-//! out, exactly once, on every core. One engine, several stores.
+//! A lock-free concurrent expiry engine: for servers in which millions of things must either
+//! finish, be renewed, or time out, exactly once, on every core. One engine, several stores.
 //!
 //! # Five minutes
 //!
@@ -42,23 +42,24 @@
 //! |---|---|---|
 //! | keys and values that expire | [`ExpiringMap`] | [`guide::maps`] |
 //! | code that was written for Storm's class of that name | [`TimeCacheMap`] | [`guide::maps`] |
-//! | keys that must be touched to live: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
-//! | clients with sessions, owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
-//! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
+//! | keys to be touched: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
+//! | sessions with owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
+//! | work derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) | [`guide::acks`] |
-//! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
+//! | a pipeline with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
-//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
+//! | timers in your own loop | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
 //! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
 //! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!
-//! What trackers and queues tell a handler they can put into a channel, for a thread of yours or for a task:
-//! [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
+//! Trackers and queues can put into a channel what they deliver to a handler, for a thread of yours
+//! or for a task: [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
 //!
 //! # Without a thread
 //!
-//! Each store with a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]. It is built by
-//! `build_manual`, and threads of yours poll it. [`Polled`] says whether the budget ran out, and how long there is nothing to do.
+//! Each store with a reaper thread can do without, for an event loop, or for a simulation with a
+//! [`ManualClock`]. It is built by `build_manual`, and threads of yours poll it. [`Polled`] says
+//! whether the budget ran out, and how long there is nothing to do.
 //!
 //! | store | polled by | which returns, beside a [`Polled`] |
 //! |---|---|---|
@@ -69,20 +70,24 @@
 //! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired. [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
 //! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the dead |
 //!
-//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes nobody. And what is due by it may be nothing: a renewed
-//! entry's old deadline, or memory to be given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()` whether all is done.
+//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes no
+//! thread. And nothing may be due when it ends but a renewed entry's old deadline, or memory to be
+//! given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()`
+//! whether all is done.
 //!
 //! # What to know
 //!
-//! * **Refused is not lost.** Errors say what to do, and insertions give back what was to go in. [`AckError::NotLive`] is
-//!   normal in a server: the tree has timed out or failed in the meantime. Drop the work; do not stop the thread.
-//! * **Never early, late by an interval.** Deadlines are rounded up to the interval of the builder; then comes the reaper's delay, which the
-//!   metrics have as [`Lateness`].
-//! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly; `BootClock` (Linux) counts suspended time; [`ManualClock`] is for tests; [`Clock`] is for your own.
-//!   Time that the machine spends suspended does not count with these.
+//! * **Refused is not lost.** Errors say what to do, and insertions give back what was to go in.
+//!   [`AckError::NotLive`] is normal in a server: the tree has timed out or failed in the meantime.
+//!   Drop the work; do not stop the thread.
+//! * **Never early, late by an interval.** Deadlines are rounded up to the interval of the builder;
+//!   then comes the reaper's delay, which the metrics have as [`Lateness`].
+//! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly;
+//!   `BootClock` (Linux) counts suspended time; [`ManualClock`] is for tests; [`Clock`] is for your
+//!   own. Time that the machine spends suspended does not count with these.
 //! * **Memory only.** Nothing survives a restart; sources replay, holders come back.
-//! * **Minimum Rust version** 1.74, with all features. What is tested is Linux on x86-64; it builds for other systems and for 32 bits, but not
-//!   where there are no 64-bit atomics.
+//! * **Minimum Rust version** 1.74, with all features. What is tested is Linux on x86-64; it builds
+//!   for other systems and for 32 bits, but not where there are no 64-bit atomics.
 //!
 //! # Features
 //!
@@ -95,12 +100,15 @@
 //! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
 //! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
 //!
-//! How to use the last three: `docs/guide/operations.md`, [`guide`]. Of other crates nothing is in the public interface but traits that are implemented:
-//! futures-core's with `async`, serde's with `serde`. Another major version of one of these is a breaking change here, of any other dependency it is none; but `metrics` and `tracing` have to be of the version for
-//! which the process has its recorder and its subscriber.
+//! How to use the last three: `docs/guide/operations.md`, [`guide`]. The public interface has
+//! nothing of other crates but traits that it implements: futures-core's with `async`, serde's with
+//! `serde`. Another major version of one of these is a breaking change here; of any other
+//! dependency it is none. But `metrics` and `tracing` have to be of the version for which the
+//! process has its recorder and its subscriber.
 //!
-//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
-//! [`guide::migration`]. How it works: `docs/design.md`.
+//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`,
+//! `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka: [`guide::migration`]. How it works:
+//! `docs/design.md`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models reach what they need, not everything, and some of the sizes are 1.

@@ -11,8 +11,9 @@
 //! | the reaper | asks itself | - |
 //! | any other thread | closes the store, and waits for the threads that drive it and for the reaper | closes the store, and waits for the threads that drive it |
 //!
-//! So no thread waits while another store may wait for it. `stores_that_shut_each_other_down_come_to_their_end`
-//! (`tests/it/each_other.rs`) has each pair of store types; the model is `two_stores_shut_each_other_down`.
+//! So no thread waits while another store may wait for it.
+//! `stores_that_shut_each_other_down_come_to_their_end` (`tests/it/each_other.rs`) has each pair of
+//! store types; the model is `two_stores_shut_each_other_down`.
 
 use crate::core::engine::{Engine, Frontend};
 use crate::core::reaper::{self, Orders};
@@ -42,8 +43,8 @@ pub(crate) fn shut<P: Payload, C>(
     reaper.worker.join();
 }
 
-/// Begins what [`shut`] does. The future ends when that is done. The reaper closes the store, if there
-/// is one, so no thread waits; without one this call closes the store, as `shut` does.
+/// Begins what [`shut`] does. The future ends when that is done. The reaper closes the store, if
+/// there is one, so no thread waits; without one this call closes the store, as `shut` does.
 #[cfg(feature = "async")]
 pub(crate) fn shut_soon<'a, P: Payload, C>(
     engine: &'a Engine<P, C>,
@@ -63,9 +64,9 @@ pub(crate) fn shut_soon<'a, P: Payload, C>(
     }
 }
 
-/// Refuses new entries, and waits until none is left, for at most `limit` of real time; polls meanwhile
-/// where there is no reaper. A thread inside a call of the user's code does not wait. Returns whether
-/// none is left.
+/// Refuses new entries, and waits until none is left, for at most `limit` of real time; polls
+/// meanwhile where there is no reaper. A thread inside a call of the user's code does not wait.
+/// Returns whether none is left.
 pub(crate) fn drain<P: Payload, C>(
     engine: &Engine<P, C>,
     reaper: Option<&Reaper>,
@@ -88,8 +89,8 @@ pub(crate) fn drain<P: Payload, C>(
     }
 }
 
-/// What a shutdown has ended and its caller, or its future, has yet to take. `None` until a shutdown wants it.
-/// Locked by shutdowns only.
+/// What a shutdown has ended and its caller, or its future, has yet to take. `None` until a
+/// shutdown wants it. Locked by shutdowns only.
 pub(crate) struct Leftovers<T>(Mutex<Option<Vec<T>>>);
 
 impl<T> Leftovers<T> {
@@ -110,8 +111,8 @@ impl<T> Leftovers<T> {
         self.lock().is_some()
     }
 
-    /// Adds what the caller has just ended, while it is at the shard: a shutdown that finds the shard
-    /// closed finds it here.
+    /// Adds what the caller has just ended, while it drives the shard: a shutdown that finds the
+    /// shard closed finds it here.
     pub(crate) fn push(&self, item: T) {
         self.lock().get_or_insert_with(Vec::new).push(item);
     }
@@ -122,7 +123,8 @@ impl<T> Leftovers<T> {
     }
 }
 
-/// What all handles to a store share, beside the store. Dropping the last handle shuts the store down.
+/// What all handles to a store share, beside the store. Dropping the last handle shuts the store
+/// down.
 ///
 /// A handle has the store itself too, so that a call reaches it by one pointer.
 pub(crate) struct Owner<F: Shut> {

@@ -1,5 +1,5 @@
-//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs is the
-//! real code. Only there with `--cfg expiry_loom`.
+//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs
+//! is the real code. Only there with `--cfg expiry_loom`.
 
 use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::engine::Wait;
@@ -15,8 +15,8 @@ use crate::core::slots::{Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// From here on, and until this is called again, a thread steps back for another one at each named step of the
-/// code (`sync::step`) for which `stops` returns true.
+/// From here on, and until this is called again, a thread steps back for another one at each named
+/// step of the code (`sync::step`) for which `stops` returns true.
 pub fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
     crate::sync::steps::stop_at(stops);
 }
@@ -69,7 +69,8 @@ impl Index {
         self.insert(hash, slot, accept)
     }
 
-    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is believed afterwards.
+    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is
+    /// believed afterwards.
     pub fn candidate<R>(&self, hash: u32, look: impl FnOnce(u32) -> R) -> Option<R> {
         let candidate = self.0.candidate(hash)?;
         let seen = look(candidate.slot());
@@ -81,7 +82,8 @@ impl Index {
         matches!(self.0.glance(hash), Glance::Absent)
     }
 
-    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None` if it says neither.
+    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None`
+    /// if it says neither.
     pub fn glance_pinned(&self, hash: u32) -> Option<Option<u32>> {
         match self.0.glance_pinned(&self.1.pin(), hash) {
             Glance::There(seen) => Some(Some(seen.slot)),
@@ -114,7 +116,7 @@ impl Index {
         self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false) == Removed::Copied
     }
 
-    /// As [`remove`](Self::remove), by who has found the slot by its candidate.
+    /// As [`remove`](Self::remove), by a thread that has found the slot by its candidate.
     pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
@@ -189,7 +191,7 @@ impl Index {
         Retired(Wait::begin_last(&self.1))
     }
 
-    /// Lets grace periods end, for whoever waits.
+    /// Lets grace periods end, for all deferred calls that wait.
     pub fn advance(&self) {
         self.1.turn();
     }
@@ -284,7 +286,7 @@ impl Store {
         slot.set_lease(Lease::free(generation));
     }
 
-    /// Gives a chunk's memory back if every slot in it is free and nobody owns any.
+    /// Gives a chunk's memory back if every slot in it is free and no thread owns any.
     pub fn release(&self, chunk: usize) -> bool {
         self.0.release(chunk, || ()) == Released::Yes
     }
@@ -307,7 +309,8 @@ impl Mail {
         Mail { slots, inbox: Inbox::new() }
     }
 
-    /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if it was closed.
+    /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if
+    /// it was closed.
     pub fn lower(&self, bucket: u32, tick: u64) -> bool {
         let header = self.slots.header(bucket * BUCKET).expect("a bucket");
         match header.next.lower(tick) {
@@ -331,7 +334,7 @@ impl Mail {
     }
 }
 
-/// A value that one thread at a time may enter, and nobody waits for.
+/// A value that one thread at a time may enter, and for which no thread waits.
 pub struct Exclusive<T>(Flagged<T>);
 
 impl<T: Send> Exclusive<T> {
@@ -340,7 +343,7 @@ impl<T: Send> Exclusive<T> {
         Exclusive(Flagged::new(value))
     }
 
-    /// Runs `f` on the value unless somebody is inside.
+    /// Runs `f` on the value unless another thread is inside.
     pub fn enter<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.enter(f)
     }
@@ -364,7 +367,7 @@ impl<T> Told<T> {
         self.0.send(item);
     }
 
-    /// All has been told.
+    /// All items have been sent.
     pub fn finish(&self) {
         self.0.finish();
     }

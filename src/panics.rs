@@ -2,10 +2,10 @@
 //!
 //! **A panic stays in the call.** It does not end the thread that made the call.
 //!
-//! **A thread inside such a call waits for no store.** The code that is called may shut another store
-//! down, whose thread may at that moment be inside a call that shuts this one down. So every operation
-//! that waits for a store's threads asks [`is_inside`] first, and where that is true leaves the rest of
-//! its work to the thread that it would wait for.
+//! **A thread inside such a call waits for no store.** The code that is called may shut another
+//! store down, whose thread may at that moment be inside a call that shuts this one down. So every
+//! operation that waits for a store's threads asks [`is_inside`] first, and where that is true
+//! leaves the rest of its work to the thread that it would wait for.
 
 use crate::trace::event;
 use std::any::Any;
@@ -22,7 +22,7 @@ pub fn is_inside() -> bool {
     DEPTH.with(Cell::get) != 0
 }
 
-/// Runs `f`, which is such a call. For `expiry-topology`, which catches panics itself.
+/// Runs `f`, which is such a call. It is for `expiry-topology`, which catches panics itself.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
     let _inside = Inside::enter();
     f()
@@ -46,8 +46,8 @@ impl Drop for Inside {
     }
 }
 
-/// Runs `f`, which is the user's code. Returns whether it panicked. A payload whose drop panics does
-/// not get out either.
+/// Runs `f`, which is the user's code. Returns whether it panicked. A payload whose drop panics
+/// does not get out either.
 #[inline(always)]
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
     let _inside = Inside::enter();
@@ -74,7 +74,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     text.unwrap_or("no text")
 }
 
-/// As [`caught`], for what tells of panics itself.
+/// As [`caught`], for the code that reports panics.
 #[cfg(feature = "tracing")]
 pub(crate) fn quietly(f: impl FnOnce()) {
     let _inside = Inside::enter();

@@ -1,9 +1,11 @@
 //! Publishing through the facade `metrics` (feature `metrics`).
 //!
-//! The engine counts for itself, in stripes of its threads: nothing here is in an operation's way. A publication takes a snapshot that was
-//! made anyway and sets each series to it. So it may be repeated, left out, or done by two threads at once: counters are set to
-//! absolute values, of which recorders keep the larger, and nothing is counted twice. That goes for the lateness too: it is published as the cumulative
-//! counters that Prometheus makes of a histogram, not recorded once more into one of the recorder's.
+//! The engine counts for itself, in stripes of its threads: nothing here is in an operation's way.
+//! A publication takes a snapshot that was made anyway and sets each series to it. So it may be
+//! repeated, left out, or done by two threads at once: counters are set to absolute values, of
+//! which recorders keep the larger, and nothing is counted twice. That goes for the lateness too:
+//! it is published as the cumulative counters that Prometheus makes of a histogram, not recorded
+//! once more into one of the recorder's.
 
 use crate::core::lateness::Lateness;
 use ::metrics::{with_recorder, Key, Label, Level, Metadata, Recorder, Unit};
@@ -27,7 +29,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The label `name`: what tells this store from the others of the process. Two that are
+    /// The label `name`: it distinguishes this store from the others of the process. Two that are
     /// published under one name, with the same labels, overwrite each other.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
@@ -41,16 +43,16 @@ impl Labels {
         self
     }
 
-    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum.
-    /// Of snapshots that have shards.
+    /// Publishes what is counted shard by shard with the label `shard`, in place of its sum. It
+    /// matters only for snapshots that have shards.
     #[must_use]
     pub fn by_shard(mut self) -> Self {
         self.by_shard = true;
         self
     }
 
-    /// What it says, `name` first: keys and values. For those who publish something of their own
-    /// beside it.
+    /// What it says, `name` first: keys and values. It is for programs that publish series of their
+    /// own beside these.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + '_ {
         self.all.iter().map(|label| (label.key(), label.value()))
     }
@@ -148,8 +150,8 @@ impl Value for Lateness {
     }
 }
 
-/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is
-/// above is in `+Inf`.
+/// The buckets of the lateness that are published, as powers of two of nanoseconds: 16 us to 69 s.
+/// What is above is in `+Inf`.
 const LE: std::ops::RangeInclusive<u32> = 14..=36;
 
 #[derive(Clone, Copy)]

@@ -1,14 +1,17 @@
 //! A map in generations: what is not put or touched again dies after so many rotations.
 //!
-//! Each generation is a hash map of its own, the youngest first. Renewing an entry moves it to the youngest one. A rotation empties
-//! the oldest map into the list of the dead and puts it in front, so that its memory is used again. Nothing else looks at an entry.
+//! Each generation is a hash map of its own, the youngest first. Renewing an entry moves it to the
+//! youngest one. A rotation empties the oldest map into the list of the dead and puts it in front,
+//! so that its memory is used again. Nothing else looks at an entry.
 //!
 //! # Why the dead are a list of the map
-//! An entry leaves the list in one step, when it is handed over. So a callback that panics, and an iterator that is dropped half-way
-//! or leaked, leave the same thing behind: the rest, still dead, still owned by the map, and first in line the next time.
+//! An entry leaves the list in one step, when it is handed over. So a callback that panics, and an
+//! iterator that is dropped half-way or leaked, leave the same thing behind: the rest, still dead,
+//! still owned by the map, and first in line the next time.
 //!
 //! # Sources
-//! Apache Storm's `RotatingMap`: a hash map for each generation, the default of three, and `put` as renewal.
+//! Apache Storm's `RotatingMap`: a hash map for each generation, the default of three, and `put` as
+//! renewal.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
@@ -38,16 +41,16 @@ const MAX_GENERATIONS: usize = 1024;
 ///
 /// # Costs
 ///
-/// A call with a key searches up to `n` hash maps, the youngest first; `put` and `touch` of an entry
-/// that was not renewed since the last rotation move it. `rotate` costs O(1) for each entry that has
-/// died. Memory is that of the hash maps; it is used again, and given back by
+/// A call with a key searches up to `n` hash maps, the youngest first; `put` and `touch` of an
+/// entry that was not renewed since the last rotation move it. `rotate` costs O(1) for each entry
+/// that has died. Memory is that of the hash maps; it is used again, and given back by
 /// [`shrink_to_fit`](Self::shrink_to_fit).
 ///
 /// # Panics in callers' code
 ///
 /// What had died and was not handed over because a callback panicked comes first in the next
-/// rotation; or earlier, from [`pop_dead`](Self::pop_dead). A panic of `Hash` or `Eq` may drop entries,
-/// as in `HashMap`, and leaves a map that can be used.
+/// rotation; or earlier, from [`pop_dead`](Self::pop_dead). A panic of `Hash` or `Eq` may drop
+/// entries, as in `HashMap`, and leaves a map that can be used.
 ///
 /// # Example
 ///
@@ -81,8 +84,8 @@ impl<K, V> RotatingMap<K, V> {
         Self::with_hasher(RandomState::new())
     }
 
-    /// An empty map of so many generations. More of them are more precise, and dearer to search: see
-    /// [the type](Self).
+    /// An empty map of so many generations. More of them are more precise, and dearer to search:
+    /// see [the type](Self).
     ///
     /// # Errors
     ///
@@ -465,7 +468,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IntoIter<K, V> {
     }
 }
 
-/// The entries that have died, by value, the longest dead first. From [`RotatingMap::rotate`].
+/// The entries that have died, by value, the longest dead first; from [`RotatingMap::rotate`].
 ///
 /// Dropping the iterator drops the entries that were not taken. After [`keep`](Self::keep), or if a
 /// panic drops the iterator, they stay in the map, dead, for the next rotation or

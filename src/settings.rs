@@ -1,22 +1,24 @@
 //! Settings as a server's configuration file has them (feature `serde`).
 //!
-//! A structure for each store: what its builder can be told in words and numbers. What is left out stays as the builder has it; an unknown name, or a value
-//! of another kind, is refused by the format's own error, and what makes no sense by the builder, as a [`BuildError`](crate::BuildError).
-//! Clocks, handlers, hashers and seeds are no matter of a file: the program sets them at the builder.
+//! A structure for each store: what its builder takes in words and numbers. What is left out stays
+//! as the builder has it. The format's own error refuses an unknown name, or a value of another
+//! kind. The builder refuses what makes no sense, with a [`BuildError`](crate::BuildError). Clocks,
+//! handlers, hashers and seeds do not come from a file: the program sets them at the builder.
 //!
-//! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime` has them (ns, us, ms, s, m, h, days, weeks, months,
-//! years). A [`Lifetime`] is one of them, `"never"` or `"default"`.
+//! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime`
+//! has them (ns, us, ms, s, m, h, days, weeks, months, years). A [`Lifetime`] is one of them,
+//! `"never"` or `"default"`.
 //!
 //! | key | of | kind |
 //! |---|---|---|
 //! | `interval` | all | duration |
-//! | `timeout` | [`AckTrackerSettings`] | duration, `"never"`, or `"default"`: the only key that takes these two |
+//! | `timeout` | [`AckTrackerSettings`] | duration, or as only key `"never"` or `"default"` |
 //! | `early_timeout` | [`AckTrackerSettings`] | duration |
 //! | `early_capacity` | [`AckTrackerSettings`] | integer |
 //! | `latency_sampling` | [`AckTrackerSettings`] | number from `0.0` to `1.0` |
 //! | `on_drop` | [`AckTrackerSettings`] | `"let_time_out"` or `"fail"` |
 //! | `time_to_live`, `time_to_idle` | [`ExpiringMapSettings`] | duration. For ever: leave it out |
-//! | `pause_grace` | [`ExpiryQueueSettings`], [`SessionTrackerSettings`] | duration. For none: leave it out |
+//! | `pause_grace` | [`ExpiryQueueSettings`], [`SessionTrackerSettings`] | duration; leave out for none |
 //! | `minimum_timeout`, `maximum_timeout` | [`SessionTrackerSettings`] | duration |
 //! | `server_id` | [`SessionTrackerSettings`] | integer, 0 to 255 |
 //! | `collect_touches` | [`SessionTrackerSettings`] | `true` or `false` |
@@ -25,9 +27,10 @@
 //!
 //! [`WhenFull`](crate::WhenFull), for a field of your own, is `"wait"`, `"spill"` or `"drop"`.
 //!
-//! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]` in a structure of yours they are not: an
-//! unknown key is nobody's there, and is left out silently. (`deny_unknown_fields` at your structure may catch it, but serde says that these two
-//! do not go together.) Give each store a table.
+//! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]`
+//! in a structure of yours they are not: serde then silently leaves out an unknown key.
+//! (`deny_unknown_fields` at your structure may catch it, but serde says that these two do not go
+//! together.) Give each store a table.
 //!
 //! ```
 //! use expiry::settings::AckTrackerSettings;
@@ -50,8 +53,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! These texts are of settings only. Snapshots of counters are serialized with durations as serde has them, `{"secs": 2, "nanos": 0}`: one is
-//! not read back as the other.
+//! These texts are of settings only. Snapshots of counters are serialized with durations as serde
+//! has them, `{"secs": 2, "nanos": 0}`: one is not read back as the other.
 //!
 //! ```
 //! use expiry::settings::AckTrackerSettings;
@@ -176,8 +179,9 @@ impl<'de> Deserialize<'de> for Lifetime {
     }
 }
 
-/// A store's settings, and its builder's method that takes them. Each of `durations` and `values` is one of the builder's setters, by its name;
-/// what is set otherwise is in `others`, with how. `by` says how a builder is come by, for the method's example.
+/// A store's settings, and its builder's method that takes them. Each of `durations` and `values`
+/// is one of the builder's setters, by its name; what is set otherwise is in `others`, with how.
+/// `by` says how a builder is come by, for the method's example.
 macro_rules! settings {
     (
         $(#[$doc:meta])*
@@ -247,7 +251,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Of an [`AckTracker`](crate::AckTracker).
+    /// Settings of an [`AckTracker`](crate::AckTracker).
     ///
     /// # Examples
     ///
@@ -268,7 +272,8 @@ settings! {
             shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
         }
         others {
-            /// See [`timeout`](AckTrackerBuilder::timeout); `never` is [`timeouts_off`](AckTrackerBuilder::timeouts_off).
+            /// See [`timeout`](AckTrackerBuilder::timeout); `never` is
+            /// [`timeouts_off`](AckTrackerBuilder::timeouts_off).
             timeout: Lifetime => set_timeout
         }
     }
@@ -283,7 +288,7 @@ fn set_timeout(builder: AckTrackerBuilder, timeout: Lifetime) -> AckTrackerBuild
 }
 
 settings! {
-    /// Of an [`ExpiringMap`](crate::ExpiringMap).
+    /// Settings of an [`ExpiringMap`](crate::ExpiringMap).
     ///
     /// # Examples
     ///
@@ -310,7 +315,7 @@ settings! {
 }
 
 settings! {
-    /// Of an [`ExpiryQueue`](crate::ExpiryQueue).
+    /// Settings of an [`ExpiryQueue`](crate::ExpiryQueue).
     ///
     /// # Examples
     ///
@@ -334,7 +339,7 @@ settings! {
 }
 
 settings! {
-    /// Of a [`SessionTracker`](crate::SessionTracker).
+    /// Settings of a [`SessionTracker`](crate::SessionTracker).
     ///
     /// # Examples
     ///
@@ -369,7 +374,7 @@ fn set_collect_touches(builder: SessionTrackerBuilder, collect: bool) -> Session
 
 #[cfg(feature = "async")]
 settings! {
-    /// Of [`Timeouts`](crate::Timeouts).
+    /// Settings of [`Timeouts`](crate::Timeouts).
     ///
     /// # Examples
     ///

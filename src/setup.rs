@@ -47,8 +47,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Checks all of it, for an engine with these default timeouts, and makes the engine's configuration of it. Also returns
-    /// the generator for other secrets.
+    /// Checks all of it, for an engine with these default timeouts, and makes the engine's
+    /// configuration of it. Also returns the generator for other secrets.
     pub(crate) fn config(&self, timeouts: &[Duration]) -> Result<(Config, SmallRng), BuildError> {
         let interval = self.checked_interval(timeouts)?;
         let shards = self.shards.unwrap_or_else(|| {
@@ -171,7 +171,7 @@ macro_rules! setters {
             reaper_budget(budget: usize) sets setup.budget = budget;
             /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of
             /// other types go through a hasher first, which has a seed of its own. Not for
-            /// production: whoever knows the seed can choose keys that collide.
+            /// production: a caller that knows the seed can choose keys that collide.
             seed(seed: u64) sets setup.seed = Some(seed);
             $($own)*
         }

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Who waits at a channel, and whether anything can still come.
+/// The tasks that wait at a channel, and whether anything can still come.
 pub(crate) struct Listeners {
     tasks: Crowd,
     finished: AtomicBool,
@@ -20,13 +20,15 @@ impl Listeners {
         Listeners { tasks: Crowd::new(), finished: AtomicBool::new(false) }
     }
 
-    /// Whether tasks wait for something, for who has just sent it.
+    /// Whether tasks wait; for a thread that has just sent something.
     ///
-    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially consistent swap of the
-    /// tail, and who finds the queue empty has made a fence before he read the tail. Its own receivers are not missed for the same reason.
+    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the
+    /// queue by a sequentially consistent swap of the tail. A receiver that finds the queue empty
+    /// has made a fence before it read the tail. Its own receivers are not missed for the same
+    /// reason.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        // Of which loom sees nothing.
+        // Loom sees nothing of that.
         #[cfg(expiry_loom)]
         fence(Ordering::SeqCst);
         !self.tasks.is_empty()
@@ -46,25 +48,31 @@ impl Listeners {
     }
 }
 
-/// A channel of what has ended, as a [`Stream`]; from [`Receiver::into_stream`]. With the feature `async`.
+/// A channel of what has ended, as a [`Stream`]; from [`Receiver::into_stream`]. With the feature
+/// `async`.
 ///
-/// It needs nothing but the waker that it is polled with, on any executor, and does not poll by time: who sends wakes it. (Where a sender
-/// has taken its place in the channel and has yet to put the item there, a poll waits for that, as every receiver does.) There is one more
-/// load for a sender while nobody waits. A task that always finds something does not yield by itself.
+/// It needs nothing but the waker that it is polled with, on any executor. It does not poll by
+/// time: the sender wakes it. (Where a sender has taken its place in the channel and has yet to put
+/// the item there, a poll waits for that, as every receiver does.) A sender pays one more load
+/// while no task waits. A task that always finds something does not yield by itself.
 ///
-/// * **It ends**, with `None`, when all has been taken after a shutdown that has returned (or whose reaper has ended, where a handler
-///   or a waker asked for it), or after all shares of the sending side have been dropped.
-/// * **Nothing is lost** when it is dropped, or a future of [`recv`](Self::recv) is: items are in the channel, for the clones, and for
-///   who turns the [`Receiver`] into a stream again.
-/// * **One task at a time** polls it: the waker of the last poll is woken. For several tasks clone it; each item goes to one of the
-///   clones. All that wait are woken by each item, and those that find it gone wait again: it is a work queue for a
-///   few tasks, not for thousands.
-/// * **Back-pressure**: who waits for room, under [`WhenFull::Wait`](crate::WhenFull::Wait), goes on as soon as something has been taken. That is
-///   a thread which waits, so the stream must not be polled by the only thread that ends entries: with an executor of one thread whose
-///   tasks also ack, take [`WhenFull::Spill`](crate::WhenFull::Spill).
+/// * **It ends**, with `None`, when all has been taken and no more can come. That is so after a
+///   shutdown has returned (or its reaper has ended, where a handler or a waker asked for it), or
+///   after all shares of the sending side have been dropped.
+/// * **Nothing is lost** when it is dropped, or a future of [`recv`](Self::recv) is: items are in
+///   the channel, for the clones, and for a [`Receiver`] that becomes a stream again.
+/// * **One task at a time** polls it: the waker of the last poll is woken. For several tasks clone
+///   it; each item goes to one of the clones. All that wait are woken by each item, and those that
+///   find it gone wait again: it is a work queue for a few tasks, not for thousands.
+/// * **Back-pressure**: a sender that waits for room, under
+///   [`WhenFull::Wait`](crate::WhenFull::Wait), goes on as soon as something has been taken. A
+///   whole thread waits there, so the stream must not be polled by the only thread that ends
+///   entries: with an executor of one thread whose tasks also ack, take
+///   [`WhenFull::Spill`](crate::WhenFull::Spill).
 ///
-/// Wakers are called by who sends, under [`catch_unwind`](std::panic::catch_unwind). Up to 16 of streams that have been dropped, or polled with
-/// another one since, are kept until something is sent.
+/// The sending thread calls wakers, under [`catch_unwind`](std::panic::catch_unwind). The channel
+/// keeps up to 16 wakers of streams that have been dropped, or polled with another waker since,
+/// until something is sent.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, ShutdownMode, WhenFull};
@@ -105,7 +113,7 @@ impl<T> ReceiverStream<T> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// As [`recv`](Self::recv), for who polls by hand.
+    /// As [`recv`](Self::recv), for a caller that polls by hand.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         if let Some(item) = self.receiver.try_next() {
             return Poll::Ready(Some(item));
@@ -122,13 +130,14 @@ impl<T> ReceiverStream<T> {
         if !finished {
             return Poll::Pending;
         }
-        // Nobody will come who takes it off the pile.
+        // No sender will come that takes it off the stack.
         listeners.tasks.leave(&mut self.place);
         listeners.tasks.wake();
         Poll::Ready(None)
     }
 
-    /// The channel's end, for what needs no waiting: [`drain_into`](Receiver::drain_into) takes many at once.
+    /// The channel's end, for what needs no waiting: [`drain_into`](Receiver::drain_into) takes
+    /// many at once.
     #[must_use]
     pub fn receiver(&self) -> &Receiver<T> {
         &self.receiver

@@ -1,8 +1,11 @@
-//! Events for operators (feature `tracing`): what is rare, and worth a line in a log. Without the feature nothing is left of them.
+//! Events for operators (feature `tracing`): what is rare, and worth a line in a log. Without the
+//! feature nothing is left of them.
 //!
-//! A subscriber is the user's code, as handlers are. So events are where handlers are called, or might be: nothing is borrowed or half done that
-//! the same thread would meet again if the subscriber used the store, shut it down or dropped it. Of what happens elsewhere, in the midst of an
-//! index's growth, the driver tells on its next visit. A subscriber that panics is caught, and nothing is said of that: it would be an event.
+//! A subscriber is the user's code, as handlers are. So events are where handlers are called, or
+//! might be. Nothing is borrowed or half done there that the same thread would meet again if the
+//! subscriber used the store, shut it down or dropped it. The driver reports on its next visit what
+//! happens elsewhere, in the midst of an index's growth. A subscriber's panic is caught and not
+//! reported: the report would be an event.
 //!
 //! `docs/guide/operations.md` lists them.
 

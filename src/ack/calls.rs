@@ -119,7 +119,7 @@ impl AckTracker {
     ///
     /// If the clock has jumped by 2^38 intervals (8 years at 1 ms) since the last poll, the call
     /// polls first, or waits for the thread that does. Otherwise a renewed deadline could not be
-    /// told from one that has long passed.
+    /// distinguished from one that has long passed.
     ///
     /// ```
     /// use expiry::{edge, AckTracker, ManualClock};

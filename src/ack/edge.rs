@@ -4,8 +4,9 @@ use crate::sync::process;
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::cell::RefCell;
 
-/// A random 64-bit edge id, never zero, from a generator that each thread has seeded from the OS. In
-/// the child of a `fork` the thread seeds its generator anew, so parent and child draw different ids.
+/// A random 64-bit edge id, never zero, from a generator that each thread has seeded from the OS.
+/// In the child of a `fork` the thread seeds its generator anew, so parent and child draw different
+/// ids.
 ///
 /// With random ids, a tree completes falsely if the XOR of the outstanding ids happens to be zero:
 /// a chance of 2^-64 for each ack. At 10,000 acks per second that is once in 58 million years (2^64

@@ -79,11 +79,11 @@ pub enum OnDrop {
 ///
 /// # The idea
 ///
-/// From Apache Storm's acker. A message is a *root*. Each piece of work derived from it is an
-/// *edge*, a random 64-bit id. The tracker keeps the XOR of all ids it has seen for the root. It
-/// sees each id twice, once when the work is created and once when it is done. So the XOR is zero
-/// when, and (but for a chance of 2^-64) only when, everything is done. Memory per root is
-/// constant, however large its tree: 32 bytes and a share of the tables.
+/// The algorithm is that of Apache Storm's acker. A message is a *root*. Each piece of work derived
+/// from it is an *edge*, a random 64-bit id. The tracker keeps the XOR of all ids it has seen for
+/// the root. It sees each id twice, once when the work is created and once when it is done. So the
+/// XOR is zero when, and (but for a chance of 2^-64) only when, everything is done. Memory per root
+/// is constant, however large its tree: 32 bytes and a share of the tables.
 ///
 /// # Issued and chosen roots
 ///

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// then with odds of 1 in 65,536. An id of another tracker is no better than a guess, 1 in 65,536
 /// or worse: ids are no secrets.
 ///
-/// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits); with the
-/// feature `serde` as a number. Displayed, and parsed, as `0x` and 16 hexadecimal digits.
+/// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits); with
+/// the feature `serde` as a number. Displayed, and parsed, as `0x` and 16 hexadecimal digits.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, Root};
@@ -199,7 +199,7 @@ impl Outcome {
 pub enum Ack {
     /// Counted; more is outstanding.
     Pending,
-    /// This was the last one: the root is acked, and its owner has been told (by this thread).
+    /// This was the last one: the root is acked, and this thread has delivered the outcome.
     Completed,
     /// The init has not come yet; the share is held for it. Only for roots chosen by the caller.
     Held,

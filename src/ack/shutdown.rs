@@ -43,8 +43,8 @@ pub enum ShutdownMode {
 
 impl AckTracker {
     /// Stops the tracker: refuses new roots, does with those in flight what `mode` says, stops the
-    /// reaper and waits for it. Returns the roots in flight under [`ShutdownMode::Return`], and nothing
-    /// otherwise.
+    /// reaper and waits for it. Returns the roots in flight under [`ShutdownMode::Return`], and
+    /// nothing otherwise.
     ///
     /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns,
     /// or is in the returned list. Operations of other threads that overlap end as if they had come
@@ -106,13 +106,13 @@ const FAR: Duration = Duration::from_secs(1 << 30);
 impl AckTracker {
     /// As [`shutdown`](Self::shutdown), without blocking the thread. New roots are refused when
     /// this returns, and the future ends when all is done. The reaper drains and cancels: handlers
-    /// are called on its thread. With [`ShutdownMode::Drain`] it looks every millisecond whether anything
-    /// is left.
+    /// are called on its thread. With [`ShutdownMode::Drain`] it looks every millisecond whether
+    /// anything is left.
     ///
     /// The shutdown goes on if the future is dropped; another call waits for the same end. Of
     /// several limits the shortest counts, and another mode than `Drain` ends the draining. Roots
-    /// under [`ShutdownMode::Return`] go to the first future that ends, or to a blocking `shutdown` with
-    /// that mode. Of two futures that end at once, each may have some of them.
+    /// under [`ShutdownMode::Return`] go to the first future that ends, or to a blocking `shutdown`
+    /// with that mode. Of two futures that end at once, each may have some of them.
     ///
     /// A tracker without a reaper must still be polled while it drains, by [`poll`](Self::poll).
     /// Each poll wakes the future, which polls, too, and checks the limit. This call, or the last

@@ -19,7 +19,7 @@ struct Anchor {
 ///
 /// Made by [`root`](Self::root), [`emit`](Self::emit) and [`join`](Self::join), settled by
 /// [`ack`](Self::ack) or [`fail`](Self::fail), each of which consumes it. So a second ack, an ack
-/// after a fail, and an emit after the ack do not compile, and as emitting takes `&mut self`, two
+/// after a fail, and an emit after the ack do not compile. As emitting takes `&mut self`, two
 /// threads cannot lose each other's edges. A tuple may be sent to another thread.
 ///
 /// `T` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive
@@ -209,7 +209,7 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
         self.fail_all(None)
     }
 
-    /// As [`fail`](Self::fail), and the outcome says who did it.
+    /// As [`fail`](Self::fail), and the outcome names `by` as the cause.
     ///
     /// # Errors
     ///

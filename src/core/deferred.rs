@@ -1,8 +1,9 @@
 //! The deferred-free list: slots that have ended, which other threads may still be looking at.
 //!
-//! Each stripe has one. Its thread pushes; the driver takes the whole list, by a swap, so there is no ABA. A slot is on at most
-//! one list. The list is linked through what an ended slot needs no more: the deadline of a `DEAD` lease. A `FORWARD` lease is
-//! still followed, so such a slot is linked through the word beside it.
+//! Each stripe has one. Its thread pushes; the driver takes the whole list, by a swap, so there is
+//! no ABA. A slot is on at most one list. The list is linked through what an ended slot needs no
+//! more: the deadline of a `DEAD` lease. A `FORWARD` lease is still followed, so such a slot is
+//! linked through the word beside it.
 
 use super::lease::{Lease, State};
 use super::slot::{Note, Payload, Slot};
@@ -39,7 +40,8 @@ impl Deferred {
             } else {
                 spot.slot.set_link(lease.with_link(State::Dead, next));
             }
-            // Release: who takes the list finds the links, and the entry out of the index.
+            // Release: the driver that takes the list finds the links, and the entry out of the
+            // index.
             match self.head.compare_exchange_weak(
                 head,
                 u64::from(id) + 1,
@@ -59,7 +61,8 @@ impl Deferred {
 
     /// Takes all that is in it.
     pub(crate) fn take(&self) -> Option<Chain> {
-        // The load saves the swap where there is nothing, as in most stripes. A push that it misses comes after it.
+        // The load saves the swap where there is nothing, as in most stripes. A push that it misses
+        // comes after it.
         if self.is_empty() {
             return None;
         }

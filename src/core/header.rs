@@ -21,7 +21,8 @@ pub(crate) struct Header {
 impl Header {
     /// Lets others own the bucket. The owner's.
     ///
-    /// Under loom by a swap: it does not know that a store comes after a swap which read what the store's thread has seen.
+    /// Under loom by a swap: it does not know that a store comes after a swap which read what the
+    /// store's thread has seen.
     pub(super) fn give_back(&self) {
         #[cfg(not(expiry_loom))]
         self.owned.store(false, Ordering::Release);
@@ -30,15 +31,16 @@ impl Header {
     }
 }
 
-/// A bucket's next expiration: a lower bound of the deadlines in it; and whether there is *news*: something may have been
-/// put in, or touched, since the driver looked.
+/// A bucket's next expiration: a lower bound of the deadlines in it; and a *dirty bit*: something
+/// may have been put in, or touched, since the driver looked.
 ///
-/// Held as *urgency*, the distance of the tick from the last one there is, so that zeroed memory reads "never", and
-/// earlier means greater; the news is the lowest bit. Every change is a read-modify-write of this one word, by inserter
-/// and reaper alike: either the inserter's comes first in its modification order, and the reaper, whose swap reads it,
-/// sees the inserter's slot, and the news of it; or the reaper's swap comes first, and the inserter sees that it lowered
-/// "never" and tells the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an inserter finds the
-/// bucket closed, before it the closer finds the slot (W8).
+/// The word holds the *urgency*, the distance of the tick from the last possible one: zeroed memory
+/// reads "never", and earlier means greater. The dirty bit is the lowest bit. Inserter and reaper
+/// change this one word only by read-modify-writes. If the inserter's comes first in the
+/// modification order, the reaper's swap reads it, and the reaper sees the inserter's slot and the
+/// dirty bit. If the reaper's swap comes first, the inserter sees that it lowered "never", and
+/// notifies the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an
+/// inserter finds the bucket closed, before it the closer finds the slot (W8).
 pub(crate) struct NextExpiration(AtomicU64);
 
 /// What [`NextExpiration::lower`] found.
@@ -46,7 +48,7 @@ pub(crate) struct NextExpiration(AtomicU64);
 pub(crate) enum Lowered {
     /// Something at least as early was known.
     No,
-    /// The bucket's next expiration is now this one, and the reaper is to be told.
+    /// The bucket's next expiration is now this one, and the caller notifies the reaper.
     Yes,
     /// The engine has shut down.
     Closed,
@@ -73,7 +75,8 @@ impl NextExpiration {
         NextExpiration(AtomicU64::new(0))
     }
 
-    /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first advance.
+    /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first
+    /// advance.
     #[inline]
     fn urgency(tick: u64) -> u64 {
         (LAST - tick.clamp(1, LAST)) << 1
@@ -88,14 +91,15 @@ impl NextExpiration {
         }
     }
 
-    /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing changes:
-    /// that is what orders it against [`take`](Self::take).
+    /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing
+    /// changes: that is what orders it against [`take`](Self::take).
     #[inline]
     pub(crate) fn lower(&self, tick: u64) -> Lowered {
         let urgency = Self::urgency(tick);
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
-            // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what they did.
+            // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what
+            // they did.
             match self.0.compare_exchange_weak(
                 seen,
                 seen.max(urgency) | NEWS,
@@ -110,14 +114,16 @@ impl NextExpiration {
         }
     }
 
-    /// Whether [`lower`](Self::lower) would change nothing. For who has a fence before this, and looks at nothing else because of it.
+    /// Whether [`lower`](Self::lower) would change nothing. The caller has a fence before this, and
+    /// relies on nothing else that this load has seen.
     #[inline(always)]
     pub(crate) fn covers(&self, tick: u64) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
         seen & NEWS != 0 && seen != CLOSED && seen >= Self::urgency(tick)
     }
 
-    /// The driver's: makes the next expiration at most `tick`, which is no news to it.
+    /// Makes the next expiration at most `tick`, and leaves the dirty bit as it is. Only the driver
+    /// calls this.
     pub(crate) fn put_back(&self, tick: u64) {
         let urgency = Self::urgency(tick);
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -136,7 +142,8 @@ impl NextExpiration {
         }
     }
 
-    /// The reaper's: takes the next expiration, leaving "never" and no news. `None` if it was never, or closed.
+    /// Takes the next expiration, and leaves "never" without the dirty bit. `None` if it was never,
+    /// or closed. Only the reaper calls this.
     pub(crate) fn take(&self) -> Option<Look> {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -154,31 +161,33 @@ impl NextExpiration {
         }
     }
 
-    /// Of a shard: makes the next expiration at most `tick`, which is news.
+    /// Makes a shard's next expiration at most `tick`, and sets the dirty bit.
     #[cold]
     pub(crate) fn name(&self, tick: u64) {
-        // The dirty bit first, or the driver, which knows nothing of it, could raise what is named.
-        // survives: the naming thread has pushed its bucket. The driver, whose `raise` fails by
+        // The dirty bit first, or the driver, which knows nothing of it, could raise the reported
+        // tick.
+        // survives: the reporting thread has pushed its bucket. The driver, whose `raise` fails by
         // this, takes the inbox by a swap: loom reads the newest value there, hardware may not
         // (W4). Holds for both.
         self.0.fetch_or(NEWS, Ordering::AcqRel);
         self.0.fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
-    /// Of a shard, its driver's: whether `tick` is later than the next expiration that it has heard of.
+    /// Whether `tick` is later than the shard's next expiration as its driver has last read it.
     pub(crate) fn is_after(heard: u64, tick: u64) -> bool {
         Self::urgency(tick) < heard
     }
 
-    /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
-    /// before, whose bucket may be on its way still. What it is then; `None`, and it is as it was, if there has been news
-    /// since the last time. `heard` is what the driver keeps of it.
+    /// Sets a shard's next expiration to `tick`; its driver calls this, at the tick `now`. An
+    /// earlier one that is yet to come stays: its bucket may still be on its way. Returns the next
+    /// expiration; `None`, and leaves it as it was, if the dirty bit has been set since the last
+    /// call. `heard` is what the driver keeps of it.
     pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
         let named = Self::tick(*heard).filter(|&named| named > now);
         let next = named.map_or(tick, |named| named.min(tick));
         let urgency = Self::urgency(next);
-        // Also if nothing changes: it fails if there was news.
-        // survives: stronger than needed: where it succeeds there was no news to see, and no thread
+        // The swap is needed also if nothing changes: it fails if the dirty bit is set.
+        // survives: stronger than needed: where it succeeds no dirty bit was set, and no thread
         // reads behind it.
         match self.0.compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
@@ -186,7 +195,7 @@ impl NextExpiration {
                 Some(next)
             }
             Err(_) => {
-                // From here on, what comes is news.
+                // What comes from here on sets the dirty bit again.
                 // survives: the other side of `name`. The driver takes the inbox after this, by a
                 // swap.
                 *heard = self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS;
@@ -195,7 +204,7 @@ impl NextExpiration {
         }
     }
 
-    /// Whether it is closed. For a caller that has a fence before this.
+    /// Whether it is closed. The caller has a fence before this.
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
         self.0.load(Ordering::Relaxed) == CLOSED
@@ -219,8 +228,9 @@ impl NextExpiration {
         Self::known(self.0.load(Ordering::Acquire))
     }
 
-    /// As [`get`](Self::get), after a look at the stripes, by which who has told passes on what it has named. Loom does not see that edge:
-    /// there this is the newest there is.
+    /// As [`get`](Self::get), after a look at the stripes. A thread that has notified the driver
+    /// passes on, by its stripe, what it has reported. Loom does not see that edge: there this
+    /// reads the newest value.
     pub(crate) fn get_told(&self) -> Option<u64> {
         if cfg!(expiry_loom) {
             // survives: stronger than needed: it is built for models only.

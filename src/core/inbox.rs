@@ -1,14 +1,16 @@
-//! The inbox: how inserters tell the driver that a bucket's next expiration came nearer.
+//! The inbox: inserters notify the driver here that a bucket's next expiration came nearer.
 //!
-//! An intrusive lock-free stack of buckets, linked through their headers. Pushing is rare: once for a
-//! bucket that was idle, and when a timeout shorter than all others in the bucket comes.
+//! An intrusive lock-free stack of buckets, linked through their headers. Pushing is rare: once for
+//! a bucket that was idle, and when a timeout shorter than all others in the bucket comes.
 //!
-//! * A bucket is in the stack at most once: its `queued` flag is taken by a swap before it is pushed. Who
-//!   finds the flag taken need not push; whoever took it will, or the driver is about to look (W10).
-//! * The driver takes the whole stack by a swap, so there is no ABA. For each bucket it reads the link, *then*
-//!   clears the flag (or a second push could overwrite the link and lose the rest of the list, W9), *then*
-//!   reads the bucket's next expiration: an inserter that found the flag still taken has lowered the
-//!   next expiration before, and the two swaps on the flag order the two, so the driver reads it.
+//! * A bucket is in the stack at most once: a thread takes its `queued` flag by a swap before it
+//!   pushes. A thread that finds the flag taken need not push: the thread that took it will, or the
+//!   driver is about to look (W10).
+//! * The driver takes the whole stack by a swap, so there is no ABA. For each bucket it reads the
+//!   link, *then* clears the flag, *then* reads the bucket's next expiration. If it cleared the
+//!   flag first, a second push could overwrite the link and lose the rest of the list (W9). An
+//!   inserter that found the flag still taken has lowered the next expiration before. The two swaps
+//!   on the flag order the two, so the driver reads it.
 
 use super::header::Header;
 use super::params::BUCKET;
@@ -22,8 +24,8 @@ pub(crate) struct Inbox {
     head: AtomicU32,
 }
 
-/// What the driver has taken out and not yet looked at: a chain of buckets that are still flagged, and
-/// so are linked nowhere else.
+/// What the driver has taken out and not yet looked at: a chain of buckets that are still flagged,
+/// and so are linked nowhere else.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     next: u32,
@@ -56,8 +58,9 @@ impl Inbox {
         }
     }
 
-    /// Takes all that is in it. A read-modify-write even when it is empty: after announcing how long it
-    /// will sleep the driver looks here once more, and either sees a push or the pusher sees the announcement (W4).
+    /// Takes all that is in it. It is a read-modify-write even when the inbox is empty. After
+    /// announcing how long it will sleep the driver looks here once more: either it sees a push, or
+    /// the pusher sees the announcement (W4).
     pub(crate) fn take(&self) -> Taken {
         Taken { next: self.head.swap(0, Ordering::AcqRel) }
     }

@@ -28,7 +28,8 @@ const BUCKETS: usize = 64;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lateness {
-    /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes zero.
+    /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes
+    /// zero.
     pub counts: Vec<u64>,
 }
 
@@ -58,7 +59,8 @@ impl Lateness {
         self.counts.iter().sum()
     }
 
-    /// What has come since `earlier`, an older snapshot of the same: what a monitor shows of the last minute.
+    /// What has come since `earlier`, an older snapshot of the same: what a monitor shows of the
+    /// last minute.
     #[must_use]
     pub fn since(&self, earlier: &Lateness) -> Lateness {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
@@ -67,7 +69,8 @@ impl Lateness {
         Lateness { counts: counts.collect() }
     }
 
-    /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
+    /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has
+    /// expired.
     #[must_use]
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {

@@ -7,7 +7,7 @@
 //!  +----------------------------+-------------+----------+-------+
 //! ```
 //!
-//! # States and who may change them
+//! # States and the threads that change them
 //!
 //! ```text
 //!  FREE -> LIVE_ISSUED               the owner of the bucket, by a store: the id it returns is the only way in
@@ -38,24 +38,25 @@
 //!
 //! # Widths, and what remains possible
 //!
-//! The generation (the generation of the slot) changes with every claim of the slot and has 16
-//! bits. A keyed entry's compare-and-swap under a pin never meets a later occupant, as no slot is
-//! reused under a pin. Without a pin (trees, handles) a compare-and-swap on the lease could succeed
-//! on a later occupant only if the thread slept through a multiple of 2^16 - 1 occupancies of this
-//! one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in rotation
-//! (a chunk of 4096 at the least), so that takes at least 2^28 inserts by that thread's shard
-//! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's
-//! memory goes back while a slot in it is near the wrap, they all start over. A slot that one
-//! occupant has held while its neighbours had nearly 2^16 of them then has its few generations
-//! again.) An issued id carries 16 random bits on top (see [`IssuedId`]).
+//! The slot's generation changes with every claim of the slot and has 16 bits. A keyed entry's
+//! compare-and-swap under a pin never meets a later occupant, as no slot is reused under a pin.
+//! Without a pin (trees, handles) it could succeed on a later occupant, but only if two things
+//! happen. The thread sleeps through a multiple of 2^16 - 1 occupancies of this one slot, *and* the
+//! deadline comes out the same in its 40 bits. Slots are reused in rotation (a chunk of 4096 at the
+//! least), so that takes at least 2^28 inserts by that thread's shard within one interval. (But see
+//! [`Slots::release`](super::slots::Slots::release): where a chunk's memory goes back while a slot
+//! in it is near the wrap, they all start over. A slot that one occupant has held while its
+//! neighbours had nearly 2^16 of them then has its few generations again.) An issued id carries 16
+//! random bits on top (see [`IssuedId`]).
 //!
 //! Each renewal that sets a nearer deadline counts in `lowered`, which has 4 bits. So a
 //! compare-and-swap of a renewal fails where the lease, since that renewal has looked at it, was
-//! lowered and has come back to the same tick. What remains possible: the renewal is held up while a
-//! multiple of 16 others lower the lease and one brings it back to that very tick.
+//! lowered and has come back to the same tick. What remains possible: the renewal is held up while
+//! a multiple of 16 others lower the lease and one brings it back to that very tick.
 //!
-//! Deadlines are compared by their distance from a tick known to be near (the bucket's next expiration),
-//! never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2 ticks.
+//! Deadlines are compared by their distance from a tick known to be near (the bucket's next
+//! expiration), never as absolute numbers. So uptime is not limited; timeouts are, to 2^39 - 2
+//! ticks.
 
 use crate::time::NEVER;
 
@@ -69,7 +70,7 @@ const LOWERED_MASK: u64 = 15 << 4;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
-/// Of a lease that names a slot: two holders keep this one.
+/// Bit of a lease that names a slot: two holders keep the lease's own slot.
 const HELD_TWICE: u64 = 1 << 63;
 
 /// What a slot is doing. See the module's head for the transitions.
@@ -80,7 +81,7 @@ pub(crate) enum State {
     Free = 0,
     Early = 1,
     EarlyFailed = 2,
-    /// As `EarlyFailed`, and the word says who failed it.
+    /// As `EarlyFailed`, and the word says which culprit failed it.
     EarlyFailedBy = 3,
     Initing = 4,
     InitingFailed = 5,
@@ -91,7 +92,7 @@ pub(crate) enum State {
     Forward = 9,
     /// A caller is closing it: it is neither touched nor expired.
     Closing = 10,
-    /// Its time is up, and a caller has been told so, but it has not been ended yet.
+    /// The entry has expired, and a caller has observed that, but no thread has ended it yet.
     Lapsed = 11,
     /// As `Live`, of an entry with a time to idle.
     LiveIdle = 12,
@@ -113,7 +114,7 @@ impl State {
         )
     }
 
-    /// Those of what others have told of before it has begun.
+    /// The states of a root that other threads have reported before its init.
     #[inline]
     pub(crate) fn is_early(self) -> bool {
         matches!(self, State::Early | State::EarlyFailed | State::EarlyFailedBy)
@@ -179,7 +180,7 @@ impl Lease {
             10 => State::Closing,
             11 => State::Lapsed,
             12 => State::LiveIdle,
-            // Of more than 12, none is ever written.
+            // No state above 12 is ever written.
             _ => State::Dead,
         }
     }
@@ -224,7 +225,7 @@ impl Lease {
         Lease(u64::from(link) << DEADLINE_SHIFT | generation | state as u64)
     }
 
-    /// The slot that the lease names. Of a lease that does.
+    /// The slot that the lease names, if it names one.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // a link has 32 bits
     pub(crate) fn link(self) -> u32 {
@@ -243,7 +244,7 @@ impl Lease {
         Lease(self.0 | HELD_TWICE)
     }
 
-    /// Whether two holders keep the slot. Of a lease that has a link.
+    /// Whether two holders keep the slot; the lease has a link.
     #[inline]
     pub(crate) fn is_held_twice(self) -> bool {
         self.0 & HELD_TWICE != 0
@@ -308,9 +309,10 @@ pub(crate) fn next_generation(last: u32) -> u32 {
 ///  +----------+---------------+-------------------+
 /// ```
 ///
-/// The slot keeps the whole id as its key, so an old id is accepted only if the same generation has
-/// come round (2^16 - 1 occupancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
-/// odds of 1 in 2^16 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
+/// The slot keeps the whole id as its key. So an old id is accepted only if the same generation has
+/// come round and the nonce agrees. The generation comes round 2^16 - 1 occupancies later, or
+/// sooner where it has started over (see the module's head). The odds are 1 in 2^16 then, and 1 in
+/// 2^32 for an id that is older and otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedId(pub(crate) u64);
 

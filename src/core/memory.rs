@@ -55,7 +55,8 @@ mod imp {
             Ok(zeroed)
         }
 
-        /// Asks the system for huge pages from now on, or for small ones only. A hint: it changes speed and memory.
+        /// Asks the system for huge pages from now on, or for small ones only. A hint: it changes
+        /// speed and memory.
         pub(crate) fn use_huge_pages(&self, huge: bool) {
             #[cfg(target_os = "linux")]
             if self.map.len() >= HUGE {
@@ -69,20 +70,21 @@ mod imp {
             let _ = huge;
         }
 
-        /// Where the array begins. What lies there is atomics, so sharing it is all that is ever done.
+        /// Where the array begins. What lies there is atomics, so sharing it is all that is ever
+        /// done.
         pub(crate) fn as_ptr(&self) -> *mut T {
             self.map.as_ptr().cast_mut().cast::<T>()
         }
 
         #[inline]
         pub(crate) fn as_slice(&self) -> &[T] {
-            // SAFETY: the mapping holds `length` values of `T`, page-aligned; all zeroes is a valid `T`
-            // (`ZeroValid`), which is atomics only, so shared access is all that there ever is.
+            // SAFETY: the mapping holds `length` values of `T`, page-aligned; all zeroes is a valid
+            // `T` (`ZeroValid`), which is atomics only, so shared access is all that there ever is.
             unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<T>(), self.length) }
         }
 
-        /// Lets the whole pages in `range` go, and zeroes the rest of it in place: all of it reads as
-        /// zeroes afterwards. Where the platform has no such call, all of it is zeroed in place.
+        /// Lets the whole pages in `range` go, and zeroes the rest of it in place: all of it reads
+        /// as zeroes afterwards. Where the platform has no such call, all of it is zeroed in place.
         pub(crate) fn release(&self, range: Range<usize>) {
             #[cfg(target_os = "linux")]
             self.release_pages(range, rustix::param::page_size());
@@ -94,8 +96,8 @@ mod imp {
             self.as_slice()[range].iter().for_each(T::zero);
         }
 
-        /// As [`release`](Self::release), with pages of this many bytes. Neither end of the range need
-        /// lie between two pages: values beyond it, which share a page with it, are live.
+        /// As [`release`](Self::release), with pages of this many bytes. Neither end of the range
+        /// need lie between two pages: values beyond it, which share a page with it, are live.
         #[cfg(target_os = "linux")]
         fn release_pages(&self, range: Range<usize>, page: usize) {
             let size = std::mem::size_of::<T>();
@@ -106,8 +108,9 @@ mod imp {
             if size == 0 || from >= to {
                 return self.zero(range);
             }
-            // SAFETY: these pages lie in the mapping, which is private and anonymous, and hold atomics
-            // only. They read as zeroes afterwards, a valid value, and callers want zeroes there.
+            // SAFETY: these pages lie in the mapping, which is private and anonymous, and hold
+            // atomics only. They read as zeroes afterwards, a valid value, and callers want zeroes
+            // there.
             let released = unsafe {
                 let advice = rustix::mm::Advice::LinuxDontNeed;
                 rustix::mm::madvise(from as *mut _, to - from, advice)

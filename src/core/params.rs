@@ -1,5 +1,5 @@
-//! Sizes. Under the model checker they shrink, so that a model with a handful of operations still fills
-//! buckets, spills, grows and gives memory back, in the real code.
+//! Sizes. Under the model checker they shrink, so that a model with a handful of operations still
+//! fills buckets, spills, grows and gives memory back, in the real code.
 
 /// Slots in a bucket: what one entry of a wheel stands for, and what one look of the reaper covers.
 #[cfg(not(expiry_loom))]
@@ -7,9 +7,10 @@ pub(crate) const BUCKET: usize = 16;
 #[cfg(expiry_loom)]
 pub(crate) const BUCKET: usize = 2;
 
-/// Buckets in a chunk: what a thread walks through in search of free slots, and what memory is given
-/// back in. Of ack trees 256 buckets of 16 slots make 128 KiB of slots, 32 KiB of birth stamps and 4 KiB
-/// of bucket headers. Slots have whole words, so a chunk's slots are whole pages whatever the payload.
+/// Buckets in a chunk: what a thread walks through in search of free slots, and what memory is
+/// given back in. With ack trees, 256 buckets of 16 slots make 128 KiB of slots, 32 KiB of birth
+/// stamps and 4 KiB of bucket headers. Slots have whole words, so a chunk's slots are whole pages
+/// whatever the payload.
 #[cfg(not(expiry_loom))]
 pub(crate) const CHUNK_BUCKETS: usize = 256;
 #[cfg(expiry_loom)]
@@ -36,16 +37,17 @@ pub(crate) const HOME: usize = 7;
 #[cfg(expiry_loom)]
 pub(crate) const HOME: usize = 1;
 
-/// Index words in an overflow line: one cache line.
+/// Index words in an overflow bucket: one cache line.
 #[cfg(not(expiry_loom))]
 pub(crate) const OVER: usize = 8;
 #[cfg(expiry_loom)]
 pub(crate) const OVER: usize = 1;
 
-/// How many keys may share all bits of their hash: half of a home's words, its overflow lines' included.
+/// How many keys may share all bits of their hash: half of a home's words, its overflow buckets'
+/// included.
 pub(crate) const ALIKE: usize = HOME + OVER + 1;
 
-/// Homes that share an overflow line.
+/// Homes that share an overflow bucket.
 #[cfg(not(expiry_loom))]
 pub(crate) const GROUP: usize = 2;
 #[cfg(expiry_loom)]
@@ -63,7 +65,8 @@ pub(crate) const CLASSES: usize = 26;
 #[cfg(expiry_loom)]
 pub(crate) const CLASSES: usize = 4;
 
-/// Tables of classes below this one, of less than 400 KB, grow fourfold: a store that fills up migrates its keys half as often.
+/// Tables of classes below this one, of less than 400 KB, grow fourfold: a store that fills up
+/// migrates its keys half as often.
 #[cfg(not(expiry_loom))]
 pub(crate) const SMALL_CLASSES: usize = 6;
 #[cfg(expiry_loom)]
@@ -78,7 +81,8 @@ pub(crate) const SEGMENTS: usize = 4;
 /// How many slots of a chunk are looked at to tell whether it has room: a quarter of them free.
 pub(crate) const SAMPLES: usize = 16;
 
-/// How many chunks are looked at from a ring's position on, and how many elsewhere, before one is added.
+/// How many chunks are looked at from a ring's position on, and how many elsewhere, before one is
+/// added.
 #[cfg(not(expiry_loom))]
 pub(crate) const LOOKS: u32 = 8;
 #[cfg(expiry_loom)]

@@ -20,7 +20,7 @@ const GROUP: usize = 16;
 const GROUPS: usize = 256 / GROUP;
 
 impl<C> PerShard<C> {
-    /// For so many shards, a power of two, at most 256.
+    /// Makes room for so many shards, a power of two, at most 256.
     pub(crate) fn new(shards: usize) -> Self {
         assert!(shards <= GROUP * GROUPS && shards.is_power_of_two());
         PerShard { shards, groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())) }

@@ -21,7 +21,8 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Runs `f` after all threads that are pinned now have unpinned; on any thread, so `f` must not run users' code.
+    /// Runs `f` after all threads that are pinned now have unpinned; on any thread, so `f` must not
+    /// run users' code.
     pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
         self.guard.after(f);
     }
@@ -32,8 +33,8 @@ impl Pins {
         Pins { seats: Stripes::new(Seat::new), grace: Grace::new() }
     }
 
-    /// Keeps what this thread finds from here on: no slot that another thread can find now is freed while this lives. One pin
-    /// inside another costs next to nothing.
+    /// Keeps what this thread finds from here on: no slot that another thread can find now is freed
+    /// while this lives. One pin inside another costs next to nothing.
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
         let (holding, index) = Holding::begin();
@@ -42,7 +43,8 @@ impl Pins {
         Pin { guard, _index: holding }
     }
 
-    /// Empties the seats of threads that have ended: each turn looks at all seats that are not empty.
+    /// Empties the seats of threads that have ended: each turn looks at all seats that are not
+    /// empty.
     #[cfg(not(expiry_loom))]
     pub(crate) fn clear_seats(&self) {
         for (index, seat) in self.seats.indexed() {

@@ -1,8 +1,8 @@
 //! The reaper: one thread that drives an engine and sleeps in between.
 //!
-//! It sleeps until the earliest tick that any wheel knows of, without a limit when there is none, and is
-//! woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so an engine is
-//! driven the same way without it.
+//! It sleeps until the earliest tick that any wheel knows of, without a limit when there is none,
+//! and is woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so
+//! an engine is driven the same way without it.
 
 use super::engine::{Engine, Frontend, Round};
 use super::slot::Payload;
@@ -13,11 +13,12 @@ use crate::time::{nanos, NEVER};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// What a reaper has been told to do. Who tells it calls the engine's waker then.
+/// What the reaper is ordered to do. The ordering thread then calls the engine's waker.
 pub(crate) struct Orders {
     stop: AtomicBool,
     began: Instant,
-    /// It is to stop when nothing is left, and at the latest so many nanoseconds after `began`. [`NEVER`]: nobody has said so.
+    /// The reaper stops when nothing is left, and at the latest so many nanoseconds after `began`.
+    /// [`NEVER`]: no thread has ordered that.
     drain: AtomicU64,
     ended: AtomicBool,
 }
@@ -40,11 +41,12 @@ impl Orders {
 
     fn is_to_stop(&self) -> bool {
         // survives: with `async` the fences in `refuse` order both sides. Without it the Acquire is
-        // kept: a handler that is told of what is left sees what the asking thread had done.
+        // kept: a handler that gets what is left sees what the asking thread had done.
         self.stop.load(Ordering::Acquire)
     }
 
-    /// It is to stop when nothing is left, or when this has passed. Of several limits the shortest counts.
+    /// It is to stop when nothing is left, or when this has passed. Of several limits the shortest
+    /// counts.
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn drain(&self, limit: Duration) {
         let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
@@ -62,8 +64,9 @@ impl Orders {
 
     /// It has done all that it had to.
     pub(crate) fn end(&self) {
-        // survives: a closed engine has passed the fence of `Admission::parted`; what follows goes by
-        // a lock and by the fence in `Listeners::finish`. Kept: this report must not rest on those.
+        // survives: a closed engine has passed the fence of `Admission::parted`; what follows goes
+        // by a lock and by the fence in `Listeners::finish`. Kept: this report must not rest on
+        // those.
         self.ended.store(true, Ordering::Release);
     }
 
@@ -79,8 +82,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long it sleeps after a round in which the clock has panicked.
 const RECOVERY: Duration = Duration::from_millis(10);
 
-/// Drives `engine` until it is told to stop and the engine's waker called. A clock that panics ends the
-/// round, and not the reaper.
+/// Drives `engine` until it is ordered to stop and the engine's waker called. A clock that panics
+/// ends the round, and not the reaper.
 pub(crate) fn run<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,

@@ -7,12 +7,14 @@
 //! A store type chooses its payload. There are two kinds:
 //!
 //! * [`Fields`]: a struct of atomics, which any thread may read at any time (ack trees, wakers).
-//! * [`Owned<T>`]: a plain value. The thread that claimed the slot writes it. Any thread may read it while it is pinned and
-//!   has found the slot published. The thread that ended the slot, or the driver, which got it from the deferred-free list, takes
-//!   it. A `T` of more than 64 bytes, or aligned to more, is boxed; the compiler decides that, not the running program.
+//! * [`Owned<T>`]: a plain value. The thread that claimed the slot writes it. Any thread may read
+//!   it while it is pinned and has found the slot published. The thread that ended the slot, or the
+//!   driver, which got it from the deferred-free list, takes it. A `T` of more than 64 bytes, or
+//!   aligned to more, is boxed; the compiler decides that, not the running program.
 //!
-//! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be chosen by a size. Under
-//! loom a slot is a struct, and the payload a cell whose accesses loom checks.
+//! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be
+//! chosen by a size. Under loom a slot is a struct, and the payload a cell whose accesses loom
+//! checks.
 
 use super::lease::Lease;
 use super::memory::ZeroValid;
@@ -23,7 +25,8 @@ use std::marker::PhantomData;
 ///
 /// # Safety
 ///
-/// `SIZE` and `ALIGN` are those of what the payload's accessors read and write. All zero bits are a slot without a payload.
+/// `SIZE` and `ALIGN` are those of what the payload's accessors read and write. All zero bits are a
+/// slot without a payload.
 pub(crate) unsafe trait Payload: Sized + 'static {
     /// Size of what lies in the slot, in bytes.
     const SIZE: usize;
@@ -127,7 +130,8 @@ pub(crate) const fn units<P: Payload>() -> usize {
     1
 }
 
-/// A slot of a store that lives for `'a`. Copied freely: who owns it is said by its lease.
+/// A slot of a store that lives for `'a`. It is copied freely: the slot's lease says which thread
+/// owns it.
 pub(crate) struct Slot<'a, P: Payload> {
     at: *const Unit<P>,
     _slots: PhantomData<&'a Unit<P>>,
@@ -168,7 +172,8 @@ impl<'a, P: Payload> Slot<'a, P> {
         unsafe { &(*self.at).lease }
     }
 
-    /// The lease as it is. Acquire pairs with the Release of whoever published it: the payload is there.
+    /// The lease as it is. Acquire pairs with the Release of the thread that published it: the
+    /// payload is there.
     #[inline(always)]
     pub(crate) fn lease(self) -> Lease {
         Lease(self.word().load(Ordering::Acquire))
@@ -180,7 +185,8 @@ impl<'a, P: Payload> Slot<'a, P> {
         Lease(self.word().load(Ordering::Relaxed))
     }
 
-    /// The newest lease there is, by a read-modify-write: who changes it later sees all that the caller has done.
+    /// The newest lease, by a read-modify-write: a thread that changes it later sees all that the
+    /// caller has done.
     pub(crate) fn lease_in_order(self) -> Lease {
         Lease(self.word().fetch_add(0, Ordering::AcqRel))
     }
@@ -194,8 +200,8 @@ impl<'a, P: Payload> Slot<'a, P> {
             .map_err(Lease)
     }
 
-    /// Ends the occupancy of this lease. The one caller for whom this succeeds owns the slot alone
-    /// from here on.
+    /// Ends the occupancy of this lease. It succeeds for one caller, which owns the slot alone from
+    /// here on.
     #[inline]
     pub(crate) fn end(self, lease: Lease) -> Result<(), Lease> {
         self.swap_lease(lease, lease.ended())
@@ -277,7 +283,7 @@ impl<'a, P: Fields> Slot<'a, P> {
 
 #[cfg(not(expiry_loom))]
 impl<P: Payload> Slot<'_, P> {
-    /// For [`fields`].
+    /// Gives [`fields`] the payload.
     ///
     /// # Safety
     ///
@@ -338,8 +344,8 @@ macro_rules! fields {
 
 pub(crate) use fields;
 
-/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need more. With `STAY` the
-/// word [stays](Payload::NOTES_STAY).
+/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need
+/// more. With `STAY` the word [stays](Payload::NOTES_STAY).
 pub(crate) struct Owned<T, X, const STAY: bool = false>(PhantomData<fn() -> (T, X)>);
 
 /// A value of more than so many bytes, or aligned to more, is boxed.
@@ -350,8 +356,8 @@ impl<T, X, const STAY: bool> Owned<T, X, STAY> {
     const BOXED: bool = std::mem::size_of::<T>() > LARGEST || std::mem::align_of::<T>() > LARGEST;
 }
 
-// SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A slot whose lease is `FREE`
-// has no payload.
+// SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A
+// slot whose lease is `FREE` has no payload.
 #[cfg(not(expiry_loom))]
 unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Owned<T, X, STAY> {
     const NOTES_STAY: bool = STAY;
@@ -365,7 +371,7 @@ unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Ow
 
 /// # Conditions
 ///
-/// The lease says who may do what; see the module's head.
+/// The lease says which thread may do what; see the module's head.
 #[cfg(not(expiry_loom))]
 impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T, X, STAY>> {
     /// Puts the payload in.
@@ -389,10 +395,12 @@ impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T,
     ///
     /// # Safety
     ///
-    /// The caller owns the slot, or has been pinned since before it found the slot published; for as long as the reference is used.
+    /// The caller owns the slot, or has been pinned since before it found the slot published; for
+    /// as long as the reference is used.
     #[inline(always)]
     pub(crate) unsafe fn value<'v>(self) -> &'v T {
-        // SAFETY: put there before the lease was published, and not taken before all who are pinned have unpinned.
+        // SAFETY: put there before the lease was published, and not taken before all threads that
+        // are pinned have unpinned.
         unsafe {
             if Owned::<T, X, STAY>::BOXED {
                 &**self.payload().cast::<*mut T>()
@@ -406,7 +414,8 @@ impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T,
     ///
     /// # Safety
     ///
-    /// The caller owns the slot, no thread looks at the payload now or later, and this is done once.
+    /// The caller owns the slot, no thread looks at the payload now or later, and this is done
+    /// once.
     #[inline(always)]
     pub(crate) unsafe fn take(self) -> T {
         // SAFETY: the caller's alone.
@@ -425,8 +434,9 @@ mod cell {
     use super::{AtomicU32, Ordering, Owned, Payload, Slot, ZeroValid};
     use loom::cell::UnsafeCell;
 
-    /// A payload under loom, which checks that reads and the taking are in order. It interrupts a thread before atomic accesses
-    /// only; the second field makes the putting and the taking such places.
+    /// A payload under loom, which checks that reads and the taking are in order. It interrupts a
+    /// thread before atomic accesses only; the second field makes the putting and the taking such
+    /// places.
     pub(crate) struct Cell<T>(UnsafeCell<Option<T>>, AtomicU32);
 
     impl<T> Cell<T> {
@@ -467,7 +477,7 @@ mod cell {
 
         /// See the other one.
         pub(crate) unsafe fn value<'v>(self) -> &'v T {
-            // SAFETY: nobody writes meanwhile, which loom checks.
+            // SAFETY: no thread writes meanwhile, which loom checks.
             let value: *const Option<T> = self.cell().0.with(|cell| cell);
             // SAFETY: as above.
             unsafe { (*value).as_ref() }.expect("a payload")

@@ -2,29 +2,33 @@
 //!
 //! # Shape
 //!
-//! 16 slots are a bucket, which is what a wheel schedules. 256 buckets are a chunk, which a thread walks through in search of
-//! free slots, and in which memory is given back. Segments of 1, 1, 2, 4, ... times the shards' chunks are what is mapped.
-//! A slot's 32-bit id is its place, so looking it up is arithmetic and one load of the segment's address.
-//! Slots, bucket headers, notes and terms are all valid when zeroed. So mapping a segment is a few system calls, whatever its
-//! size, and touches none of its pages: growth pauses no thread.
+//! 16 slots are a bucket, which is what a wheel schedules. 256 buckets are a chunk, which a thread
+//! walks through in search of free slots, and in which memory is given back. Segments of 1, 1, 2,
+//! 4, ... times the shards' chunks are what is mapped. A slot's 32-bit id is its place, so looking
+//! it up is arithmetic and one load of the segment's address. Slots, bucket headers, notes and
+//! terms are all valid when zeroed. So mapping a segment is a few system calls, whatever its size,
+//! and touches none of its pages: growth pauses no thread.
 //!
 //! # Memory safety of slot reuse
 //!
-//! Segments are unmapped only when the engine is dropped. So a reference to a slot is always valid, and
-//! what is to be shown is not that memory exists but that no thread acts on an occupant that is not its own:
+//! Segments are unmapped only when the engine is dropped. So a reference to a slot is always valid,
+//! and what is to be shown is not that memory exists but that no thread acts on an occupant that is
+//! not its own:
 //!
-//! * A thread **owns** a bucket before it claims slots in it: one swap of the header's flag for 16 claims. While it
-//!   does, free slots in it stay free but for its own claims, which therefore are plain stores. Ending
-//!   (`X -> DEAD`) is a compare-and-swap on the lease: one winner.
-//! * Between claim and publication, and between end and `FREE`, the claimer and the winner alone write the slot.
-//! * What else an occupant's threads may do is the store type's: `ack::trees` for trees, `keyed` for entries.
+//! * A thread **owns** a bucket before it claims slots in it: one swap of the header's flag for 16
+//!   claims. While it does, free slots in it stay free but for its own claims, which therefore are
+//!   plain stores. Ending (`X -> DEAD`) is a compare-and-swap on the lease: one winner.
+//! * Between claim and publication, and between end and `FREE`, the claimer and the winner alone
+//!   write the slot.
+//! * What else an occupant's threads may do is the store type's: `ack::trees` for trees, `keyed`
+//!   for entries.
 //!
 //! # Giving memory back
 //!
-//! The driver owns every bucket of a chunk (any failure gives up, and gives them back), finds every slot free, raises
-//! the chunk's base generation above all that its slots have had, and lets the pages go. They read as zeroes from
-//! then on, which is `FREE`; the headers stay. Then it gives the buckets back, and the thread that owns one next continues
-//! after the base.
+//! The driver owns every bucket of a chunk; if it fails to, it gives them back, and gives up. It
+//! finds every slot free, raises the chunk's base generation above all that its slots have had, and
+//! lets the pages go. They read as zeroes from then on, which is `FREE`; the headers stay. Then it
+//! gives the buckets back, and the thread that owns one next continues after the base.
 
 use super::header::Header;
 use super::lease::{next_generation, State, GENERATION_BITS};
@@ -97,8 +101,8 @@ impl<'a, P: Payload> Run<'a, P> {
 }
 
 impl<P: Payload> Segment<P> {
-    /// The first segment takes small pages until there is a second one: a store with a few entries would otherwise take 2 MiB
-    /// with the first of them.
+    /// The first segment takes small pages until there is a second one: a store with a few entries
+    /// would otherwise take 2 MiB with the first of them.
     fn map(chunks: usize, first: bool) -> Result<Self, OutOfMemory> {
         let mut bases = Vec::new();
         // Exactly, so that a box of it is the same allocation.
@@ -131,12 +135,13 @@ pub(crate) enum Released {
     Yes,
     /// A slot is in use.
     InUse,
-    /// Nothing is in use that has been seen, but a thread owns one of the buckets, and may for as long as it likes.
+    /// Nothing is in use that has been seen, but a thread owns one of the buckets, and may for as
+    /// long as it likes.
     Owned,
 }
 
-/// Where slot 0, its header, its note and its term would lie if the segment began with them: an address is this one plus
-/// the id times a size. Null until the segment exists.
+/// Where slot 0, its header, its note and its term would lie if the segment began with them: an
+/// address is this one plus the id times a size. Null until the segment exists.
 struct Origin<P: Payload> {
     slots: AtomicPtr<Unit<P>>,
     headers: AtomicPtr<Header>,
@@ -160,9 +165,11 @@ impl<P: Payload> Clone for Spot<'_, P> {
 
 impl<P: Payload> Copy for Spot<'_, P> {}
 
-/// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard `c % shards`.
+/// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard
+/// `c % shards`.
 pub(crate) struct Slots<P: Payload> {
-    /// By log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum finds a slot.
+    /// The index is log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum
+    /// finds a slot.
     origins: [Origin<P>; ORIGINS],
     /// Segment 0 holds `shards` chunks, each next one twice as many as the one before.
     segments: [AtomicPtr<Segment<P>>; SEGMENTS],
@@ -194,7 +201,8 @@ impl<P: Payload> Slots<P> {
     /// The origin for slot `id`.
     #[inline(always)]
     fn origin(&self, id: u32) -> Option<&Origin<P>> {
-        // Shards are a power of two: with the lowest bit set the logarithm is the same, and known to exist.
+        // Shards are a power of two: with the lowest bit set the logarithm is the same, and known
+        // to exist.
         let shifted = (id as usize / CHUNK + self.shards) | 1;
         self.origins.get(shifted.ilog2() as usize)
     }
@@ -252,8 +260,9 @@ impl<P: Payload> Slots<P> {
         if origin.is_null() {
             return None;
         }
-        // SAFETY: `ensure` sets the origin once the segment is there, with which all ids that share this origin have a
-        // slot, and segments are freed only with `self`. The sum is that slot's address, with its provenance.
+        // SAFETY: `ensure` sets the origin once the segment is there, with which all ids that share
+        // this origin have a slot, and segments are freed only with `self`. The sum is that slot's
+        // address, with its provenance.
         Some(unsafe { Slot::at(origin.wrapping_add(id as usize * units::<P>())) })
     }
 
@@ -334,7 +343,8 @@ impl<P: Payload> Slots<P> {
         let mut mapped = place.load(Ordering::Acquire);
         if mapped.is_null() {
             mapped = Box::into_raw(boxed(Segment::map(self.shards << segment, segment == 0)?)?);
-            // Release publishes the segment's fields; the loser's mapping was never touched and goes back.
+            // Release publishes the segment's fields; the loser's mapping was never touched and
+            // goes back.
             if let Err(theirs) = place.compare_exchange(
                 std::ptr::null_mut(),
                 mapped,
@@ -357,31 +367,33 @@ impl<P: Payload> Slots<P> {
         if origin.slots.load(Ordering::Acquire).is_null() {
             // SAFETY: published in `segments`, freed only with `self`.
             let mapped = unsafe { &*mapped };
-            // Whoever else is here stores the same.
+            // Every thread that is here stores the same.
             let headers = mapped.headers.as_ptr().wrapping_sub(first / BUCKET);
             origin.headers.store(headers, Ordering::Relaxed);
             let notes = mapped.notes.as_ptr().wrapping_sub(first);
             origin.notes.store(notes, Ordering::Relaxed);
             let terms = mapped.terms.as_ptr().wrapping_sub(first);
             origin.terms.store(terms, Ordering::Relaxed);
-            // Release: who sees this one sees the others, and the zeroed memory.
+            // Release: a thread that sees this one sees the others, and the zeroed memory.
             let slots = mapped.slots.as_ptr().wrapping_sub(first * units::<P>());
             origin.slots.store(slots, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Owns the bucket that begins with slot `first`, and says which of its slots are free; `None` if somebody else
-    /// owns it. One read-modify-write. The caller alone may claim slots in it until it calls [`leave`](Self::leave).
+    /// Owns the bucket that begins with slot `first`, and says which of its slots are free; `None`
+    /// if another thread owns it. One read-modify-write. The caller alone may claim slots in it
+    /// until it calls [`leave`](Self::leave).
     pub(crate) fn own(&self, first: u32) -> Option<Free> {
         let header = self.header(first)?;
-        // Acquire pairs with the Release of whoever owned it last: its claims, or the driver's zeroed memory and base.
+        // Acquire pairs with the Release of the last owner: its claims, or the driver's zeroed
+        // memory and base.
         if header.owned.load(Ordering::Relaxed) || header.owned.swap(true, Ordering::AcqRel) {
             return None;
         }
         let mut slots = 0;
         for (at, slot) in self.bucket(first)?.iter().enumerate() {
-            // Acquire: whoever freed it is done with it.
+            // Acquire: the thread that freed it is done with it.
             slots |= u32::from(slot.lease().state() == State::Free) << at;
         }
         let (segment, at) = self.place(first as usize / CHUNK);
@@ -416,7 +428,8 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// The generation of the next occupant of a free slot, in a bucket with this base that the caller owns.
+    /// The generation of the next occupant of a free slot, in a bucket with this base that the
+    /// caller owns.
     #[inline(always)]
     pub(crate) fn occupancy(slot: Slot<'_, P>, base: u32) -> u32 {
         let last = slot.lease_relaxed();
@@ -425,9 +438,10 @@ impl<P: Payload> Slots<P> {
         next_generation(last)
     }
 
-    /// Gives a chunk's pages back if every slot in it is free and nobody owns any. Only the driver calls this.
+    /// Gives a chunk's pages back if every slot in it is free and no thread owns any. Only the
+    /// driver calls this.
     ///
-    /// Calls `while_owned` when nobody can be in the chunk any more, if it does.
+    /// If it does, it first calls `while_owned`, when no thread can be in the chunk any more.
     pub(crate) fn release(&self, chunk: usize, while_owned: impl FnOnce()) -> Released {
         let (segment, at) = self.place(chunk);
         let (Some(segment), Some(slots)) = (self.segment(segment), self.chunk(chunk)) else {
@@ -455,8 +469,9 @@ impl<P: Payload> Slots<P> {
             }
         }
         if greatest >= (1 << GENERATION_BITS) - 1 - (1 << 10) {
-            // Near the wrap the greatest says nothing about the latest. Start over; what that leaves
-            // possible is what the wrap leaves possible anyway, but sooner for a slot that has had few occupants.
+            // Near the wrap the greatest says nothing about the latest. Start over; what that
+            // leaves possible is what the wrap leaves possible anyway, but sooner for a slot that
+            // has had few occupants.
             greatest = 0;
         }
         while_owned();
@@ -472,7 +487,7 @@ impl<P: Payload> Slots<P> {
         segment.terms.release(at * CHUNK..(at + 1) * CHUNK);
         let chunk = CHUNK * units::<P>();
         segment.slots.release(at * chunk..(at + 1) * chunk);
-        // Release: who owns one of these next sees the base, and the pages gone.
+        // Release: the next owner of one of these sees the base, and the pages gone.
         give_back(headers);
         Released::Yes
     }
@@ -484,7 +499,8 @@ impl<P: Payload> Drop for Slots<P> {
             // survives: stronger than needed: `&mut self`.
             let segment = segment.load(Ordering::Acquire);
             if !segment.is_null() {
-                // SAFETY: published by `ensure` from a box; `&mut self`: nobody uses it any more.
+                // SAFETY: `ensure` published it from a box. By `&mut self` no thread uses it any
+                // more.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }

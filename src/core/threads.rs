@@ -1,10 +1,11 @@
 //! A small index for each running thread, and one stripe of an engine's private data per index.
 //!
-//! A stripe holds what only its thread writes: where it is looking for free slots, and its share of the
-//! counters. An index belongs to one running thread at a time; when the thread ends, the next new
-//! one may get it. Nothing in a stripe decides anything for another thread: the counters are statistics and the cursor is a
-//! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
-//! report to the driver (`engine`, `Stripe::telling`).
+//! A stripe holds what only its thread writes: where it is looking for free slots, and its share of
+//! the counters. An index belongs to one running thread at a time; when the thread ends, the next
+//! new one may get it. Nothing in a stripe decides anything for another thread: the counters are
+//! statistics and the cursor is a hint, so they are plain relaxed loads and stores and cost no
+//! read-modify-write. One word is for others: what its thread has yet to report to the driver
+//! (`engine`, `Stripe::telling`).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -35,7 +36,8 @@ fn after(block: &'static Block) -> &'static Block {
     let mut next = block.next.load(Ordering::Acquire);
     if next.is_null() {
         let fresh = Box::into_raw(Box::new(Block::new()));
-        // Release: who sees the pointer sees the block; Acquire for the one who loses.
+        // Release: a thread that sees the pointer sees the block. Acquire is for the thread that
+        // loses.
         match block.next.compare_exchange(
             std::ptr::null_mut(),
             fresh,
@@ -63,7 +65,8 @@ fn take() -> usize {
             let mut seen = word.load(Ordering::Relaxed);
             while seen != u64::MAX {
                 let bit = seen.trailing_ones();
-                // Acquire pairs with `give_back`: what the former owner wrote in its stripes is seen.
+                // Acquire pairs with `give_back`: what the former owner wrote in its stripes is
+                // seen.
                 match word.compare_exchange(
                     seen,
                     seen | 1 << bit,
@@ -189,8 +192,8 @@ const UNKNOWN: usize = usize::MAX;
 
 thread_local! {
     static INDEX: Cell<usize> = const { Cell::new(UNKNOWN) };
-    /// What keeps this thread's index: each [`Holding`] counts one, and an [`Owned`] counts [`OWN`]. It has no destructor, so it
-    /// is there to the thread's end.
+    /// What keeps this thread's index: each [`Holding`] counts one, and an [`Owned`] counts
+    /// [`OWN`]. It has no destructor, so it is there to the thread's end.
     static HELD: Cell<usize> = const { Cell::new(0) };
     static OWNED: Owned = Owned::take();
 }
@@ -211,8 +214,8 @@ impl Index {
     }
 }
 
-/// The model checker's threads take turns on one thread of the system, so each has its own index by its
-/// number in the model.
+/// The model checker's threads take turns on one thread of the system, so each has its own index by
+/// its number in the model.
 #[cfg(expiry_loom)]
 pub(crate) fn index() -> Index {
     loom::thread_local!(static NUMBER: usize = {
@@ -247,11 +250,12 @@ fn fresh_index() -> Index {
     Index { index: borrowed.0, _borrowed: Some(borrowed) }
 }
 
-/// One `T` per thread index, each made when its thread first asks for it, never moved, freed with the engine.
+/// One `T` per thread index, each made when its thread first asks for it, never moved, freed with
+/// the engine.
 ///
-/// A stripe costs its own memory and a pointer to it. The pointers of the first [`NEAR`] indices lie in the array itself,
-/// so that finding a stripe is one load there. Those of higher indices lie in blocks, of which each holds
-/// twice as many as the one before.
+/// A stripe costs its own memory and a pointer to it. The pointers of the first [`NEAR`] indices
+/// lie in the array itself, so that finding a stripe is one load there. Those of higher indices lie
+/// in blocks, of which each holds twice as many as the one before.
 pub(crate) struct Stripes<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     /// The stripes of the indices below [`NEAR`]; null until made.
@@ -279,13 +283,15 @@ const FAR: usize = 1;
 #[cfg(expiry_loom)]
 const LOOM_THREADS: usize = 4;
 
-/// Puts `fresh` where there was null, or takes it back and returns what another thread has put there before.
+/// Puts `fresh` where there was null, or takes it back and returns what another thread has put
+/// there before.
 pub(super) fn publish<P>(
     place: &AtomicPtr<P>,
     fresh: *mut P,
     take_back: impl FnOnce(*mut P),
 ) -> *mut P {
-    // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one that comes too late.
+    // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one
+    // that comes too late.
     // survives: both orderings: loom does not see this standard atomic.
     match place.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
@@ -318,7 +324,8 @@ impl<T> Stripes<T> {
             far: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             end: AtomicUsize::new(0),
         };
-        // Loom's atomics have to be made before another thread looks for them, and loom does not see how stripes are published.
+        // Loom's atomics have to be made before another thread looks for them, and loom does not
+        // see how stripes are published.
         #[cfg(expiry_loom)]
         (0..LOOM_THREADS).for_each(|index| {
             stripes.get(index);
@@ -376,8 +383,8 @@ impl<T> Stripes<T> {
         let nth = (index / NEAR).ilog2() as usize;
         // survives: as in `get`.
         let block = self.far[nth].load(Ordering::Acquire);
-        // SAFETY: a published block has `NEAR << nth` pointers, that of the index `NEAR << nth` first, and is freed only with
-        // `self`.
+        // SAFETY: a published block has `NEAR << nth` pointers, that of the index `NEAR << nth`
+        // first, and is freed only with `self`.
         (!block.is_null()).then(|| unsafe { &*block.add(index - (NEAR << nth)) })
     }
 
@@ -429,7 +436,8 @@ impl<T> Drop for Stripes<T> {
         for (nth, block) in self.far.iter_mut().enumerate() {
             let block = *block.get_mut();
             if !block.is_null() {
-                // SAFETY: made by `make_block` with this length; `&mut self`: nothing uses it any more.
+                // SAFETY: made by `make_block` with this length; `&mut self`: nothing uses it any
+                // more.
                 let mut places = unsafe { unbox(block, NEAR << nth) };
                 places.iter_mut().for_each(free);
             }

@@ -1,5 +1,5 @@
-//! Closing sessions: entries that are neither touched nor expired any more, and are there until they are removed; and looks at
-//! entries by their place.
+//! Closing sessions: entries that are neither touched nor expired any more, and are there until
+//! they are removed; and looks at entries by their place.
 
 use super::store::{Found, Place, Store, Touched, Wanted};
 use crate::core::engine::Pin;
@@ -12,8 +12,9 @@ use std::borrow::Borrow;
 pub(super) const STAYS: u16 = set(&[State::Live, State::Closing]);
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry would need: `LIVE -> CLOSING`.
-    /// The error says why not: it is not there, or another call has done so before.
+    /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry
+    /// would need: `LIVE -> CLOSING`. The error says why not: it is not there, or another call has
+    /// done so before.
     pub(super) fn set_closing<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
@@ -34,8 +35,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// The entry that `place` names, if it is still there, in a store in which nothing is replaced: no look-up. The caller is
-    /// pinned, and has the place from a call that saw the entry published.
+    /// The entry that `place` names, if it is still there, in a store in which nothing is replaced:
+    /// no look-up. The caller is pinned, and has the place from a call that saw the entry
+    /// published.
     pub(super) fn stay(&self, _pin: &Pin, place: Place) -> Option<Found<'_, K, V>> {
         let spot = self.engine.slots.spot(place.id)?;
         let lease = spot.slot.lease();

@@ -109,7 +109,7 @@ pub struct InsertError<K, V> {
 }
 
 impl<K, V> InsertError<K, V> {
-    /// Of an entry that did not get in.
+    /// Makes the error of an entry that did not get in.
     pub(super) fn of((key, value): (K, V), error: StoreError) -> Self {
         InsertError { key, value, error }
     }

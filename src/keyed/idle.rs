@@ -5,13 +5,12 @@
 //! of the bound and the last use plus the time to idle. Deadlines are ticks: of the reads
 //! in one interval only the first changes anything.
 //!
-//! A touch changes the bound and then the deadline, which are two words. So a thread that
-//! has swapped the lease looks at the bound again, and if it has changed, goes by the new
-//! one; and a touch swaps the lease even where the deadline stays the same. Of a touch and
-//! a read that meet either the read's swap comes first, and makes the touch's fail; or the
-//! touch's does, and the read, which has read it, finds the new bound. When all have
-//! returned the deadline is not after the bound that was set last, and not before any use
-//! plus the time to idle, unless the bound is.
+//! A touch changes the bound and then the deadline, which are two words. So a thread that has
+//! swapped the lease looks at the bound again, and if it has changed, goes by the new one. And a
+//! touch swaps the lease even where the deadline stays the same. A touch and a read may meet.
+//! Either the read's swap comes first, and makes the touch's fail; or the touch's does, and the
+//! read, which has read it, finds the new bound. When all have returned the deadline is not after
+//! the bound that was set last, and not before any use plus the time to idle, unless the bound is.
 
 use super::store::{Found, Store};
 use super::StoreError;
@@ -77,7 +76,7 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Of an entry without a time to idle.
+    /// Makes the term of an entry without a time to idle.
     pub(super) fn until(deadline: u64) -> Self {
         Term { deadline, idle: None, keeps: false }
     }

@@ -3,7 +3,8 @@
 use crate::time::Lifetime;
 use std::time::{Duration, Instant};
 
-/// How long an entry of an [`ExpiringMap`](crate::ExpiringMap) may live, and how long it may go unused; the nearer ends it.
+/// How long an entry of an [`ExpiringMap`](crate::ExpiringMap) may live, and how long it may go
+/// unused; the nearer ends it.
 ///
 /// A [`Duration`] or a [`Lifetime`] is a time to live, with the map's own time to idle.
 ///
@@ -30,14 +31,15 @@ impl Lifetimes {
         Lifetimes { live: Lifetime::Default, idle: Lifetime::Default, keeps: false }
     }
 
-    /// From its insertion, or its last touch.
+    /// Sets how long the entry lives from its insertion, or its last touch.
     #[must_use]
     pub fn live(mut self, time: impl Into<Lifetime>) -> Self {
         self.live = time.into();
         self
     }
 
-    /// From its last use: insertion, touch, or [`get`](crate::ExpiringMap::get).
+    /// Sets how long the entry lives from its last use: insertion, touch, or
+    /// [`get`](crate::ExpiringMap::get).
     #[must_use]
     pub fn idle(mut self, time: impl Into<Lifetime>) -> Self {
         self.idle = time.into();

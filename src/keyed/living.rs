@@ -159,11 +159,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// The first half of an attempt to insert: what the key has, and when its new entry ends. Refuses a
-    /// lifetime that no entry can have; nothing has changed then.
+    /// The first half of an attempt to insert: what the key has, and when its new entry ends.
+    /// Refuses a lifetime that no entry can have; nothing has changed then.
     ///
-    /// This runs the user's code: the key's `Eq`, and the clock. If that panics, key and value are still the
-    /// caller's, who drops them unpinned.
+    /// This runs the user's code: the key's `Eq`, and the clock. If that panics, key and value are
+    /// still the caller's, which drops them unpinned.
     #[inline(always)]
     pub(super) fn aim(
         &self,
@@ -183,8 +183,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok(Aim { found, is_living, term })
     }
 
-    /// The second half: puts an entry in where there was none, or in the place of the one that lives
-    /// there, if it `replaces`.
+    /// The second half: puts an entry in where there was none, or in the place of the one that
+    /// lives there, if it `replaces`.
     #[inline(always)]
     pub(super) fn put<'a>(
         &'a self,

@@ -102,8 +102,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         StoreMetrics::of(self)
     }
 
-    /// Number of removals that had no room in the channel and spilled, and number of those that were
-    /// lost.
+    /// Number of removals that had no room in the channel and spilled, and number of those that
+    /// were lost.
     fn astray(&self) -> (u64, u64) {
         self.removals.channel().map(|channel| channel.sender.astray()).unwrap_or_default()
     }

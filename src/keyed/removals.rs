@@ -16,7 +16,7 @@ use std::sync::Weak;
 
 /// See the module's head.
 pub(super) enum Removals<K: 'static, V: 'static> {
-    /// To no thread.
+    /// No thread gets removals.
     Unheard,
     Listener(Listener<K, V>),
     Channel(Channel<K, V>),
@@ -45,8 +45,8 @@ pub(super) struct Channel<K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Channel<K, V> {
-    /// Sends an ended entry. A thread inside a call of the user's code waits for no room: what finds
-    /// none spills.
+    /// Sends an ended entry. A thread inside a call of the user's code waits for no room: what
+    /// finds none spills.
     #[cold]
     pub(super) fn send(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         if self.expired_only && cause != RemovalCause::Expired {

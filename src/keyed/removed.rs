@@ -23,14 +23,15 @@
 //! **Invariant.** The bit is set exactly while both hold the slot. A slot with the bit set is on no
 //! list, and its payload stays. Once the bit is gone nothing sets it again before the slot is free.
 //!
-//! **Linearization point**: the swap of [`Slot::let_go`]. It is one read-modify-write of one word, so
-//! of two holders that let go at once exactly one finds the bit gone. It releases that holder's reads
-//! of the payload, and acquires the other one's. `Removed::try_into_value` takes the payload only if its
-//! holder is alone, which a load of the bit says: no other thread could become a holder again.
+//! **Linearization point**: the swap of [`Slot::let_go`]. It is one read-modify-write of one word,
+//! so of two holders that let go at once exactly one finds the bit gone. It releases that holder's
+//! reads of the payload, and acquires the other one's. `Removed::try_into_value` takes the payload
+//! only if its holder is alone, which a load of the bit says: no other thread could become a holder
+//! again.
 //!
-//! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states, and
-//! follow links of 32 bits, which end below it. In a store without a channel it is never set, and no
-//! holder looks.
+//! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states,
+//! and follow links of 32 bits, which end below it. In a store without a channel it is never set,
+//! and no holder looks.
 
 use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
@@ -125,8 +126,8 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<
     }
 }
 
-/// An ended slot, by value, while an [`EndedSlot`] holds it: a function that takes a reference to that
-/// one would keep it out of registers.
+/// An ended slot, by value, while an [`EndedSlot`] holds it: a function that takes a reference to
+/// that one would keep it out of registers.
 pub(super) struct Held<'a, K: 'static, V: 'static> {
     id: u32,
     slot: Slot<'a, Pair<K, V>>,
@@ -185,8 +186,8 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 /// An entry that has ended, with its key and value, for the caller that ended it.
 ///
 /// Readers that found the entry before may still be looking at key and value. So they are lent;
-/// [`try_into_value`](Self::try_into_value) gives the value itself where no reader is left. The store's
-/// driver drops them after this handle has been dropped
+/// [`try_into_value`](Self::try_into_value) gives the value itself where no reader is left. The
+/// store's driver drops them after this handle has been dropped
 /// ([when](crate::ExpiringMap#when-values-are-dropped)).
 ///
 /// ```
@@ -234,8 +235,8 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in
     /// the middle of a call. Also where the call that put this value in has yet to return a
     /// reference to it: its listener is running. And where the map reports into a
-    /// [channel](crate::ExpiringMapBuilder::build_with_channel), and the other handle to this entry is
-    /// still there: a removing call returns one, and the channel has one.
+    /// [channel](crate::ExpiringMapBuilder::build_with_channel), and the other handle to this entry
+    /// is still there: a removing call returns one, and the channel has one.
     ///
     /// # Examples
     ///

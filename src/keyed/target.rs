@@ -66,9 +66,9 @@ impl<E, F: ?Sized> Target<E, F> {
         }
     }
 
-    /// Ends every entry of the store, each of which goes into `kept` as what `left` makes of it, if a
-    /// shutdown wants it. Ends the channel when all has been sent: an entry expires only in a shard
-    /// that is not closed yet.
+    /// Ends every entry of the store, each of which goes into `kept` as what `left` makes of it, if
+    /// a shutdown wants it. Ends the channel when all has been sent: an entry expires only in a
+    /// shard that is not closed yet.
     pub(super) fn close_store<K: 'static, V: 'static>(
         &self,
         store: &Store<K, V>,
@@ -101,8 +101,8 @@ macro_rules! builds {
     ($store:ty, poll $poll:literal, item $item:ty, listener $argument:ty) => {
         /// A listener that is called with each entry that expires, and only with those: not with
         /// what is removed, or ends in a shutdown. The reaper's thread calls it, or without a
-        /// reaper a thread that polls; and a thread whose insertion finds the store full. It may use
-        /// the store, be slow, or panic; a panic is caught and counted.
+        /// reaper a thread that polls; and a thread whose insertion finds the store full. It may
+        /// use the store, be slow, or panic; a panic is caught and counted.
         pub fn expiry_listener(
             mut self,
             listener: impl Fn($argument) + Send + Sync + 'static,
@@ -136,8 +136,8 @@ macro_rules! builds {
             self.built(target, false)
         }
 
-        /// Builds the store and starts its reaper thread, which sends what expires into a channel of
-        /// `length`. `when_full` says what happens to what finds no room there.
+        /// Builds the store and starts its reaper thread, which sends what expires into a channel
+        /// of `length`. `when_full` says what happens to what finds no room there.
         ///
         /// # Errors
         ///

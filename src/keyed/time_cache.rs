@@ -144,8 +144,8 @@ where
         Ok(TimeCacheMap { map })
     }
 
-    /// Builds the map and starts its thread. Each entry that has expired goes into a channel of `length`.
-    /// `when_full` says what happens to one that finds no room there.
+    /// Builds the map and starts its thread. Each entry that has expired goes into a channel of
+    /// `length`. `when_full` says what happens to one that finds no room there.
     ///
     /// # Errors
     ///
@@ -161,8 +161,8 @@ where
         Ok((TimeCacheMap { map }, receiver))
     }
 
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire, into the
-    /// channel, in [`TimeCacheMap::poll`].
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire, into
+    /// the channel, in [`TimeCacheMap::poll`].
     ///
     /// # Errors
     ///

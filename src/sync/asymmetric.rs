@@ -1,20 +1,24 @@
 //! A fence of two sides, of which one is all but free.
 //!
-//! Two threads that each write one place and then read the other's must both have a full fence in between, or each may miss what the
-//! other has written. Where one of the two comes by far less often, it can do so for both: on its *heavy* side it has the system make every running
-//! thread of the process pass a full fence (Linux: `membarrier(2)`, private and expedited), and the *light* side only keeps the compiler from
-//! moving anything across it. The outcome is as if both had made a sequentially consistent fence, which is what the model checker is given.
+//! Two threads that each write one place and then read the other's must both have a full fence in
+//! between, or each may miss what the other has written. Where one of the two comes by far less
+//! often, it can do so for both. On its *heavy* side it has the system make every running thread of
+//! the process pass a full fence (Linux: `membarrier(2)`, private and expedited). The *light* side
+//! then only keeps the compiler from moving anything across it. The outcome is as if both had made
+//! a sequentially consistent fence, which is what the model checker is given.
 //!
-//! (Dice, Huang, Yang: "Asymmetric Dekker Synchronization"; folly, seize and haphazard do the same.)
+//! (Dice, Huang, Yang: "Asymmetric Dekker Synchronization"; folly, seize and haphazard do the
+//! same.)
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// For how long after the fence was taken away whoever comes to its heavy side waits.
+/// How long a thread waits at the heavy side after the fence was taken away.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// See the module's head. Where the system offers no such fence it is off, and both sides have to do without.
+/// See the module's head. Where the system offers no such fence it is off, and both sides have to
+/// do without.
 pub(crate) struct Barrier {
     /// Never again, once it is not.
     on: AtomicBool,
@@ -42,7 +46,8 @@ impl Barrier {
         self.was_on
     }
 
-    /// Of what was written before this and what is read after it, and of the same at [`heavy`](Self::heavy), one side sees the other's.
+    /// This orders what the thread wrote before it and reads after it, and [`heavy`](Self::heavy)
+    /// does the same: one of the two sides sees the other's write.
     #[inline(always)]
     pub(crate) fn light() {
         #[cfg(not(expiry_loom))]
@@ -60,8 +65,10 @@ impl Barrier {
         if !self.was_on || self.is_on() && fence() {
             return;
         }
-        // The system did this before, and does not any more: a filter of system calls that was installed since. Nobody is to lean on it from
-        // here on. Who does so already and runs has written what he has to write within microseconds; who does not run has passed a fence.
+        // The system did this before, and does not any more: a filter of system calls was installed
+        // since. No thread may rely on it from here on. A thread that already does, and runs, has
+        // written what it has to write within microseconds. A thread that does not run has passed a
+        // fence.
         self.on.store(false, Relaxed);
         let off = self.off.get_or_init(Instant::now);
         while let Some(left) = GRACE.checked_sub(off.elapsed()).filter(|left| !left.is_zero()) {

@@ -30,7 +30,7 @@ mod imp {
         }
 
         pub(crate) fn into_inner(self) -> T {
-            // SAFETY: taken by value: nobody else has it, which loom checks.
+            // SAFETY: taken by value: no other thread has it, which loom checks.
             self.0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
         }
     }

@@ -1,4 +1,4 @@
-//! [`Exclusive`]: a value that one thread at a time may enter, and nobody waits for.
+//! [`Exclusive`]: a value that one thread at a time may enter, and for which no thread waits.
 
 use super::{process, AtomicU32, Ordering};
 #[cfg(expiry_loom)]
@@ -8,9 +8,9 @@ use std::cell::UnsafeCell;
 
 /// A value guarded by a flag that is only ever *tried*.
 ///
-/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`: who
-/// finds the flag taken goes away with [`None`] instead of waiting, so no operation of the crate ever
-/// blocks on it.
+/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`.
+/// A thread that finds the flag taken returns [`None`] instead of waiting, so no operation of the
+/// crate ever blocks on it.
 ///
 /// Orderings: the swap that takes the flag (`Acquire`) pairs with the store that gives it back
 /// (`Release`), so each owner sees all that the previous one did.
@@ -29,15 +29,15 @@ impl<T> Exclusive<T> {
         Exclusive { taken: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Whether somebody is inside. By the time that the caller knows it may be otherwise.
+    /// Whether a thread is inside. This may have changed by the time that the caller knows.
     pub(crate) fn is_taken(&self) -> bool {
         // survives: for the reaper the announcement orders it (`depart`). `Engine::standing_pauses`
         // needs it, by the test `others_expire_while_a_handler_is_slow`.
         self.taken.load(Ordering::Acquire) != 0
     }
 
-    /// Whether a thread was inside when this process was forked, which has not come with it: the value is in the midst of a change
-    /// for ever.
+    /// Whether a thread was inside when this process was forked, which has not come with it: the
+    /// value is in the midst of a change for ever.
     pub(crate) fn is_lost(&self) -> bool {
         // survives: stronger than needed: another process's number is read only in a child of
         // `fork`, which has one thread.
@@ -45,7 +45,7 @@ impl<T> Exclusive<T> {
         taken != 0 && taken != process::current()
     }
 
-    /// Runs `f` on the value, or returns `None` at once when somebody else is inside.
+    /// Runs `f` on the value, or returns `None` at once when another thread is inside.
     ///
     /// A panic in `f` gives the value back as `f` left it.
     pub(crate) fn enter<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
@@ -54,7 +54,8 @@ impl<T> Exclusive<T> {
             fn drop(&mut self) {
                 #[cfg(not(expiry_loom))]
                 self.0.store(0, Ordering::Release);
-                // Loom does not know that this comes after the swap of who has found it taken.
+                // Loom does not know that this comes after the swap of a thread that has found it
+                // taken.
                 #[cfg(expiry_loom)]
                 self.0.swap(0, Ordering::Release);
             }

@@ -1,20 +1,23 @@
 //! Grace periods: when is memory that other threads may still look at free to go?
 //!
-//! Two things wait for one. The slots of ended entries, of which a reader may hold a reference (W15). And a retired table of
-//! an index, in which a stale publisher's compare-and-swap could succeed once the table is in use again.
+//! Two things wait for one. The slots of ended entries, of which a reader may hold a reference
+//! (W15). And a retired table of an index, in which a stale publisher's compare-and-swap could
+//! succeed once the table is in use again.
 //!
-//! A grace period only *says* that it is over, by a flag: no code of the user's runs in it. Each engine has a domain of its own,
-//! so a thread that stays pinned in one store holds back no other store's memory. A thread's handle lies in its stripe of that
-//! store ([`Seat`]), and goes to the next thread that gets the stripe.
+//! A grace period only *says* that it is over, by a flag: no code of the user's runs in it. Each
+//! engine has a domain of its own, so a thread that stays pinned in one store holds back no other
+//! store's memory. A thread's handle lies in its stripe of that store ([`Seat`]), and goes to the
+//! next thread that gets the stripe.
 //!
-//! The grace period is crossbeam-epoch's. Under loom a stand-in orders what the real one orders, and no
-//! more:
+//! The grace period is crossbeam-epoch's. Under loom a stand-in orders what the real one orders,
+//! and no more:
 //!
-//! * A pin is a relaxed read-modify-write and a sequentially consistent fence; an unpin is a release.
-//! * A period begins with such a fence. It waits for the pins that its thread sees after the fence, and
-//!   for no pin that comes later. The real one may let a later reader pass its end, too.
-//! * The thread that ends a period makes such a fence, reads those pins relaxed, and makes an acquire
-//!   fence.
+//! * A pin is a relaxed read-modify-write and a sequentially consistent fence; an unpin is a
+//!   release.
+//! * A period begins with such a fence. It waits for the pins that its thread sees after the fence,
+//!   and for no pin that comes later. The real one may let a later reader pass its end, too.
+//! * The thread that ends a period makes such a fence, reads those pins relaxed, and makes an
+//!   acquire fence.
 
 #[cfg(not(expiry_loom))]
 mod imp {
@@ -27,8 +30,9 @@ mod imp {
     /// Where a thread's handle to a domain is kept.
     pub(crate) struct Seat(UnsafeCell<Option<LocalHandle>>);
 
-    // SAFETY: only the thread that has the seat touches the handle (`Grace::pin`). A handle is plain memory that must not be
-    // used by two threads at a time; the next thread that gets the seat sees what the last one did.
+    // SAFETY: only the thread that has the seat touches the handle (`Grace::pin`). A handle is
+    // plain memory that must not be used by two threads at a time; the next thread that gets the
+    // seat sees what the last one did.
     unsafe impl Sync for Seat {}
     // SAFETY: as above.
     unsafe impl Send for Seat {}
@@ -37,7 +41,8 @@ mod imp {
     pub(crate) struct Guard(Inner);
 
     impl Guard {
-        /// Runs `f` after all threads that are pinned now have unpinned, on a thread that pins, unpins or turns then.
+        /// Runs `f` after all threads that are pinned now have unpinned, on a thread that pins,
+        /// unpins or turns then.
         pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
             self.0.defer(f);
             self.0.flush();
@@ -49,15 +54,15 @@ mod imp {
             Seat(UnsafeCell::new(None))
         }
 
-        /// For tests in which no thread pins meanwhile.
+        /// Whether nothing waits; for tests in which no thread pins meanwhile.
         #[cfg(test)]
         pub(crate) fn is_empty(&self) -> bool {
             // SAFETY: no thread changes it.
             unsafe { &*self.0.get() }.is_none()
         }
 
-        /// Takes the handle out of the domain, which looks at each handle in it whenever a period is
-        /// to end. What its threads have deferred goes to the domain.
+        /// Takes the handle out of the domain, which looks at each handle in it whenever a period
+        /// is to end. What its threads have deferred goes to the domain.
         ///
         /// # Safety
         ///
@@ -117,7 +122,7 @@ mod imp {
     struct Local {
         /// How often its thread has pinned and unpinned: odd while it is pinned.
         turns: AtomicUsize,
-        /// Of its own thread: how many guards there are.
+        /// Number of guards that the seat's own thread has.
         guards: Cell<usize>,
     }
 
@@ -147,7 +152,7 @@ mod imp {
         /// The pins that the calling thread sees.
         fn pins(&self) -> Vec<(usize, usize)> {
             fence(Ordering::SeqCst);
-            // Those that no thread has taken are not pinned yet.
+            // Seats that no thread has taken are not pinned yet.
             let taken = self.taken.load(std::sync::atomic::Ordering::Relaxed);
             let pins = (0..taken).map(|local| (local, self.turns(local)));
             pins.filter(|(_, turns)| turns % 2 == 1).collect()

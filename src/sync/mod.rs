@@ -114,7 +114,7 @@ pub(crate) mod steps {
     type Stops = Rc<dyn Fn(&'static str) -> bool>;
 
     std::thread_local! {
-        // Of the system's thread, on which all threads of a model take turns.
+        // It belongs to the system's thread, on which all threads of a model take turns.
         static STOPS: RefCell<Option<Stops>> = const { RefCell::new(None) };
     }
 

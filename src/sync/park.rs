@@ -43,9 +43,9 @@ pub(crate) fn park(limit: Option<Duration>) {
     }
 }
 
-/// Sleeps until woken, or not at all if the limit has passed. The model checker has no time: models let time pass by
-/// moving their clock and calling `Wakeup::timer_fires`. A sleep that neither ends is reported as a deadlock, which
-/// is what a lost wake-up is.
+/// Sleeps until woken, or not at all if the limit has passed. The model checker has no time: models
+/// let time pass by moving their clock and calling `Wakeup::timer_fires`. A sleep that neither ends
+/// is reported as a deadlock, which is what a lost wake-up is.
 #[cfg(expiry_loom)]
 pub(crate) fn park(limit: Option<Duration>) {
     if limit != Some(Duration::ZERO) {
@@ -53,7 +53,8 @@ pub(crate) fn park(limit: Option<Duration>) {
     }
 }
 
-/// Sleeps for a moment. For threads of the user's: it leaves alone a wake-up that is meant for them.
+/// Sleeps for a moment. The user's threads call it: it leaves alone a wake-up that is meant for
+/// them.
 pub(crate) fn nap(time: Duration) {
     #[cfg(not(expiry_loom))]
     std::thread::sleep(time);
@@ -72,10 +73,11 @@ pub(crate) fn doze(limit: Duration) {
     loom::thread::yield_now();
 }
 
-/// Waiting for another thread that is busy, be it for an instruction or for seconds: first by turns, then by sleeps that grow.
+/// Waiting for another thread that is busy, be it for an instruction or for seconds: first by
+/// turns, then by sleeps that grow.
 ///
-/// A sleep takes an eighth of what has been waited, and [`LONGEST`] at most. So a wait ends late by an eighth of its length, and costs
-/// next to no processor.
+/// A sleep takes an eighth of what has been waited, and [`LONGEST`] at most. So a wait ends late by
+/// an eighth of its length, and costs next to no processor.
 pub(crate) struct Backoff {
     turns: u32,
     #[cfg(not(expiry_loom))]
@@ -113,7 +115,8 @@ impl Backoff {
         false
     }
 
-    /// Lets some time pass. Not by parking: the caller's thread may have been unparked for reasons of its own.
+    /// Lets some time pass. Not by parking: the caller's thread may have been unparked for reasons
+    /// of its own.
     #[cfg(not(expiry_loom))]
     pub(crate) fn wait(&mut self) {
         if self.turns < TURNS {

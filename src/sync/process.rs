@@ -1,9 +1,10 @@
 //! Which process this is: a child of `fork` has the memory of its parent, and one of its threads.
 //!
-//! What another thread held at the fork, the child never gets: nobody is left to give it back. So what is held
-//! is marked with the process that holds it.
+//! The child never gets what another thread held at the fork: no thread is left to give it back. So
+//! a holder marks what it holds with its process.
 
-/// A number, not zero, that a process has and its parent has not. A load, but for the first call of a process.
+/// A number, not zero, that a process has and its parent has not. A load, but for the first call of
+/// a process.
 #[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
 #[inline]
 pub(crate) fn current() -> u32 {
@@ -38,7 +39,8 @@ mod imp {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-    /// A page that the system wipes in the child of a fork; null until made, or if the system does not know how.
+    /// A page that the system wipes in the child of a fork; null until made, or if the system does
+    /// not know how.
     pub(super) static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
     /// The page's length. It may be less than the system's, not more.
@@ -79,7 +81,7 @@ mod imp {
                 Err(theirs) => published = theirs,
             }
         }
-        // SAFETY: the mapping above, which nobody has seen.
+        // SAFETY: this is the mapping made here, which no other thread has seen.
         let _ = unsafe { munmap(made, LENGTH) };
         published
     }

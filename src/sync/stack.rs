@@ -1,12 +1,13 @@
-//! What anybody puts on a pile, and somebody takes away whole.
+//! A stack on which any thread pushes, and of which one takes everything at once.
 
 use super::cell::Kept;
 use super::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// A lock-free stack of which all is taken at once: a push is a compare-and-swap, a taking one swap. Nothing is ever popped by
-/// itself, so there is no ABA, and nobody looks at what another may be freeing.
+/// A lock-free stack of which all is taken at once: a push is a compare-and-swap, and taking
+/// everything one swap. No thread pops a single item, so there is no ABA, and no thread looks at
+/// what another may be freeing.
 pub(crate) struct Stack<T> {
     head: AtomicPtr<Link<T>>,
     _items: PhantomData<*mut T>,
@@ -14,7 +15,7 @@ pub(crate) struct Stack<T> {
 
 // SAFETY: it owns its items, and gives each to one thread.
 unsafe impl<T: Send> Send for Stack<T> {}
-// SAFETY: as above; nobody looks at an item that is in it.
+// SAFETY: as for `Send`; no thread looks at an item that is in it.
 unsafe impl<T: Send> Sync for Stack<T> {}
 
 struct Link<T> {
@@ -33,14 +34,16 @@ impl<T> Stack<T> {
         let item = Kept::new(item);
         let link = Box::into_raw(Box::new(Link { item, next: head }));
         loop {
-            // Release publishes the link to the taking swap; those below it are published by the swaps that this one follows.
+            // Release publishes the link to the taking swap; those below it are published by the
+            // swaps that this one follows.
             let pushed =
                 self.head.compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
             match pushed {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
-            // SAFETY: from the box above, and nobody else's until it is pushed.
+            // SAFETY: it comes from the box made here, and no other thread has it until it is
+            // pushed.
             unsafe { (*link).next = head };
         }
     }

@@ -1,4 +1,4 @@
-//! Tasks that wait, and those who have something for them.
+//! Tasks that wait, and threads that have something for them.
 //!
 //! ```text
 //!   who waits                                 who has something
@@ -8,13 +8,15 @@
 //!   looks again                               looks whether anybody is on the pile, takes it, and wakes
 //! ```
 //!
-//! Of two that do this one sees the other (Dekker). Who waits pays a fence. Who has something need not, where putting it there is
-//! a sequentially consistent read-modify-write that the second look is bound to find: the load of the head is then sequentially
-//! consistent too. If that load misses who has joined, it comes before the fence of theirs in the one order of all such operations; so
-//! does the read-modify-write, and the look after the fence finds it.
+//! Of two threads that do this one sees the other (Dekker). The waiting thread pays a fence. The
+//! giving thread need not, where it gives by a sequentially consistent read-modify-write that the
+//! second look is bound to find: its load of the head is then sequentially consistent too. If that
+//! load misses a thread that has joined, it comes before that thread's fence in the one order of
+//! all such operations. So does the read-modify-write, and the look after the fence finds it.
 //!
-//! A registration is a waker that never changes, and one word. Who has another waker now registers again. So nobody reads a waker
-//! that another thread is writing, and there is nothing to lock or to spin on.
+//! A registration is a waker that never changes, and one word. A task with another waker registers
+//! again. So no thread reads a waker that another one is writing, and there is nothing to lock or
+//! to spin on.
 
 use super::exclusive::Exclusive;
 use super::stack::Stack;
@@ -28,20 +30,22 @@ use std::sync::atomic::AtomicU32 as Hint;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// It waits, and somebody will find it.
+/// It waits, and a giving thread will find it.
 const WAITING: u32 = 0;
 /// It has been woken, or is about to be.
 const WOKEN: u32 = 1;
 /// Its owner has gone. It is still where it was.
 const LEFT: u32 = 2;
 
-/// After how many registrations that were left they are cleared away, by waking somebody who waits among them.
+/// After so many abandoned registrations they are cleared away, by waking a task that waits among
+/// them.
 const MOST_LEFT: u32 = 16;
 
 /// One registration.
 struct Task {
     waker: ManuallyDrop<Waker>,
-    /// Relaxed: it decides who wakes or leaves, and hands nothing on. Who was woken has what he is to see from the waker.
+    /// Relaxed: it decides which thread wakes or leaves, and hands nothing on. A woken task gets
+    /// from the waker what it has to see.
     state: AtomicU32,
 }
 
@@ -54,7 +58,8 @@ impl Task {
         self.state.load(Ordering::Relaxed) == WAITING
     }
 
-    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics, whatever waking a waker does.
+    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics,
+    /// whatever waking a waker does.
     fn wake(self: Arc<Self>) -> bool {
         let waited = self.state.swap(WOKEN, Ordering::Relaxed) == WAITING;
         caught(move || {
@@ -67,15 +72,17 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// Whoever has the last share of it has something else to do, which a waker's drop is not to keep it from.
+    /// The thread that drops the last share has other work, from which a panic of the waker's drop
+    /// must not keep it.
     fn drop(&mut self) {
-        // SAFETY: here only, and nobody looks at it any more.
+        // SAFETY: it is taken only here, and no thread looks at it any more.
         let waker = unsafe { ManuallyDrop::take(&mut self.waker) };
         caught(move || drop(waker));
     }
 }
 
-/// A future's, or a stream's, place among those that wait; nowhere, to begin with. To be left before it is dropped.
+/// A future's, or a stream's, place among those that wait; nowhere, to begin with. Its owner leaves
+/// before it drops the place.
 #[derive(Default)]
 pub(crate) struct Place(Option<Arc<Task>>);
 
@@ -90,7 +97,7 @@ impl Place {
 /// Tasks that are woken all at once.
 pub(crate) struct Crowd {
     pile: Stack<Arc<Task>>,
-    /// How many have left the pile that are on it still; about.
+    /// How many registrations were abandoned and are still on the stack; about.
     left: Hint,
 }
 
@@ -99,8 +106,8 @@ impl Crowd {
         Crowd { pile: Stack::new(), left: Hint::new(0) }
     }
 
-    /// Registers `waker` in the place of who waits there. True if the caller has to look again; otherwise it was there, as it
-    /// is, and has looked again since.
+    /// Registers `waker` in `place`. True if the caller has to look again; otherwise this waker was
+    /// registered there already, and its task has looked again since.
     pub(crate) fn join(&self, place: &mut Place, waker: &Waker) -> bool {
         if place.holds(waker) {
             return false;
@@ -113,7 +120,7 @@ impl Crowd {
         true
     }
 
-    /// Whoever waits in that place waits no longer.
+    /// The task of that place waits no longer.
     pub(crate) fn leave(&self, place: &mut Place) {
         let Some(task) = place.0.take() else {
             return;
@@ -126,7 +133,7 @@ impl Crowd {
         }
     }
 
-    /// Whether nobody waits, for who has put something where they look.
+    /// Whether no task waits; for a thread that has put something where the tasks look.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.pile.is_empty()
@@ -143,7 +150,8 @@ impl Crowd {
 }
 
 impl Crowd {
-    /// Ends with what `done` finds, which is asked at first and whenever the crowd has been woken.
+    /// A future that ends with what `done` finds; it asks at first, and whenever the wait set has
+    /// been woken.
     pub(crate) fn until<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
         Until { crowd: self, done, place: Place::default() }
     }
@@ -178,25 +186,29 @@ impl<F> Drop for Until<'_, F> {
     }
 }
 
-/// Tasks that are woken one by one, who has come first first.
+/// Tasks that are woken one by one, in the order in which they have come.
 ///
-/// A wake-up that is handed out is a *token*: who has it looks at what he waits for, and either finds it and hands the token on, because
-/// there may be more; or finds nothing, which ends it; or leaves, and hands it on. So while something is there and somebody waits, there is a
-/// token, and who has it need only be polled, or dropped.
+/// A wake-up that is handed out is a *token*. The task that has it looks for what it waits for. If
+/// it finds that, it hands the token on, because there may be more; if it finds nothing, the token
+/// ends; if it leaves, it hands the token on. So while something is there and a task waits, there
+/// is a token, and its holder need only be polled, or dropped.
 ///
-/// Who puts something there does it by a read-modify-write on the word that those who wait look at by one, after they have joined: where
-/// theirs comes first the other has acquired their registration, and needs a plain load to see it.
+/// A giving thread does so by a read-modify-write on a word. Waiting tasks look at that word by a
+/// read-modify-write too, after they have joined. Where theirs comes first, the giving thread has
+/// acquired their registration, and needs only a plain load to see it.
 pub(crate) struct Line {
     /// Registrations that are waiting.
     waiting: AtomicU64,
-    /// Who has come, and who has come back having been woken in vain: they are next.
+    /// Tasks that have come, and tasks that have come back after being woken in vain: the latter
+    /// are next.
     fresh: Stack<Arc<Task>>,
     returned: Stack<Arc<Task>>,
-    /// Tokens that are to be handed out. Who raises this from zero is at the queue, until he has brought it back to zero: he hands out those of
-    /// the others too, and nobody waits for him.
+    /// Tokens that are to be handed out. The thread that raises this from zero serves the queue
+    /// until it has brought it back to zero. It hands out the other threads' tokens too, and no
+    /// thread waits for it.
     calls: AtomicU64,
     queue: Exclusive<VecDeque<Arc<Task>>>,
-    /// As a crowd's.
+    /// How many registrations were abandoned and are still in the queue; about.
     left: Hint,
 }
 
@@ -215,8 +227,9 @@ impl Line {
         }
     }
 
-    /// Registers `waker` in the place of who waits there, and looks again, by a read-modify-write: if that finds something he has left.
-    /// Nothing if he was registered already, or is now. Who had been woken comes before those that have not.
+    /// Registers `waker` in `place`, and looks again, by a read-modify-write. If that finds
+    /// something, the task leaves. Returns nothing if the task was registered already, or is now. A
+    /// task that had been woken comes before those that have not.
     pub(crate) fn join<R>(
         &self,
         place: &mut Place,
@@ -236,7 +249,7 @@ impl Line {
         } else {
             self.fresh.push(task);
         }
-        // For a shutdown, which has no word to change.
+        // The fence is for a shutdown, which has no word to change.
         fence(Ordering::SeqCst);
         let found = look();
         if found.is_some() {
@@ -263,7 +276,7 @@ impl Line {
         waited
     }
 
-    /// Whoever waits in that place waits no longer, and hands on the token that it has, if it has one.
+    /// The task of that place waits no longer, and hands its token on, if it has one.
     pub(crate) fn leave(&self, place: &mut Place) {
         if place.0.take().is_some_and(|task| !self.withdraw(&task)) {
             self.hand_on();
@@ -276,13 +289,13 @@ impl Line {
         }
     }
 
-    /// Whether anybody waits, for who has put something there.
+    /// Whether any task waits; for a thread that has put something there.
     #[inline(always)]
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes the one who has waited longest. Never panics.
+    /// Wakes the task that has waited longest. Never panics.
     #[cold]
     pub(crate) fn wake_one(&self) {
         self.call(1);
@@ -295,7 +308,8 @@ impl Line {
     }
 
     fn call(&self, tokens: u64) {
-        // AcqRel: who is at the queue sees the registrations that these tokens are for; and what the one before did there.
+        // AcqRel: the thread that serves the queue sees the registrations that these tokens are
+        // for, and what the one before did there.
         // survives: swaps take the piles, and in models they give the entrance back. Loom reads the
         // newest value in a swap; hardware may not. This holds for `fetch_sub`, too.
         if self.calls.fetch_add(tokens, Ordering::AcqRel) != 0 {
@@ -312,7 +326,8 @@ impl Line {
         }
     }
 
-    /// Hands out tokens. Those for which nobody waits are for nobody: who joins from here on looks for himself.
+    /// Hands out tokens. Those for which no task waits are dropped: a task that joins from here on
+    /// looks again itself.
     fn serve(&self, queue: &mut VecDeque<Arc<Task>>, tokens: u64) {
         for task in self.returned.take() {
             queue.push_front(task);

@@ -44,7 +44,7 @@ impl Worker {
         })
     }
 
-    /// Its thread.
+    /// The worker's thread.
     pub(crate) fn thread(&self) -> &Thread {
         &self.thread
     }
@@ -64,7 +64,7 @@ impl Worker {
         if self.is_current() {
             return;
         }
-        // Kept until the thread has ended: others who wait for it wait for the lock.
+        // Kept until the thread has ended: other threads that wait for it wait for the lock.
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = handle.take() {
             // It catches users' panics; had it panicked all the same, there is nothing to join.

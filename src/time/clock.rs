@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 /// A source of time, in nanoseconds since an origin of its own.
 ///
-/// The engine needs nothing but this, so tests and simulations run without threads and without sleeps
-/// on a [`ManualClock`].
+/// The engine needs nothing but this, so tests and simulations run without threads and without
+/// sleeps on a [`ManualClock`].
 ///
 /// ```
 /// use expiry::{Clock, ExpiringMap};
@@ -32,15 +32,16 @@ use std::time::{Duration, Instant};
 /// * `now` should not go backwards. If it does, nothing expires early and nothing is lost: time
 ///   stands still for the engine until the clock has caught up.
 /// * `coarse` may lag behind `now` by at most `lag` nanoseconds, and must never be ahead of it. The
-///   engine adds `lag` to every deadline that it derives from a coarse reading, so a coarse clock makes
-///   an expiry late, never early.
+///   engine adds `lag` to every deadline that it derives from a coarse reading, so a coarse clock
+///   makes an expiry late, never early.
 /// * Whether the time that a machine spends suspended counts is the clock's choice; each clock of
 ///   this crate says what it does.
 pub trait Clock: Send + Sync + 'static {
     /// The time now, in nanoseconds since this clock's origin.
     fn now(&self) -> u64;
 
-    /// A reading that may lag by up to [`lag`](Self::lag) but is cheaper. Defaults to [`now`](Self::now).
+    /// A reading that may lag by up to [`lag`](Self::lag) but is cheaper. Defaults to
+    /// [`now`](Self::now).
     #[inline]
     fn coarse(&self) -> u64 {
         self.now()
@@ -70,8 +71,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
 /// [`std::time::Instant`] as a [`Clock`]: about 20 ns a reading, no lag.
 ///
-/// On Linux this is `CLOCK_MONOTONIC`: the time that the machine spends suspended does not count, so
-/// what was due in ten seconds before a laptop's lid was closed is due in ten seconds after it opens.
+/// On Linux this is `CLOCK_MONOTONIC`: the time that the machine spends suspended does not count,
+/// so what was due in ten seconds before a laptop's lid was closed is due in ten seconds after it
+/// opens.
 ///
 /// ```
 /// use expiry::{ExpiringMap, MonotonicClock};
@@ -105,14 +107,15 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// The default clock: exact where exactness is asked for, and a cheap reading for deadlines where the
-/// platform has one.
+/// The default clock: exact where exactness is asked for, and a cheap reading for deadlines where
+/// the platform has one.
 ///
-/// On Linux the exact reading is `CLOCK_MONOTONIC`, about 20 ns. The cheap one, about 10 ns, is the exact one that the same thread took
-/// last, for as long as the processor's counter says that this was within a millisecond, which is the lag. For the counter to be asked
-/// it must be an x86-64's, invariant, and offered by the kernel as a clock source; otherwise, and on other systems, this is
-/// [`MonotonicClock`]. The kernel's `CLOCK_MONOTONIC_COARSE` is not used: in a virtual machine nothing bounds its lag. Suspended
-/// time does not count.
+/// On Linux the exact reading is `CLOCK_MONOTONIC`, about 20 ns. The cheap one, about 10 ns, is the
+/// exact one that the same thread took last, for as long as the processor's counter says that this
+/// was within a millisecond, which is the lag. For the counter to be asked it must be an x86-64's,
+/// invariant, and offered by the kernel as a clock source; otherwise, and on other systems, this is
+/// [`MonotonicClock`]. The kernel's `CLOCK_MONOTONIC_COARSE` is not used: in a virtual machine
+/// nothing bounds its lag. Suspended time does not count.
 ///
 /// # Examples
 ///
@@ -192,7 +195,8 @@ impl CoarseClock {
         {
             let lag = linux::lag();
             CoarseClock {
-                // Cheap readings taken now may lie this far in the past; the origin must not be after them.
+                // Cheap readings taken now may lie this far in the past; the origin must not be
+                // after them.
                 origin: linux::exact().saturating_sub(lag),
                 lag,
             }
@@ -235,11 +239,12 @@ impl Clock for CoarseClock {
     }
 }
 
-/// `CLOCK_BOOTTIME` as a [`Clock`]: the time that the machine spends suspended counts. About 20 ns a
-/// reading, no lag. Linux only.
+/// `CLOCK_BOOTTIME` as a [`Clock`]: the time that the machine spends suspended counts. About 20 ns
+/// a reading, no lag. Linux only.
 ///
-/// Look-ups never return an entry that expired during a suspend. A reaper that slept meanwhile sleeps for
-/// what was left of its sleep, and reports such entries only then: poll after a resume if that matters.
+/// Look-ups never return an entry that expired during a suspend. A reaper that slept meanwhile
+/// sleeps for what was left of its sleep, and reports such entries only then: poll after a resume
+/// if that matters.
 ///
 /// ```
 /// use expiry::{BootClock, ExpiringMap};
@@ -259,9 +264,10 @@ impl Clock for BootClock {
     }
 }
 
-/// A clock that moves only when it is told to: for tests and simulation.
+/// A clock that moves only when the program advances it: for tests and simulation.
 ///
-/// Clones share the same time. For stores without a thread, from `build_manual`. A reaper thread sleeps by the machine's time and does not notice an advance.
+/// Clones share the same time. It is for stores without a thread, from `build_manual`. A reaper
+/// thread sleeps by the machine's time and does not notice an advance.
 ///
 /// ```
 /// use expiry::{Clock, ManualClock};
@@ -286,7 +292,8 @@ impl ManualClock {
 
     /// Moves the clock forwards; it saturates at `u64::MAX` nanoseconds, 584 years.
     pub fn advance(&self, by: Duration) {
-        // AcqRel: who reads the new time sees what was done before it was set, as with a real clock.
+        // AcqRel: a thread that reads the new time sees what was done before it was set, as with a
+        // real clock.
         let _ = self.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             Some(now.saturating_add(nanos(by)))
         });

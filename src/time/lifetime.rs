@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a root, or an entry, may take: a [`Duration`], an [`Instant`], for ever, or the default.
+/// How long a root, or an entry, may take: a [`Duration`], an [`Instant`], for ever, or the
+/// default.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, Lifetime};
@@ -20,10 +21,10 @@ pub enum Lifetime {
     /// As long as the settings of the tracker, queue or map say.
     #[default]
     Default,
-    /// As long as this, rounded up to the interval. (Counted from when the tracker was built, of 2^40 intervals one counts
-    /// as the next: 35 years at a millisecond.)
+    /// As long as this, rounded up to the interval. (Counted from when the tracker was built, of
+    /// 2^40 intervals one counts as the next: 35 years at a millisecond.)
     After(Duration),
-    /// For ever.
+    /// The entry lives for ever.
     Never,
 }
 

@@ -1,27 +1,33 @@
-//! A reading of the exact clock that is remembered for as long as the processor's counter says that it is recent.
+//! A reading of the exact clock that is remembered for as long as the processor's counter says that
+//! it is recent.
 //!
-//! The kernel's own cheap clock (`CLOCK_MONOTONIC_COARSE`) will not do. It is as old as the last timer interrupt that was
-//! handled, and nothing bounds that: where the processor whose turn it is has been taken away by a hypervisor the others go on
-//! reading the old time, for 12 ms where the kernel's tick is 4. What is due by such a reading is due too early.
+//! The kernel's own cheap clock (`CLOCK_MONOTONIC_COARSE`) will not do. It is as old as the last
+//! timer interrupt that was handled, and nothing bounds that. Where a hypervisor has taken away the
+//! processor whose turn it is, the others go on reading the old time, for 12 ms where the kernel's
+//! tick is 4. What is due by such a reading is due too early.
 //!
-//! Here each thread keeps the exact reading that it took last, and the counter from just before. As long as the counter has not gone
-//! further than a *span* since, that reading is the time; otherwise it is taken anew. So a reading is never ahead, and
-//! behind by at most what the counter takes for a span. A span is half of [`RECENT`]: it may have been measured, or the
-//! counter's rate may have changed, by a factor of two, and what is promised still holds.
+//! Here each thread keeps the exact reading that it took last, and the counter from just before. As
+//! long as the counter has not gone further than a *span* since, that reading is the time;
+//! otherwise it is taken anew. So a reading is never ahead, and behind by at most what the counter
+//! takes for a span. A span is half of [`RECENT`]: it may have been measured, or the counter's rate
+//! may have changed, by a factor of two, and what is promised still holds.
 //!
-//! * The span is measured once for the process, over [`WINDOW`], from a counter read after one exact reading to one read before another:
-//!   what comes in between makes it shorter, not longer. Until then nothing is recent.
-//! * A counter that has gone backwards, or far ahead, is not recent either: it is compared as a distance, modulo 2^64.
-//! * It is used only where it ticks at one rate in all states of the processor (the invariant bit) and the kernel, which tests that it is
-//!   the same on all processors, offers it as a source of its own clock. Elsewhere all readings are exact.
+//! * The span is measured once for the process, over [`WINDOW`], from a counter read after one
+//!   exact reading to one read before another: what comes in between makes it shorter, not longer.
+//!   Until then nothing is recent.
+//! * A counter that has gone backwards, or far ahead, is not recent either: it is compared as a
+//!   distance, modulo 2^64.
+//! * It is used only where it ticks at one rate in all states of the processor (the invariant bit).
+//!   The kernel must offer it as a source of its own clock, too: it tests that it is the same on
+//!   all processors. Elsewhere all readings are exact.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How old a reading may be, in nanoseconds.
 pub(super) const RECENT: u64 = 1_000_000;
-/// How long the span is measured for at least, and at most: over a longer one the machine may have slept, which the counter and the clock
-/// do not take for the same.
+/// How long the span is measured for at least, and at most: over a longer one the machine may have
+/// slept, which the counter and the clock do not take for the same.
 const WINDOW: std::ops::RangeInclusive<u64> = 10_000_000..=1_000_000_000;
 /// No counter is faster than this: counts of a nanosecond.
 const FASTEST: u64 = 10;
@@ -49,7 +55,8 @@ struct Memory {
     /// The exact reading, and the counter from before it.
     time: u64,
     at: u64,
-    /// From where the span is measured: an exact reading, the counter from after it, and what that had gone meanwhile.
+    /// Where the measurement of the span begins: an exact reading, the counter from after it, and
+    /// what that had gone meanwhile.
     from: (u64, u64, u64),
 }
 
@@ -82,7 +89,7 @@ impl Recent {
             let elapsed = time.wrapping_sub(began);
             if elapsed >= *WINDOW.start() {
                 if let Some(measured) = measured(elapsed, at.wrapping_sub(after), width) {
-                    // Who was faster has measured the same.
+                    // A thread that was faster has measured the same.
                     let _ = span.0.compare_exchange(0, measured, Relaxed, Relaxed);
                 }
                 let now = sources.counter();
@@ -94,8 +101,9 @@ impl Recent {
     }
 }
 
-/// How far a counter goes in half of [`RECENT`] that has gone `counts` in less than `elapsed` nanoseconds, the first reading of the clock
-/// having taken `width`. `None` if that is not to be believed.
+/// How far a counter goes in half of [`RECENT`] that has gone `counts` in less than `elapsed`
+/// nanoseconds, the first reading of the clock having taken `width`. `None` if that is not to be
+/// believed.
 fn measured(elapsed: u64, counts: u64, width: u64) -> Option<u64> {
     let half = RECENT / 2;
     if !WINDOW.contains(&elapsed) || width > counts / 8 {

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The tick that never comes: a deadline for what has none.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The longest timeout, in ticks. A lease keeps 40 bits of its deadline, and a deadline is told from
-/// its neighbours by its distance from a tick that is known to be at most this far away.
+/// The longest timeout, in ticks. A lease keeps 40 bits of its deadline. Deadlines are compared by
+/// their distance from a tick that is known to be at most this far away.
 pub(crate) const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 
 /// Conversion between a clock's nanoseconds and an engine's ticks.
@@ -37,15 +37,16 @@ impl Ticks {
         begins.is_some_and(|begins| begins <= now.saturating_sub(self.start))
     }
 
-    /// The first tick that begins at or after `now + after`: a deadline set to it is never early and
-    /// at most one interval late.
+    /// The first tick that begins at or after `now + after`: a deadline set to it is never early
+    /// and at most one interval late.
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);
         due.div_ceil(self.interval)
     }
 
-    /// How many nanoseconds of the clock, from `now` on, a [`deadline`](Self::deadline) stays the same.
+    /// How many nanoseconds of the clock, from `now` on, a [`deadline`](Self::deadline) stays the
+    /// same.
     #[inline]
     pub(crate) fn same_deadline_until(&self, deadline: u64, after: u64) -> u64 {
         // The last `now` for which ceil((now - start + after) / interval) is still `deadline`.

@@ -78,7 +78,8 @@ impl TimeoutsBuilder {
         without_fence() sets setup.asymmetric = false;
     }
 
-    /// Builds, and starts the reaper: a thread that sleeps until something is due, and wakes the tasks that wait for it.
+    /// Builds, and starts the reaper: a thread that sleeps until something is due, and wakes the
+    /// tasks that wait for it.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl TimeoutsBuilder {
         self.built(true)
     }
 
-    /// Builds without a thread: nobody is woken but in [`Timeouts::poll`], and what waits already is pending until then, be its time up or not.
+    /// Builds without a thread: only [`Timeouts::poll`] wakes tasks. A future that waits already is
+    /// pending until then, be its time up or not.
     ///
     /// # Errors
     ///

@@ -32,9 +32,9 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimerError {
-    /// As many wait as the [capacity](super::TimeoutsBuilder::capacity) allows. Polled again once some are through
-    /// ([`room`](crate::Timeouts::room) waits for that), it tries again. An `.await` of a timeout has dropped the work inside: pin it where that
-    /// matters.
+    /// As many wait as the [capacity](super::TimeoutsBuilder::capacity) allows. Polled again once
+    /// some are through ([`room`](crate::Timeouts::room) waits for that), it tries again. An
+    /// `.await` of a timeout has dropped the work inside: pin it where that matters.
     Full,
     /// The operating system gave no memory. As [`Full`](Self::Full).
     OutOfMemory,
@@ -64,7 +64,7 @@ impl From<Refused> for TimerError {
     }
 }
 
-/// Why a future did not get to its end: its time is up, or nobody could watch its time.
+/// Why a future did not get to its end: its time is up, or its deadline could not be registered.
 ///
 /// # Examples
 ///
@@ -90,8 +90,9 @@ impl From<Refused> for TimerError {
 pub enum TimeoutError {
     /// Its time is up.
     Elapsed,
-    /// The deadline could not be set, or was not kept. The future inside is as it was: if it is pinned, it may be polled again; an `.await` has
-    /// dropped it, perhaps half-way, as it was polled first.
+    /// The deadline could not be set, or was not kept. The future inside is as it was: if it is
+    /// pinned, it may be polled again; an `.await` has dropped it, perhaps half-way, as it was
+    /// polled first.
     Timer(TimerError),
 }
 

@@ -9,11 +9,12 @@ use std::future::poll_fn;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
-/// How late a tick may be and still count as kept, if that is not less than two intervals; as tokio's.
+/// How late a tick may be and still count as kept, if that is not less than two intervals; as
+/// tokio's.
 const KEPT: u64 = 5_000_000;
 
-/// What comes after a tick that was missed: one that was taken more than 5 ms (or two intervals, if that is more) after its time. As
-/// tokio's of the same names.
+/// What comes after a tick that was missed: one that was taken more than 5 ms (or two intervals, if
+/// that is more) after its time. As tokio's of the same names.
 ///
 /// ```
 /// use expiry::timeouts::MissedTick;
@@ -65,12 +66,14 @@ impl MissedTick {
     }
 }
 
-/// Ticks at a fixed period, the first one at once; from [`Timeouts::interval`](crate::Timeouts::interval).
+/// Ticks at a fixed period, the first one at once; from
+/// [`Timeouts::interval`](crate::Timeouts::interval).
 ///
-/// By the clock, not by when somebody took the one before: it does not drift. Dropping it cancels it at once.
+/// Ticks go by the clock, not by when the caller took the one before: they do not drift. Dropping
+/// the interval cancels it at once.
 ///
-/// A tick that is an error is no tick: `tick().await?`, and in a `select!` not `_ = beat.tick()`. After a shutdown each call is an error at
-/// once, and a loop that goes on takes a whole core.
+/// A tick that is an error is no tick: `tick().await?`, and in a `select!` not `_ = beat.tick()`.
+/// After a shutdown each call is an error at once, and a loop that goes on takes a whole core.
 ///
 /// ```
 /// use expiry::Timeouts;
@@ -121,7 +124,8 @@ impl<'t> Interval<'t> {
         Duration::from_nanos(self.period)
     }
 
-    /// Waits for the next tick. If what this returns is dropped before it is ready, no tick is lost.
+    /// Waits for the next tick. If what this returns is dropped before it is ready, no tick is
+    /// lost.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! Timeouts of futures: on the engine that all stores share, under tokio or any other executor, or none.
+//! Timeouts of futures: on the engine that all stores share, under tokio or any other executor, or
+//! none.
 //!
-//! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
-//! the waker that they are polled with.
+//! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it
+//! makes; each borrows it. They need nothing but the waker that they are polled with.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 
@@ -78,8 +79,8 @@ use waiters::Waiters;
 ///
 /// # Borrowing
 ///
-/// What it makes borrows it, so that no reference count is shared by all tasks. A task that must be `'static` owns an `Arc<Timeouts>`, or
-/// there is one in a `static`:
+/// What it makes borrows it, so that no reference count is shared by all tasks. A task that must be
+/// `'static` owns an `Arc<Timeouts>`, or there is one in a `static`:
 ///
 /// ```
 /// use expiry::timeouts::TimeoutError;
@@ -93,23 +94,28 @@ use waiters::Waiters;
 ///
 /// # Time
 ///
-/// A deadline is rounded up to the [interval](TimeoutsBuilder::interval), by default 1 ms: late by at most that and the delay of the reaper
-/// thread, which then wakes the task; never early. From 64 times the lag of the clock's cheap reading on (64 ms) a timeout may be late by
-/// that lag (1 ms) on top.
+/// A deadline is rounded up to the [interval](TimeoutsBuilder::interval), by default 1 ms: late by
+/// at most that and the delay of the reaper thread, which then wakes the task; never early. From 64
+/// times the lag of the clock's cheap reading on (64 ms) a timeout may be late by that lag (1 ms)
+/// on top.
 ///
-/// [`timeout`](Self::timeout) counts from the first poll that finds its future pending, [`sleep`](Self::sleep) and
-/// [`interval`](Self::interval) from the call. Zero is over at once, and `Duration::MAX` is 584 years.
+/// [`timeout`](Self::timeout) counts from the first poll that finds its future pending,
+/// [`sleep`](Self::sleep) and [`interval`](Self::interval) from the call. Zero is over at once, and
+/// `Duration::MAX` is 584 years.
 ///
 /// # Cost, progress
 ///
-/// A future that is ready when it is first polled costs nothing but that poll. Otherwise an entry of 32 bytes is registered, and freed at
-/// once when the future is ready or dropped: together 4 atomic read-modify-writes, of which 2 are the waker's reference count. Lock-free,
-/// and without allocation, but for a chunk of 4096 entries now and then. Only [`shutdown`](Self::shutdown) waits.
+/// A future that is ready when it is first polled costs nothing but that poll. Otherwise an entry
+/// of 32 bytes is registered, and freed at once when the future is ready or dropped: together 4
+/// atomic read-modify-writes, of which 2 are the waker's reference count. Lock-free, and without
+/// allocation, but for a chunk of 4096 entries now and then. Only [`shutdown`](Self::shutdown)
+/// waits.
 ///
 /// # Cancellation, panics, shutdown
 ///
-/// All futures may be dropped at any time, and polled with any waker each time. Wakers are called by the reaper (or who polls), one after
-/// the other: one that takes long makes others late, one that panics is counted. What waits at a shutdown is woken, and resolves to
+/// All futures may be dropped at any time, and polled with any waker each time. The reaper (or the
+/// polling thread) calls wakers, one after the other: one that takes long makes others late, one
+/// that panics is counted. What waits at a shutdown is woken, and resolves to
 /// [`TimerError::Closed`]; so does what comes after it.
 #[derive(Clone)]
 pub struct Timeouts {
@@ -164,7 +170,7 @@ snapshot! {
         fired: u64 as EXPIRED = waiters.sum(|counts| &counts.fired);
         /// Deadlines that did not, because the future was ready, or dropped.
         cancelled: u64 as REMOVED = waiters.sum(|counts| &counts.cancelled);
-        /// Those that ended with the shutdown.
+        /// Timers that ended with the shutdown.
         closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
         /// How late what fired was seen, beyond the rounding up to the interval; before its task
         /// was woken.
@@ -209,9 +215,11 @@ impl Timeouts {
         TimeoutsBuilder::default()
     }
 
-    /// Gives a future so much time, from the first poll on that finds it pending. The future is polled before the time is looked at.
+    /// Gives a future so much time, from the first poll on that finds it pending. The future is
+    /// polled before the time is looked at.
     ///
-    /// The error of the [`Timeout`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
+    /// The error of the [`Timeout`] is [`TimeoutError::Elapsed`], or says that the deadline was
+    /// refused.
     #[inline]
     pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Timeout<'_, F::IntoFuture> {
         Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
@@ -227,8 +235,9 @@ impl Timeouts {
         Interval::new(&self.waiters, period)
     }
 
-    /// Wakes what is due, with at most about `budget` steps of work. For those without a reaper; harmless on others. Never waits: any number
-    /// of threads may poll, each leaves out the shards that another one is at.
+    /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a
+    /// reaper, and harmless on others. Never waits: any number of threads may poll, each leaves out
+    /// the shards that another one is at.
     ///
     /// # Examples
     ///
@@ -274,8 +283,9 @@ impl Timeouts {
         TimeoutsMetrics::of(&self.waiters)
     }
 
-    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`CapacityReady`](crate::CapacityReady), which has an
-    /// example. It is for who has been told [`TimerError::Full`].
+    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. It is for a caller that got
+    /// [`TimerError::Full`].
     ///
     /// # Examples
     ///
@@ -308,9 +318,10 @@ impl Timeouts {
         crate::CapacityReady::new(self.waiters.engine.admission.door())
     }
 
-    /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
-    /// future that is ready is ready all the same. Waits for the reaper; called by a waker that the reaper calls, or a poll, it only asks: the reaper,
-    /// or that poll, does the rest when the round is over.
+    /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up;
+    /// what comes later is refused with that. A future that is ready is ready all the same. Waits
+    /// for the reaper; called by a waker that the reaper calls, or a poll, it only asks: the
+    /// reaper, or that poll, does the rest when the round is over.
     ///
     /// # Examples
     ///
@@ -334,9 +345,10 @@ impl Timeouts {
         self.owner.shut();
     }
 
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
-    /// the future ends when that is done. The shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns, but where
-    /// a waker calls it that a poll has called: then when that poll returns.
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused
+    /// when this returns, the reaper wakes what waits, and the future ends when that is done. The
+    /// shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns,
+    /// but where a waker calls it that a poll has called: then when that poll returns.
     ///
     /// The last one of a server's: its requests, and the draining of trackers, need timers.
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {

@@ -15,14 +15,15 @@ use std::time::Duration;
 enum State {
     /// It takes so many nanoseconds, from the first poll on.
     Fresh { after: u64 },
-    /// It is over at this tick. Nobody will be woken.
+    /// It expires at this tick. No task will be woken.
     Set { due: u64 },
-    /// It is over at this tick, and registered until then, or for as long as can be: a [`Waiter`], its parts side by side for size.
+    /// It expires at this tick, and is registered until then, or for as long as can be: a
+    /// [`Waiter`], its parts side by side for size.
     Waiting { due: u64, lease: Lease, id: u32 },
     /// As `Waiting`, and ready at the next poll: its time was reset to none. The task that waits is
     /// woken for that.
     Past { due: u64, lease: Lease, id: u32 },
-    /// It is over.
+    /// It has expired.
     Over,
 }
 
@@ -36,8 +37,8 @@ impl State {
 
 /// A future that is ready when its time is up; from [`Timeouts::sleep`](crate::Timeouts::sleep).
 ///
-/// It is `Unpin`, 32 bytes, and borrows the [`Timeouts`](crate::Timeouts). Dropping it cancels it at once. Polled again after it was
-/// ready, it is ready.
+/// It is `Unpin`, 32 bytes, and borrows the [`Timeouts`](crate::Timeouts). Dropping it cancels it
+/// at once. Polled again after it was ready, it is ready.
 ///
 /// # Examples
 ///
@@ -69,7 +70,8 @@ impl State {
 ///
 /// # Errors
 ///
-/// [`TimerError`]: it was refused, or shut down. After that it may be polled again, which tries again.
+/// [`TimerError`]: it was refused, or shut down. After that it may be polled again, which tries
+/// again.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Sleep<'t> {
     waiters: &'t Waiters,
@@ -77,7 +79,7 @@ pub struct Sleep<'t> {
 }
 
 impl<'t> Sleep<'t> {
-    /// From now on.
+    /// Makes a sleep that counts from now on.
     pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
         let state = match nanos(after) {
             0 => State::Fresh { after: 0 },
@@ -86,7 +88,7 @@ impl<'t> Sleep<'t> {
         Sleep { waiters, state }
     }
 
-    /// From the first poll on.
+    /// Makes a sleep that counts from its first poll on.
     #[inline(always)]
     pub(super) fn fresh(waiters: &'t Waiters, after: Duration) -> Self {
         Sleep { waiters, state: State::Fresh { after: nanos(after) } }
@@ -107,8 +109,9 @@ impl<'t> Sleep<'t> {
         self.state = State::Set { due };
     }
 
-    /// Starts over, be it ready or not: it is ready `after` from now. One compare-and-swap where it is registered; only a nearer
-    /// deadline is told to who drives. Whoever waits for it goes on waiting; if it was ready, it has to be polled again.
+    /// Starts over, be it ready or not: it is ready `after` from now. One compare-and-swap where it
+    /// is registered; only a nearer deadline notifies the driver. A task that waits for it goes on
+    /// waiting; if it was ready, it has to be polled again.
     ///
     /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)
     pub fn reset(&mut self, after: Duration) {
@@ -191,7 +194,8 @@ impl<'t> Sleep<'t> {
                             return Poll::Pending;
                         }
                         Ok(None) if self.waiters.is_over(due) => self.state = State::Over,
-                        // Further off than a lease can express, and so not over yet; or shut down, which the registration will say.
+                        // Further off than a lease can express, and so not over yet; or shut down,
+                        // which the registration will say.
                         Ok(None) => self.state = State::Set { due },
                         Err(why) => {
                             self.state = State::Set { due };

@@ -8,16 +8,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A future that has so much time to become ready; from [`Timeouts::timeout`](crate::Timeouts::timeout).
+/// A future that has so much time to become ready; from
+/// [`Timeouts::timeout`](crate::Timeouts::timeout).
 ///
-/// The future is polled first, so one that is ready when its time is up is ready. What is inside stays there until this is dropped, also
-/// after [`TimeoutError::Elapsed`]; its time may then be [reset](Self::reset), and it may be polled again.
+/// The future is polled first, so one that is ready when its time is up is ready. What is inside
+/// stays there until this is dropped, also after [`TimeoutError::Elapsed`]; its time may then be
+/// [reset](Self::reset), and it may be polled again.
 ///
 /// # Errors
 ///
-/// [`TimeoutError::Elapsed`] when the time is up; [`TimeoutError::Timer`] if the deadline was refused, or shut down. The future has not
-/// lost anything then: polling this again polls it, and tries to register again. That is for who has pinned it; an `.await` drops it with what it
-/// has begun.
+/// [`TimeoutError::Elapsed`] when the time is up; [`TimeoutError::Timer`] if the deadline was
+/// refused, or shut down. The future has not lost anything then: polling this again polls it, and
+/// tries to register again. That is for a caller that has pinned it; an `.await` drops it with what
+/// it has begun.
 ///
 /// ```
 /// use expiry::timeouts::TimeoutError;
@@ -61,15 +64,17 @@ impl<'t, F> Timeout<'t, F> {
     /// The future pinned, and the time.
     #[inline(always)]
     fn project(self: Pin<&mut Self>) -> (Pin<&mut F>, &mut Sleep<'t>) {
-        // SAFETY: `future` is pinned with `self`: nothing moves it out or hands it out otherwise, `Drop` is not implemented, and
-        // `Timeout` is `Unpin` only if it is. `sleep` is never pinned.
+        // SAFETY: `future` is pinned with `self`: nothing moves it out or hands it out otherwise,
+        // `Drop` is not implemented, and `Timeout` is `Unpin` only if it is. `sleep` is never
+        // pinned.
         unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.future), &mut this.sleep)
         }
     }
 
-    /// Gives it so much time from now on, as [`Sleep::reset`] does. A connection, say, that has been heard from.
+    /// Gives it so much time from now on, as [`Sleep::reset`] does. A connection, say, that has
+    /// been heard from.
     ///
     /// # Examples
     ///

@@ -106,7 +106,7 @@ fields!(Held, () {
 
 /// Puts a waker into a slot that the caller owns alone.
 ///
-/// Release: who finds one of the words finds that the slot is no longer what it was.
+/// Release: a thread that finds one of the words finds that the slot is no longer what it was.
 #[inline(always)]
 fn put(slot: Slot<'_, Held>, waker: Words) {
     let held = slot.fields();
@@ -121,11 +121,12 @@ fn put(slot: Slot<'_, Held>, waker: Words) {
 /// The caller alone ends it, or has; and this is done once.
 #[inline(always)]
 unsafe fn take(slot: Slot<'_, Held>) -> Waker {
-    // The lease, which was released after the words, has been acquired by who ends it.
+    // The thread that ends the lease has acquired it, and it was released after the words.
     let held = slot.fields();
     let word = held.first.load(Ordering::Relaxed);
     let owner = held.second.load(Ordering::Relaxed);
-    // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes live.
+    // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes
+    // live.
     unsafe { Words(word, owner).into_waker() }
 }
 
@@ -172,17 +173,19 @@ impl Waiters {
         due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }
 
-    /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
+    /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also
+    /// the tick at which it expires.
     ///
-    /// In this order, as a reading of the processor's counter waits for the read-modify-writes before it, and these for it: the slot is found
-    /// while those of the future are under way, which has just been polled, and the clock is read before the waker is cloned.
+    /// The order matters, as a reading of the processor's counter waits for the read-modify-writes
+    /// before it, and these for it. The slot is found while those of the future, which has just
+    /// been polled, are under way; and the clock is read before the waker is cloned.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
         let registered = self.engine.with_stripe(|mine, index| {
             let place = self.engine.claim(mine, index, ANY, &mut refused)?;
             let claim = place.0;
-            // Nobody else's, whatever the waker's clone does.
+            // No other thread gets the slot, whatever the waker's clone does.
             let claimed = Lease::free(claim.generation).with_state(State::Dead);
             claim.slot.set_lease(claimed);
             let due = self.engine.deadlines.due(&mine.deadlines, after);
@@ -192,7 +195,8 @@ impl Waiters {
                 std::mem::forget(held);
                 self.fill(mine, place, (State::LiveIssued, due), waker, &mut refused)?
             } else {
-                // After a jump of the clock by years: not in a bucket that has waited for the driver for so long.
+                // After a jump of the clock by years: not in a bucket that has waited for the
+                // driver for so long.
                 drop(held);
                 self.enter((mine, index), (due, due), waker, &mut refused)?
             };
@@ -201,7 +205,8 @@ impl Waiters {
         registered.ok_or_else(|| self.refuse(refused))
     }
 
-    /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
+    /// Registers an entry that expires at `due`; `None` if that has come. If a lease cannot express
+    /// `due`, the entry gets the longest deadline that one can.
     pub(super) fn register_until(
         &self,
         due: u64,
@@ -221,8 +226,9 @@ impl Waiters {
         Some(entered.ok_or_else(|| self.refuse(refused)))
     }
 
-    /// The state of an entry that is over at `due`, of whose lease this is the deadline. Both mean the same to who drives: with the first it is
-    /// [told from all others](Engine::is_near) for as long as its owner has it.
+    /// The state of an entry that expires at `due`, and whose lease has this deadline. Both states
+    /// mean the same to the driver. The first is [distinct from all others](Engine::is_near) for as
+    /// long as its owner has the entry.
     fn state(&self, deadline: u64, due: u64) -> State {
         if deadline == due && self.engine.is_near(due) {
             State::LiveIssued
@@ -231,7 +237,7 @@ impl Waiters {
         }
     }
 
-    /// What a lease says of something that is over at `due`, at `tick`.
+    /// What a lease says, at `tick`, of an entry that expires at `due`.
     fn expressed(due: u64, tick: u64) -> u64 {
         due.min(tick.saturating_add(MAX_TIMEOUT_TICKS - 1))
     }
@@ -253,7 +259,8 @@ impl Waiters {
         refused.into()
     }
 
-    /// Claims a slot for a clone of a waker and makes it live. If it cannot, `refused` says why. (Not a `Result`, as [`Engine::claim`].)
+    /// Claims a slot for a clone of a waker and makes it live. If it cannot, `refused` says why.
+    /// (Not a `Result`, as [`Engine::claim`].)
     #[inline(never)]
     fn enter(
         &self,
@@ -271,7 +278,8 @@ impl Waiters {
         self.fill(mine, place, (state, deadline), waker, refused)
     }
 
-    /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was shut down meanwhile.
+    /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was
+    /// shut down meanwhile.
     #[inline(always)]
     fn fill(
         &self,
@@ -287,7 +295,7 @@ impl Waiters {
         self.count(mine, claim.id).registered.add(1);
         let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
         if enforced.is_err() && claim.slot.end(lease).is_ok() {
-            // Nobody has seen this one.
+            // No other thread has seen this entry.
             self.finish(mine, &claim, End::Closed);
             Self::give_up(waker);
             *refused = Refused::Closed;
@@ -304,9 +312,9 @@ impl Waiters {
         slot.expect("a slot that was claimed is there as long as the engine")
     }
 
-    /// An entry that is over at `due` and still waits, for its owner, who is polled with `waker`: it is that one which will be woken.
-    /// `None` if it has ended. If that is another waker than before, that one too: to be dropped when the owner has noted the entry, as
-    /// that may panic.
+    /// Polls, for its owner, an entry that expires at `due` and still waits: from now on it wakes
+    /// `waker`. `None` if it has ended. If its waker was another one, returns that one too. The
+    /// owner drops it when it has noted the entry, as the drop may panic.
     #[inline]
     pub(super) fn waits(
         &self,
@@ -328,9 +336,10 @@ impl Waiters {
         self.change(waiter, due, waker)
     }
 
-    /// Has a registered entry wake another waker: ends it, and registers it again in place, by the clock and `due`: what the lease says
-    /// alone could be told from a deadline of before only if the driver had seen each jump of the clock. (Of a deadline that was cut short
-    /// the bucket may have waited too long for that: then it fires in vain.)
+    /// Has a registered entry wake another waker: ends it, and registers it again in place, by the
+    /// clock and `due`. The lease alone could be distinguished from an earlier deadline only if the
+    /// driver had seen each jump of the clock. (Of a deadline that was cut short the bucket may
+    /// have waited too long for that: then it fires in vain.)
     #[cold]
     #[inline(never)]
     fn change(
@@ -342,7 +351,7 @@ impl Waiters {
         let slot = self.slot(waiter);
         let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
         if due <= tick {
-            // Nobody has to be woken for it any more.
+            // No task has to be woken for it any more.
             self.end(waiter, due, End::Fired);
             return Ok(None);
         }
@@ -366,8 +375,9 @@ impl Waiters {
         Ok(Some((waiter, Some(old))))
     }
 
-    /// The tick at which `after` nanoseconds from now on are over, for an entry that there is. After a jump of the clock by years,
-    /// what was due before goes first: the new deadline could not be told from one that has long passed.
+    /// The tick at which `after` nanoseconds from now on are over, for an entry that there is.
+    /// After a jump of the clock by years, what was due before goes first: the new deadline could
+    /// not be distinguished from one that has long passed.
     pub(super) fn renewal(&self, after: u64) -> u64 {
         let after = after.max(1);
         let (due, lapsed) = self.engine.with_stripe(|mine, _| {
@@ -380,7 +390,7 @@ impl Waiters {
         self.due(after)
     }
 
-    /// Moves an entry to what is over at `due`, `after` nanoseconds from now. `None` if it has ended.
+    /// Moves an entry's deadline to `due`, `after` nanoseconds from now. `None` if it has ended.
     pub(super) fn reset(&self, waiter: Waiter, due: u64, after: u64) -> Option<Waiter> {
         let deadline = if after > self.longest {
             Self::expressed(
@@ -398,7 +408,8 @@ impl Waiters {
         Some(Waiter { lease, ..waiter })
     }
 
-    /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has ended.
+    /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has
+    /// ended.
     #[inline]
     pub(super) fn cancel(&self, waiter: Waiter, due: u64) {
         self.end(waiter, due, End::Cancelled);
@@ -409,7 +420,7 @@ impl Waiters {
     fn end(&self, waiter: Waiter, due: u64, end: End) -> bool {
         let Waiter { id, lease } = waiter;
         let waker = self.engine.with_stripe(|mine, _| {
-            // SAFETY: it is called once, by who alone ends the entry.
+            // SAFETY: it is called once, by the one thread that ends the entry.
             let waker =
                 self.engine.end_own(mine, (id, lease, due), |slot| unsafe { take(slot) })?;
             self.count_end(mine, id, end);
@@ -445,9 +456,10 @@ impl Waiters {
         }
     }
 
-    /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes. Never panics.
+    /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes.
+    /// Never panics.
     fn wake(&self, claim: &Claim<'_, Held>, end: End) {
-        // SAFETY: ended by the caller, who comes here once.
+        // SAFETY: the caller has ended the entry, and comes here once.
         let waker = unsafe { take(claim.slot) };
         self.engine.with_stripe(|mine, _| self.finish(mine, claim, end));
         if caught(|| waker.wake()) {

@@ -21,10 +21,9 @@ static BLOCKS: AtomicU64 = AtomicU64::new(0);
 /// or descheduled, and nothing else ever after.
 ///
 /// It is an index into the wheel's slab and that timer's generation: a 64-bit serial number that is
-/// unique in the process (the first 2^63 timers), across wheels and across uses of a place. So an
-/// id that is stale, or of another wheel, is told from all others by one comparison, in the cache
-/// line that the timer is in; it never names a later timer by accident. 16 bytes, and so is
-/// `Option<TimerId>`.
+/// unique in the process (the first 2^63 timers), across wheels and across uses of a place. So one
+/// comparison, in the timer's cache line, finds an id that is stale, or of another wheel; it never
+/// names a later timer by accident. 16 bytes, and so is `Option<TimerId>`.
 ///
 /// ```
 /// # use expiry::wheel::{Geometry, TimerWheel};

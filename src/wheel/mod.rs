@@ -75,7 +75,7 @@
 //! |---|---|
 //! | `schedule`, `reschedule` | O(1); the timer's cache line, and the end of its bucket |
 //! | `cancel`, `get`, `deadline` | O(1); the timer's cache line |
-//! | firing | O(1) for each timer, plus at most one refiling per level that it was scheduled above |
+//! | firing | O(1) for each timer, plus at most one refiling per level below its first one |
 //! | time in which nothing is due | O(levels), a tick or a century |
 //! | `expiration_delay`, `next_expiration` | O(levels) |
 //! | memory | 24 bytes and the value for each timer, rounded up to a multiple of 32; 17 bytes for each of one to three records of it; 16 bytes for each of up to 577 buckets |

@@ -1,4 +1,5 @@
-//! Events: each is seen once where it happens, by a subscriber that may use the store it hears of, and may panic.
+//! Events: each is seen once where it happens, by a subscriber that may use the store it hears of,
+//! and may panic.
 
 use expiry::{
     edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause, ShutdownMode,
@@ -20,7 +21,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Longer than anything here takes, on however busy a machine.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// Writes each event of the target down, `span: LEVEL message field=value`, and then does something.
+/// Writes each event of the target down, `span: LEVEL message field=value`, and then does
+/// something.
 struct Seen {
     events: Arc<Mutex<Vec<String>>>,
     then: Box<dyn Fn() + Send + Sync>,
@@ -289,7 +291,8 @@ pub fn a_subscriber_may_use_the_store() {
 }
 
 pub fn a_subscriber_may_shut_the_store_down() {
-    // Where a round, or another shutdown, is under way on this thread, that only asks, as a handler's does.
+    // Where a round, or another shutdown, is under way on this thread, that only asks, as a
+    // handler's does.
     ends(|| {
         let told = Arc::new(AtomicU64::new(0));
         let counts = told.clone();

@@ -1,4 +1,5 @@
-//! The event of an engine that gets no memory: once, until there is some again. Alone in its process, whose address space it limits.
+//! The event of an engine that gets no memory: once, until there is some again. Alone in its
+//! process, whose address space it limits.
 
 use expiry::expiring_map::Entry;
 use expiry::{edge, AckError, AckTracker, ExpiringMap};

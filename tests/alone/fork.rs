@@ -1,5 +1,5 @@
-//! A store that was built before a `fork`, in the child: its reaper does not exist there. Alone in its binary, and one test: what
-//! another thread holds at the fork, the child never gets.
+//! A store that was built before a `fork`, in the child: its reaper does not exist there. Alone in
+//! its binary, and one test: what another thread holds at the fork, the child never gets.
 
 use crate::support;
 
@@ -18,12 +18,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Runs `work` in a child, which has to end well and in time.
 fn in_child(what: &str, work: impl FnOnce()) {
     until_reapers_sleep();
-    // SAFETY: the child calls `work` and ends. The other threads of this process hold no lock that it wants, but for the allocator's,
-    // which the C library sees to.
+    // SAFETY: the child calls `work` and ends. The other threads of this process hold no lock that
+    // it wants, but for the allocator's, which the C library sees to.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{what}: no fork");
     if child == 0 {
-        // The one who would hear of a panic's message may be gone.
+        // The thread that would get a panic's message may be gone.
         std::panic::set_hook(Box::new(|_| ()));
         let done = catch_unwind(AssertUnwindSafe(work)).is_ok();
         // SAFETY: it ends the process, whatever there is.
@@ -47,8 +47,8 @@ fn in_child(what: &str, work: impl FnOnce()) {
     assert_eq!(libc::WEXITSTATUS(status), 0, "{what}: the child panicked");
 }
 
-/// Waits until no reaper is in the middle of a round: a shard that a reaper is at during a fork is lost
-/// to the child.
+/// Waits until no reaper is in the middle of a round: a shard that a reaper is at during a fork is
+/// lost to the child.
 fn until_reapers_sleep() {
     let deadline = Instant::now() + GENEROUS;
     let is_awake = |stat: &str| stat.contains("(expiry-reaper)") && !stat.contains(") S ");
@@ -148,7 +148,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
             assert_eq!(left + told, nth + 1, "{fate:?}");
         });
         if fate == ShutdownMode::Drain(10 * MS) {
-            // As without a reaper, somebody has to poll it while it drains.
+            // As without a reaper, a caller has to poll it while it drains.
             continue;
         }
         in_child("a tracker, async", || {
@@ -167,7 +167,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         assert_eq!(task.woken(), 1);
     });
 
-    // The reaper is in a handler: in the child, nobody ever leaves the shard that it is at.
+    // The reaper is in a handler: in the child, no thread ever leaves the shard that it is at.
     let (leave, left) = mpsc::channel::<()>();
     let left = std::sync::Mutex::new(left);
     let is_in = Arc::new(AtomicUsize::new(0));
@@ -217,8 +217,8 @@ pub fn a_child_draws_other_edges_than_its_parent() {
     }
 }
 
-/// Other threads are in the middle of a send or a receive at the fork. What they hold of the channel, the
-/// child never gets, so nothing in the child touches the channel.
+/// Other threads are in the middle of a send or a receive at the fork. What they hold of the
+/// channel, the child never gets, so nothing in the child touches the channel.
 pub fn a_channel_is_the_parents() {
     let builder = AckTracker::builder().timeout(100 * SECOND);
     let (tracker, outcomes) = builder.build_manual_with_channel(4, WhenFull::Spill).unwrap();

@@ -1,5 +1,5 @@
-//! An allocator that counts. A test that includes this module has it as its allocator, and so is alone in its binary, or counts by
-//! the thread: the test harness allocates on its own.
+//! An allocator that counts. A test that includes this module has it as its allocator, and so is
+//! alone in its binary, or counts by the thread: the test harness allocates on its own.
 
 #![allow(dead_code)] // each test counts something else
 

@@ -1,5 +1,5 @@
-//! Tests that measure or change their process: memory, forks, limits, a global subscriber. Each runs in a
-//! process of its own, on its main thread: the program starts itself anew for each test.
+//! Tests that measure or change their process: memory, forks, limits, a global subscriber. Each
+//! runs in a process of its own, on its main thread: the program starts itself anew for each test.
 
 #![cfg(not(expiry_loom))]
 

@@ -23,12 +23,14 @@ fn rest(tracker: &AckTracker, clock: &ManualClock) {
     panic!("an empty tracker never comes to rest");
 }
 
-/// Two million issued roots, and then half a million chosen ones, acked; and a third burst that is left to expire.
+/// Two million issued roots, and then half a million chosen ones, acked; and a third burst that is
+/// left to expire.
 pub fn f08_a_burst_that_has_drained_gives_its_memory_back() {
     const ISSUED: usize = 2_000_000;
     const CHOSEN: u64 = 500_000;
-    // The system's khugepaged makes a huge page again of one that was given back but for a few small ones, and fills it up with
-    // zeroes, whenever it comes by: the longer this takes the more of them, and three are most of a quarter.
+    // The system's khugepaged makes a huge page again of one that was given back but for a few
+    // small ones, and fills it up with zeroes. It does so whenever it comes by: the longer this
+    // takes the more of them, and three are most of a quarter.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let clock = ManualClock::new();
     let tracker = AckTracker::builder()

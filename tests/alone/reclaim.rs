@@ -1,5 +1,5 @@
-//! Keys and values of entries that have expired are dropped soon, though nobody touches the store again. By itself: what
-//! other threads of the process pin would hold it up.
+//! Keys and values of entries that have expired are dropped soon, though no caller touches the
+//! store again. The test has a process of its own: pins of other threads would hold it up.
 
 use crate::heap;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock};

@@ -5,7 +5,8 @@ use crate::heap;
 use expiry::{AckTracker, ExpiringMap, ExpiryQueue, ManualClock, SessionTracker};
 use std::time::Duration;
 
-/// Resident memory of this process in bytes, page by page: `statm` is up to some dozens of pages behind.
+/// Resident memory of this process in bytes, page by page: `statm` is up to some dozens of pages
+/// behind.
 fn resident() -> usize {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let line = rollup.lines().find(|line| line.starts_with("Rss:"));
@@ -16,7 +17,8 @@ fn resident() -> usize {
 /// How many stores are measured at once: what the process needs once does not count much then.
 const STORES: usize = 16;
 
-/// What one of the stores that `make` makes takes: bytes resident, or bytes on the heap where the heap has room from before.
+/// What one of the stores that `make` makes takes: bytes resident, or bytes on the heap where the
+/// heap has room from before.
 fn cost<S>(what: &str, make: impl Fn() -> S) -> usize {
     drop(make());
     let mut stores = Vec::with_capacity(STORES);

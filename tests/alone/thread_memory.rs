@@ -1,4 +1,5 @@
-//! What a thread costs a store that it uses for the first time, in bytes. It counts what is allocated.
+//! What a thread costs a store that it uses for the first time, in bytes. It counts what is
+//! allocated.
 
 use crate::heap;
 
@@ -36,7 +37,8 @@ fn after_many_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// The stores are fresh, so that what the thread pays is its own stripe and nothing that another thread would need.
+/// The stores are fresh, so that what the thread pays is its own stripe and nothing that another
+/// thread would need.
 pub fn a_thread_of_a_high_index_costs_a_store_its_own_stripe_only() {
     let costs = after_many_threads(|| {
         // The first map makes what the thread needs once, whatever the number of stores.

@@ -8,8 +8,8 @@ fn manual(shards: usize) -> AckTracker {
     AckTracker::builder().shards(shards).build_manual().expect("settings are in range")
 }
 
-/// A chunk that had room further on, but began with long-lived roots, was entered at its beginning again and
-/// again: `issue` never returned.
+/// A chunk that had room further on, but began with long-lived roots, was entered at its beginning
+/// again and again: `issue` never returned.
 #[test]
 fn long_lived_roots_at_the_beginning_of_a_chunk_do_not_hold_up_new_ones() {
     for shards in [1, 4] {
@@ -26,7 +26,8 @@ fn long_lived_roots_at_the_beginning_of_a_chunk_do_not_hold_up_new_ones() {
     }
 }
 
-/// After a jump of the clock by years every free slot lay in a bucket that had waited too long: the same.
+/// After a jump of the clock by years every free slot lay in a bucket that had waited too long: the
+/// same.
 #[test]
 fn a_jump_of_years_leaves_room_for_new_roots() {
     let clock = ManualClock::new();
@@ -48,7 +49,7 @@ fn a_jump_of_years_leaves_room_for_new_roots() {
     assert!(tracker.ack(root, id).is_ok(), "not due for 30 s");
 }
 
-/// Slots that waited for the carrier kept their share of the capacity.
+/// Slots that waited for the migrating thread kept their share of the capacity.
 #[test]
 fn ended_entries_give_their_capacity_back_at_once() {
     let tracker = AckTracker::builder()

@@ -18,8 +18,8 @@ fn ticks(ticks: u64) -> Duration {
     Duration::from_micros(10 * ticks)
 }
 
-/// After a jump of the clock by 2^39 intervals, that nobody has polled since, what was over was found again, and a use brought
-/// it back for good.
+/// After a jump of the clock by 2^39 intervals, with no poll since, an expired entry was found
+/// again, and a use brought it back for good.
 #[test]
 fn what_is_over_is_not_found_after_a_jump_of_years() {
     for jump in [
@@ -86,7 +86,8 @@ impl Clock for Coarse {
     }
 }
 
-/// What a coarse clock may lag behind was added to an entry's time: the window that was promised was longer by that.
+/// What a coarse clock may lag behind was added to an entry's time: the window that was promised
+/// was longer by that.
 #[test]
 fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
     let clock = ManualClock::new();
@@ -107,7 +108,8 @@ fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
     }
 }
 
-/// A session that was ended by a creation, after a jump of the clock by years, was there to be polled, and nobody was told to.
+/// A session that was ended by a creation, after a jump of the clock by years, was there to be
+/// polled, and no waiting thread was notified.
 #[test]
 fn who_waits_is_told_of_what_a_creation_has_ended() {
     let clock = ManualClock::new();
@@ -129,8 +131,8 @@ impl Drop for Counted {
     }
 }
 
-/// A clock that replaces a value so often that its lease comes round, while an insertion which has found it looks at the time:
-/// a thread that is stalled just then sees no more of it.
+/// A clock that replaces a value so often that its lease comes round, while an insertion which has
+/// found it looks at the time: a thread that is stalled just then sees no more of it.
 struct Meddler {
     map: OnceLock<Weak<ExpiringMap<u64, Counted>>>,
     drops: Arc<Vec<AtomicU8>>,
@@ -155,7 +157,8 @@ impl Clock for Meddler {
     }
 }
 
-/// It replaced the value that was there by then, and retired the one that it had found a second time.
+/// It replaced the value that was there by then, and retired the one that it had found a second
+/// time.
 #[test]
 fn a_replacement_that_has_slept_through_all_generations_retires_what_it_has_replaced() {
     let drops: Arc<Vec<AtomicU8>> = Arc::new((0..ROUND + 2).map(|_| AtomicU8::new(0)).collect());
@@ -176,7 +179,7 @@ fn a_replacement_that_has_slept_through_all_generations_retires_what_it_has_repl
     assert_eq!(map.metrics().total.live, 1);
 }
 
-/// The same for a listener, whom nobody lets wait until what is due has ended.
+/// The same for a listener, which no call makes wait until what is due has ended.
 #[test]
 fn a_listener_tells_old_from_new_after_a_jump_of_years() {
     for jump in [1 << 38, 1 << 39, (3 << 38) - 2000] {
@@ -224,8 +227,9 @@ impl Drop for Last {
     }
 }
 
-/// It was dropped where a grace period ended, while an insertion was at a shard to carry its index's words over: that waited for
-/// itself to leave. When that is depends on how often the thread has pinned before.
+/// The value was dropped where a grace period ended, while an insertion drove a shard to migrate
+/// its index's words: the shutdown waited for its own thread to leave. When that is depends on how
+/// often the thread has pinned before.
 #[test]
 fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
     let (sender, done) = mpsc::channel();
@@ -253,11 +257,12 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
         done.recv_timeout(support::GENEROUS)
             .unwrap_or_else(|_| panic!("it waits for itself: {pins}"));
     }
-    // Its last map is gone, too, before anybody looks for what was leaked.
+    // Its last map is gone, too, before the test looks for leaks.
     thread.join().unwrap();
 }
 
-/// A hasher that gives all keys one hash made the index double for each key beyond 31, until memory ended.
+/// A hasher that gives all keys one hash made the index double for each key beyond 31, until memory
+/// ended.
 #[test]
 fn keys_of_one_hash_are_refused_beyond_some() {
     struct Same;

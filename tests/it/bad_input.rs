@@ -1,7 +1,8 @@
-//! Every mistake that a caller can make is a typed error that says what to do, and costs nothing: what was there before still is.
+//! Every mistake that a caller can make is a typed error that says what to do, and costs nothing:
+//! what was there before still is.
 //!
-//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`, `NoThread`; and of trackers
-//! `Collisions`, which takes ids found by 2^35 trials.
+//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`,
+//! `NoThread`; and of trackers `Collisions`, which takes ids found by 2^35 trials.
 
 use crate::support;
 
@@ -153,7 +154,7 @@ fn zero_edges() {
     assert_eq!(told.take().len(), 3);
 }
 
-/// Unknown roots: bits that nobody issued, and roots that have ended.
+/// Unknown roots: bits that were never issued, and roots that have ended.
 #[test]
 fn unknown_roots() {
     let (tracker, _, told) = manual();

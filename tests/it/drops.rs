@@ -659,7 +659,7 @@ fn a_drop_that_panics_in_the_driver_is_counted() {
     assert_eq!(map.metrics().unreclaimed, 0);
 }
 
-// ---- D9: how soon, and by whom ----
+// ---- D9: how soon values are dropped, and on which thread ----
 
 /// A process that went idle kept what it had removed, without limit.
 #[test]
@@ -992,8 +992,8 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
 
 // ---- a backlog ----
 
-/// No thread drives the map, and values end all the time. Beyond a number of them the thread that ends
-/// them drops them, but neither while it holds a reference nor inside a listener.
+/// No thread drives the map, and values end all the time. Beyond a number of them the thread that
+/// ends them drops them, but neither while it holds a reference nor inside a listener.
 #[test]
 fn what_waits_to_be_dropped_is_bounded() {
     const MANY: u64 = 50_000;

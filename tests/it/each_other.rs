@@ -1,5 +1,5 @@
-//! Stores whose handlers shut each other down. A thread that is inside a handler, a listener or a waker
-//! of any store waits for no other store, so every pair comes to its end.
+//! Stores whose handlers shut each other down. A thread that is inside a handler, a listener or a
+//! waker of any store waits for no other store, so every pair comes to its end.
 
 use crate::support::{poll_with, wait_for, waker, GENEROUS, MS};
 use expiry::{
@@ -240,8 +240,8 @@ fn stores_that_shut_each_other_down_come_to_their_end() {
     }
 }
 
-/// The clock has jumped by years, and a touch in each of two threads ends what is due. The listener of
-/// each map touches the other map, whose shard the other thread drives.
+/// The clock has jumped by years, and a touch in each of two threads ends what is due. The listener
+/// of each map touches the other map, whose shard the other thread drives.
 #[test]
 fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end() {
     let clock = ManualClock::new();
@@ -274,8 +274,9 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
     }
 }
 
-/// Three threads poll, a listener of another store shuts the store down, and then this thread does. Its
-/// shutdown returns what the first one has left to the polling threads: nothing is lost or comes later.
+/// Three threads poll, a listener of another store shuts the store down, and then this thread does.
+/// Its shutdown returns what the first one has left to the polling threads: nothing is lost or
+/// comes later.
 fn the_next_shutdown_returns_all<S: Sync>(
     make: impl Fn() -> S,
     poll: impl Fn(&S) -> usize + Sync,

@@ -1,4 +1,5 @@
-//! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are those of `oracle.rs`.
+//! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are those of
+//! `oracle.rs`.
 
 use crate::rig;
 use expiry::expiring_map::Entry;
@@ -176,7 +177,7 @@ fn a_full_map_refuses_keys_and_replaces_values() {
     assert_eq!(map.metrics().refused, 2);
 }
 
-/// A key whose `Hash` or `Eq` panics when it is told to.
+/// A key whose `Hash` or `Eq` panics when the test asks for it.
 #[derive(Clone, Debug)]
 struct Touchy(u64);
 
@@ -232,7 +233,8 @@ fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
     until(|| Arc::strong_count(&held) == 2);
 }
 
-/// Until what is retired has been dropped, which takes until everybody has unpinned who is pinned now.
+/// Waits until what is retired has been dropped, which takes until all threads that are pinned now
+/// have unpinned.
 fn until(done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
@@ -419,8 +421,8 @@ fn after_its_end_a_map_refuses_and_finds_nothing() {
     assert_eq!(map.metrics().total.closed, 1);
 }
 
-/// Threads count into the same few keys, while these come and go: each increment is in a value that is there at the end, or
-/// that was removed or has expired.
+/// Threads count into the same few keys, while these come and go: each increment is in a value that
+/// is there at the end, or that was removed or has expired.
 #[test]
 fn no_increment_is_lost() {
     const THREADS: u64 = 4;
@@ -577,7 +579,7 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     clock.advance(SECOND * 9);
     assert_eq!((fill(200..201), told.load(Relaxed)), (0, 0));
     clock.advance(SECOND * 2);
-    // Nobody polls.
+    // No thread polls.
     assert_eq!(fill(200..350), 100);
     assert_eq!((told.load(Relaxed), map.len()), (100, 100));
     assert!(map.contains_key(&200) && !map.contains_key(&0));
@@ -605,7 +607,8 @@ fn each_of_many_keys_is_found_and_removed_once() {
     assert_eq!(map.metrics().total.removed, 5_000);
 }
 
-/// What has less to live than what it replaces is told to have ended when its own time is up; it is not removed any more then.
+/// A value that has less to live than the one it replaces is reported as expired at its own time;
+/// it can no longer be removed then.
 #[test]
 fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
     let (clock, told) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
@@ -814,7 +817,8 @@ fn a_time_cache_has_a_thread_of_its_own() {
     assert!(expired.recv().is_err(), "the thread has ended with the map");
 }
 
-/// A replacement that keeps the lifetime ends when the first value would have, whichever call it is.
+/// A replacement that keeps the lifetime ends when the first value would have, whichever call it
+/// is.
 #[test]
 fn a_replacement_may_keep_the_lifetime() {
     type Replace = fn(&ExpiringMap<u64, u64>, Lifetimes);
@@ -849,7 +853,8 @@ fn a_replacement_may_keep_the_lifetime() {
     }
 }
 
-/// An entry under a new key has what is given beside `keep`; one with a time to idle keeps both times.
+/// An entry under a new key has what is given beside `keep`; one with a time to idle keeps both
+/// times.
 #[test]
 fn a_kept_time_to_idle_and_a_new_key() {
     let clock = ManualClock::new();

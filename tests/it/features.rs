@@ -1,7 +1,9 @@
-//! One test or more for each promise of the feature list, named after its row: A1 to A18 (ack trees) and F2 to F7, F9 (the engine).
+//! One test or more for each promise of the feature list, named after its row: A1 to A18 (ack
+//! trees) and F2 to F7, F9 (the engine).
 //!
-//! Each fails without the behaviour. A15 is the `compile_fail` examples of `Tuple`; F8 has a test binary of its own,
-//! `memory.rs`, because it measures the process; what needs many threads is in `threads.rs`.
+//! Each fails without the behaviour. A15 is the `compile_fail` examples of `Tuple`; F8 has a test
+//! binary of its own, `memory.rs`, because it measures the process; what needs many threads is in
+//! `threads.rs`.
 
 use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
@@ -64,7 +66,8 @@ fn a01_fail_ends_and_reset_renews() {
     assert_eq!(told.take().len(), 2);
 }
 
-/// A1, W11: a timeout that is made shorter takes effect, also while a longer one is already being waited for.
+/// A1, W11: a timeout that is made shorter takes effect, also while a longer one is already being
+/// waited for.
 #[test]
 fn a01_reset_may_shorten() {
     let (tracker, clock, told) = manual();
@@ -77,7 +80,8 @@ fn a01_reset_may_shorten() {
     assert!(told.only().is_timed_out());
 }
 
-/// A2: ack, fail and reset before init are held and merged; all orders of init and two acks complete.
+/// A2: ack, fail and reset before init are held and merged; all orders of init and two acks
+/// complete.
 #[test]
 fn a02_any_order_of_arrival() {
     let (tracker, _, told) = manual();
@@ -116,7 +120,8 @@ fn a02_any_order_of_arrival() {
     assert!(tracker.is_empty());
 }
 
-/// A2: what is held is bounded in time, and the init that comes after that (S8) is not silent: it times out.
+/// A2: what is held is bounded in time, and the init that comes after that (S8) is not silent: it
+/// times out.
 #[test]
 fn a02_early_arrivals_are_bounded_in_time() {
     let (tracker, clock, told) = manual_with(|builder| builder.early_timeout(20 * MS));
@@ -162,7 +167,7 @@ fn a03_a_large_tree_is_one_entry() {
     assert!(told.only().is_acked());
 }
 
-/// A4: exactly one outcome, told to its owner; what comes later changes nothing.
+/// A4: each root has exactly one outcome, delivered to its owner; what comes later changes nothing.
 #[test]
 fn a04_each_root_has_exactly_one_outcome() {
     let (tracker, clock, told) = manual();
@@ -304,7 +309,8 @@ fn a07_multi_anchoring() {
     assert_eq!(owners, HashSet::from([0, 1, 2]));
 }
 
-/// A7: a fail of such a tuple fails each, and one that has ended already does not keep the others from it.
+/// A7: a fail of such a tuple fails each, and one that has ended already does not keep the others
+/// from it.
 #[test]
 fn a07_multi_anchored_fail() {
     let (tracker, _, told) = manual();
@@ -340,7 +346,8 @@ fn a07_joining_tuples_of_one_tree() {
     assert!(told.only().is_acked());
 }
 
-/// A8: emitting costs no message: the tree learns of a child with its parent's ack, and waits for all of them.
+/// A8: emitting costs no message: the tree learns of a child with its parent's ack, and waits for
+/// all of them.
 #[test]
 fn a08_edges_are_cached_in_the_parent() {
     let (tracker, _, told) = manual();
@@ -411,7 +418,7 @@ fn a10_timeouts_off() {
     pass(&tracker, &clock, Duration::from_secs(10 * 365 * 24 * 3600));
     assert_eq!(told.only().owner, 1);
     assert_eq!(tracker.len(), 2);
-    // From never to soon and back.
+    // The timeout goes from never to soon and back.
     assert_eq!(tracker.reset_timeout_to(5, after(5 * MS)), Ok(Done::Now));
     assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
     pass(&tracker, &clock, 10 * MS);
@@ -464,7 +471,8 @@ fn a12_duplicate_init_is_refused_without_harm() {
     assert_eq!((outcome.owner, outcome.reason), (1, Reason::Acked));
 }
 
-/// A12: late and doubled acks of issued roots are refused, counted, and leave nothing behind (S1, S2).
+/// A12: late and doubled acks of issued roots are refused, counted, and leave nothing behind (S1,
+/// S2).
 #[test]
 fn a12_late_acks_of_issued_roots() {
     let (tracker, _, told) = manual();
@@ -498,11 +506,12 @@ fn a12_late_acks_of_chosen_roots() {
     assert!(tracker.is_empty() && told.take().is_empty());
 }
 
-/// A13: an id names one attempt: acks and fails of earlier attempts touch no later one, wherever it lies (S6, W14).
+/// A13: an id names one attempt: acks and fails of earlier attempts touch no later one, wherever it
+/// lies (S6, W14).
 #[test]
 fn a13_late_acks_touch_no_later_attempt() {
     let (tracker, _, told) = manual_with(|builder| builder.shards(1));
-    // Always the same edge, so that nothing but the id tells the attempts apart.
+    // The edge is always the same, so that only the id distinguishes the attempts.
     let old: Vec<Root> = (0..20_000)
         .map(|_| {
             let root = tracker.issue(5, 0).unwrap();
@@ -553,7 +562,8 @@ fn a13_an_id_has_16_random_bits() {
     assert!(same < 20, "two trackers give the same bits to {same} of {IDS} roots");
 }
 
-/// A14: held early arrivals have a cap and a metric; beyond it they are refused, and room is made by inits and time.
+/// A14: held early arrivals have a cap and a metric; beyond it they are refused, and room is made
+/// by inits and time.
 #[test]
 fn a14_early_arrivals_are_capped() {
     let (tracker, clock, told) = manual_with(|builder| builder.early_capacity(3));
@@ -580,7 +590,8 @@ fn a14_early_arrivals_are_capped() {
     assert!(none.is_empty());
 }
 
-/// A16: who failed it, when it was due, when that was seen; a late ack is counted.
+/// A16: a reason says which caller failed the root, when it was due, and when that was seen; a late
+/// ack is counted.
 #[test]
 fn a16_reasons() {
     let (tracker, clock, told) = manual();
@@ -682,7 +693,7 @@ fn a18_operators_can_look() {
         roots.push(RootId::from(owner));
         clock.advance(10 * MS);
     }
-    tracker.ack(99, 1).unwrap(); // an early arrival is nobody's
+    tracker.ack(99, 1).unwrap(); // an early arrival has no owner
     let oldest = tracker.oldest(4);
     let set = |roots: &[RootId]| roots.iter().copied().collect::<HashSet<_>>();
     assert_eq!(oldest.iter().map(|root| root.root).collect::<HashSet<_>>(), set(&roots[..4]));
@@ -744,7 +755,7 @@ fn a_dropped_tuple_fails_its_trees() {
     assert_eq!(told.only().reason, Reason::Failed { by: None });
 }
 
-/// A4, W8: a tracker that is dropped tells of every root in flight, once.
+/// A4, W8: a tracker that is dropped reports every root in flight, once.
 #[test]
 fn a_dropped_tracker_cancels_what_is_in_flight() {
     for manual in [true, false] {
@@ -773,7 +784,8 @@ fn a_dropped_tracker_cancels_what_is_in_flight() {
     }
 }
 
-/// A handler may use the tracker that called it: on the path of an ack, a fail and an expiry, and even poll.
+/// A handler may use the tracker that called it: on the path of an ack, a fail and an expiry, and
+/// even poll.
 #[test]
 fn a_handler_may_call_the_tracker() {
     let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
@@ -819,7 +831,8 @@ fn a_handler_may_call_the_tracker() {
     assert!(tracker.is_empty());
 }
 
-/// F2: a handler that panics while an ack calls it: caught, counted; the ack succeeds, and the tracker goes on.
+/// F2: a handler that panics while an ack calls it: caught, counted; the ack succeeds, and the
+/// tracker goes on.
 #[test]
 fn a_handler_that_panics_in_an_ack() {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -846,7 +859,7 @@ fn a_handler_that_panics_in_an_ack() {
 
 // ---- F: the engine ----
 
-/// F2: with a reaper, roots time out without anybody polling.
+/// F2: with a reaper, roots time out without a poll.
 #[test]
 fn f02_the_reaper_expires_without_a_poll() {
     let (tracker, outcomes) =
@@ -885,7 +898,8 @@ fn f02_the_reaper_wakes_for_an_earlier_deadline() {
 
 /// Waits until the reaper has come to rest, and asserts that it then stays there.
 fn rests(tracker: &AckTracker, why: &str) {
-    // Longer than the second after which a reaper looks again at memory that it could not give back.
+    // Longer than the second after which a reaper looks again at memory that it could not give
+    // back.
     let window = 1200 * MS;
     let rounds = || tracker.metrics().reaper_rounds;
     wait_for("the reaper to come to rest", || {
@@ -898,7 +912,8 @@ fn rests(tracker: &AckTracker, why: &str) {
     assert_eq!(rounds(), before, "woke up {why}");
 }
 
-/// F2: nothing wakes up when nothing is live, neither before the first root nor once all have ended.
+/// F2: nothing wakes up when nothing is live, neither before the first root nor once all have
+/// ended.
 #[test]
 fn f02_an_idle_reaper_does_not_wake_up() {
     let tracker = AckTracker::builder().timeout(30 * MS).interval(MS).build().unwrap();
@@ -925,7 +940,8 @@ fn f02_a_reaper_does_not_wake_up_for_what_never_expires() {
     rests(&tracker, "for roots that never time out");
 }
 
-/// F2: a handler that panics on the reaper's thread: caught, counted, and the rest is still told.
+/// F2: a handler's panic on the reaper's thread is caught and counted, and the rest is still
+/// delivered.
 #[test]
 fn f02_the_reaper_survives_panicking_handlers() {
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -963,8 +979,8 @@ impl Drop for Bomb {
     }
 }
 
-/// F2: a shutdown finds everything, wherever there was room for it: in chunks that came one after the other, in other shards, and
-/// after the driver had looked after memory.
+/// F2: a shutdown finds everything, wherever there was room for it: in chunks that came one after
+/// the other, in other shards, and after the driver had looked after memory.
 #[test]
 fn f02_a_shutdown_finds_all_chunks() {
     for shards in [2, 1] {
@@ -1028,7 +1044,8 @@ fn f02_shutdown_settles_the_stated_fate() {
     }
 }
 
-/// F2: a handler on the reaper's thread that shuts the tracker down has the reaper stop, and cancel what is left.
+/// F2: a handler on the reaper's thread that shuts the tracker down has the reaper stop, and cancel
+/// what is left.
 #[test]
 fn f02_a_handler_may_have_the_reaper_stop() {
     let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
@@ -1086,7 +1103,8 @@ fn f02_acks_count_while_draining() {
     assert_eq!(told.iter().filter(|outcome| outcome.is_failed()).count(), 50);
 }
 
-/// F3: driven by the caller: nothing expires but in `poll`, with a budget, and `next` says when to come back.
+/// F3: driven by the caller: nothing expires but in `poll`, with a budget, and `next` says when to
+/// come back.
 #[test]
 fn f03_driven_by_the_caller() {
     let (tracker, clock, told) = manual();
@@ -1125,7 +1143,8 @@ fn f03_driven_by_the_caller() {
     }
 }
 
-/// F3: a poll that had budget to spare has seen everything, also what came after an earlier poll ran out of budget.
+/// F3: a poll that had budget to spare has seen everything, also what came after an earlier poll
+/// ran out of budget.
 #[test]
 fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
     for which in 0..200 {
@@ -1155,7 +1174,8 @@ fn f03_next_is_the_earliest_of_all_shards() {
     }
 }
 
-/// F3, B7: time may jump by years, with nobody polling in between, at any interval. Never early, never lost.
+/// F3, B7: time may jump by years, with no poll in between, at any interval. No timeout is early,
+/// and none is lost.
 #[test]
 fn f03_jumps_of_years_are_neither_early_nor_lost() {
     let year = Duration::from_secs(365 * 24 * 3600);
@@ -1207,7 +1227,7 @@ fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
     assert!(told.take().is_empty(), "a root has expired at the instant of its renewal");
 }
 
-/// F3: an interval that nobody has set is a 300th of the timeout, but a millisecond to a second.
+/// F3: the default interval is a 300th of the timeout, but a millisecond to a second.
 #[test]
 fn f03_the_interval_follows_the_timeout() {
     for (timeout, interval) in [(30_000, 100), (60, 1), (3_600_000, 1000)] {
@@ -1217,7 +1237,7 @@ fn f03_the_interval_follows_the_timeout() {
     }
 }
 
-/// F4: a full channel that waits holds up who ends roots, and loses nothing.
+/// F4: a full channel that waits holds up the threads that end roots, and loses nothing.
 #[test]
 fn f04_a_full_channel_may_wait() {
     let (tracker, outcomes) = AckTracker::builder().build_with_channel(2, WhenFull::Wait).unwrap();
@@ -1242,7 +1262,8 @@ fn f04_a_full_channel_may_wait() {
     assert!(outcomes.next_within(MS).is_none());
 }
 
-/// F4: or spill into a second queue: nobody waits, nothing is lost, it is counted.
+/// F4: a full channel may spill into a second queue: no thread waits, nothing is lost, it is
+/// counted.
 #[test]
 fn f04_a_full_channel_may_spill() {
     let (tracker, outcomes) =
@@ -1281,7 +1302,8 @@ fn f04_a_full_channel_may_drop() {
     }
 }
 
-/// F4: the iterator gives everything, what was spilled too, and ends when the tracker has been dropped.
+/// F4: the iterator gives everything, what was spilled too, and ends when the tracker has been
+/// dropped.
 #[test]
 fn f04_the_iterator_ends_with_the_tracker() {
     for when_full in [WhenFull::Wait, WhenFull::Spill] {
@@ -1365,7 +1387,8 @@ fn f05_a_bounded_capacity_is_exact() {
     }
 }
 
-/// F5: only new entries are refused: the init of a root whose acks are held needs no room, and brings relief.
+/// F5: only new entries are refused: the init of a root whose acks are held needs no room, and
+/// brings relief.
 #[test]
 fn f05_a_full_table_still_takes_the_inits_of_early_arrivals() {
     let (tracker, _, told) = manual_with(|builder| builder.capacity(2));
@@ -1424,7 +1447,8 @@ fn f06_hostile_keys() {
     assert_eq!(told.only().owner, 1);
 }
 
-/// F7: every counter counts what it says, shard by shard, and the lateness histogram has what was late by how much.
+/// F7: every counter counts what it says, shard by shard, and the lateness histogram has what was
+/// late by how much.
 #[test]
 fn f07_metrics() {
     let (tracker, clock, _) = manual();
@@ -1493,7 +1517,8 @@ impl Clock for Lagging {
     }
 }
 
-/// F9: the clock is a choice, and one whose cheap reading lags makes an expiry late by the lag at most, never early.
+/// F9: the clock is a choice, and one whose cheap reading lags makes an expiry late by the lag at
+/// most, never early.
 #[test]
 fn f09_a_lagging_clock_is_never_early() {
     for interval in [MS, Duration::from_micros(100)] {

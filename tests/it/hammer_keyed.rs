@@ -1,7 +1,9 @@
-//! A few keys of one map under all its operations from several threads, while the index grows and shrinks beside them. Keys and
-//! values check themselves: whose they are, that they have not been dropped, and that in the end each was dropped once.
+//! A few keys of one map under all its operations from several threads, while the index grows and
+//! shrinks beside them. Keys and values check themselves: whose they are, that they have not been
+//! dropped, and that in the end each was dropped once.
 //!
-//! `EXPIRY_HAMMER_MILLIS` says how long each case takes, `EXPIRY_HAMMER_COLD` how many other keys come and go.
+//! `EXPIRY_HAMMER_MILLIS` says how long each case takes, `EXPIRY_HAMMER_COLD` how many other keys
+//! come and go.
 
 use expiry::expiring_map::Entry;
 use expiry::{ExpiringMap, Lifetime, Lifetimes, RemovalCause};
@@ -12,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Keys that come and go; after them those that stay, and are only replaced; then those that are counted up.
+/// Keys that come and go; after them those that stay, and are only replaced; then those that are
+/// counted up.
 const HOT: u64 = 6;
 const KEPT: u64 = 4;
 const COUNTED: u64 = 2;
@@ -407,7 +410,7 @@ fn hammer<K: Key, V: Value>(case: Case) {
             let Some(ground) = itself.get().and_then(std::sync::Weak::upgrade) else {
                 return;
             };
-            // Never one that stays: its end would be told of here.
+            // It never is one that stays: its removal would be delivered here.
             let number = count % HOT;
             match count % 5 {
                 0 => drop(ground.map.get(&ground.key(number)).map(|value| value.check(number))),

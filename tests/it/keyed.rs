@@ -55,7 +55,8 @@ fn a_replacement_returns_the_old_value_and_lives_its_own_time() {
     assert!(map.is_empty());
 }
 
-/// Threads insert, replace, remove and let expire the same few keys: every value has exactly one end.
+/// Threads insert, replace, remove and let expire the same few keys: every value has exactly one
+/// end.
 #[test]
 fn every_value_ends_exactly_once() {
     const THREADS: u64 = 4;
@@ -159,8 +160,9 @@ fn a_queue_of_strings() {
     a_queue_of(["a", "b", "c"].map(String::from));
 }
 
-/// ZooKeeper's class, driven like this, strands one element in 25 to 150: fresh keys on which two threads meet with a few
-/// updates each, at timeouts of 0 to 4 intervals, and never again; with a poller, and with removes.
+/// ZooKeeper's class, driven like this, strands one element in 25 to 150: fresh keys on which two
+/// threads meet with a few updates each, at timeouts of 0 to 4 intervals, and never again; with a
+/// poller, and with removes.
 #[test]
 fn no_key_is_stranded() {
     for (polls, removes) in [(false, false), (true, false), (true, true)] {

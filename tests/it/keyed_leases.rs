@@ -248,7 +248,7 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
     for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
         let left = left_after(kind, TIME / 10, [2 * TIME]);
         // The time to live of an entry with a time to idle is a word of its own, which the call
-        // looks at after its first reading, and `track` reads the clock for an insertion before it
+        // looks at after its first reading. And `track` reads the clock for an insertion before it
         // looks: such a call came last, and counts from a later reading.
         let came_last = |at| matches!(kind, MapTouchWithBound | SessionTrack) && at == 0;
         for (at, &left) in left.iter().enumerate() {
@@ -343,7 +343,8 @@ fn what_asks_for_less_gets_it() {
 }
 
 /// The cheap reading of one thread may be older than the one that another thread took before it.
-/// Two renewals for the same time: the later one does not take back what the earlier one was told.
+/// Two renewals for the same time: the later one does not take back what the earlier one has
+/// returned.
 #[test]
 fn a_thread_whose_clock_lags_shortens_nothing() {
     let interval = 4 * LAG;

@@ -1,4 +1,5 @@
-//! What callers can ask of entries: how long they have left, which are next, and how ids are written.
+//! What callers can ask of entries: how long they have left, which are next, and how ids are
+//! written.
 
 use crate::support::{GENEROUS, MS};
 use expiry::{

@@ -1,4 +1,5 @@
-//! Tests of the public interface, in one program. Tests that measure or change their process are in `tests/alone`.
+//! Tests of the public interface, in one program. Tests that measure or change their process are in
+//! `tests/alone`.
 
 #![cfg(not(expiry_loom))]
 

@@ -1,4 +1,5 @@
-//! Publishing through the facade `metrics`: what a recorder gets to see, and that repeating it counts nothing twice.
+//! Publishing through the facade `metrics`: what a recorder gets to see, and that repeating it
+//! counts nothing twice.
 
 use expiry::publish::{describe, Labels};
 use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Keeps what it is told, by name and labels as Prometheus writes them.
+/// Keeps what is recorded, by name and labels as Prometheus writes them.
 #[derive(Default)]
 struct Kept {
     counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,

@@ -1,7 +1,9 @@
-//! Long random histories of each store beside its sequential model, on a manual clock: every result, every event, and what there is
-//! after each step. The models, and how histories are made, are in `model/`.
+//! Long random histories of each store beside its sequential model, on a manual clock: every
+//! result, every event, and what there is after each step. The models, and how histories are made,
+//! are in `model/`.
 //!
-//! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and `EXPIRY_PROP_SEED=7` for other histories.
+//! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and
+//! `EXPIRY_PROP_SEED=7` for other histories.
 
 use model::{random, Ack, Map, Mix, Queue, Rotating, Sessions};
 
@@ -70,7 +72,7 @@ fn histories_of_sessions_match_the_oracle() {
     random(Sessions::random(false), (60, 9), 600);
 }
 
-/// C7: with jumps by which a tracker falls behind by more than a lease can tell.
+/// C7: with jumps by which a tracker falls behind by more than a lease can express.
 #[test]
 fn histories_of_sessions_with_jumps_of_years_match_the_oracle() {
     random(Sessions::random(true), (40, 9), 600);

@@ -37,7 +37,8 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
     expired.iter().map(|key| (key.expiry().as_secs(), **key)).collect()
 }
 
-/// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not by what was computed before.
+/// The clock has gone back, and no thread has polled: what begins then goes by the clock as it is,
+/// not by what was computed before.
 #[test]
 fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     let (queue, clock) = rig::queue(|queue| queue);
@@ -49,7 +50,7 @@ fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     }
 }
 
-/// What `poll` returns is sorted by expiry, which is the one that `update` told.
+/// What `poll` returns is sorted by expiry, which is the one that `update` returned.
 #[test]
 fn a_poll_is_sorted_by_expiry() {
     let (queue, clock) = rig::queue(|queue| queue.shards(8));
@@ -213,7 +214,8 @@ fn a_poll_in_a_listener_finds_nothing() {
     assert_eq!(wrong.load(Relaxed), 0, "it recursed");
 }
 
-/// Q10, C5: many pollers with small budgets beside many updaters. Every stay of a key comes out once.
+/// Q10, C5: many pollers with small budgets beside many updaters. Every stay of a key comes out
+/// once.
 #[test]
 fn pollers_share_and_lose_nothing() {
     const UPDATERS: u64 = 3;
@@ -260,7 +262,7 @@ fn pollers_share_and_lose_nothing() {
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..UPDATERS * EACH));
     assert!(queue.is_empty());
-    // Those who were at different shards at the same time have counted for themselves.
+    // Threads that drove different shards at the same time have counted for themselves.
     let metrics = queue.metrics();
     assert_eq!(metrics.total.expired, UPDATERS * EACH);
     assert_eq!(metrics.lateness.total(), UPDATERS * EACH);
@@ -293,7 +295,8 @@ fn metrics_are_by_shard_and_say_how_late() {
     assert_eq!((metrics.reaper_rounds, metrics.reaper_busy), (0, Duration::ZERO));
 }
 
-/// `wait_time` against a model: never later than the next expiry, zero where something is due, and who goes by it misses nothing.
+/// `wait_time` against a model: never later than the next expiry, zero where something is due, and
+/// a caller that goes by it misses nothing.
 #[test]
 fn the_wait_time_is_never_too_long() {
     for seed in 1..40 {
@@ -368,7 +371,8 @@ fn with_nothing_to_wait_for_there_is_no_wait_time() {
     assert_eq!(queue.wait_time(), None);
 }
 
-/// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20 and 40.
+/// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20
+/// and 40.
 fn to_be_stalled() -> (ExpiryQueue<u64>, ManualClock) {
     let (queue, clock) = rig::queue(|queue| queue.shards(4).pause_grace(SECOND * 5));
     for due in [10, 12, 20, 40] {
@@ -399,7 +403,8 @@ fn a_stall_is_told_by_the_threshold() {
     assert_eq!(seconds(&queue.poll()), []);
 }
 
-/// What came due in a stall from 10 to 30 gets its 21 seconds on top, and expires then, once, unless it is touched.
+/// What came due in a stall from 10 to 30 gets its 21 seconds on top, and expires then, once,
+/// unless it is touched.
 #[test]
 fn a_stall_is_added_once() {
     let (queue, clock) = to_be_stalled();
@@ -432,7 +437,8 @@ fn a_touch_after_the_stall_succeeds() {
     assert_eq!(polled, [(33, 10), (33, 12)]);
 }
 
-/// The budget is smaller than what came due: the rest gets the same, however much later it is come to.
+/// The budget is smaller than what came due: the rest gets the same, however much later it is come
+/// to.
 #[test]
 fn a_small_budget_does_not_shorten_the_grace() {
     const KEYS: u64 = 5000;
@@ -443,7 +449,8 @@ fn a_small_budget_does_not_shorten_the_grace() {
     assert!(queue.poll().is_empty());
     at(&clock, 49);
     let mut expired = Vec::new();
-    // From 10 to 49: 40 more, so due from 50 to 69. The last is come to at 51 or so, by which the first are due.
+    // From 10 to 49: 40 more, so due from 50 to 69. The last is come to at 51 or so, by which the
+    // first are due.
     for round in 0.. {
         if !queue.poll_into(&mut expired, 16).more {
             break;
@@ -461,7 +468,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
     assert!(queue.is_empty());
 }
 
-/// Two stalls, the second before the first is worked off: who fell into both gets both.
+/// Two stalls, the second before the first is worked off: an entry that fell into both gets both.
 #[test]
 fn stalls_add_up() {
     let (queue, clock) = rig::queue(|queue| queue.shards(1).pause_grace(SECOND * 5));
@@ -506,12 +513,13 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
         let _ = queue.poll();
         assert!(began.elapsed() < SECOND * 60);
     }
-    // Each was come to in the round after the one that it came due in: at 100, 120, 140, ... 200; nobody got a grace.
+    // Each was come to in the round after the one that it came due in: at 100, 120, 140, ... 200;
+    // no entry got a grace.
     assert_eq!(told.load(Relaxed), 6);
     assert_eq!(expiry::Clock::now(&clock), 220_000_000_000);
 }
 
-/// Nor is it a stall while somebody is at a shard: what comes due in the others expires.
+/// It is no stall while a thread drives a shard: what comes due in the others expires.
 #[test]
 fn others_expire_while_a_handler_is_slow() {
     // So many that two shards have some; the first is due first.
@@ -523,7 +531,7 @@ fn others_expire_while_a_handler_is_slow() {
         let (told, meet) = (told.clone(), meet.clone());
         move |key: &u64| {
             if *key == 0 {
-                meet.wait(); // somebody is at a shard
+                meet.wait(); // a thread drives a shard
                 meet.wait(); // and may go on
             }
             told.fetch_add(1, Relaxed);
@@ -554,7 +562,8 @@ fn others_expire_while_a_handler_is_slow() {
     assert_eq!(others, KEYS - 4096, "they got a grace");
 }
 
-/// Who just does not poll for long looks stalled, as the documentation says; who has polled since is not.
+/// A caller that just does not poll for long looks stalled, as the documentation says; a caller
+/// that has polled since does not.
 #[test]
 fn only_a_gap_between_polls_is_a_stall() {
     let (queue, clock) = to_be_stalled();
@@ -569,8 +578,9 @@ fn only_a_gap_between_polls_is_a_stall() {
     assert_eq!(queue.wait_time(), Some(SECOND), "20 to 26 is 7 more");
 }
 
-/// A caller that polls every ten seconds, with a threshold of five. Its first two gaps look like stalls; from the third on they are
-/// its habit, and keys expire at the first poll after they have come due.
+/// A caller that polls every ten seconds, with a threshold of five. Its first two gaps look like
+/// stalls; from the third on they are its habit, and keys expire at the first poll after they have
+/// come due.
 #[test]
 fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
     for (drains, asks) in [(false, false), (true, false), (false, true)] {
@@ -596,7 +606,8 @@ fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
     }
 }
 
-/// A caller that polls every second again is seen to stall again, although it has polled rarely before.
+/// A caller that polls every second again is seen to stall again, although it has polled rarely
+/// before.
 #[test]
 fn a_caller_that_polls_often_again_is_seen_to_stall() {
     let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
@@ -612,7 +623,8 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
     assert_eq!(queue.wait_time(), Some(SECOND), "due at 62 + 8");
 }
 
-/// A caller that goes by `wait_time` is expected when it was told to come, however far apart that is.
+/// A caller that goes by `wait_time` is expected at the time that it returned, however far apart
+/// those are.
 #[test]
 fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
     let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
@@ -637,8 +649,8 @@ fn a_pause_grace_of_zero_is_refused() {
     assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
 }
 
-/// After a jump of the clock by years an update, or a touch, has to end what is due before it can begin anything. Whoever polls is
-/// told of that all the same.
+/// After a jump of the clock by years an update, or a touch, has to end what is due before it can
+/// begin anything. A polling caller gets what has ended all the same.
 #[test]
 fn what_a_touch_has_ended_after_a_jump_is_polled() {
     let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_micros(10)));
@@ -692,7 +704,7 @@ fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
     assert!(queue.metrics().spilled > 0);
 
     let (queue, channel) = with_channel(WhenFull::Drop, 100);
-    // The reaper has come back for the last one, and so told of the others.
+    // The reaper has come back for the last one, and so has reported the others.
     while queue.metrics().undelivered < 99 {
         std::thread::yield_now();
     }
@@ -808,9 +820,10 @@ impl Clock for Staged {
     }
 }
 
-/// One poller reads the clock before anything is due, and is at the only shard; another comes for what is due by then, and finds
-/// somebody there; before it goes home the first one has left. It looks again. (Each reads the clock first at its beginning, then,
-/// as stalls are looked out for, about to leave the shard, and after its round.)
+/// One poller reads the clock before anything is due, and drives the only shard. Another comes for
+/// what is due by then, and finds the first one there. The first one leaves before the second
+/// returns; so the second looks again. (Each reads the clock first at its beginning, then, as
+/// stalls are looked out for, about to leave the shard, and after its round.)
 fn looks_again(clock: &Staged, poll: impl Fn() -> usize + Sync) {
     let (there, is_there) = channel();
     let (go, may_go) = channel::<()>();

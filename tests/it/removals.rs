@@ -1,4 +1,5 @@
-//! Maps that report into a channel: what a slow receiver delays, and what becomes of what it leaves.
+//! Maps that report into a channel: what a slow receiver delays, and what becomes of what it
+//! leaves.
 
 use crate::support::{wait_for, GENEROUS, MS};
 use expiry::{
@@ -178,7 +179,8 @@ fn a_thread_waits_for_room_until_there_is_some_or_a_shutdown_or_no_receiver() {
     }
 }
 
-/// A value that a call has returned lies in the channel as well: the last of the two handles frees it.
+/// A value that a call has returned lies in the channel as well: the last of the two handles frees
+/// it.
 #[test]
 fn a_value_has_two_handles() {
     for caller_first in [false, true] {
@@ -218,7 +220,8 @@ fn a_listener_of_another_store_does_not_wait_for_room() {
     assert_eq!((removals.len(), map.metrics().spilled), (5, 4));
 }
 
-/// The channel keeps the store, and the store the channel: neither stays when both handles are gone.
+/// The channel keeps the store, and the store the channel: neither stays when both handles are
+/// gone.
 #[test]
 fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
     for receiver_first in [false, true] {

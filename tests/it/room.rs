@@ -75,7 +75,7 @@ fn who_was_overtaken_keeps_its_place() {
     let queue = full(1);
     let mut all = waiting::<3>(&queue);
     queue.remove(&0);
-    enter(&queue, 1); // who has not waited
+    enter(&queue, 1); // a caller that has not waited
     assert_eq!(woken(&all), [1, 0, 0]);
     let (task, room) = &mut all[0];
     assert!(task.poll(room).is_pending());
@@ -118,7 +118,7 @@ fn who_comes_later_comes_after() {
     assert_eq!((woken(&all)[1], third.0.woken()), (before + 1, 0));
 }
 
-/// As before, where the one who was there has been sorted in, and was never woken.
+/// As before, where the task that was there has been sorted in, and was never woken.
 #[test]
 fn who_has_never_been_woken_comes_before_who_comes_later() {
     let queue = full(2);
@@ -186,7 +186,8 @@ fn all_are_told_of_a_shutdown() {
     }
 }
 
-/// Registrations that were left do not pile up while nothing gets free, and who stays keeps its place.
+/// Abandoned registrations do not pile up while nothing gets free, and a task that stays keeps its
+/// place.
 #[test]
 fn wakers_of_those_that_have_left_are_let_go() {
     let queue = full(1);
@@ -221,7 +222,8 @@ fn a_waker_that_panics_loses_no_turn_but_its_own() {
     assert_eq!(task.poll(&mut room), READY);
 }
 
-/// A waker whose drop panics: the last one who has it is the one that was woken, who hands his turn on.
+/// A waker whose drop panics: the last task that has it is the one that was woken, which hands its
+/// turn on.
 #[test]
 fn a_waker_whose_drop_panics_loses_no_turn() {
     for polls in [false, true] {
@@ -279,7 +281,8 @@ fn a_waker_may_use_the_slot_at_once() {
     assert_eq!(queue.metrics().total.live, 1);
 }
 
-/// Such a waker may end it all, before the outcome of the root that made room was told: that is told first.
+/// Such a waker may shut the tracker down before the outcome of the root that made room was
+/// delivered: that outcome is delivered first.
 fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
     let (tracker, outcomes) = built;
     let tracker = Arc::new(tracker);

@@ -84,7 +84,8 @@ fn d01_keys_may_be_looked_up_as_what_they_borrow() {
     assert_eq!(format!("{map:?}"), r#"{"a": 1}"#);
 }
 
-/// M1, M2, M5 on one thread: a key whose old entry is dead and not handed over yet lives its own new life.
+/// M1, M2, M5 on one thread: a key whose old entry is dead and not handed over yet lives its own
+/// new life.
 #[test]
 fn d01_a_dead_entry_neither_comes_back_nor_stands_in_the_way() {
     let mut map = RotatingMap::with_generations(2).unwrap();
@@ -123,7 +124,7 @@ fn d01_a_callback_that_panics_loses_nothing() {
         assert!(panic.is_err());
         assert_eq!(told.len(), panic_at + 1);
         assert_eq!((map.len(), map.dead_len()), (1, DEAD - panic_at - 1));
-        // The next one goes on where it ended, and then tells who has died since.
+        // The next one goes on where it ended, and then reports the entries that have died since.
         assert_eq!(map.rotate_with(|key, _| told.push(key)), DEAD - panic_at - 1 + 1);
         assert_eq!(told.pop(), Some(DEAD));
         told.sort_unstable();

@@ -136,7 +136,8 @@ fn absurd_timeouts_are_cut() {
     }
 }
 
-/// Q7: a session that is being closed is neither touched nor expired, whatever the time; it is there until it is removed.
+/// Q7: a session that is being closed is neither touched nor expired, whatever the time; it is
+/// there until it is removed.
 #[test]
 fn a_session_being_closed_stays_until_it_is_removed() {
     let (sessions, clock) = polled_with(|builder| builder.capacity(2));
@@ -188,7 +189,7 @@ fn ids_go_up_and_have_the_server_on_top() {
     let ids: Vec<_> = (0..3).map(|_| sessions.create(SECOND, 0).unwrap().id()).collect();
     assert_eq!(ids, [41, 42, 43].map(|id| SessionId(0x80 << 56 | id)));
     assert!(ids.iter().all(|id| id.server() == 0x80));
-    // One that somebody has brought along is passed over, whatever its state.
+    // An id that a caller has brought along is passed over, whatever its state.
     let next = |n: u64| SessionId(ids[2].0 + n);
     sessions.track(next(1), SECOND, 0).unwrap();
     sessions.track(next(2), SECOND, 0).unwrap();
@@ -245,7 +246,7 @@ fn a_session_has_one_owner() {
     assert_eq!(sessions.get(id).unwrap().owner, u64::MAX);
     assert_eq!(sessions.check(SessionId(99), 4), Err(SessionError::Unknown));
     assert_eq!(sessions.set_owner(SessionId(99), 4), Err(SessionError::Unknown));
-    // Being closed counts for more than being somebody else's.
+    // Being closed counts for more than belonging to another owner.
     sessions.set_closing(id).unwrap();
     assert_eq!(sessions.check(id, 5), Err(SessionError::Closing));
     sessions.remove(id).unwrap();
@@ -314,7 +315,7 @@ fn touches_are_collected() {
     assert!(plain.take_touched().is_empty());
 }
 
-/// Q14 on threads: the last touch of each session is told by some taking that ends after it.
+/// Q14 on threads: some taking that ends after it reports the last touch of each session.
 #[test]
 fn no_touch_is_lost() {
     const SESSIONS: usize = 64;
@@ -447,8 +448,8 @@ fn foreign_and_stale_ids() {
     assert_eq!(sessions.poll().len(), next.len() + 1);
 }
 
-/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots there are, each comes round
-/// again.
+/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots
+/// there are, each comes round again.
 #[test]
 fn a_handle_is_for_one_stay() {
     for collects in [false, true] {
@@ -475,7 +476,8 @@ fn a_handle_is_for_one_stay() {
     }
 }
 
-/// A handle from a tracker with a longer interval names the same slot and id here: its timeout is too long here, and is cut.
+/// A handle from a tracker with a longer interval names the same slot and id here: its timeout is
+/// too long here, and is cut.
 #[test]
 fn a_foreign_handle_that_fits() {
     let (slow, _) = polled_with(|builder| builder.interval(SECOND * 3600));
@@ -586,7 +588,7 @@ fn reaped(handler: impl Fn(&SessionInfo) + Send + Sync + 'static) -> SessionTrac
     builder.expiry_listener(handler).build().unwrap()
 }
 
-/// F2: a handler that panics, each time, is counted; every session is told all the same, once.
+/// F2: each panic of a handler is counted; every session is delivered all the same, once.
 #[test]
 fn a_panicking_handler_strands_nothing() {
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -640,7 +642,8 @@ fn a_handler_that_calls_back() {
     wait_for("the handler", || Arc::strong_count(&sessions) == 1);
 }
 
-/// C5 on threads: every session that is created has one end, whoever touches, closes and removes meanwhile.
+/// C5 on threads: every session that is created has one end, whichever threads touch, close and
+/// remove meanwhile.
 #[test]
 fn every_session_ends_once() {
     const THREADS: u64 = 4;

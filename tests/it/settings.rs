@@ -1,4 +1,4 @@
-//! Settings from configuration files: there and back, what is refused, and by whom.
+//! Settings from configuration files: there and back, and what the format or the builder refuses.
 
 use expiry::settings::{
     AckTrackerSettings, ExpiringMapSettings, ExpiryQueueSettings, SessionTrackerSettings,

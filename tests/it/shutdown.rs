@@ -25,7 +25,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 type Told<T> = Arc<Mutex<Vec<T>>>;
 
-/// A tracker whose handler notes what it is told, and that the reaper tells it.
+/// A tracker whose handler notes what it gets, and checks that the reaper calls it.
 fn tracker() -> (AckTracker, Told<(u64, Reason)>) {
     let told = Told::default();
     let into = told.clone();
@@ -105,7 +105,8 @@ fn another_fate_ends_the_draining() {
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 
-/// The executor's thread goes on while the reaper is held up in a handler, and the future is woken when that is over.
+/// The executor's thread goes on while the reaper is held up in a handler, and the future is woken
+/// when that is over.
 #[test]
 fn a_slow_handler_blocks_no_executor() {
     let (go, gate) = mpsc::channel::<()>();
@@ -124,7 +125,7 @@ fn a_slow_handler_blocks_no_executor() {
     assert!(task.block_on(ended).is_empty());
 }
 
-/// A blocking shutdown beside it: both end, and each root is told once.
+/// A blocking shutdown beside it: both end, and each root is reported once.
 #[test]
 fn both_kinds_of_shutdown_get_along() {
     for _ in 0..50 {
@@ -208,7 +209,8 @@ fn a_queue_gives_back_what_there_was() {
     assert_eq!(*block_on(ended)[0], 7);
 }
 
-/// What the future that was dropped was to have goes to the next shutdown, which may be one that blocks; also without a reaper.
+/// What the future that was dropped was to have goes to the next shutdown, which may be one that
+/// blocks; also without a reaper.
 #[test]
 fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     let queue = |reaper: bool| {
@@ -269,7 +271,8 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     }
 }
 
-/// Of a handler's queue too, whose keys have nodes; and what nobody asks for goes with the queue.
+/// This holds for a handler's queue too, whose keys have nodes; what no caller asks for goes with
+/// the queue.
 #[test]
 fn what_is_kept_is_given_once_or_dropped() {
     struct Key(u64, Arc<AtomicUsize>);
@@ -354,7 +357,8 @@ fn what_waits_in_timeouts_is_told() {
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
 }
 
-/// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on one thread.
+/// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on
+/// one thread.
 #[test]
 fn a_server_comes_to_its_end_on_one_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -406,7 +410,8 @@ fn a_server_comes_to_its_end_on_one_thread() {
     });
 }
 
-/// What the system knows of a thread of this process: how often it has gone to sleep, and for how long it has had a processor.
+/// What the system knows of a thread of this process: how often it has gone to sleep, and for how
+/// long it has had a processor.
 #[cfg(target_os = "linux")]
 fn slept_and_ran(thread: u32) -> (u64, Duration) {
     let read = |file: &str| {
@@ -419,7 +424,8 @@ fn slept_and_ran(thread: u32) -> (u64, Duration) {
     (slept.unwrap().trim().parse().unwrap(), Duration::from_nanos(ran))
 }
 
-/// The thread that shuts down waits for a handler that takes its time, without a processor of its own.
+/// The thread that shuts down waits for a handler that takes its time, without a processor of its
+/// own.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_shutdown_beside_a_slow_handler_sleeps() {

@@ -77,7 +77,8 @@ fn who_waits_is_woken_once() {
     assert_eq!(task.woken(), 2);
 }
 
-/// In simulated time, on one thread: what a poll expires wakes the task, and the shutdown ends the stream.
+/// In simulated time, on one thread: what a poll expires wakes the task, and the shutdown ends the
+/// stream.
 #[test]
 fn without_a_reaper_a_poll_wakes() {
     let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
@@ -219,7 +220,7 @@ fn all_clones_are_woken_and_each_item_goes_to_one() {
     assert_eq!(found, 1);
 }
 
-/// Registrations that were left do not pile up while nothing is sent.
+/// Abandoned registrations do not pile up while nothing is sent.
 #[test]
 fn wakers_of_those_that_have_left_are_let_go() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
@@ -257,7 +258,7 @@ fn expired_keys_are_a_stream() {
     assert!(task.next(&mut stream).is_pending());
     clock.advance(Duration::from_secs(6));
     assert!(leases.poll().is_empty());
-    // The reaper may be at the shard just then: it sends the key, and wakes the task.
+    // The reaper may drive the shard just then: it sends the key, and wakes the task.
     while task.woken() == 0 {
         std::thread::yield_now();
     }
@@ -274,7 +275,7 @@ fn expired_keys_are_a_stream() {
     assert_eq!(key(task.next(&mut stream)), None);
 }
 
-/// Who waits for room under `WhenFull::Wait` goes on when the stream takes something.
+/// A sender that waits for room under `WhenFull::Wait` goes on when the stream takes something.
 #[test]
 fn taking_makes_room_for_who_waits() {
     let (tracker, outcomes) = tracker(1, WhenFull::Wait);
@@ -314,7 +315,7 @@ fn a_waker_that_panics_costs_nobody_else_anything() {
     assert_eq!(owner(&task, &mut streams[0]), 1);
 }
 
-/// One whose drop does, too: of a stream that has gone it is dropped by who sends.
+/// Nor does a waker whose drop panics: the sender drops the waker of a stream that has gone.
 #[test]
 fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
@@ -329,7 +330,8 @@ fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
     assert_eq!(task.woken(), 2);
 }
 
-/// A waker may do what it likes, the end of the whole included, on a thread that is about to tell of something.
+/// A waker may do what it likes, the end of the whole included, on a thread that is about to report
+/// something.
 #[test]
 fn a_waker_may_shut_the_tracker_down() {
     let (tracker, outcomes) = tracker(8, WhenFull::Wait);
@@ -352,8 +354,9 @@ fn a_waker_may_shut_the_tracker_down() {
     assert_eq!(task.block_on(stream.recv()), None);
 }
 
-/// The waker of a task that waits for room fails a second root, of which a stream hears whose waker shuts the tracker down. The first root has
-/// ended, and nobody has been told of it yet: the stream does not end before that.
+/// The waker of a task that waits for room fails a second root. That wakes a stream, whose waker
+/// shuts the tracker down. The first root has ended, but is not delivered yet: the stream does not
+/// end before that.
 #[test]
 fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     let builder = AckTracker::builder().capacity(2).timeouts_off();
@@ -387,7 +390,8 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     ends_after(stream, 1);
 }
 
-/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for hours, brings it.
+/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for
+/// hours, brings it.
 #[test]
 fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     let clock = ManualClock::new();
@@ -407,7 +411,8 @@ fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     ends_after(stream, 1);
 }
 
-/// Tasks take what threads end, while one of them shuts the whole down: each root that was issued is told once, and then the streams end.
+/// Tasks take what threads end, while one of them shuts the whole down: each root that was issued
+/// is delivered once, and then the streams end.
 fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
     for round in 0..50 {
         let builder = AckTracker::builder().timeouts_off().shards(2);
@@ -483,7 +488,7 @@ fn all_are_told_before_the_end_on_one_thread() {
     all_are_told_before_the_end(&builder.build().unwrap());
 }
 
-/// Whoever waits in `recv` may be given up, and begun again.
+/// A future of `recv` may be dropped, and begun again.
 #[test]
 fn a_recv_that_was_given_up_loses_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,6 +1,8 @@
-//! Many threads on one tracker, with its reaper running: however they meet, each root has exactly one outcome.
+//! Many threads on one tracker, with its reaper running: however they meet, each root has exactly
+//! one outcome.
 //!
-//! A ledger has one cell per root. Owners are cell numbers, so that the ledger does not depend on the ids.
+//! A ledger has one cell per root. Owners are cell numbers, so that the ledger does not depend on
+//! the ids.
 
 use crate::support::{after, wait_for, MS};
 use expiry::{
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 const THREADS: usize = 4;
 
-/// How often each owner was told, and of what.
+/// How often each owner got an outcome, and which ones.
 struct Ledger(Vec<[AtomicU8; 4]>);
 
 impl Ledger {
@@ -49,7 +51,8 @@ impl Ledger {
     }
 }
 
-/// Issued and chosen roots, acked, failed, renewed and left alone by other threads than those that began them.
+/// Issued and chosen roots, acked, failed, renewed and left alone by other threads than those that
+/// began them.
 #[test]
 fn each_root_has_one_outcome_across_threads() {
     const EACH: usize = 3000;
@@ -127,7 +130,8 @@ fn each_root_has_one_outcome_across_threads() {
     assert_eq!(ledger.told(), ALL);
 }
 
-/// Acks, fails and the reaper go for the same roots at the same time: one of them wins, and only it says so.
+/// Acks, fails and the reaper go for the same roots at the same time: one of them wins, and only it
+/// says so.
 #[test]
 fn racing_ends_have_one_winner() {
     const ALL: usize = 6000;
@@ -177,7 +181,8 @@ fn racing_ends_have_one_winner() {
     }
 }
 
-/// Two or more threads init the same chosen id: exactly one of them is told that it is its.
+/// Two or more threads init the same chosen id: exactly one of their calls says that the id is its
+/// own.
 #[test]
 fn concurrent_inits_of_one_id_have_one_winner() {
     const IDS: u64 = 3000;
@@ -221,7 +226,8 @@ fn concurrent_inits_of_one_id_have_one_winner() {
     assert_eq!(ledger.told() as u64, IDS);
 }
 
-/// The table grows from nothing under all threads at once, chosen ids in the same blocks; nobody is lost on the way.
+/// The table grows from nothing under all threads at once, chosen ids in the same blocks; no root
+/// is lost on the way.
 #[test]
 fn growth_under_all_threads() {
     const EACH: u64 = 15_000;
@@ -257,8 +263,8 @@ fn growth_under_all_threads() {
     }
 }
 
-/// A bounded capacity is exact under all threads: never more than it, and not one less either.
-/// An index that has outgrown its table is carried over by the reaper at once, not when something next expires.
+/// A bounded capacity is exact under all threads: never more than it, and not one less either. The
+/// reaper at once migrates an index that has outgrown its table, not when something next expires.
 fn wait_for_one_table(tracker: &AckTracker) {
     let settled = || tracker.metrics().shards.iter().all(|shard| shard.tables == 1);
     wait_for("the index to be carried over", settled);
@@ -317,7 +323,8 @@ fn a_bounded_capacity_under_all_threads() {
     }
 }
 
-/// Tuples that travel from thread to thread, each emitting on its way: every tree completes, and only when it is done.
+/// Tuples that travel from thread to thread, each emitting on its way: every tree completes, and
+/// only when it is done.
 #[test]
 fn tuples_travel_between_threads() {
     const ROOTS: usize = 1000;
@@ -352,7 +359,8 @@ fn tuples_travel_between_threads() {
     }
 }
 
-/// Shutdown in the midst of everything, from two threads at once: what was begun has its outcome, the rest is refused.
+/// Shutdown in the midst of everything, from two threads at once: what was begun has its outcome,
+/// the rest is refused.
 #[test]
 fn a_shutdown_in_the_midst_of_everything() {
     for (fate, round) in [ShutdownMode::Cancel, ShutdownMode::Return, ShutdownMode::Drain(5 * MS)]
@@ -447,7 +455,8 @@ fn late_acks_from_other_threads_touch_nothing() {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
                     let bits = latest.load(Ordering::SeqCst);
-                    // Removed before it was published: always too late, though the edge is always the same.
+                    // Removed before it was published: always too late, though the edge is always
+                    // the same.
                     let root = Root::from_bits(bits);
                     assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive));
                     assert_eq!(tracker.fail(root), Err(AckError::NotLive));
@@ -467,7 +476,8 @@ fn late_acks_from_other_threads_touch_nothing() {
     wait_for("nothing to be left", || tracker.is_empty());
 }
 
-/// A poll that has left a shard out, because another one is at it, says that there is more: nobody else tells what comes there.
+/// A poll that has left a shard out, because another one drives it, says that there is more: no
+/// other thread reports what comes there.
 #[test]
 fn who_finds_another_at_a_shard_is_to_come_back() {
     let tracker: Arc<OnceLock<AckTracker>> = Arc::default();

@@ -163,8 +163,8 @@ fn the_waker_of_the_last_poll_is_woken() {
     assert_eq!(tasks[0].poll(&mut sleep), Poll::Ready(Ok(())));
 }
 
-/// The bucket has been looked through, and is looked at again later only, when the entry changes its waker: in the full store no slot is
-/// to be had, and none is needed.
+/// The bucket has been looked through, and is looked at again later only, when the entry changes
+/// its waker: in the full store no slot is to be had, and none is needed.
 #[test]
 fn another_waker_needs_no_room() {
     let (timeouts, clock) = manual(|settings| settings.capacity(2));
@@ -202,7 +202,7 @@ fn a_reset_counts_from_now() {
     assert_eq!(task.woken(), 0);
     pass(&timeouts, &clock, MS);
     assert_eq!(task.woken(), 1);
-    // It has fired, and nobody has asked yet.
+    // It has fired, and no task has polled it yet.
     sleep.reset(5 * MS);
     assert!(task.poll(&mut sleep).is_pending());
     pass(&timeouts, &clock, 5 * MS);
@@ -264,7 +264,8 @@ fn a_refused_future_has_lost_nothing() {
     assert_eq!(timeouts.metrics().refused, 3);
 }
 
-/// The time of a limit begins with the first poll that finds its future pending, also where there was no room for it.
+/// The time of a limit begins with the first poll that finds its future pending, also where there
+/// was no room for it.
 #[test]
 fn a_refused_limit_has_begun() {
     let (timeouts, clock) = manual(|settings| settings.capacity(1));
@@ -412,7 +413,7 @@ fn a_jump_of_years() {
     let mut touched = timeouts.sleep(2000 * YEAR / 100);
     assert!(task.poll(&mut before).is_pending());
     assert!(task.poll(&mut touched).is_pending());
-    // Nobody polls meanwhile.
+    // No thread polls meanwhile.
     clock.advance(10 * YEAR);
     let mut after = timeouts.sleep(Duration::from_secs(30));
     assert!(task.poll(&mut after).is_pending());
@@ -427,7 +428,8 @@ fn a_jump_of_years() {
     assert_eq!(task.poll(&mut touched), Poll::Ready(Ok(())));
 }
 
-/// Its slot is found before the clock is read, and is then not to be one of a bucket that has waited for years.
+/// Its slot is found before the clock is read, and is then not to be one of a bucket that has
+/// waited for years.
 #[test]
 fn the_first_limit_after_a_jump_of_years() {
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -483,7 +485,8 @@ fn a_clone_that_panics_has_taken_no_room() {
     assert_eq!(task.woken(), 1);
 }
 
-/// So many that its thread comes by the bucket again in which there is a slot for the one that is being registered.
+/// So many that its thread comes by the bucket again in which there is a slot for the one that is
+/// being registered.
 #[test]
 fn a_clone_may_register_thousands() {
     let (timeouts, clock) = manual(|settings| settings.shards(1));
@@ -557,7 +560,7 @@ fn each_ends_once_whoever_comes_first() {
     let metrics = timeouts.metrics();
     let ended = metrics.fired + metrics.cancelled + metrics.closed;
     assert_eq!((metrics.waiting, metrics.registered), (0, ended));
-    // Whom the owner found due as it changed its waker was not woken.
+    // An entry that its owner found due as it changed the waker was not woken.
     assert!(metrics.fired + metrics.closed >= woken as u64);
     assert!(metrics.fired > 0 && metrics.cancelled > 0);
 }
@@ -689,7 +692,7 @@ impl Wake for InPlace {
     }
 }
 
-/// A waker that polls on another thread, and keeps whether that was told that there is more.
+/// A waker that polls on another thread, and keeps whether that poll said that there is more.
 struct PollsBeside(Arc<Timeouts>, Mutex<Vec<bool>>);
 
 impl Wake for PollsBeside {
@@ -744,7 +747,8 @@ fn a_waker_may_use_what_wakes_it() {
     assert_eq!(late, Poll::Ready(Err(TimerError::Closed)), "the waker has shut it down");
 }
 
-/// Without a reaper the round in which a waker asks for the shutdown is followed by it: others that wait, for hours, hear of it.
+/// Without a reaper the round in which a waker asks for the shutdown is followed by it: it wakes
+/// others that wait, for hours.
 #[test]
 fn a_waker_that_shuts_down_in_a_poll_closes_all() {
     let (timeouts, clock) = manual(|settings| settings);
@@ -762,7 +766,8 @@ fn a_waker_that_shuts_down_in_a_poll_closes_all() {
     assert!(timeouts.is_empty());
 }
 
-/// Where the reaper calls it: the reaper does the rest before it would sleep for as long as the next one has to wait.
+/// Where the reaper calls it: the reaper does the rest before it would sleep for as long as the
+/// next one has to wait.
 #[test]
 fn a_waker_that_shuts_down_in_the_reapers_round_closes_all() {
     let timeouts = Arc::new(Timeouts::builder().shards(1).build().unwrap());
@@ -846,7 +851,8 @@ fn a_tick_that_is_abandoned_comes_later() {
     assert_eq!(ticks, 10);
 }
 
-/// Whatever is done to sleeps, each wakes its last waker at its last deadline, to the millisecond, and says so then; and nothing stays.
+/// Whatever is done to sleeps, each wakes its last waker at its last deadline, to the millisecond,
+/// and says so then; and nothing stays.
 #[test]
 fn sleeps_at_random() {
     struct Tracked<'t> {
@@ -1073,7 +1079,7 @@ fn dropped_by_a_waker() {
     });
     let mut sleep = timeouts.sleep(MS);
     assert!(poll_with(&mut sleep, &drops).is_pending());
-    // Forgotten: nobody looks at it any more, and its waker is woken all the same.
+    // The sleep is forgotten: no task looks at it any more, and its waker is woken all the same.
     std::mem::forget(sleep);
     drop(timeouts);
     receiver.recv().unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The tracker that a handler acts on, and the outcomes that the handler was told.
+/// The tracker that a handler acts on, and the outcomes that the handler got.
 #[derive(Clone, Default)]
 struct Scene {
     tracker: Arc<OnceLock<Arc<AckTracker>>>,
@@ -50,7 +50,7 @@ impl Scene {
 const FAILED: Reason = Reason::Failed { by: None };
 
 /// `fail_all` looks for the owner's roots first. One of them ends before its turn comes: the
-/// handler that is told of the first failure acks it. The call must not fail what it did not see.
+/// handler that gets the first failure acks it. The call must not fail what it did not see.
 #[test]
 fn fail_all_leaves_a_chosen_root_alone_that_ends_before_its_turn() {
     let (scene, tracker) = Scene::new(|tracker, failed| {
@@ -338,7 +338,8 @@ fn a_renewal_in_the_middle_of_an_init_holds() {
 }
 
 /// The cheap reading of one thread may be older than the one that another thread took before it.
-/// Two renewals for the same time: the later one does not take back what the earlier one was told.
+/// Two renewals for the same time: the later one does not take back what the earlier one has
+/// returned.
 #[test]
 fn a_thread_whose_clock_lags_shortens_nothing() {
     let interval = 4 * LAG;

@@ -7,7 +7,7 @@ use crate::time::{Lifetime, ManualClock};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Two roots with one hash. The index cannot tell them apart: whose slot it is, the slot says.
+/// Two roots with one hash. The index cannot distinguish them: the slot says which root it has.
 fn alike(tracker: &AckTracker) -> (u64, u64) {
     let mut seen = HashMap::new();
     (0..)
@@ -100,8 +100,8 @@ fn costs(call: impl FnOnce(&mut dyn FnMut())) -> (usize, usize) {
 #[test]
 fn a17_a_batch_is_no_loop_of_single_calls() {
     const MANY: u64 = 64;
-    // A fixed seed: with one secret in some 400 so many ids share a home that the index begins to grow,
-    // and while it has two tables a batch does not fetch slots.
+    // A fixed seed: with one secret in some 400 so many ids share a home that the index begins to
+    // grow, and while it has two tables a batch does not fetch slots.
     let tracker = AckTracker::builder().shards(1).seed(7).build_manual().unwrap();
     // The first calls of a thread make its stripe, and find it memory.
     tracker.init(1 << 40, 1, 0).unwrap();
@@ -141,7 +141,7 @@ fn a17_a_batch_is_no_loop_of_single_calls() {
     assert!((lookups as u64) < MANY / 4, "{lookups} look-ups for {MANY} roots");
 }
 
-/// With the default settings nobody can tell in advance which roots' hashes collide.
+/// With the default settings no caller can know in advance which roots' hashes collide.
 #[test]
 fn two_trackers_hash_in_two_ways() {
     let [one, other] = [0; 2].map(|_| AckTracker::builder().build_manual().unwrap());
@@ -220,8 +220,9 @@ fn f07_what_happens_is_counted_at_its_own_shard() {
     }
 }
 
-/// A13: the count of a slot's occupants comes round after 65,536 of them. The 16 random bits then tell an
-/// old id from the new one: it is taken for it with a chance of 2^-32 for each new occupant.
+/// A13: the count of a slot's occupants comes round after 65,536 of them. The 16 random bits then
+/// distinguish an old id from the new one: it is taken for it with a chance of 2^-32 for each new
+/// occupant.
 #[test]
 fn a13_a_slot_whose_occupants_come_round() {
     const RANDOM: u64 = 0xffff << 48;

@@ -125,7 +125,7 @@ fn grows_and_shrinks_without_losing_a_word() {
 /// More than any table holds.
 const CROWD: u64 = 1 << 32;
 
-/// A table is not put to use again while somebody may be in it; growth goes on to the next class.
+/// A table is not put to use again while a thread may be in it; growth goes on to the next class.
 #[test]
 fn growth_passes_over_a_table_that_somebody_may_be_in() {
     let index = Alone::new();
@@ -204,7 +204,8 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
     }
 }
 
-/// No larger table would part them: more than so many are refused, the table stays as it is, and others have room beside them.
+/// No larger table would part them: more than so many are refused, the table stays as it is, and
+/// others have room beside them.
 #[test]
 #[allow(clippy::cast_possible_truncation)]
 fn keys_of_one_hash_do_not_make_the_table_grow() {
@@ -249,7 +250,8 @@ fn keys_of_one_hash_do_not_make_the_table_grow() {
     assert!(matches!(alike(3), Insert::Alike));
 }
 
-/// How full a table gets before a home has nowhere left to spill: the more homes, the longer the tail of their loads.
+/// How full a table gets before a home has nowhere left to spill: the more homes, the longer the
+/// tail of their loads.
 #[test]
 fn a_table_is_more_than_half_full_before_it_must_grow() {
     for class in [6, 10, 16] {
@@ -275,8 +277,9 @@ fn a_key_at_home_is_not_published_beside_itself() {
     assert!(found(&index, 1));
 }
 
-/// Keys that share their hash in groups of 16. Two groups that meet fill a home, and no larger table parts
-/// them for sure: the second one's keys are refused before the index costs much more than its keys.
+/// Keys that share their hash in groups of 16. Two groups that meet fill a home, and no larger
+/// table parts them for sure: the second one's keys are refused before the index costs much more
+/// than its keys.
 #[test]
 fn groups_of_one_hash_do_not_blow_the_index_up() {
     let index = Alone::new();

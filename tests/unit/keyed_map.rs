@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// With the default settings no caller can tell in advance which keys' hashes collide: a key's
+/// With the default settings no caller can know in advance which keys' hashes collide: a key's
 /// hasher and the index each have a seed of their own.
 #[test]
 fn two_maps_hash_in_two_ways() {

@@ -163,7 +163,7 @@ fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
     }
 }
 
-/// With the default settings no caller can tell in advance which keys' hashes collide.
+/// With the default settings no caller can know in advance which keys' hashes collide.
 #[test]
 fn two_queues_hash_in_two_ways() {
     let (one, other) = (ExpiryQueue::<u64>::builder(), ExpiryQueue::<u64>::builder());

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A counter of so many counts a microsecond and a clock, both by a true time in nanoseconds, which goes on by `step` with
-/// each reading.
+/// A counter of so many counts a microsecond and a clock, both by a true time in nanoseconds, which
+/// goes on by `step` with each reading.
 struct Simulated {
     now: Cell<u64>,
     step: Cell<u64>,
@@ -38,7 +38,8 @@ impl Sources for Simulated {
     }
 }
 
-/// Reads over and over for so long, and sees that no reading is ahead, or older than promised. How many were taken anew.
+/// Reads over and over for so long, and sees that no reading is ahead, or older than promised. How
+/// many were taken anew.
 fn read_for(recent: &Recent, span: &Span, sources: &Simulated, nanos: u64) -> u64 {
     let end = sources.now.get() + nanos;
     let (mut anew, mut last) = (0, 0);
@@ -111,7 +112,8 @@ fn a_rate_that_halves_breaks_no_promise() {
 fn what_is_measured_is_plausible_or_nothing() {
     let second = 1_000_000_000;
     assert_eq!(measured(second, 2_500_000_000, 100), Some(1_250_000));
-    // The machine has slept; too short; held up while it began; it stands still; it is no counter of this world.
+    // The machine has slept; too short; held up while it began; it stands still; it is no counter
+    // of this world.
     assert_eq!(measured(second + 1, 2_500_000_000, 100), None);
     assert_eq!(measured(9_999_999, 25_000_000, 100), None);
     assert_eq!(measured(second, 2_500_000_000, 400_000_000), None);

@@ -23,7 +23,7 @@ impl Trees {
     }
 
     /// Issues a batch. No other thread knows the roots of a batch before it returns, so one notice
-    /// tells the driver of all roots that lie in one bucket.
+    /// reports to the driver all roots that lie in one bucket.
     pub(crate) fn issue_batch(
         &self,
         items: &[(u64, u64)],

@@ -56,9 +56,9 @@ impl Trees {
         }
     }
 
-    /// Waits until all threads that have ended roots have put the outcomes into the channel. A thread
-    /// inside a call of the user's code does not wait: it may be one of them. Returns whether all
-    /// have.
+    /// Waits until all threads that have ended roots have put the outcomes into the channel. A
+    /// thread inside a call of the user's code does not wait: it may be one of them. Returns
+    /// whether all have.
     fn have_delivered(&self) -> bool {
         let mut backoff = Backoff::new();
         let stripes = || self.engine.stripes();

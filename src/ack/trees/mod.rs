@@ -19,7 +19,7 @@
 //! | `issue` | the store that makes the lease LIVE (no other thread knows the id yet) |
 //! | `init`, fresh | the publication in the index |
 //! | `init`, after early acks | the swap EARLY -> INITING, which refuses a second init |
-//! | `ack` | the compare-and-swap on the word; refused as late: the load of a lease that is not live |
+//! | `ack` | the compare-and-swap on the word; if late, the load of a lease that is not live |
 //! | `ack`, first sign of a chosen root | the publication in the index |
 //! | completion | the swap LIVE -> DEAD of the thread that made the word W1 |
 //! | `fail` | the swap LIVE -> DEAD (or EARLY -> EARLY_FAILED, or the publication) |

@@ -1,12 +1,11 @@
 //! What a tree keeps in its slot.
 //!
 //! Every operation on a slot loads word, key and lease in this order. The claimer stores key, word
-//! and lease in this order, each with Release. So a thread that reads an occupant's word also
-//! reads that occupant's key, or a later one, and its lease, the free lease before it, or a later
-//! one. With a later key or lease, the swap of the word would fail; and a free lease is not a live
-//! one. A thread that reads the key of the next occupant beside the word of the one before does not
-//! read the lease of the one before: the claimer has found that lease free before it stored the
-//! key.
+//! and lease in this order, each with Release. So a thread that reads an occupant's word also reads
+//! that occupant's key, or a later one, and its lease, the free lease before it, or a later one.
+//! With a later key or lease, the swap of the word would fail; and a free lease is not a live one.
+//! A thread that reads the key of the next occupant beside the word of the one before does not read
+//! the lease of the one before. The claimer has found that lease free before it stored the key.
 
 use crate::core::lease::Lease;
 use crate::core::slot::{fields, Slot};

@@ -166,14 +166,14 @@ impl Admission {
         }
     }
 
-    /// Waits until `done` finds something, which is asked at first and after each
+    /// Waits until `done` finds something. It is asked at first, and after each
     /// [`parted`](Self::parted).
     #[cfg(feature = "async")]
     pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
         self.parting.until(done)
     }
 
-    /// For a caller that waits until there is room.
+    /// Where a caller waits until there is room.
     #[cfg(feature = "async")]
     pub(crate) fn door(&self) -> Door<'_> {
         Door(self)
@@ -204,7 +204,7 @@ pub(crate) struct Door<'a>(&'a Admission);
 
 #[cfg(feature = "async")]
 impl Door<'_> {
-    /// What there is to tell the task: `Ok` if there is room, `Err` if there will be none.
+    /// What the task gets to know: `Ok` if there is room, `Err` if there will be none.
     pub(crate) fn look(self) -> Option<Result<(), Closed>> {
         // survives: the load only says that there is a permit; the slot's own edges order the
         // insertion. `Line::hand_on` misses no waiting task: the task is counted before the waking

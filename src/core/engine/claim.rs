@@ -3,7 +3,7 @@
 //! Mostly a slot is left in the bucket that the thread owns ([`super::cursor`]), and that is all.
 //! Else the claim is admitted ([`super::admission`]), and the cursor advances: through its chunk,
 //! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
-//! that has left the ring, the thread tells the driver.
+//! that has left the ring, the thread notifies the driver.
 
 use super::cursor::{Cell, Taken};
 use super::{Claim, Engine, Refused, Stripe};
@@ -118,7 +118,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a
-    /// deadline from now could not be told from one before it.
+    /// deadline from now could not be distinguished from one before it.
     #[cold]
     fn is_stale(&self, id: u32, tick: u64) -> bool {
         self.slots
@@ -156,8 +156,8 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// The thread owns a bucket less in the chunk that slot `id` lies in, which may have left the
-    /// ring, and have drained but for what the thread owned.
+    /// The thread owns a bucket less in the chunk of slot `id`. That chunk may have left the ring,
+    /// and be empty but for what the thread owned.
     fn leave_chunk(&self, id: u32) {
         let ring = &self.shards[self.shard_of(id)].ring;
         if ring.leave(self.slots.local_chunk(id)) {

@@ -10,12 +10,13 @@ use crate::sync::park::Backoff;
 use crate::sync::{fence, AtomicBool, Ordering};
 use crate::trace::event;
 
-/// Whether a shutdown may have left shards open, which other threads drove and it could not wait for.
+/// Whether a shutdown may have left shards open, which other threads drove and it could not wait
+/// for.
 ///
-/// The shutdown sets the flag, and then tries to enter the shards. A driver leaves its shards, and then
-/// looks at the flag. The fences between the two steps of each order them: either the shutdown enters
-/// the shard, or the driver finds the flag set. `a_shutdown_in_a_listener_beside_a_driver` fails without
-/// the driver's fence. The shutdown's fence survives: loom's swaps order it already.
+/// The shutdown sets the flag, and then tries to enter the shards. A driver leaves its shards, and
+/// then looks at the flag. The fences between the two steps of each order them: either the shutdown
+/// enters the shard, or the driver finds the flag set. `a_shutdown_in_a_listener_beside_a_driver`
+/// fails without the driver's fence. The shutdown's fence survives: loom's swaps order it already.
 pub(super) struct Leftover(AtomicBool);
 
 impl Leftover {
@@ -37,9 +38,9 @@ impl Leftover {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the
-    /// same is the shutdown's to end, or, if that has not seen it, its claimer's, who will find the
-    /// bucket closed. If not, the shutdown sees all that this thread has done before.
+    /// Whether a shutdown has closed the bucket of slot `id`: the shutdown ends an entry that is
+    /// live there all the same. If the shutdown has not seen it, its claimer ends it, as it will
+    /// find the bucket closed. If not, the shutdown sees all that this thread has done before.
     #[inline(always)]
     pub(crate) fn has_closed(&self, id: u32) -> bool {
         let header = self.slots.header(id);
@@ -51,7 +52,8 @@ impl<P: Payload, C> Engine<P, C> {
     ///
     /// Goes from shard to shard. At a shard that another thread drives it waits until that thread
     /// has left it. A thread [inside](is_inside) a call of the user's code does not wait: the
-    /// threads that drive those shards close them ([`close_what_was_left`](Self::close_what_was_left)).
+    /// threads that drive those shards close them
+    /// ([`close_what_was_left`](Self::close_what_was_left)).
     pub(crate) fn close<F: Frontend<P>>(
         &self,
         frontend: &F,
@@ -93,8 +95,8 @@ impl<P: Payload, C> Engine<P, C> {
         closed
     }
 
-    /// This thread has left every shard, and was at some. Closes the store of `frontend` if a shutdown
-    /// has met this thread there and left those shards to it.
+    /// This thread has left every shard, and drove some. Closes the store of `frontend` if a
+    /// shutdown has met this thread there and left those shards to it.
     pub(super) fn close_what_was_left(&self, frontend: &impl Frontend<P>) {
         if self.leftover.is_announced() {
             frontend.close();
@@ -136,7 +138,8 @@ impl<P: Payload, C> Engine<P, C> {
                 while lease.state().expires() || lease.state() == State::Closing {
                     let claim = Claim::of(id, slot, lease);
                     let Some(hold) = frontend.may_end(&claim, lease) else {
-                        // Not published yet: its claimer's, who will find the bucket closed.
+                        // The slot is not published yet: its claimer will find the bucket closed,
+                        // and ends it.
                         break;
                     };
                     match slot.end(lease) {

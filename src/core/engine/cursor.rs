@@ -9,7 +9,7 @@
 //! # Buckets by interval
 //!
 //! The driver looks at a bucket once for each deadline in it. So a thread whose entries have
-//! different timeouts keeps several buckets at a time, in *cells*, and chooses the cell by the
+//! different timeouts keeps several buckets at a time, in *cells*. It chooses the cell by the
 //! deadline: the 16 entries of a bucket then fall due together. A thread has one cell until it has
 //! walked through a chunk, and for as long as its timeouts are alike. Then it has [`CELLS`]. Where
 //! there are more deadlines than cells, a cell takes a range of 2^`shift` ticks, which follows the
@@ -17,10 +17,10 @@
 //!
 //! # What a thread keeps
 //!
-//! A thread that claims no more keeps the buckets that it owns: at most 15 slots in each of its
-//! cells that no other thread can have, and the memory of the chunks that they lie in. These are
-//! the chunk that the thread walks through and the one before: when it goes on to another chunk, it
-//! gives back what lies elsewhere.
+//! A thread that claims no more keeps the buckets that it owns. That is at most 15 slots in each of
+//! its cells that no other thread can have, and the memory of their chunks. These are the chunk
+//! that the thread walks through and the one before: when it goes on to another chunk, it gives
+//! back what lies elsewhere.
 
 use crate::core::memory::boxed;
 use crate::core::params::{BUCKET, CELLS, CHUNK, LONG_WALK};

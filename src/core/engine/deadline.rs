@@ -5,17 +5,17 @@
 //! [`Deadlines`] knows two things of the driver, both of them hints to other threads:
 //!
 //! * `driven`, the latest clock reading that a round began with. Time does not go back for the
-//!   driver. A deadline is computed from a reading that is no earlier than that: if the clock has
-//!   gone back, an entry that begins now would otherwise be due already by the driver's time.
+//!   driver. A deadline is computed from a reading that is no earlier than that. Otherwise, if the
+//!   clock has gone back, an entry that begins now would be due already by the driver's time.
 //! * `caught_up`, the latest tick up to which all that was due has been ended. It is about where
 //!   the deadlines of live leases begin, which the 40 bits of a lease do not say.
 //!
 //! # Jumps of years
 //!
-//! A lease cannot tell a new deadline from one that has passed long since, if the driver is behind
-//! by [`MAX_LAPSE`] ticks: the clock has jumped, and no thread has polled since. A thread that
-//! computes a deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the engine
-//! first, and what is due goes (`Engine::catch_up`).
+//! A lease cannot distinguish a new deadline from one that has passed long since, if the driver is
+//! behind by [`MAX_LAPSE`] ticks: the clock has jumped, and no thread has polled since. A thread
+//! that computes a deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the
+//! engine first, and what is due goes (`Engine::catch_up`).
 
 use crate::core::threads::Counter;
 use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
@@ -80,9 +80,9 @@ struct LastDeadline {
 /// The deadlines that a thread has computed last. Written by one thread at a time.
 #[derive(Default)]
 pub(crate) struct LastDeadlines {
-    /// Of the default timeout.
+    /// Last deadline of the default timeout.
     default: LastDeadline,
-    /// Of the timeout that the caller gave last.
+    /// Last deadline of the timeout that the caller gave last.
     own: LastDeadline,
     /// The tick at which the driver was found to be years behind; 0 if it was not.
     lapsed: Counter,
@@ -224,8 +224,8 @@ impl Deadlines {
     /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a
     /// lease can express. The same timeout again within a tick costs no division.
     ///
-    /// By the coarse clock also where its lag is small beside the timeout, though not beside the
-    /// interval.
+    /// It goes by the coarse clock also where the clock's lag is small beside the timeout, though
+    /// not beside the interval.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
@@ -298,7 +298,8 @@ impl Deadlines {
         self.caught_up.load(Relaxed)
     }
 
-    /// A tick near the deadlines that there are, for telling them apart: all are within 2^39 of it.
+    /// A tick near the deadlines that there are, from which they are compared: all are within 2^39
+    /// of it.
     ///
     /// They are no earlier than what has been caught up with, but for those of a thread that has
     /// stalled. A thread that sets one is less than [`MAX_LAPSE`] past that.
@@ -320,7 +321,8 @@ impl Deadlines {
         tick.saturating_sub(self.caught_up()) >= MAX_LAPSE
     }
 
-    /// Notes for this thread what tick it is, and whether the driver is [years behind](Self::lapse).
+    /// Notes for this thread what tick it is, and whether the driver is years behind: see
+    /// [`Self::lapse`].
     #[inline]
     pub(crate) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
         let tick = self.ticks.at(now);

@@ -13,8 +13,8 @@ use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
 
-/// For how long ended slots are gathered, in nanoseconds, where a tick is shorter. A grace period costs a fence in every running
-/// thread: one does for the slots of several ticks.
+/// How long ended slots are gathered, in nanoseconds, where a tick is shorter. A grace period costs
+/// a fence in every running thread: one does for the slots of several ticks.
 const GATHER: u64 = 4_000_000;
 
 /// How many payloads may wait to be dropped before the threads that end entries drop some.
@@ -58,9 +58,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
     /// free when no thread that is pinned now is any more.
     ///
-    /// Returns for how many slots this thread should [do the driver's part](Self::reclaim_now) itself.
-    /// Where payloads have to be dropped (`drops`), it should only if a [backlog](Self::has_backlog)
-    /// waits.
+    /// Returns for how many slots this thread should [do the driver's part](Self::reclaim_now)
+    /// itself. Where payloads have to be dropped (`drops`), it should only if a
+    /// [backlog](Self::has_backlog) waits.
     #[inline]
     pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> usize {
         let Some(spot) = self.slots.spot(id) else {
@@ -108,13 +108,13 @@ impl<P: Payload, C> Engine<P, C> {
         self.wakeup.wake_by(tick);
     }
 
-    /// For how many ticks ended slots are gathered; at least one.
+    /// How many ticks ended slots are gathered for; at least one.
     pub(super) fn gathers_for(&self) -> u64 {
         (GATHER / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
     /// This thread may have withdrawn what was wanted, and asked for it again. A reaper that went
-    /// to sleep in between has not heard of it.
+    /// to sleep in between has not been notified of it.
     fn wake_for_the_rest(&self) {
         let wanted = self.reclaim.wanted();
         if wanted != NEVER {
@@ -198,7 +198,7 @@ impl<P: Payload, C> Engine<P, C> {
                 self.wake_for_the_rest();
                 break true;
             }
-            // Another thread is at the batches: this one goes on for a while instead of waiting.
+            // Another thread handles the batches: this one goes on for a while instead of waiting.
             left = SHARE;
         };
         self.tend_if_wanted(frontend);

@@ -13,10 +13,11 @@ pub(crate) struct Config {
     /// The exact clock is read for deadlines, whatever the coarse one's lag.
     pub(crate) exact: bool,
     pub(crate) seed: u64,
-    /// By how many nanoseconds late the driver takes it that the process has been stalled; see
+    /// A driver that is late by so many nanoseconds takes the process as stalled; see
     /// [`pause`](super::pause).
     pub(crate) pause_grace: Option<u64>,
-    /// The driver makes a fence for the threads that set and end leases; see [`owner`](super::owner).
+    /// The driver makes a fence for the threads that set and end leases; see
+    /// [`owner`](super::owner).
     pub(crate) asymmetric: bool,
 }
 
@@ -36,7 +37,7 @@ impl<P: Payload> Clone for Claim<'_, P> {
 impl<P: Payload> Copy for Claim<'_, P> {}
 
 impl<'a, P: Payload> Claim<'a, P> {
-    /// Of the occupancy that `lease` is of.
+    /// The claim of the occupancy to which `lease` belongs.
     #[inline(always)]
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
         Claim { id, generation: lease.generation(), slot }
@@ -48,24 +49,25 @@ impl<'a, P: Payload> Claim<'a, P> {
 pub(crate) struct Round {
     /// The budget ran out: call again at once.
     pub(crate) more: bool,
-    /// Somebody was at some of the shards, or this thread is in a round already: those were left
-    /// out.
+    /// Other threads drove some of the shards, or this thread is in a round already: those shards
+    /// were left out.
     pub(crate) busy: bool,
     /// The tick to come back at, if nothing else happens, to the shards that were not left out.
     pub(crate) next: Option<u64>,
 }
 
-/// Told of what the driver finds; implemented by the store types.
+/// What the driver calls with what it finds; implemented by the store types.
 pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;
 
-    /// Whether the driver may end this slot. `None` for one that has been filled but not yet
-    /// published: its claimer owns it still. Its claimer calls
-    /// [`Engine::enforce`](super::Engine::enforce) once it has published it.
+    /// Whether the driver may end this slot. `None` for one that is filled but not yet published:
+    /// its claimer still owns it, and calls [`Engine::enforce`](super::Engine::enforce) once it has
+    /// published it.
     fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> Option<Self::Hold>;
 
-    /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many slots.
+    /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
+    /// slots.
     fn runs_users_code(&self) -> bool {
         true
     }
@@ -77,7 +79,8 @@ pub(crate) trait Frontend<P: Payload> {
     /// at clock reading `now`: report it and free it. Must not panic.
     fn expired(&self, claim: Claim<'_, P>, hold: Self::Hold, lease: Lease, deadline: u64, now: u64);
 
-    /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called again.
+    /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called
+    /// again.
     fn close(&self);
 
     /// How many of a shard's slots are in use, and how many keys its index holds; about.

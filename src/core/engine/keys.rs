@@ -23,7 +23,8 @@ impl Keys {
 
     /// The seeded hash of some bits.
     ///
-    /// The two halves of a product, one over the other: one multiplication, by which each bit reaches all others.
+    /// The two halves of a product, one over the other: one multiplication, by which each bit
+    /// reaches all others.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
     pub(crate) fn hash(&self, bits: u64) -> u32 {

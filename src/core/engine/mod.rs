@@ -2,7 +2,7 @@
 //!
 //! # Who does what
 //!
-//! * Any thread claims, publishes, touches and ends slots. None of it waits for anybody.
+//! * Any thread claims, publishes, touches and ends slots. None of it waits for another thread.
 //! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard by one at a
 //!   time. A shard's driver empties its inbox, advances its wheel, scans buckets that are due,
 //!   migrates its index's words, and gives its memory back. A poll goes over the shards, different
@@ -12,7 +12,7 @@
 //!   that have ended and that no thread can be looking at, and drops their payloads ([`reclaim`]).
 //!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped
 //!   outside of that, so several drivers may drop different batches concurrently.
-//! * The driver calls handlers and listeners unpinned, but while it is at the shard. A poll in a
+//! * The driver calls handlers and listeners unpinned, but while it drives the shard. A poll in a
 //!   handler finds every shard taken. [`Engine::close`] goes from shard to shard and waits at each
 //!   until its driver has left it; in a handler it leaves that shard to its driver.
 //!
@@ -108,8 +108,8 @@ struct Work {
 /// See [`Engine::driving`].
 struct Driving<'a, P: Payload, C> {
     engine: &'a Engine<P, C>,
-    /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's
-    /// meanwhile.
+    /// Index of the marked stripe: a thread that is ending borrows one, which no other thread may
+    /// get meanwhile.
     index: threads::Index,
 }
 
@@ -190,14 +190,14 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim.pins.pin()
     }
 
-    /// How many slots of `frontend`, which is this engine's, are in use; about, while others come and
-    /// go.
+    /// How many slots of `frontend`, which is this engine's, are in use; about, while others come
+    /// and go.
     pub(crate) fn len(&self, frontend: &impl Frontend<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| frontend.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
     }
 
-    /// A caller is told that there is no room.
+    /// Counts a caller that was refused for want of room.
     #[cold]
     pub(crate) fn count_refusal(&self) {
         self.with_stripe(|mine, _| mine.refused.add(1));
@@ -208,8 +208,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
-    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard.
-    /// What has come early, and was never begun, is no entry.
+    /// The shard's driver sees, at clock reading `now`, an entry that was due at `deadline`. What
+    /// has come early, and was never begun, is no entry.
     #[inline]
     fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
         if !lease.state().is_early() {
@@ -290,8 +290,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No read-modify-write
-    /// where the bucket [covers](Owners::is_covered) the lease.
+    /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No
+    /// read-modify-write where the bucket [covers](Owners::is_covered) the lease.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
         if self.owners.is_covered(header, tick) {
@@ -318,9 +318,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. Who
-    /// has made a lease that expires then may have found nothing to tell, because another thread is
-    /// about to tell of an earlier one.
+    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. The
+    /// thread that has made a lease that expires then may not have notified the driver, because
+    /// another thread is about to report an earlier one.
     #[inline]
     pub(crate) fn ensure_reported(&self, id: u32, tick: u64) {
         self.shards[self.shard_of(id)].notices.ensure(tick);
@@ -340,8 +340,8 @@ impl<P: Payload, C> Engine<P, C> {
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        // First: a thread that has reported since has named the tick at its shard before, and a
-        // caller that depends on it finds one or the other (Q12).
+        // First: a thread that has dropped its notice since has reported the tick at its shard
+        // before, and a caller that depends on it finds one or the other (Q12).
         let unreported = self.unreported(0);
         let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);
@@ -383,9 +383,9 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// A key has gone into the index of `shard` the long way; `crowded` if the index may have
-    /// grown. Sees to it that what is to be migrated is migrated: the driver hears of it, and if it
-    /// has fallen behind by more than a table, this thread migrates some words itself, unless
-    /// another thread does. It does not take the driver's place for that.
+    /// grown. Sees to it that the words are migrated: this notifies the driver. If the driver has
+    /// fallen behind by more than a table, this thread migrates some words itself, unless another
+    /// thread does. It does not take the driver's place for that.
     #[inline]
     fn help_migrating(&self, pin: &Pin, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
         let index = self.keys.at(shard);
@@ -404,10 +404,10 @@ impl<P: Payload, C> Engine<P, C> {
         Owners::is_near(due, self.deadlines.caught_up())
     }
 
-    /// Ends the entry of an owner who was due then, and frees its slot but for
-    /// [`freed`](Self::freed). Returns what `take` takes out of it before. `None` if the entry had
-    /// ended: in the slot there may be another one. (Or if what was due there has waited for years:
-    /// the next driver ends that.)
+    /// Ends an owner's entry that was due then, and frees its slot but for [`freed`](Self::freed).
+    /// Returns what `take` takes out of it before. `None` if the entry had ended: in the slot there
+    /// may be another one. (Or if what was due there has waited for years: the next driver ends
+    /// that.)
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn end_own<T>(

@@ -18,23 +18,24 @@
 //! inserting thread finds "never", or a later tick: it lowers that, and pushes the bucket (W5). A
 //! touch to an earlier deadline does the same (W11).
 //!
-//! The pushing thread reads the *bucket's* next expiration after the push, and does not name its
-//! own deadline: it may push for another thread, too, which has found the bucket flagged (W10).
+//! The pushing thread reports the *bucket's* next expiration, which it reads after the push, and
+//! not its own deadline. It may push for another thread, too, which has found the bucket flagged
+//! (W10).
 //!
 //! # A shard's next expiration
 //!
 //! It is a lower bound of the deadlines in the shard's buckets, filed or on their way, at any time,
 //! also while the shard is driven. The driver raises it at the end of its round only, and only if
-//! no thread has named a tick since before the inbox was taken. A named tick that is yet to come
-//! stays, although the inbox was empty: its bucket may be on its way in another thread's hands
+//! no thread has reported a tick since before the inbox was taken. A reported tick that is yet to
+//! come stays, although the inbox was empty: its bucket may be on its way in another thread's hands
 //! (W10). A poll does not find a bucket that is held up on that way for longer than its deadline.
 //!
 //! # Ticks that are not reported yet
 //!
-//! A shard keeps the nearest of the ticks that were named. A thread that finds its bucket lowered
-//! by another one names nothing, while something nearer is known of the shard. A caller may ask how
-//! long to wait just then. So in the keyed stores a thread that is about to make a lease of which
-//! the driver has to hear says so in its stripe, until it has reported the lease
+//! A shard keeps the nearest of the ticks that were reported. A thread that finds its bucket
+//! lowered by another one reports nothing, while something nearer is known of the shard. A caller
+//! may ask how long to wait just then. So in the keyed stores a thread that is about to make a
+//! lease which the driver has to know says so in its stripe, until it has reported the lease
 //! ([`Unreported::begin`]). A driver that raises the shard's next expiration reads the stripes
 //! first, and goes no further than that (Q12).
 
@@ -115,7 +116,7 @@ impl Heard {
 
     /// Raises the shard's next expiration to the `wheel`'s, or to the nearest tick that is not
     /// reported yet, which `unreported` reads. Returns what it is then; `None` if the driver has to
-    /// take the inbox again: a thread has named a tick since the last time.
+    /// take the inbox again: a thread has reported a tick since the last time.
     pub(super) fn raise(
         &mut self,
         notices: &Notices,
@@ -146,8 +147,8 @@ impl Unreported {
         Unreported { nearness: AtomicU64::new(0) }
     }
 
-    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
-    /// has to hear, until what this returns is dropped. Call it before another thread can find the
+    /// Says, until what this returns is dropped, that this thread is about to make a lease that
+    /// expires at `tick`, which the driver has to know. Call it before another thread can find the
     /// lease.
     ///
     /// No fence: a thread whose answer depends on that lease has found it, or its bucket lowered,
@@ -179,7 +180,7 @@ pub(crate) struct Telling<'a> {
 impl Drop for Telling<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: a thread that finds it gone finds the shard's next expiration named.
+        // Release: a thread that finds it gone finds the shard's next expiration reported.
         // survives: loom does not see this standard atomic.
         self.unreported.nearness.store(self.before, Ordering::Release);
     }

@@ -2,12 +2,12 @@
 //! closed, and, as its owner, ending it.
 //!
 //! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs,
-//! long before they are due. So the owner leaves the fence that each of the two takes to who
-//! drives, by a [`Barrier`].
+//! long before they are due. So the owner leaves the fence that each of the two takes to the
+//! driver, by a [`Barrier`].
 //!
-//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. Its threads register
-//! roots this way, and ask this way whether a bucket is closed. Keyed entries do neither: a thread
-//! that finds its bucket lowered leans on the read-modify-write (Q12).
+//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. The tracker's
+//! threads register roots this way, and ask this way whether a bucket is closed. Keyed entries do
+//! neither: a thread that finds its bucket lowered leans on the read-modify-write (Q12).
 //!
 //! # Registering
 //!
@@ -20,10 +20,10 @@
 //! ```
 //!
 //! If the light side comes before the heavy one, the scan finds the lease. If not, the owner finds
-//! the bucket's next expiration taken, or what somebody has put there since, which the next scan
-//! takes, behind a heavy side of its own: *covers* means that it is no later than `d` and has news,
-//! so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a
-//! closed one covers nothing.
+//! the bucket's next expiration taken, or what another thread has put there since. The next scan
+//! takes that, behind a heavy side of its own. *Covers* means that it is no later than `d` and has
+//! the dirty bit, so that the scan will look at all slots. A shutdown closes the bucket in the same
+//! place, and a closed one covers nothing.
 //!
 //! # Asking whether a bucket is closed
 //!
@@ -34,9 +34,9 @@
 //!   next is not closed: end the root by a swap       scan, and wait for undelivered = 0
 //! ```
 //!
-//! If the light side comes before the heavy one, the shutdown sees what that thread has done, and what
-//! that thread has seen: the root, and that its outcome is on its way. If not, the thread finds the
-//! bucket closed, and leaves the root to the shutdown, or to its init, which finds the same (R6).
+//! If the light side comes before the heavy one, the shutdown sees what that thread has done and
+//! has seen: the root, and that its outcome is on its way. If not, the thread finds the bucket
+//! closed, and leaves the root to the shutdown, or to its init, which finds the same (R6).
 //!
 //! # Ending
 //!
@@ -50,14 +50,14 @@
 //!   if scanned: by a swap, as everybody
 //! ```
 //!
-//! If the light side comes before the heavy one, who scans finds slot and lease named, or the name
-//! gone and with it the slot freed. If not, the owner finds the bucket scanned and swaps; or finds
-//! that over, and with it what the scan has ended. So of the two one at most goes without a swap,
-//! and knows that the other leaves the slot alone; and what is named, and has that lease, its owner
-//! ends, so that the scan need not come back for it. An owner who comes too late names a lease that
-//! is no more there: that is passed over. No code of the user's runs while a slot is named. A
-//! shutdown leaves `scanned` as it is, and waits until no slot of the shard is named: a few
-//! instructions of other threads.
+//! If the light side comes before the heavy one, the driver finds slot and lease announced, or the
+//! announcement gone and with it the slot freed. If not, the owner finds the bucket scanned and
+//! swaps; or it finds the scan over, and with it what the scan has ended. So at most one of the two
+//! goes without a swap, and knows that the other leaves the slot alone. The owner ends a slot that
+//! is announced and has that lease, so the scan need not come back for it. An owner that comes too
+//! late announces a lease that the slot no longer has: the scan passes that over. No code of the
+//! user's runs while a slot is announced. A shutdown leaves `scanned` as it is, and waits until no
+//! slot of the shard is announced: a few instructions of other threads.
 //!
 //! The number of stripes read is that of threads that have ever run at once, once for as many
 //! buckets as are looked at together.
@@ -92,14 +92,14 @@ impl Ending {
         Ending { slot: AtomicU64::new(0), lease: AtomicU64::new(0) }
     }
 
-    /// Release, both: who finds one of these finds what this thread has ended before; and with the
-    /// slot its lease, or a later one.
+    /// Release, both: a driver that finds one of these finds what this thread has ended before.
+    /// With the slot it finds its lease, or a later one.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn name(&self, id: u32, lease: Lease) {
         // survives: loom reads the newest lease in a swap; hardware may not. Pairs with `get`: a
-        // driver that finds a second naming finds the first slot free before it swaps that lease.
-        // Holds for both stores.
+        // driver that finds a second announcement finds the first slot free before it swaps that
+        // lease. Holds for both stores.
         self.lease.store(lease.0, Ordering::Release);
         self.slot.store(u64::from(id) + 1, Ordering::Release);
     }
@@ -107,13 +107,13 @@ impl Ending {
     #[cfg(feature = "async")]
     #[inline(always)]
     fn unname(&self) {
-        // Release: who finds it gone finds the slot free.
+        // Release: a driver that finds the announcement gone finds the slot free.
         // survives: as `name`: the driver must not swap a lease that the owner is yet to store.
         self.slot.store(0, Ordering::Release);
     }
 
-    /// The slot and the lease. Of two namings the slot of the first with the lease of the second
-    /// may be found: then the first is over.
+    /// The slot and the lease. Between two announcements this may find the slot of the first with
+    /// the lease of the second: then the first is over.
     fn get(&self) -> Option<(u32, Lease)> {
         // survives: loom reads the newest lease in a swap; hardware may not. Both loads pair with
         // `name`, the first also with `unname`.
@@ -149,7 +149,7 @@ impl Owners {
         self.barrier.was_on()
     }
 
-    /// For a thread that has just set a lease, to expire at `tick`: whether the bucket covers it, so
+    /// Whether the bucket covers a lease that this thread has just set, to expire at `tick`, so
     /// that the driver need not be notified.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
@@ -168,7 +168,8 @@ impl Owners {
             return header.next.is_closed_in_order();
         }
         // survives: the models of R6 do not fail without it, nor with a load in place of the
-        // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another` fails.
+        // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another`
+        // fails.
         Barrier::light();
         header.next.is_closed()
     }
@@ -181,8 +182,8 @@ impl Owners {
     }
 
     /// Whether this is the lease of an owner that is due then, in the state `LiveIssued`, and not
-    /// another's that looks the same: that one would have been [near](Self::is_near) when it was
-    /// made, and by then what is due here had been caught up with long since.
+    /// another's that looks the same. That one would have been [near](Self::is_near) when it was
+    /// made, and by then the driver had long since caught up with what is due here.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn is_own<P: Payload>(slot: Slot<'_, P>, own: Own, caught_up: impl FnOnce() -> u64) -> bool {
@@ -194,8 +195,9 @@ impl Owners {
     /// `end`, which swaps the lease. Calls `free` if this has ended the entry, and returns what
     /// that does.
     ///
-    /// Without a swap only in the state `LiveIssued`: two owners whose leases look the same would
-    /// end one entry. Those of the state `Live` are ended by swaps, of which one succeeds.
+    /// The end goes without a swap only in the state `LiveIssued`: otherwise two owners whose
+    /// leases look the same would end one entry. Owners end entries of the state `Live` by swaps,
+    /// of which one succeeds.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(super) fn end<P: Payload, T>(
@@ -223,8 +225,9 @@ impl Owners {
         freed
     }
 
-    /// Before buckets are scanned whose headers say so, and whose next expirations have been taken:
-    /// calls `owned` with each slot that its owner is ending just now, and whose lease `is_there`.
+    /// Calls `owned` with each slot that its owner is ending just now, and whose lease `is_there`.
+    /// The driver calls this before it scans buckets whose headers say so, and whose next
+    /// expirations it has taken.
     pub(super) fn meet<'a>(
         &self,
         endings: impl Iterator<Item = &'a Ending>,
@@ -233,7 +236,7 @@ impl Owners {
     ) {
         self.barrier.heavy();
         for (id, lease) in endings.filter_map(Ending::get) {
-            // If another lease is there, the owner that named this one is late, and leaves it
+            // If another lease is there, the owner that announced this one is late, and leaves it
             // alone.
             if is_there(id, lease) {
                 owned(id);
@@ -241,9 +244,9 @@ impl Owners {
         }
     }
 
-    /// Before all slots of a shard are ended, whose headers say that they are scanned: waits until
-    /// no owner is ending anything there without a swap, nor will be. `is_lost` says of a wait that
-    /// it is in vain.
+    /// Waits until no owner is ending anything in a shard without a swap, nor will be. A shutdown
+    /// calls this before it ends all slots of that shard, whose headers say that they are scanned.
+    /// `is_lost` says of a wait that it is in vain.
     pub(super) fn await_none<'a>(
         &self,
         endings: impl Iterator<Item = &'a Ending>,

@@ -1,13 +1,13 @@
-//! Pause grace: leases that nobody could have renewed, because the process itself was stalled (row
-//! C8).
+//! Pause grace: leases that no caller could have renewed, because the process itself was stalled
+//! (row C8).
 //!
 //! # When it was stalled
 //!
-//! At the end of each round is noted when the next one has to begin: at the next expiration then
-//! known, or at once if that has come. Who leaves a shard meanwhile puts that off: somebody was
-//! there, if slow. A round that begins later than that by more than the threshold, while nobody is
-//! at any shard, finds that the process was stalled, from the tick `from` at which it should have
-//! begun to the tick `to` at which it does.
+//! At its end each round notes when the next one has to begin: at the next expiration then known,
+//! or at once if that has come. A driver that leaves a shard meanwhile puts that off: a thread was
+//! there, if slow. A round may begin later than that by more than the threshold, while no thread
+//! drives any shard. It then finds that the process was stalled, from the tick `from` at which the
+//! round should have begun to the tick `to` at which it does.
 //!
 //! Only a round that was *supposed* to come can be late. What is supposed depends on the thread
 //! that drives:
@@ -15,9 +15,9 @@
 //! * The reaper sleeps until the next expiration, so it is supposed to come then.
 //! * A caller that has asked for the wait time since the last round is supposed to come when that
 //!   is over.
-//! * Of any other caller only its habit is known. By how much it is late (after the last round, or
-//!   after what it was told) is a *gap*. After two gaps in a row that are longer than the
-//!   threshold, the shorter of the two is the caller's *habit*: the next round is supposed to come
+//! * The engine knows only the habit of any other caller. The time by which it is late (after the
+//!   last round, or after the time it was given) is a *gap*. After two gaps in a row that exceed
+//!   the threshold, the shorter one is the caller's *habit*: the next round is supposed to come
 //!   that much later. Shorter gaps that add up to more than the threshold end the habit.
 //!
 //! ```text
@@ -34,17 +34,17 @@
 //! # What becomes of the leases
 //!
 //! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`,
-//! on top. Its new deadline is after `to`, so the rule itself tells the leases that have had it
-//! from those that have not, and may stand for as long as it takes: until every shard has been
-//! worked off by a round that began later, however small the budgets. It is applied where the lease
-//! would be ended, by the swap of a touch: a touch that comes first makes it needless, one that
-//! comes later renews.
+//! on top. Its new deadline is after `to`, so the rule itself distinguishes the leases that have
+//! had it from those that have not. The rule may stand for as long as it takes: until every shard
+//! has been worked off by a round that began later, however small the budgets. It is applied where
+//! the lease would be ended, by the swap of a touch: a touch that comes first makes it needless,
+//! one that comes later renews.
 //!
-//! # Who finds out
+//! # The deciding thread
 //!
-//! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at
-//! all shards. A round that began before the decision, with an earlier reading of the clock, ends
-//! nothing that was due after that reading.
+//! One thread at a time decides ([`Exclusive`]). A thread that finds another one deciding returns
+//! as if that one drove all shards. A round that began before the decision, with an earlier reading
+//! of the clock, ends nothing that was due after that reading.
 
 use super::deadline::{Deadlines, MAX_LAPSE};
 use crate::sync::exclusive::Exclusive;
@@ -80,8 +80,8 @@ struct Watch {
     threshold: u64,
     /// The clock reading by which a round has to begin.
     expected: AtomicU64,
-    /// The clock reading that a caller was told to come back at since the last round; 0 if no
-    /// caller has asked.
+    /// The clock reading at which a caller that has asked since the last round is to come back; 0
+    /// if no caller has asked.
     told: Statistic,
     /// Some stalls are still to be allowed for. Set before `expected` is put off.
     standing: AtomicBool,
@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// The habit of callers, of whom one has been round.
+    /// The habit of callers, after one of them has made a round.
     fn habit_after(&self, round: (u64, u64)) -> u64 {
         let told = self.told.swap(0, Relaxed);
         let noted = self.rhythm.enter(|rhythm| {
@@ -125,8 +125,8 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// A round has begun and ended at these clock readings, before which a caller was told to come
-    /// at `told`, if at all.
+    /// A round has begun and ended at these clock readings. Before it a caller was asked to come at
+    /// `told`, if at all.
     fn note(&mut self, (began, ended): (u64, u64), told: u64, threshold: u64) {
         if let Some(last) = self.ended {
             let gap = began.saturating_sub(last.max(told));
@@ -143,7 +143,7 @@ impl Rhythm {
         self.ended = Some(ended);
     }
 
-    /// By how much later than it is wanted the next round is supposed to come.
+    /// The time by which the next round is supposed to come later than it is wanted.
     fn habit(&self) -> u64 {
         self.long[0].min(self.long[1])
     }
@@ -169,7 +169,7 @@ impl Stalls {
             return Some(Vec::new());
         };
         let is_late = |expected: u64| now.saturating_sub(expected) > watch.threshold;
-        // In this order: who sees the expectation put off sees why.
+        // The order matters: a thread that sees the expectation put off sees why.
         let late = is_late(watch.expected.load(Ordering::Acquire));
         // survives: a poll in time has read, with Acquire, an expectation put off. Each change of
         // that after the store of `standing` passes a Release on. The store survives, too.
@@ -205,7 +205,7 @@ impl Stalls {
         standing
     }
 
-    /// Whether a thread is deciding about a stall: it is at all shards, so to speak.
+    /// Whether a thread is deciding about a stall: it counts as the driver of all shards.
     pub(super) fn is_deciding(&self) -> bool {
         let watch = self.watch.as_ref();
         watch.is_some_and(|watch| watch.pauses.is_taken())
@@ -242,16 +242,16 @@ impl Stalls {
         });
     }
 
-    /// What a caller will be told to wait, which has to be known before it is worked out: see
-    /// [`promised`](Self::promised).
+    /// The expectation before a caller's wait time is worked out: [`promised`](Self::promised)
+    /// takes it.
     pub(super) fn promises(&self, has_reaper: bool) -> Option<u64> {
         let watch = self.watch.as_ref().filter(|_| !has_reaper)?;
         Some(watch.expected.load(Ordering::Acquire))
     }
 
-    /// A caller is told at clock reading `now` to come back at `until` ([`u64::MAX`]: not before
-    /// there is anything). `before` is what [`promises`](Self::promises) has returned: if a round
-    /// has ended since, or a shard was left, that round's expectation stands.
+    /// The engine asks a caller at clock reading `now` to come back at `until` ([`u64::MAX`]: not
+    /// before there is anything). `before` is what [`promises`](Self::promises) has returned: if a
+    /// round has ended since, or a shard was left, that round's expectation stands.
     pub(super) fn promised(&self, before: u64, now: u64, until: u64) {
         let Some(watch) = &self.watch else { return };
         let habit = watch.rhythm.enter(|rhythm| rhythm.habit()).unwrap_or(0);

@@ -1,11 +1,11 @@
 //! What the driver remembers of buckets whose entries are due at different times.
 //!
-//! Of a bucket that it has looked through and in which several deadlines are left, it notes which
-//! slot is due when, in order. When the bucket's time comes, and [nothing has been put in
-//! since](crate::core::slots::Look), only the slots whose time has come are looked at, one cache
-//! line instead of eight. A note is a lower bound: a slot that was touched or freed meanwhile is
-//! found so when its time comes. So a plan needs no upkeep by anybody but the driver, to whom it
-//! belongs: plain memory, made on first use, 4 bytes a slot.
+//! The driver notes, for a bucket that it has looked through and in which several deadlines are
+//! left, which slot is due when, in order. When the bucket's time comes, and
+//! [nothing has been put in since](crate::core::slots::Look), only the slots whose time has come
+//! are looked at, one cache line instead of eight. A note is a lower bound: a slot that was touched
+//! or freed meanwhile is found so when its time comes. So only the driver, which owns the plan,
+//! maintains it. A plan is plain memory, made on first use, 4 bytes a slot.
 
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::prefetch;
@@ -18,7 +18,7 @@ struct Note(u32);
 const SLOT_BITS: u32 = 4;
 const TICK_BITS: u32 = 32 - SLOT_BITS;
 
-/// Ticks of notes are told apart where they are less than this away. A deadline further off is
+/// Ticks of notes can be compared where they are less than this away. A deadline further off is
 /// noted as this far off, and looked at then.
 const FAR: u64 = 1 << (TICK_BITS - 1);
 
@@ -30,7 +30,7 @@ impl Note {
         Note((tick as u32) << SLOT_BITS | slot as u32)
     }
 
-    /// By how many ticks it lies after `now`; 0 if it does not.
+    /// How many ticks it lies after `now`; 0 if it does not.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // modulo 2^28, by design
     fn ahead(self, now: u64) -> u64 {
@@ -102,8 +102,8 @@ impl Plans {
     /// Makes a plan of a bucket out of the deadlines of its slots ([`NEVER`]: none), all of them
     /// after `now`. Not worth it if they are all the same: then so is the time to look at each.
     ///
-    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due: by its plan, if
-    /// it has one, in which far deadlines are noted as nearer ones.
+    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due. This goes by
+    /// the bucket's plan, if it has one, which notes far deadlines as nearer ones.
     pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) -> u64 {
         let mut due = deadlines.iter().copied().filter(|&due| due != NEVER);
         let first = due.next().unwrap_or(NEVER);
@@ -149,8 +149,8 @@ impl Plans {
 }
 
 impl Plan<'_> {
-    /// Whether notes can be told apart at `now`, the plan having been made, or last worked off, at
-    /// `then` or later.
+    /// Whether notes can be compared at `now`, if the plan was made, or last worked off, at `then`
+    /// or later.
     #[inline]
     pub(super) fn holds(then: u64, now: u64) -> bool {
         now.wrapping_sub(then) < FAR / 2

@@ -11,8 +11,8 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends
-    /// what is due, looks after memory. The reaper's.
+    /// One round with the time `now`, over all shards that no other thread drives: empties the
+    /// inboxes, ends what is due, looks after memory. The reaper calls this.
     ///
     /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover
     /// is left in its shard.
@@ -36,8 +36,8 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to do
-    /// also where other threads were at some shards.
+    /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to
+    /// do also where other threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
         let round = self.poll_beside(now, budget.max(1), frontend);
@@ -45,9 +45,9 @@ impl<P: Payload, C> Engine<P, C> {
         Polled { more, ..Polled::of(round, now, self.deadlines.ticks()) }
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if
-    /// somebody who was at a shard may have left it with something due since, unless it has `found`
-    /// something (Q10).
+    /// As [`poll_beside`](Self::poll_beside), for a caller that comes for what is due. It goes
+    /// round again if another driver may have left its shard with something due since, unless this
+    /// round has `found` something (Q10).
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
@@ -97,8 +97,8 @@ impl<P: Payload, C> Engine<P, C> {
             }
             let at = (first + nth) & (shards - 1);
             let visit = self.shards[at].driver.enter(|driver| {
-                // Somebody with a later reading has been here meanwhile: time does not go back for
-                // a shard.
+                // A driver with a later reading may have been here meanwhile: time does not go back
+                // for a shard.
                 (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, frontend))
             });
             match visit.flatten() {
@@ -151,12 +151,12 @@ impl<P: Payload, C> Engine<P, C> {
         })
     }
 
-    /// The shards that nobody is at.
+    /// The shards that no thread drives.
     fn unattended(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.shards()).filter(|&at| !self.shards[at].driver.is_taken())
     }
 
-    /// By which tick somebody should come to a shard; [`NEVER`] if nothing is wanted there.
+    /// The tick by which a driver should come to a shard; [`NEVER`] if nothing is wanted there.
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
         if shard.ring.is_asked() || self.keys.at(at).wants_migration() {
@@ -168,7 +168,8 @@ impl<P: Payload, C> Engine<P, C> {
         next.min(shard.maintenance.load(Ordering::Acquire))
     }
 
-    /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
+    /// Whether something is due at `now` that this thread could find: in a shard that no thread
+    /// drives.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let tick = self.deadlines.ticks().at(now);
         let due = |at: usize| self.shards[at].notices.next().is_some_and(|next| next <= tick);

@@ -15,15 +15,15 @@
 //! period ends after it has mended the copy. A reader that found the slot by the copy pinned before
 //! that, so the second period ends after the reader has unpinned.
 //!
-//! A payload is dropped by a driver of its own store only: the reaper, a thread in `poll` or in a
-//! shutdown, a call that has to drive the store itself (it is full; the clock has jumped by years),
-//! or the caller of `flush`. So a slow `Drop` delays that store's driver. Where payloads need no
+//! Only a driver of its own store drops a payload: the reaper, a thread in `poll` or in a shutdown,
+//! or the caller of `flush`. So does a call that has to drive the store itself (it is full; the
+//! clock has jumped by years). So a slow `Drop` delays that store's driver. Where payloads need no
 //! drop, a thread that has ended many entries does the driver's part itself: then a store that
 //! nothing drives reuses its slots too.
 //!
 //! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
-//! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops some,
-//! twice as many as it ends: slow drops slow down the threads that cause them.
+//! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops
+//! some, twice as many as it ends: slow drops slow down the threads that cause them.
 
 use super::wakeup::AT_ONCE;
 use crate::core::deferred::{Chain, Deferred};
@@ -48,7 +48,7 @@ const TURNS: usize = 8;
 #[cfg(expiry_loom)]
 const TURNS: usize = PERIODS;
 
-/// For how many grace periods a batch waits.
+/// How many grace periods a batch waits for.
 const PERIODS: usize = 2;
 
 /// After how many slots a thread asks the driver to come at once, or does its part.
@@ -239,7 +239,7 @@ pub(crate) struct Reclaim {
     /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are
     /// taken.
     again: AtomicU64,
-    /// For how many ticks the last look at a grace period was put off.
+    /// How many ticks the last look at a grace period was put off.
     backoff: Statistic,
 }
 
@@ -281,7 +281,7 @@ impl Reclaim {
         unobserved.unwrap_or(false)
     }
 
-    /// By which tick a driver should come.
+    /// The tick by which a driver should come.
     pub(super) fn wanted(&self) -> u64 {
         // survives: the reader has changed the announcement before, AcqRel (see `Engine::wanted`).
         self.again.load(Ordering::Acquire)
@@ -292,7 +292,8 @@ impl Reclaim {
         self.again.fetch_min(tick, Ordering::AcqRel);
     }
 
-    /// The flags of all that was handed over until now. `None` if another thread is at the batches.
+    /// The flags of all that was handed over until now. `None` if another thread handles the
+    /// batches.
     pub(super) fn all<'a>(&self, parts: impl Iterator<Item = &'a Mine>) -> Option<Vec<Done>> {
         self.waiting.enter(|waiting| {
             self.gather(&mut waiting.batches, parts);
@@ -301,9 +302,9 @@ impl Reclaim {
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
-    /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or as late
-    /// as `put_off` says of the last time, if a look was due and found nothing. `None` if another thread
-    /// is at the batches: it asks for what it has not taken.
+    /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or
+    /// as late as `put_off` says of the last time, if a look was due and found nothing. `None` if
+    /// another thread handles the batches: that one asks for what it has not taken.
     ///
     /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(

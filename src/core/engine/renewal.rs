@@ -32,16 +32,17 @@
 //!   promise.
 //! * *Calls that overlap.* A call that was entered before the report and looked after the
 //!   publication counts as the later one. A lease does not say when it was set, so no call can
-//!   tell.
+//!   know.
 //! * *A lease that comes back.* A swap compares values. If one call lowers the deadline and another
 //!   renews it until the tick that it had before, a third call, which saw the lease before both,
 //!   must not take it for that one. So the lease counts the renewals that lower it
 //!   ([`Lease::with_deadline`]), modulo 16. What remains: a call that asks for less is held up
-//!   between its look and its swap while a multiple of 16 others lower the lease, and one brings it
-//!   back to that very tick. Where all timeouts of an entry are equal, nothing is ever lowered.
+//!   between its look and its swap. Meanwhile a multiple of 16 others lower the lease, and one
+//!   brings it back to that very tick. Where all timeouts of an entry are equal, nothing is ever
+//!   lowered.
 //! * *Jumps of years.* A handler may renew while the driver that has called it catches up with such
-//!   a jump. Deadlines that handlers set then may be more than a lease can tell apart, and are not
-//!   compared right.
+//!   a jump. Deadlines that handlers set then may be further apart than a lease can express, and
+//!   are not compared right.
 //!
 //! The model `q06_a_delayed_touch_beside_another` fails where the clock is read before the look.
 //! The tests `tracker_leases` fail without rule 2, and without rule 3.
@@ -146,9 +147,10 @@ impl<P: Payload, C> Engine<P, C> {
         }))
     }
 
-    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver
-    /// must hear of it (W11). If it is not, nothing needs to be done: who made the lease has told,
-    /// or is about to tell, of its old deadline, and the driver, coming then, finds the new one.
+    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer, this
+    /// notifies the driver (W11). If it is not, nothing needs to be done. The thread that made the
+    /// lease has reported, or is about to report, its old deadline, and the driver, coming then,
+    /// finds the new one.
     #[inline]
     pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
         if before.is_after(deadline) {
@@ -166,12 +168,12 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Drives the engine until nothing is due that has waited for years, where the clock has jumped by
-    /// more than a lease can express and no thread has polled since. A new deadline beside old ones
-    /// could not be told from one that has long passed.
+    /// Drives the engine until nothing is due that has waited for years. Called where the clock has
+    /// jumped by more than a lease can express, and no thread has polled since. A new deadline
+    /// beside old ones could not be distinguished from one that has long passed.
     ///
-    /// The calling thread may be pinned: the memory that this store frees then waits for the listeners
-    /// and drops that these rounds run.
+    /// The calling thread may be pinned: the memory that this store frees then waits for the
+    /// listeners and drops that these rounds run.
     #[cold]
     pub(crate) fn catch_up(&self, now: u64, frontend: &impl Frontend<P>) {
         if is_inside() {

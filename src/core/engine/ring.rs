@@ -13,7 +13,7 @@
 //! # Leaving a chunk that has left the ring
 //!
 //! A chunk in which a thread owns a bucket cannot be let go. So a thread that moves on out of a
-//! chunk that is off the ring tells the driver ([`Ring::leave`]):
+//! chunk that is off the ring notifies the driver ([`Ring::leave`]):
 //!
 //! ```text
 //!   thread                                  driver
@@ -42,10 +42,10 @@ use crate::sync::{AtomicBool, AtomicU32, Ordering};
 /// How many chunks a shard gives back in one round: at most some 4 MiB.
 const RELEASE_AT_ONCE: u32 = 32;
 
-/// Of `peak`: the engine has shut down.
+/// Bit of `peak`: the engine has shut down.
 const SHUT: u32 = 1 << 31;
 
-/// Of `left`: threads have left more than one chunk.
+/// Value of `left`: threads have left more than one chunk.
 const SEVERAL: u32 = u32::MAX;
 
 /// See the module's head.
@@ -101,11 +101,11 @@ impl Ring {
 
     /// A chunk with room in it, if a few looks find one, and at which of its slots to begin.
     ///
-    /// First from the ring's position on, which is where a first-in-first-out window has freed
-    /// chunks, then here and there, so that a run of long-lived entries does not hide free chunks
-    /// behind it. The position moves past chunks without room only when one with room lies behind
-    /// them: if the window's tail has not left the chunk at the position yet, that chunk is what
-    /// comes next.
+    /// It looks first from the ring's position on, where a first-in-first-out window has freed
+    /// chunks. Then it looks here and there, so that a run of long-lived entries does not hide free
+    /// chunks behind it. The position moves past chunks without room only when one with room lies
+    /// behind them: if the window's tail has not left the chunk at the position yet, that chunk is
+    /// what comes next.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn roomy<P: Payload>(&self, slots: &Slots<P>, turn: u64) -> Option<(u32, usize)> {
         let roomy = |local: u32| {
@@ -171,8 +171,8 @@ impl Ring {
                 return Err(Refused::Closed);
             }
             // survives: without its comparison two threads share a chunk, or the driver gives one
-            // back later. Its ordering: the segment, owners' swaps and `peak` have their own. Any
-            // read-modify-write passes on the Release of `leave`.
+            // back later. Its ordering is not needed: the segment, owners' swaps and `peak` have
+            // their own. Any read-modify-write passes on the Release of `leave`.
             if self
                 .active
                 .compare_exchange(active, active + 1, Ordering::AcqRel, Ordering::Relaxed)
@@ -189,7 +189,7 @@ impl Ring {
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the
         // bucket left; or this finds the ring shortened.
         // survives: in loom the driver's swap reads the newest value, the bucket given back. On
-        // hardware it may miss that, and no thread tells the driver again.
+        // hardware it may miss that, and no thread notifies the driver again.
         if local < self.active.fetch_add(0, Ordering::AcqRel) {
             return false;
         }
@@ -237,8 +237,8 @@ impl Ring {
         (live * 2 / CHUNK as u64) as u32 + 1
     }
 
-    /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots in
-    /// use, which sums what all threads have counted, only where chunks could go.
+    /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots
+    /// in use, which sums what all threads have counted, only where chunks could go.
     fn shrunk(active: u32, live: impl FnOnce() -> u64) -> Option<u32> {
         (active >= 4).then(|| Self::wanted(live())).filter(|&wanted| wanted < active / 2)
     }
@@ -248,9 +248,9 @@ impl Ring {
         Self::shrunk(self.active.load(Ordering::Relaxed), live).is_some()
     }
 
-    /// The driver's: takes chunks off the ring if most of it is free, with so many slots in use,
-    /// and calls `let_go` with chunks that are off the ring. Returns, with the outcome, how many
-    /// chunks are left if all others have gone now.
+    /// Takes chunks off the ring if most of it is free, with so many slots in use, and calls
+    /// `let_go` with chunks that are off the ring. Only the driver calls this. Returns, with the
+    /// outcome, how many chunks are left if all others have gone now.
     pub(super) fn release(
         &self,
         resident: &mut Resident,
@@ -287,8 +287,8 @@ impl Ring {
         let mut aside = std::mem::take(&mut resident.aside);
         aside.retain(|&local| {
             let seen = (local >= active).then(|| let_go(local));
-            // The thread has moved on and told; of the end of what it has left there no thread
-            // tells.
+            // The thread has moved on and notified the driver. No thread reports the end of what it
+            // has left there.
             in_use |= seen == Some(Released::InUse);
             seen.is_some_and(|seen| seen != Released::Yes)
         });
@@ -300,7 +300,8 @@ impl Ring {
             }
             match let_go(local) {
                 Released::Yes => released += 1,
-                // For any length of time: the owner tells when it moves on.
+                // The chunk may stay for any length of time: the owner notifies the driver when it
+                // moves on.
                 Released::Owned => aside.push(local),
                 Released::InUse => break,
             }

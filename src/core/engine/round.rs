@@ -71,8 +71,8 @@ const AT_ONCE: usize = 16;
 const MET_AT_ONCE: usize = 32;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due,
-    /// migrates its index's words, looks after memory.
+    /// All of the driver's work at a shard: empties the inbox, ends what is due, migrates its
+    /// index's words, looks after memory.
     pub(super) fn visit(
         &self,
         driver: &mut DriverShard,
@@ -179,7 +179,7 @@ impl<P: Payload, C> Engine<P, C> {
             || tick >= last + (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
-    /// For how many ticks to put off the next look at a grace period that somebody does not let
+    /// How many ticks to put off the next look at a grace period that a pinned thread does not let
     /// end.
     pub(super) fn more_backoff(&self, backoff: u64) -> u64 {
         let most = (PATIENCE / self.deadlines.ticks().interval_nanos()).max(1);
@@ -315,7 +315,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what
+    /// Takes a bucket's next expiration. From here on it reads "never": inserters report what
     /// comes.
     #[inline]
     fn take(&self, bucket: u32) -> Option<Taking<'_, P>> {
@@ -359,7 +359,7 @@ impl<P: Payload, C> Engine<P, C> {
                 continue;
             };
             self.scan(driver, place, taken, instant, work, frontend);
-            // Release: who finds it over finds what has been ended.
+            // Release: a thread that finds the scan over finds what it has ended.
             taken.header.scanned.store(false, Ordering::Release);
         }
     }
@@ -379,7 +379,7 @@ impl<P: Payload, C> Engine<P, C> {
         let Look { next: base, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {
-            // With news, there may be more in the bucket than was noted.
+            // With the dirty bit set, there may be more in the bucket than was noted.
             !news && Plan::holds(base, now)
         });
         let earliest = match plan {
@@ -445,7 +445,7 @@ impl<P: Payload, C> Engine<P, C> {
             let graced = pause::graced(instant.pauses, deadline);
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
-                // By the swap of a touch: of the two one comes first, and neither is lost.
+                // This is the swap of a touch: of the two one comes first, and neither is lost.
                 let renewed = lease.with_deadline(graced);
                 lease = slot.swap_lease(lease, renewed).map_or_else(|now| now, |()| renewed);
                 continue;
@@ -508,7 +508,7 @@ impl<P: Payload, C> Engine<P, C> {
         })
     }
 
-    /// For models: see [`Ring::chunks`](super::ring::Ring::chunks), of the first shard.
+    /// For models: [`Ring::chunks`](super::ring::Ring::chunks) of the first shard.
     #[cfg(expiry_loom)]
     pub(crate) fn chunks(&self) -> (u32, Vec<u32>) {
         self.shards[0].ring.chunks(&self.slots)

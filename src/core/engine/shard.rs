@@ -48,13 +48,14 @@ pub(super) struct DriverShard {
     pub(super) tick: u64,
     /// The last tick at which memory was looked after.
     pub(super) tended: u64,
-    /// The clock's reading when the seats of ended threads were last emptied. Of the first shard.
+    /// The clock's reading when the seats of ended threads were last emptied. Only the first shard
+    /// has it.
     #[cfg(not(expiry_loom))]
     pub(super) cleared: u64,
     /// Something was in the way then, or has ended here since: memory is to be looked after again
     /// in a while.
     pub(super) lingers: bool,
-    /// For how many ticks the last look at a grace period that does not end was put off.
+    /// How many ticks the last look at a grace period that does not end was put off.
     pub(super) backoff: u64,
     /// The words of the index when it was looked at last; 0 before.
     #[cfg(feature = "tracing")]

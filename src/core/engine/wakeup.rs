@@ -28,8 +28,8 @@ use crate::sync::thread::Thread;
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
-/// The tick by which something is wanted at once. A reaper that sleeps does so until a later one: tick 1 in a store's first
-/// interval.
+/// The tick by which something is wanted at once. A reaper that sleeps does so until a later one:
+/// tick 1 in a store's first interval.
 pub(super) const AT_ONCE: u64 = 0;
 
 /// See the module's head.

@@ -35,10 +35,10 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads
-    /// have counted one after the other, and may meet an end whose beginning it was too early for:
-    /// none may be one that has been there all the time. So where it says none, all slots are
-    /// looked at.
+    /// Whether nothing is in use, for a caller that waits for that. [`len`](Self::len) adds up what
+    /// threads have counted, one after the other. It may count an end whose beginning it was too
+    /// early for, and so say 0 while an entry has been there all the time. So where it says 0, this
+    /// looks at all slots.
     pub(crate) fn is_vacant(&self, frontend: &impl Frontend<P>) -> bool {
         let used = |slot: Slot<'_, P>| {
             let state = slot.lease().state();
@@ -49,7 +49,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.len(frontend) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
     }
 
-    /// Calls `f` with every slot that may be in use, as it is just then. For operators;
+    /// Calls `f` with every slot that may be in use, as it is just then. It is for operators, and
     /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         let mut walk = Walk::default();

@@ -8,7 +8,8 @@ use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
 use crate::core::pins::Pin;
 use crate::sync::Ordering;
 
-/// How often the driver tries to end a grace period before it comes back later: an epoch is left behind after two more.
+/// How often the driver tries to end a grace period before it comes back later: an epoch is left
+/// behind after two more.
 #[cfg(not(expiry_loom))]
 const TURNS: usize = 4;
 #[cfg(expiry_loom)]
@@ -26,7 +27,7 @@ impl Index {
         {
             return Ok(false);
         }
-        // survives: the swap of the state has told whether there is a table, and the directory's
+        // survives: the swap of the state has shown whether there is a table, and the directory's
         // swap publishes it. This holds for the store below, too.
         if place.table.load(Ordering::Acquire).is_null() {
             #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
@@ -69,7 +70,8 @@ impl Index {
             .compare_exchange(seen.0, seen.with(class).0, Ordering::AcqRel, Ordering::Relaxed)
             .is_err()
         {
-            // Somebody else's came first. Ours was never listed, so nobody has been in it.
+            // Another thread's table came first. This thread's was never listed, so no thread has
+            // been in it.
             // survives: the thread that takes the table next could miss that it was made, and map
             // another. Loom does not count that memory.
             self.places[class].state.store(UNUSED, Ordering::Release);
@@ -82,7 +84,8 @@ impl Index {
     pub(crate) fn grow_if_full(&self, live: u64) -> bool {
         let directory = self.directory();
         let words = self.capacity_of(directory.youngest());
-        // Above 3/4 of all words, overflow lines included, insertions start to fail here and there.
+        // Above 3/4 of all words, overflow buckets included, insertions start to fail here and
+        // there.
         live * 4 >= words * 3 && self.grow(directory)
     }
 
@@ -148,11 +151,11 @@ impl Index {
         listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed
     }
 
-    /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes. One thread at a time: if another
-    /// one is at it this returns at once. True if more is to do.
+    /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes.
+    /// One thread at a time: if another one is at it this returns at once. True if more is to do.
     ///
-    /// `tail` is where a slot's forwards lead to. The pin is what keeps the slots whose words are being copied: who removes such a word hands its slot to the
-    /// deferred-free list.
+    /// `tail` is where a slot's forwards lead to. The pin keeps the slots whose words are being
+    /// copied: a thread that removes such a word hands its slot to the deferred-free list.
     pub(crate) fn migrate(&self, pin: &Pin, budget: &mut usize, tail: impl Fn(u32) -> u32) -> bool {
         let migrate = |next: &mut usize| self.migrate_words(pin, next, budget, &tail);
         self.migrator.enter(migrate).unwrap_or(false)
@@ -186,8 +189,9 @@ impl Index {
                     let position = bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let word = table.word_at(at, home, position).load(Ordering::Acquire);
-                    // Bits of a closed home only ever go: set after the word was read, it was the word's all
-                    // the time, and not one of somebody's who has reserved the place since.
+                    // A closed home only loses bits. A bit that is set after the word was read was
+                    // the word's all the time, and not that of a thread that has reserved the place
+                    // since.
                     // survives: the word was read with Acquire, and a reserving thread acquires the
                     // removal that left the place free. So a thread that reads a reserved word
                     // finds the bit gone.
@@ -196,7 +200,8 @@ impl Index {
                     }
                     *budget = budget.saturating_sub(1);
                     if !self.migrate_one(table, (at, position), word, tail) {
-                        // Crowded, and no larger table to be had: leave it where it is, and try later.
+                        // Crowded, and no larger table to be had: leave it where it is, and try
+                        // later.
                         *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);
@@ -228,7 +233,8 @@ impl Index {
             for class in directory.classes().take(directory.len() - 1) {
                 self.table(class).close(hash_of(value));
             }
-            // A younger one may come meanwhile: whoever goes on to that has looked at the old table before, and here after it.
+            // A younger table may come meanwhile: a thread that goes on to that has looked at the
+            // old table before, and at this one after it.
             let young = self.table(directory.youngest());
             let mut position = 0;
             match young.publish(value, &mut position, usize::MAX, &mut |_| false) {
@@ -243,16 +249,19 @@ impl Index {
             }
             match old.take_copied(at, place) {
                 Some(now) if now == value => {}
-                // Swung since, the copy perhaps too. It leads to the entry, whose slots are not freed while this thread is pinned.
+                // Swung since, the copy perhaps too. It leads to the entry, whose slots are not
+                // freed while this thread is pinned.
                 Some(_) => young.mend_copy(position, hash_of(value), tail),
-                // The entry has ended, and the thread that ended it has taken the old word: the copy must go too.
+                // The entry has ended, and the thread that ended it has taken the old word: the
+                // copy must go too.
                 None => young.withdraw(position, hash_of(value)),
             }
             return true;
         }
     }
 
-    /// Takes the oldest table off the directory, gives its pages back, and its class after a grace period.
+    /// Takes the oldest table off the directory, gives its pages back, and its class after a grace
+    /// period.
     pub(super) fn retire(&self, pin: &Pin, class: usize) {
         let mut directory = self.directory();
         loop {
@@ -266,7 +275,8 @@ impl Index {
                 Err(now) => directory = Directory(now),
             }
         }
-        // Before the grace period begins: a thread that pins after it does not find the retired table.
+        // Before the grace period begins: a thread that pins after it does not find the retired
+        // table.
         self.set_oldest(directory.class(1));
         self.stuck.store(0, Ordering::Relaxed);
         let place = &self.places[class];
@@ -279,7 +289,8 @@ impl Index {
         pin.after(move || state.store(UNREACHABLE, Ordering::Release));
     }
 
-    /// Lets grace periods end, and gives back what they protected. The driver's. True if one is still running.
+    /// Lets grace periods end, and gives back what they protected. The driver's. True if one is
+    /// still running.
     pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
         let mut waiting = false;
         // A count that comes late puts the look off, as a state that comes late would.
@@ -288,7 +299,8 @@ impl Index {
         }
         for place in self.places.iter() {
             let mut state = place.state.load(Ordering::Acquire);
-            // A period ends after a few turns, if nobody is pinned meanwhile: at once, not some ticks later.
+            // If no thread is pinned meanwhile, the period ends after a few turns: at once, not
+            // some ticks later.
             for _ in 0..TURNS {
                 if state != RETIRED {
                     break;
@@ -304,7 +316,8 @@ impl Index {
                 if let Some(table) = unsafe { place.table.load(Ordering::Acquire).as_ref() } {
                     table.release();
                 }
-                // Release pairs with the swap in `acquire`: whoever uses it next sees it zeroed.
+                // Release pairs with the swap in `acquire`: the thread that uses the table next
+                // sees it zeroed.
                 place.state.store(UNUSED, Ordering::Release);
                 self.retired.fetch_sub(1, Ordering::Relaxed);
             }

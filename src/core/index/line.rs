@@ -3,7 +3,8 @@
 use super::table::wanted;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The positions of the words that have this hash in their upper half. Loads each word with Acquire.
+/// The positions of the words that have this hash in their upper half. Loads each word with
+/// Acquire.
 #[inline(always)]
 pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
     let wanted = wanted(hash);
@@ -15,10 +16,11 @@ pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
     matching
 }
 
-/// As [`matching_in`], for the eight words of a line, by vectors of four. The header of a home is a word, too.
+/// As [`matching_in`], for the eight words of a line, by vectors of four. The header of a home is a
+/// word, too.
 ///
-/// The instructions stand for an Acquire load of each word. Each half of an aligned load of 16 bytes is atomic on
-/// this architecture, and no load passes another one.
+/// The instructions stand for an Acquire load of each word. Each half of an aligned load of 16
+/// bytes is atomic on this architecture, and no load passes another one.
 ///
 /// # Safety
 ///

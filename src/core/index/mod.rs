@@ -1,16 +1,18 @@
-//! The index: from a chosen id to the slot that holds it. Lock-free, grows and shrinks without a pause.
+//! The index: from a chosen id to the slot that holds it. Lock-free, grows and shrinks without a
+//! pause.
 //!
-//! Ids that the engine issues need none of this: they name their slot. Ids that callers choose are found
-//! by a seeded hash. The index holds 64-bit words, `hash (32 bits) | slot (32 bits)`; slots themselves never
-//! move, so growing the index touches 8 bytes per id and no live state.
+//! Ids that the engine issues need none of this: they name their slot. Ids that callers choose are
+//! found by a seeded hash. The index holds 64-bit words, `hash (32 bits) | slot (32 bits)`; slots
+//! themselves never move, so growing the index touches 8 bytes per id and no live state.
 //!
 //! # Layout
 //!
-//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two neighbouring homes share one
-//! *overflow line* of 8 words; a home that is full spills into its group's overflow line, then into the next group's, then
-//! into that of a group far away. So a table is well over half full before one of its homes has nowhere left to go, and
-//! the table must grow: 16 bytes a key then, and just after twice that, or four times in a small table. All words
-//! that belong to a home, wherever they lie, are governed by the home's header:
+//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two
+//! neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its group's
+//! overflow bucket, then into the next group's, then into that of a group far away. So a table is
+//! well over half full before one of its homes has nowhere left to go, and the table must grow: 16
+//! bytes a key then, and just after twice that, or four times in a small table. All words that
+//! belong to a home, wherever they lie, are governed by the home's header:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
@@ -19,43 +21,48 @@
 //!
 //! # Operations and where they take effect
 //!
-//! * **Publish** (insert if absent): read the header, look through the words that it believes in; if the key
-//!   is not there, reserve a word that is zero by compare-and-swap, then compare-and-swap the *home's* header from the
-//!   value read to one with the word's bit set and the version counted up. That swap is the linearization
-//!   point. Two threads that insert one key meet on this header even if their words lie in different
-//!   lines, so only one succeeds and the other looks again (W13). The version (32 bits) makes the header of a
-//!   home with the same bits but other contents a different one.
-//! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the caller
-//!   whether the slot really holds the key. A key that is published when the header is loaded, and is not
-//!   removed meanwhile, is found.
-//! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only who ended the slot
-//!   removes its word, and the slot is not reused before. The swap expects the header from which the word was
-//!   read, so it cannot take away a bit that stands for something else by now.
+//! * **Publish** (insert if absent): read the header, look through the words that it believes in.
+//!   If the key is not there, reserve a word that is zero by compare-and-swap. Then
+//!   compare-and-swap the *home's* header from the value read to one with the word's bit set and
+//!   the version counted up. That swap is the linearization point. Two threads that insert one key
+//!   meet on this header even if their words lie in different lines, so only one succeeds and the
+//!   other looks again (W13). The version (32 bits) makes the header of a home with the same bits
+//!   but other contents a different one.
+//! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the
+//!   caller whether the slot really holds the key. A key that is published when the header is
+//!   loaded, and is not removed meanwhile, is found.
+//! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only the
+//!   thread that ended the slot removes its word, and the slot is not reused before. The swap
+//!   expects the header from which the word was read, so it cannot take away a bit that stands for
+//!   something else by now.
 //!
-//! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be parted by a larger table, and
-//!   would take away the room of the others that have this home. There may be [`ALIKE`], half of a home's words, and fewer
-//!   where such a group meets another one in a table that is nearly empty: a larger table would cost more than the keys. The
-//!   publication that comes after sees them: they are counted under the header that its swap expects, and before that in the
-//!   older tables, where homes are closed.
+//! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be
+//!   separated by a larger table, and would take away the room of the others that have this home.
+//!   There may be [`ALIKE`], half of a home's words. There may be fewer where such a group meets
+//!   another one in a table that is nearly empty: a larger table would cost more than the keys. The
+//!   publication that comes after sees them: they are counted under the header that its swap
+//!   expects, and before that in the older tables, where homes are closed.
 //!
 //! # Growth (W7, W12)
 //!
-//! The *directory* is one word: up to eight classes in order of age, the youngest last, and a version. A
-//! table that gets crowded has a larger successor installed by a swap of the directory. From then on:
+//! The *directory* is one word: up to eight classes in order of age, the youngest last, and a
+//! version. A table that gets crowded has a larger successor installed by a swap of the directory.
+//! From then on:
 //!
-//! * A new key goes into a table only if its home is **closed** in all older ones, and they do not have the key. A
-//!   read-modify-write on a home's header closes it, after which no thread can publish there: either a competing
-//!   publication came first, and the header shows it, or it fails and looks again. So a simple insertion takes the first
-//!   table in which the home is open. Any other one closes the older homes, and takes the youngest table.
+//! * A new key goes into a table only if its home is **closed** in all older ones, and they do not
+//!   have the key. A read-modify-write on a home's header closes it, after which no thread can
+//!   publish there: either a competing publication came first, and the header shows it, or it fails
+//!   and looks again. So a simple insertion takes the first table in which the home is open. Any
+//!   other one closes the older homes, and takes the youngest table.
 //! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
 //! * The *migrating thread* (the engine's driver, or an inserting thread where the driver has
-//!   fallen behind; one at a time) closes the old homes one by one. For each word it closes the
-//!   key's homes in all tables but the youngest (or an insert that has passed the oldest table
-//!   could publish the key in a middle one), publishes a copy in the youngest table, and only then
-//!   takes the old bit away. So at every moment at least one copy is where a look-up, or an insert,
-//!   has yet to go, also if a younger table is installed meanwhile: both go from old to young. If
-//!   the old bit is gone already, the slot has ended meanwhile, and the migrating thread withdraws
-//!   the copy.
+//!   fallen behind; one at a time) closes the old homes one by one. For each word it first closes
+//!   the key's homes in all tables but the youngest: otherwise an insert that has passed the oldest
+//!   table could publish the key in a middle one. Then it publishes a copy in the youngest table,
+//!   and only then takes the old bit away. So at every moment at least one copy is where a look-up,
+//!   or an insert, has yet to go. This holds also if a younger table is installed meanwhile: both
+//!   go from old to young. If the old bit is gone already, the slot has ended meanwhile, and the
+//!   migrating thread withdraws the copy.
 //! * A thread that removes a word from a closed home may be racing with such a copy. It therefore
 //!   hands the slot to the deferred-free list, and the migrating thread is pinned while it copies.
 //!   So **no slot is reused while any word for it exists**; every argument here leans on this.
@@ -65,16 +72,17 @@
 //!   an old word away by a swap, and sees there whether a swing came after it had copied the word;
 //!   then it swings the copy. `docs/design.md`, "Growth beside replacement" and "Two grace
 //!   periods", has the argument.
-//! * A table whose homes are all closed and empty is taken off the directory. Its homes stay closed, so
-//!   that a publisher who still has the old directory fails there, until every publisher that was pinned at
-//!   that time has gone (see `sync::grace`); then its pages are given back, and its class may be used again.
-//!   Removals are pinned too: one that has taken a bit away has yet to zero the word, and one that has read a header
-//!   has yet to swap it. Look-ups of trees need no pin, as index memory is never unmapped while the engine lives: in a retired
-//!   table they find nothing, or what is not there any more, and in its next life what is not there yet; then they see
-//!   that the directory has changed.
+//! * A table whose homes are all closed and empty is taken off the directory. Its homes stay
+//!   closed, so that a publisher that still has the old directory fails there. When every publisher
+//!   that was pinned at that time has gone (see `sync::grace`), its pages are given back, and its
+//!   class may be used again. Removals are pinned too: one that has taken a bit away has yet to
+//!   zero the word, and one that has read a header has yet to swap it. Look-ups of trees need no
+//!   pin, as index memory is never unmapped while the engine lives. In a retired table they find
+//!   nothing, or what is not there any more, and in its next life what is not there yet. Then they
+//!   see that the directory has changed.
 //!
-//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory word and
-//! migration by one thread are this crate's.
+//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow buckets, the
+//! directory word and migration by one thread are this crate's.
 
 mod directory;
 mod growth;
@@ -105,11 +113,11 @@ const UNUSED: u32 = 0;
 const IN_USE: u32 = 1;
 /// Off the directory; publishers may still be in it.
 const RETIRED: u32 = 2;
-/// Nobody is in it any more; its pages are still there.
+/// No thread is in it any more; its pages are still there.
 const UNREACHABLE: u32 = 3;
 
 struct Place {
-    /// From `Box::into_raw`.
+    /// The pointer comes from `Box::into_raw`.
     table: AtomicPtr<Table>,
     /// Shared with the deferred call that ends the grace period.
     state: Arc<AtomicU32>,
@@ -135,13 +143,14 @@ pub(crate) enum Removed {
     Copied,
 }
 
-/// What a look-up asks about a slot whose word has the hash. Closures that take a slot's id are probes too.
+/// What a look-up asks about a slot whose word has the hash. Closures that take a slot's id are
+/// probes too.
 pub(crate) trait Probe {
     /// Whether this may be the slot, as it looks just now. What it held may be another's by now.
     fn accept(&mut self, slot: u32) -> bool;
 
-    /// Whether the slot accepted last is the one, now that it is known to have been published all the while that it was
-    /// looked at.
+    /// Whether the slot accepted last is the one, now that it is known to have been published all
+    /// the while that it was looked at.
     #[inline(always)]
     fn confirm(&mut self) -> bool {
         true
@@ -173,24 +182,27 @@ impl Candidate<'_> {
         self.inner.slot()
     }
 
-    /// Of the word in its home.
+    /// Position of the word in its home.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         self.inner.position
     }
 
-    /// Whether the word has been published all the while since it was read. To be asked after the look into its slot.
+    /// Whether the word has been published all the while since it was read. The caller asks after
+    /// its look into the slot.
     ///
-    /// Nobody pins the table. If it began another life meanwhile, its header, in which versions begin anew, may read the
-    /// same though another word is meant; but whoever publishes there has seen the directory changed, and so, having seen
-    /// that publication, does who asks it after the header.
+    /// The table is not pinned. If it began another life meanwhile, its header, in which versions
+    /// begin anew, may read the same though another word is meant. But a thread that publishes
+    /// there has seen the directory changed. So a thread that has seen that publication in the
+    /// header, and then reads the directory, sees the change.
     #[inline(always)]
     pub(crate) fn is_believed(&self) -> bool {
         self.inner.is_believed() && self.index.directory() == self.directory
     }
 }
 
-/// A word that was published when this thread was pinned: what the slot held then stays while the thread is.
+/// A word that was published when this thread was pinned: what the slot held then stays while the
+/// thread is.
 #[derive(Clone, Copy)]
 pub(crate) struct Published {
     /// The slot that it names.
@@ -259,17 +271,21 @@ impl Index {
         unsafe { &*self.places[class].table.load(Ordering::Acquire) }
     }
 
-    /// The oldest listed table, or one that was until just now. What a pinned thread sees there holds for the index:
+    /// The oldest listed table, or one that was until just now. What a pinned thread sees there
+    /// holds for the index:
     ///
-    /// * The table does not begin another life: it would have to wait for this thread. If it is off the directory already, its
-    ///   homes are closed and empty.
+    /// * The table does not begin another life: it would have to wait for this thread. If it is off
+    ///   the directory already, its homes are closed and empty.
     /// * A word in it is what every look-up would find first.
-    /// * If a home has no word of a hash, and is open after that look, no table has: a thread that publishes the key in a
-    ///   younger table has closed this home before.
-    /// * A thread that publishes in an open home meets, on its header, the one that closes it to publish elsewhere.
-    /// * A word that is taken away while its home is open has no copy: the migrating thread closes a home before it copies.
+    /// * If a home has no word of a hash, and is open after that look, no table has: a thread that
+    ///   publishes the key in a younger table has closed this home before.
+    /// * A thread that publishes in an open home meets, on its header, the one that closes it to
+    ///   publish elsewhere.
+    /// * A word that is taken away while its home is open has no copy: the migrating thread closes
+    ///   a home before it copies.
     ///
-    /// Model `w12_a_pinned_glance_beside_a_migrate` fails where `retire` sets it after the grace period has begun.
+    /// Model `w12_a_pinned_glance_beside_a_migrate` fails where `retire` sets it after the grace
+    /// period has begun.
     #[inline(always)]
     fn oldest(&self, _pin: &Pin) -> &Table {
         // survives: the table was published before the directory was.
@@ -299,8 +315,9 @@ impl Index {
         }
     }
 
-    /// As [`glance_pinned`](Self::glance_pinned), where the home in the oldest table is closed: as far as the first table
-    /// in which it is open. The bullets of [`oldest`](Self::oldest) hold for that, too.
+    /// As [`glance_pinned`](Self::glance_pinned), where the home in the oldest table is closed: as
+    /// far as the first table in which it is open. The bullets of [`oldest`](Self::oldest) hold for
+    /// that, too.
     #[cold]
     #[inline(never)]
     fn glance_younger(&self, _pin: &Pin, hash: u32) -> Glance<Published> {
@@ -314,7 +331,8 @@ impl Index {
         Glance::Unclear
     }
 
-    /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes more than a glance.
+    /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes
+    /// more than a glance.
     #[inline(always)]
     pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
         match self.glance_pinned(pin, hash) {
@@ -323,7 +341,8 @@ impl Index {
         }
     }
 
-    /// The likeliest place of a key with this hash: where it is, unless it shares its hash or the index grows.
+    /// The likeliest place of a key with this hash: where it is, unless it shares its hash or the
+    /// index grows.
     #[inline(always)]
     pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
         let directory = self.directory();
@@ -338,7 +357,7 @@ impl Index {
         }
     }
 
-    /// As [`glance`](Self::glance), for who goes on the long way otherwise.
+    /// As [`glance`](Self::glance), for a caller that goes the long way otherwise.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
         match self.glance(hash) {
@@ -353,17 +372,18 @@ impl Index {
             let directory = self.directory();
             let mut classes = directory.classes();
             let found = classes.find_map(|class| self.table(class).find(hash, probe));
-            // If nothing was found, a key may have been migrated from a table not yet looked at into one not listed then
-            // (W12). If something was, its table may have begun another life between the two looks at the header, in which
-            // that reads the same: versions begin anew (W6, W14).
+            // If nothing was found, a key may have been migrated from a table not yet looked at
+            // into one not listed then (W12). If something was, its table may have begun another
+            // life between the two looks at the header, in which that reads the same: versions
+            // begin anew (W6, W14).
             if self.directory() == directory {
                 return found;
             }
         }
     }
 
-    /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and it is not crowded. False
-    /// if it is not, and then nothing has changed.
+    /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and it is
+    /// not crowded. False if it is not, and then nothing has changed.
     #[inline(always)]
     pub(crate) fn insert_simply(&self, pin: &Pin, hash: u32, slot: u32) -> bool {
         match self.oldest(pin).publish_simply(word(hash, slot)) {
@@ -373,8 +393,8 @@ impl Index {
         }
     }
 
-    /// As [`insert_simply`](Self::insert_simply), in the first table in which the home is open. The older ones have no word
-    /// of this hash, and get none.
+    /// As [`insert_simply`](Self::insert_simply), in the first table in which the home is open. The
+    /// older ones have no word of this hash, and get none.
     #[cold]
     #[inline(never)]
     fn insert_younger(&self, _pin: &Pin, hash: u32, slot: u32) -> bool {
@@ -438,9 +458,10 @@ impl Index {
 
     /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
     ///
-    /// `position` is where in its home it was seen last, or [`ANYWHERE`]. `leads` says whether another slot leads to this one: its word
-    /// may still be the other's, where a migrating thread has copied that. The pin keeps the table from beginning another
-    /// life between the look at a header and the last store to a word.
+    /// `position` is where in its home it was seen last, or [`ANYWHERE`]. `leads` says whether
+    /// another slot leads to this one: its word may still be the other's, where a migrating thread
+    /// has copied that. The pin keeps the table from beginning another life between the look at a
+    /// header and the last store to a word.
     #[inline(always)]
     pub(crate) fn remove(
         &self,
@@ -466,8 +487,9 @@ impl Index {
             for class in directory.classes() {
                 match self.table(class).remove(hash, &is_it) {
                     None => {}
-                    // With a directory from long ago this may have been the copy: its table retired, put to use
-                    // again as the youngest, and looked into before the one that is migrated.
+                    // With a directory from long ago this may have been the copy. Its table was
+                    // then retired, put to use again as the youngest, and looked into before the
+                    // one that is migrated.
                     Some(false) if self.directory() == directory => return Removed::Clean,
                     Some(_) => return Removed::Copied,
                 }
@@ -503,9 +525,9 @@ impl Index {
 
     /// As [`swing`](Self::swing), wherever the word is.
     ///
-    /// It goes from old tables to young ones, and no further than the first that has such a word: in
-    /// a younger one there may be a copy in a migrating thread's hands. A slot that is live after a
-    /// table was searched in vain has its word in a younger one.
+    /// It goes from old tables to young ones, and no further than the first that has such a word:
+    /// in a younger one there may be a copy in a migrating thread's hands. A slot that is live
+    /// after a table was searched in vain has its word in a younger one.
     #[cold]
     fn swing_anywhere(
         &self,
@@ -529,7 +551,8 @@ impl Index {
     }
 }
 
-/// For models: a table of one home, which has two words of its own, where those of an index have one.
+/// For models: a table of one home, which has two words of its own, where those of an index have
+/// one.
 #[cfg(expiry_loom)]
 pub struct TwoWords(Table<2>);
 
@@ -542,7 +565,8 @@ impl TwoWords {
         TwoWords(Table::map(0).expect("memory for a small table"))
     }
 
-    /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is there. Whether it did.
+    /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is
+    /// there. Whether it did.
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
         matches!(self.0.publish_simply(word(hash, slot)), Publish::Done)
             || matches!(self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept), Publish::Done)
@@ -575,7 +599,7 @@ impl Drop for Index {
             // survives: stronger than needed: `&mut self`.
             let table = place.table.load(Ordering::Acquire);
             if !table.is_null() {
-                // SAFETY: made by `acquire` from a box; `&mut self`: nobody uses it any more.
+                // SAFETY: `acquire` made it from a box. By `&mut self` no thread uses it any more.
                 drop(unsafe { Box::from_raw(table) });
             }
         }

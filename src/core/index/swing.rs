@@ -17,7 +17,8 @@ pub(super) enum Swung {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// Makes the word at `position` of its home name `target`, if it is `from`. Returns whether it was.
+    /// Makes the word at `position` of its home name `target`, if it is `from`. Returns whether it
+    /// was.
     ///
     /// The slot that `from` names leads to `target`. The caller has been pinned since it found that
     /// slot, so no other entry has it: what is `from` is this key's word, or a migrating thread's
@@ -45,12 +46,13 @@ impl<const OWN: usize> Table<OWN> {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
             let place = self.word_at(at, home, position);
-            // Acquire pairs with the swap that has set it: the slot's lease is its present occupant's
-            // (model `a_late_swing_beside_a_reused_slot`).
+            // Acquire pairs with the swap that has set it: the slot's lease is its present
+            // occupant's (model `a_late_swing_beside_a_reused_slot`).
             let word = place.load(Ordering::Acquire);
             // Before the look into the slot, which is this word's then: the caller is pinned.
-            // survives: the word was read with Acquire before it, as in `migrate_words`. A swing that
-            // misses a word on its way to a younger table goes round again while its target lives.
+            // survives: the word was read with Acquire before it, as in `migrate_words`. A swing
+            // that misses a word on its way to a younger table goes round again while its target
+            // lives.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
             if now & believed != header & VERSIONS | 1 << position {
@@ -75,8 +77,8 @@ impl<const OWN: usize> Table<OWN> {
         Swung::No
     }
 
-    /// Takes the word at `position` of a closed home away, of which `value` has been copied elsewhere: what it was in the end. `None`
-    /// if it was gone. The migrating thread's.
+    /// Takes the word at `position` of a closed home away, of which `value` has been copied
+    /// elsewhere: what it was in the end. `None` if it was gone. The migrating thread's.
     pub(super) fn take_copied(&self, at: usize, position: usize) -> Option<u64> {
         let home = &self.homes.as_slice()[at];
         loop {
@@ -113,7 +115,8 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Takes the copy at `position` away, whatever it names: its bit is the migrating thread's, who calls this.
+    /// Takes the copy at `position` away, whatever it names: the caller is the migrating thread,
+    /// which owns its bit.
     pub(super) fn withdraw(&self, position: usize, hash: u32) {
         let (at, home) = self.home(hash);
         // survives: the migrating thread set the bit, and no other thread takes it. The swap in

@@ -1,4 +1,4 @@
-//! One table: homes, their overflow lines, and the operations on one home.
+//! One table: homes, their overflow buckets, and the operations on one home.
 
 use super::line;
 use super::Probe;
@@ -38,16 +38,16 @@ impl<const OWN: usize> Home<OWN> {
 
     /// Publishes the reserved word at `position`, if the header still is `header`.
     ///
-    /// AcqRel: Release publishes the word and the slot behind it; the version makes any other publication for this home,
-    /// wherever its word lies, fail this swap.
+    /// AcqRel: Release publishes the word and the slot behind it; the version makes any other
+    /// publication for this home, wherever its word lies, fail this swap.
     #[inline(always)]
     fn believe(&self, header: u64, position: usize) -> bool {
         let next = (header | 1 << position).wrapping_add(VERSION);
         self.header.compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the word at `position` away, if the header still is the one that it was believed under: then the bit is still
-    /// this word's.
+    /// Takes the word at `position` away, if the header still is the one that it was believed
+    /// under: then the bit is still this word's.
     #[inline(always)]
     pub(super) fn disown(&self, header: u64, position: usize) -> bool {
         let next = header & !(1 << position);
@@ -127,7 +127,7 @@ pub(super) struct Candidate<'a, const OWN: usize = HOME> {
     header: u64,
     place: &'a AtomicU64,
     word: u64,
-    /// Of the word in its home.
+    /// Position of the word in its home.
     pub(super) position: usize,
 }
 
@@ -138,16 +138,16 @@ impl<const OWN: usize> Candidate<'_, OWN> {
         slot_of(self.word)
     }
 
-    /// Whether the word was published all the while until now, in this life of the table. So it has the hash: a swing changes
-    /// the slot only.
+    /// Whether the word was published all the while until now, in this life of the table. So it has
+    /// the hash: a swing changes the slot only.
     #[inline(always)]
     pub(super) fn was_published(&self) -> bool {
         let now = self.home.header.load(Ordering::Acquire);
         (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
     }
 
-    /// Whether the word [was published](Self::was_published) all the while, and names the same slot still.
-    /// To be asked after the look into its slot; see [`Table::look`].
+    /// Whether the word [was published](Self::was_published) all the while, and names the same slot
+    /// still. The caller asks after its look into the slot; see [`Table::look`].
     #[inline(always)]
     pub(super) fn is_believed(&self) -> bool {
         // The orderings are those of `Table::look`.
@@ -169,8 +169,8 @@ pub(super) struct Table<const OWN: usize = HOME> {
     pub(super) mask: usize,
 }
 
-/// A word that this thread has reserved and not published: it is given back when this is dropped, also by a panic of a key's
-/// `Eq`.
+/// A word that this thread has reserved and not published: it is given back when this is dropped,
+/// also by a panic of a key's `Eq`.
 struct Reserved<'a> {
     word: &'a AtomicU64,
     position: usize,
@@ -200,7 +200,7 @@ pub(super) enum Publish {
     Alike,
     /// The home is closed: there is a younger table.
     Closed,
-    /// Neither the home nor its overflow lines have room.
+    /// Neither the home nor its overflow buckets have room.
     Crowded,
 }
 
@@ -225,11 +225,12 @@ impl<const OWN: usize> Table<OWN> {
     #[inline(always)]
     pub(super) fn home_of(&self, hash: u32) -> &Home<OWN> {
         let first: *const Home<OWN> = self.homes.as_ptr();
-        // SAFETY: the table has `mask + 1` homes, all of them valid (see `Zeroed::as_slice`), as long as it lives.
+        // SAFETY: the table has `mask + 1` homes, all of them valid (see `Zeroed::as_slice`), as
+        // long as it lives.
         unsafe { &*first.wrapping_add(hash as usize & self.mask) }
     }
 
-    /// The word at `position` of the home: its own, or one of its overflow lines'.
+    /// The word at `position` of the home: its own, or one in its overflow buckets.
     #[inline]
     pub(super) fn word_at<'a>(
         &'a self,
@@ -258,7 +259,7 @@ impl<const OWN: usize> Table<OWN> {
         (position != super::ANYWHERE).then(|| self.word_at(at, home, position))
     }
 
-    /// One of a home's overflow lines.
+    /// One of a home's overflow buckets.
     #[inline]
     fn line(&self, at: usize, nth: usize) -> &Overflow {
         let lines = self.overflow.as_slice();
@@ -282,12 +283,13 @@ impl<const OWN: usize> Table<OWN> {
         OWN + lines * OVER
     }
 
-    /// The slot of the first word that the header believes in, has this hash, and that `probe` takes.
+    /// The slot of the first word that the header believes in, has this hash, and that `probe`
+    /// takes.
     ///
-    /// `header` is the header as read, and afterwards the one that the answer holds for: a word that
-    /// matches is believed only if the header, read again, still believes in it and has had no publication
-    /// since. Without that, a word that another thread has merely *reserved* could be taken for the
-    /// published one that was there before.
+    /// `header` is the header as read, and afterwards the one that the answer holds for. A word
+    /// that matches is believed only if the header, read again, still believes in it and has had no
+    /// publication since. Without that, a word that another thread has merely *reserved* could be
+    /// taken for the published one that was there before.
     #[inline(always)]
     pub(super) fn look(
         &self,
@@ -302,17 +304,20 @@ impl<const OWN: usize> Table<OWN> {
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
-            // Acquire: the word was written before its bit was published; the header's load saw the bit.
+            // Acquire: the word was written before its bit was published; the header's load saw the
+            // bit.
             let place = self.word_at(at, home, position);
             let word = place.load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
-            // After the look into the slot, not before: then the word was there all the while, and what was
-            // seen in the slot is this word's occupant, not a later one that is not published yet (W6, W14). The word too: a
-            // swing changes it and nothing else, and then the slot that it named may have been freed.
+            // This comes after the look into the slot, not before. So the word was there all the
+            // while, and the slot had this word's occupant, not a later one that is not published
+            // yet (W6, W14). The word too: a swing changes it and nothing else, and then the slot
+            // that it named may have been freed.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
-            // Relaxed: the caller reads nothing by the second load, which comes after its look at the slot's lease,
-            // with Acquire. If the slot has another occupant, that lease comes after the swing of this word.
+            // Relaxed: the caller reads nothing by the second load, which comes after its look at
+            // the slot's lease, with Acquire. If the slot has another occupant, that lease comes
+            // after the swing of this word.
             let same = place.load(Ordering::Relaxed) == word;
             if now & believed != *header & VERSIONS | 1 << position || !same {
                 *header = now;
@@ -329,8 +334,8 @@ impl<const OWN: usize> Table<OWN> {
     /// The positions that `header` believes in and whose words have this hash.
     #[inline]
     pub(super) fn matching(&self, at: usize, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
-        // Acquire, also for words that do not match: a word that is gone may have been migrated, and then a
-        // younger table, looked at next, must show it (W12).
+        // Acquire, also for words that do not match: a word that is gone may have been migrated,
+        // and then a younger table, looked at next, must show it (W12).
         let own = home.matching(hash) & header;
         match header & BITS >> OWN << OWN {
             0 => own,
@@ -338,7 +343,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// As [`matching`](Self::matching), of the words in overflow lines.
+    /// As [`matching`](Self::matching), for the words in overflow buckets.
     #[inline(never)]
     fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
         let mut matching = 0;
@@ -351,7 +356,8 @@ impl<const OWN: usize> Table<OWN> {
         matching & header
     }
 
-    /// The first word with this hash that the header believes in. Of a closed home it never says that nothing is there.
+    /// The first word with this hash that the header believes in. It never says of a closed home
+    /// that nothing is there.
     #[inline(always)]
     pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_, OWN>> {
         let (at, home) = self.home(hash);
@@ -409,7 +415,7 @@ impl<const OWN: usize> Table<OWN> {
         homes.len() > 4 * SAMPLE && sample.map(words).sum::<usize>() < SAMPLE
     }
 
-    /// Closes the key's home, then looks for it there: nobody publishes it there any more.
+    /// Closes the key's home, then looks for the key there: no thread publishes it there any more.
     pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let (at, home) = self.home(hash);
         let mut header = home.header.load(Ordering::Acquire);
@@ -419,13 +425,13 @@ impl<const OWN: usize> Table<OWN> {
         self.look(at, home, &mut header, hash, probe)
     }
 
-    /// Gives its pages back: every home is open and empty again. Nobody may be in it.
+    /// Gives the table's pages back: every home is open and empty again. No thread may be in it.
     pub(super) fn release(&self) {
         self.homes.release(0..self.homes.as_slice().len());
         self.overflow.release(0..self.overflow.as_slice().len());
     }
 
-    /// Nobody publishes in the home of `hash` any more.
+    /// Closes the home of `hash`: no thread publishes in it any more.
     pub(super) fn close(&self, hash: u32) {
         let home = self.home_of(hash);
         if home.header.load(Ordering::Relaxed) & CLOSED == 0 {
@@ -451,8 +457,9 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// As [`publish`](Self::publish), if that is simple: nothing in the home has this hash, it is not crowded, and no thread
-    /// comes between. Anything but `Done` and `Closed` says that it is not; then nothing has changed.
+    /// As [`publish`](Self::publish), if that is simple: nothing in the home has this hash, it is
+    /// not crowded, and no thread comes between. Anything but `Done` and `Closed` says that it is
+    /// not; then nothing has changed.
     #[inline(always)]
     pub(super) fn publish_simply(&self, value: u64) -> Publish {
         let hash = hash_of(value);
@@ -476,7 +483,8 @@ impl<const OWN: usize> Table<OWN> {
         Publish::Found
     }
 
-    /// Publishes `value` unless the home is closed, `probe` finds the key there, or it has `room` words of this hash.
+    /// Publishes `value` unless the home is closed, `probe` finds the key there, or it has `room`
+    /// words of this hash.
     #[inline]
     pub(super) fn publish(
         &self,
@@ -539,8 +547,8 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes one published word of this hash away, whose slot `is_it`. `Some(closed)` if this call did, with whether the home
-    /// was closed.
+    /// Takes one published word of this hash away, whose slot `is_it`. `Some(closed)` if this call
+    /// did, with whether the home was closed.
     pub(super) fn remove(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<bool> {
         let (at, home) = self.home(hash);
         let wanted = wanted(hash);
@@ -570,7 +578,8 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Whether most of the words within this key's reach are taken: worth asking how full the table is.
+    /// Whether most of the words within this key's reach are taken: worth asking how full the table
+    /// is.
     #[inline]
     pub(super) fn crowded_at(&self, position: usize) -> bool {
         position >= Self::CROWDED

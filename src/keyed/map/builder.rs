@@ -57,7 +57,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
 #[derive(Clone)]
 enum Hashing<S> {
     Chosen(S),
-    /// By the settings: their seed may have been set after this was made.
+    /// Makes the default hasher from the settings: their seed may be set after this is made.
     ByDefault(fn(&Setup) -> S),
 }
 
@@ -126,14 +126,14 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// A listener that the map calls for every end of a value, once, with its cause. The thread that
-    /// ended the value calls it, afterwards. That is the reaper, or a thread that polls, for an expired
-    /// value, but also a thread that inserts where a value has expired just then; and a thread that
-    /// replaces, removes, or shuts down.
+    /// A listener that the map calls for every end of a value, once, with its cause. The thread
+    /// that ended the value calls it, afterwards. That is the reaper, or a thread that polls, for
+    /// an expired value, but also a thread that inserts where a value has expired just then; and a
+    /// thread that replaces, removes, or shuts down.
     ///
-    /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
-    /// and so further expirations), and holds back no memory. A panic is caught and counted. For slow work
-    /// take a [channel](Self::build_with_channel) instead.
+    /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only
+    /// (the reaper, and so further expirations), and holds back no memory. A panic is caught and
+    /// counted. For slow work take a [channel](Self::build_with_channel) instead.
     pub fn removal_listener(
         mut self,
         listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static,
@@ -142,9 +142,11 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one and the same 64-bit hash 16 are
-    /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where two such groups meet in the
-    /// index, some of the second group are refused. The index hashes what it returns once more, by a seed of its own.
+    /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one
+    /// and the same 64-bit hash 16 are accepted, and the next is refused
+    /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where two such groups meet in
+    /// the index, some of the second group are refused. The index hashes what it returns once more,
+    /// by a seed of its own.
     ///
     /// # Examples
     ///
@@ -192,8 +194,8 @@ where
         self.built(true)
     }
 
-    /// Builds the map without a thread: values expire in [`ExpiringMap::poll`]. Look-ups never return an
-    /// expired one, polled or not.
+    /// Builds the map without a thread: values expire in [`ExpiringMap::poll`]. Look-ups never
+    /// return an expired one, polled or not.
     ///
     /// # Errors
     ///
@@ -203,14 +205,14 @@ where
     }
 
     /// Builds the map and starts its reaper thread. Each end of a value goes into a channel of
-    /// `length`, once, as a [`Removed`] with its cause. `when_full` says what happens to one that finds
-    /// no room there. A thread, or a task, that receives may be slow: it delays neither the reaper nor
-    /// the calls that end entries.
+    /// `length`, once, as a [`Removed`] with its cause. `when_full` says what happens to one that
+    /// finds no room there. A thread, or a task, that receives may be slow: it delays neither the
+    /// reaper nor the calls that end entries.
     ///
-    /// The receiver ends, as an iterator and as a stream, when all handles to the map have been dropped
-    /// and all that was sent was received. Each [`Removed`] keeps its entry's slot, with key and value,
-    /// which the [capacity](Self::capacity) does not count any more. While the channel has one, the
-    /// handle that the removing call returned gives no value by
+    /// The receiver ends, as an iterator and as a stream, when all handles to the map have been
+    /// dropped and all that was sent was received. Each [`Removed`] keeps its entry's slot, with
+    /// key and value, which the [capacity](Self::capacity) does not count any more. While the
+    /// channel has one, the handle that the removing call returned gives no value by
     /// [`Removed::try_into_value`].
     ///
     /// # Cost
@@ -254,8 +256,8 @@ where
         self.built_with_channel(length, when_full, true)
     }
 
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: values expire, into the
-    /// channel, in [`ExpiringMap::poll`].
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: values expire, into
+    /// the channel, in [`ExpiringMap::poll`].
     ///
     /// # Errors
     ///

@@ -66,8 +66,8 @@ where
     /// It may not as long as a thread holds a [`Ref`](crate::Ref), an
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
-    /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was dropped
-    /// waits for it. The channel's handles are such.
+    /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was
+    /// dropped waits for it. The channel's handles are such.
     ///
     /// # Examples
     ///
@@ -87,8 +87,8 @@ where
     }
 
     /// Waits for room, where the [capacity](crate::ExpiringMapBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. An entry that is due makes room when the
-    /// reaper, or a thread that polls, ends it.
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. An entry that is due makes
+    /// room when the reaper, or a thread that polls, ends it.
     ///
     /// # Examples
     ///
@@ -115,9 +115,9 @@ where
     }
 
     /// Refuses new entries, and waits until none is left, for at most `limit` of real time: they
-    /// expire, or are removed. Returns
-    /// whether none is left. Blocks; in a listener or a handler it does not wait. Polls meanwhile where
-    /// there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    /// expire, or are removed. Returns whether none is left. Blocks; in a listener or a handler it
+    /// does not wait. Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends
+    /// what is left.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -137,15 +137,16 @@ where
         drain(&store.engine, self.owner.reaper(), store, limit)
     }
 
-    /// Ends all entries, calls the listener ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops
-    /// the reaper. When this returns, insertions are refused with
-    /// [`StoreError::Closed`](crate::StoreError::Closed), nothing is found, and the reaper has
-    /// ended. Of several threads that call this, each waits for that. Dropping the map does the same.
+    /// Ends all entries, calls the listener
+    /// ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops the reaper. When this
+    /// returns, insertions are refused with [`StoreError::Closed`](crate::StoreError::Closed),
+    /// nothing is found, and the reaper has ended. Each thread that calls this waits for that.
+    /// Dropping the map does the same.
     ///
-    /// In a listener, a handler or a waker that any store calls, and in a `Drop` that a driver runs,
-    /// this waits for no thread. Insertions are refused when it returns. The reaper ends the entries
-    /// soon after; until then they are found. Without a reaper this call ends them, except those in
-    /// shards that other threads are driving: these threads end them when they leave.
+    /// In a listener, a handler or a waker that any store calls, and in a `Drop` that a driver
+    /// runs, this waits for no thread. Insertions are refused when it returns. The reaper ends the
+    /// entries soon after; until then they are found. Without a reaper this call ends them, except
+    /// those in shards that other threads are driving: these threads end them when they leave.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -162,7 +163,7 @@ where
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
-    /// this returns, the reaper ends the entries and calls the listener, and the future is ready
+    /// this returns. The reaper ends the entries and calls the listener, and the future is ready
     /// when that is done. The shutdown goes on if the future is dropped. A map without a reaper has
     /// been shut down when this returns.
     #[cfg(feature = "async")]

@@ -1,4 +1,5 @@
-//! Many keys in a row: a guard for look-ups, and calls whose memory is fetched for several keys at once.
+//! Many keys in a row: a guard for look-ups, and calls whose memory is fetched for several keys at
+//! once.
 
 use super::ExpiringMap;
 use crate::core::engine::Pin;
@@ -13,11 +14,12 @@ use std::hash::{BuildHasher, Hash};
 /// How many keys' memory is fetched at once.
 const GROUP: usize = 16;
 
-/// Looks many keys up for the price of one pin and one reading of the clock: see [`ExpiringMap::guard`].
+/// Looks many keys up for the price of one pin and one reading of the clock: see
+/// [`ExpiringMap::guard`].
 ///
-/// It finds the entries whose time was not up when it was made, unless they have ended since. It pins the
-/// map as a [`Ref`](crate::Ref) does: while it lives, no key or value that ends in this map is dropped. So do not
-/// keep it. It is not `Send`.
+/// It finds the entries whose time was not up when it was made, unless they have ended since. It
+/// pins the map as a [`Ref`](crate::Ref) does: while it lives, no key or value that ends in this
+/// map is dropped. So do not keep it. It is not `Send`.
 ///
 /// ```
 /// let map = expiry::ExpiringMap::builder().build()?;
@@ -41,7 +43,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// For many look-ups in a row: each costs about half of a [`get`](Self::get).
+    /// A guard for many look-ups in a row: each costs about half of a [`get`](Self::get).
     #[must_use]
     pub fn guard(&self) -> Guard<'_, K, V, S> {
         let engine = &self.store.engine;
@@ -52,8 +54,9 @@ where
         Guard { map, pin, tick }
     }
 
-    /// [Touches](Self::touch) many keys, and returns what became of each, in order. Memory is fetched for 16
-    /// keys at a time, so in a map of a million entries this takes about half as long as one call for each.
+    /// [Touches](Self::touch) many keys, and returns what became of each, in order. Memory is
+    /// fetched for 16 keys at a time, so in a map of a million entries this takes about half as
+    /// long as one call for each.
     pub fn touch_many<'q, Q: Hash + Eq + ?Sized + 'q>(
         &self,
         keys: impl IntoIterator<Item = &'q Q>,
@@ -63,7 +66,7 @@ where
     {
         let (mut keys, mut group, mut done) = (keys.into_iter(), Vec::new(), Vec::new());
         while self.fetch(&mut keys, |key| self.hash(*key), &mut group) {
-            // Those inside it cost next to nothing.
+            // The pins taken inside this one cost next to nothing.
             let pin = self.store.engine.pin();
             for (hash, key) in group.drain(..) {
                 let wanted = Wanted::new(hash, key);
@@ -75,8 +78,8 @@ where
         done
     }
 
-    /// [Inserts](Self::insert) many entries, and returns those that were refused, in order. Values that are replaced
-    /// go to the listener. Memory is fetched for 16 keys at a time.
+    /// [Inserts](Self::insert) many entries, and returns those that were refused, in order. Values
+    /// that are replaced go to the listener. Memory is fetched for 16 keys at a time.
     pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> Vec<InsertError<K, V>> {
         let (mut entries, mut group, mut refused) = (entries.into_iter(), Vec::new(), Vec::new());
         while self.fetch(&mut entries, |(key, _)| self.hash(key), &mut group) {
@@ -90,8 +93,8 @@ where
         refused
     }
 
-    /// [Removes](Self::remove) many keys, and returns how many entries that has ended. They go to the listener. Memory is
-    /// fetched for 16 keys at a time.
+    /// [Removes](Self::remove) many keys, and returns how many entries that has ended. They go to
+    /// the listener. Memory is fetched for 16 keys at a time.
     pub fn remove_many<'q, Q: Hash + Eq + ?Sized + 'q>(
         &self,
         keys: impl IntoIterator<Item = &'q Q>,
@@ -108,8 +111,9 @@ where
         removed
     }
 
-    /// Takes the next items, with the hashes of their keys, and starts fetching what a call for each of them
-    /// will touch. Returns whether there are any. The caller is unpinned: this runs the iterator and the hasher.
+    /// Takes the next items, with the hashes of their keys, and starts fetching what a call for
+    /// each of them will touch. Returns whether there are any. The caller is unpinned: this runs
+    /// the iterator and the hasher.
     fn fetch<T>(
         &self,
         items: &mut impl Iterator<Item = T>,
@@ -146,8 +150,8 @@ where
         self.value(Wanted::new(self.map.hash(key), key), false)
     }
 
-    /// The values of many keys, in order: as [`get`](Self::get). Memory is fetched for 16 keys at a time, so in a map of
-    /// a million entries this takes about half as long as one call for each.
+    /// The values of many keys, in order: as [`get`](Self::get). Memory is fetched for 16 keys at a
+    /// time, so in a map of a million entries this takes about half as long as one call for each.
     ///
     /// The iterator and the keys' `Hash` run while this guard pins the map.
     pub fn get_many<'q, Q: Hash + Eq + ?Sized + 'q>(

@@ -61,32 +61,34 @@ use std::time::Duration;
 /// # Progress and cost
 ///
 /// All operations but [`shutdown`](Self::shutdown), [`flush`](Self::flush) and dropping the map are
-/// lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) a call that ends an entry may wait for
-/// room in the channel.) Look-ups write nothing shared (with a time to idle, one swap in every interval). Key
-/// and value lie in the entry's slot, beside its lease; above 64 bytes together they are boxed. A
-/// slot takes 8 bytes and key and value; 5 bytes lie beside it, and 16 to 29 in the index.
+/// lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) a call that ends an entry may wait
+/// for room in the channel.) Look-ups write nothing shared (with a time to idle, one swap in every
+/// interval). Key and value lie in the entry's slot, beside its lease; above 64 bytes together they
+/// are boxed. A slot takes 8 bytes and key and value; 5 bytes lie beside it, and 16 to 29 in the
+/// index.
 ///
 /// # When values are dropped
 ///
 /// A reader may hold a reference to a value that has ended. So the map drops key and value later,
-/// when no thread can hold them: usually within an interval, or a few milliseconds if that is longer.
+/// when no thread can hold them: usually within an interval, or a few milliseconds if that is
+/// longer.
 ///
 /// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread
 ///   that drives the map for another reason drops them too: the caller of
 ///   [`shutdown`](Self::shutdown), and, rarely, an insertion that finds the map full, or a call
 ///   after the clock has jumped by years.
 /// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
-///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last handle to the
-///   map, and, after a shutdown, the thread that drops a [`Removed`](crate::Removed) of the
-///   [channel](ExpiringMapBuilder::build_with_channel).
-/// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live
-///   ones, a thread that lets go of an ended entry drops some first: twice as many as it ends. It
-///   does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no
+///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last
+///   handle to the map, and, after a shutdown, the thread that drops a [`Removed`](crate::Removed)
+///   of the [channel](ExpiringMapBuilder::build_with_channel).
+/// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the
+///   live ones, a thread that lets go of an ended entry drops some first: twice as many as it ends.
+///   It does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no
 ///   listener. So slow drops slow down the threads that cause them, and what waits stays bounded,
 ///   unless each entry ends beside a `Ref` or an item.
 /// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
-///   the map, or panic. It may take a lock, but none that a thread holds while it ends entries: that
-///   thread may be the one that drops. A panic is caught and counted (`drop_panics` in the
+///   the map, or panic. It may take a lock, but none that a thread holds while it ends entries:
+///   that thread may be the one that drops. A panic is caught and counted (`drop_panics` in the
 ///   [metrics](crate::StoreMetrics)).
 /// * A slow `Drop` delays this map's reaper, and so the listener. It delays no other map.
 /// * A [`Ref`] or [`OccupiedEntry`] that a thread keeps delays the drops of this map only, for as

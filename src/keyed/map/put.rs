@@ -155,8 +155,8 @@ where
         }
     }
 
-    /// One attempt to put an entry in. The user's code runs while this function owns key and value, which
-    /// are dropped after the pin if that panics.
+    /// One attempt to put an entry in. The user's code runs while this function owns key and value,
+    /// which are dropped after the pin if that panics.
     #[inline(always)]
     fn attempt(
         &self,
@@ -311,8 +311,8 @@ where
             // SAFETY: found after the pin.
             let (new, result) = update(found.map(|found| unsafe { &found.pair().1 }));
             let pair = (key, new);
-            // The lifetime begins now, however long the closure has taken. It replaces this very value,
-            // which may have been used meanwhile.
+            // The lifetime begins now, however long the closure has taken. It replaces this very
+            // value, which may have been used meanwhile.
             let attempt = match (store.term(lifetime), found.map(|found| found.again())) {
                 (Err(error), _) => Err((Hindered::Refused(error), pair)),
                 (Ok((term, _)), None) => store.enter(&pin, hash, pair, term),

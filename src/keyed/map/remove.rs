@@ -7,7 +7,8 @@ use crate::keyed::store::{RemovalCause, Walk, Wanted};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-/// Removed entries of which the listener has yet to hear; it does in a panic of a user's closure too.
+/// Removed entries of which the listener has yet to hear; it does in a panic of a user's closure
+/// too.
 struct Notices<'a, K: 'static, V: 'static>(Vec<Notice<'a, K, V>>);
 
 impl<K, V> Notices<'_, K, V> {
@@ -29,8 +30,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Ends the entry of a key. Returns it, unless its time was up. [`Removed::try_into_value`] gives the
-    /// value itself.
+    /// Ends the entry of a key. Returns it, unless its time was up. [`Removed::try_into_value`]
+    /// gives the value itself.
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,

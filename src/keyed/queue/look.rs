@@ -28,8 +28,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.get(key).is_some()
     }
 
-    /// How long until the key expires, unless it is renewed: zero if its time is up; `None` if it is
-    /// not there.
+    /// How long until the key expires, unless it is renewed: zero if its time is up; `None` if it
+    /// is not there.
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -78,8 +78,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.store().flush(limit)
     }
 
-    /// Which keys expire when: expiry time to keys. A key that is there all the while is met exactly
-    /// once, any other at most once; no snapshot. O(capacity).
+    /// Which keys expire when: expiry time to keys. A key that is there all the while is met
+    /// exactly once, any other at most once; no snapshot. O(capacity).
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<K>>
     where

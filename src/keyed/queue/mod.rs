@@ -109,8 +109,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room when the reaper,
-    /// or a thread that polls, ends it.
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room
+    /// when the reaper, or a thread that polls, ends it.
     ///
     /// # Examples
     ///

@@ -11,10 +11,10 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
-    /// Refuses new keys, and waits until none is left, for at most `limit` of real time: they expire,
-    /// or are removed. Returns
-    /// whether none is left. Blocks; in a listener or a handler it does not wait. Polls meanwhile where
-    /// there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    /// Refuses new keys, and waits until none is left, for at most `limit` of real time: they
+    /// expire, or are removed. Returns whether none is left. Blocks; in a listener or a handler it
+    /// does not wait. Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends
+    /// what is left.
     pub fn drain(&self, limit: Duration) -> bool {
         drain(&self.store().engine, self.owner.reaper(), &*self.shared, limit)
     }
@@ -27,8 +27,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`WhenFull::Spill`](crate::WhenFull::Spill) from here on.
     ///
     /// In a handler or a waker that any store calls, this waits for no thread. New keys are refused
-    /// when it returns. The reaper, or the threads that drive the queue at that moment, end the keys
-    /// soon after, and the next shutdown returns them.
+    /// when it returns. The reaper, or the threads that drive the queue at that moment, end the
+    /// keys soon after, and the next shutdown returns them.
     ///
     /// ```
     /// use expiry::ExpiryQueue;

@@ -92,16 +92,16 @@ impl SessionTrackerBuilder {
         /// new ones are refused with [`StoreError::Full`](crate::StoreError::Full), unless
         /// something is due, which is then expired first. Exact.
         capacity,
-        /// The shortest timeout that is granted, at least the interval; who asks for less gets
-        /// this.
+        /// The shortest timeout that is granted, at least the interval; a caller that asks for less
+        /// gets this.
         minimum_timeout(timeout: Duration) sets minimum = Some(timeout);
-        /// The longest timeout that is granted; who asks for more gets this.
+        /// The longest timeout that is granted; a caller that asks for more gets this.
         maximum_timeout(timeout: Duration) sets maximum = Some(timeout);
         /// What is in the top byte of all ids: a different one on each server whose ids may meet.
         server_id(server: u8) sets server = server;
-        /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`](crate::SessionId));
-        /// what is above is left out. 0 is no id: the next one is taken. For ids that are to be
-        /// reproducible, or go on after the last one of a log.
+        /// The lower 56 bits of the first id to be issued, instead of the time (see
+        /// [`SessionId`](crate::SessionId)); what is above is left out. 0 is no id: the next one is
+        /// taken. It is for ids that are to be reproducible, or go on after the last one of a log.
         first_id(first: u64) sets first = Some(first);
         /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`].
         /// Each touch costs a read-modify-write of the session's own memory more. Each taking

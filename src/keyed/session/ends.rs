@@ -11,9 +11,9 @@ use crate::polled::Polled;
 use std::time::Duration;
 
 impl SessionTracker {
-    /// What has expired, all of it. Several threads may poll: they share the work, and each session is given to one of them. A poll
-    /// may return what another one under way has found so far. In no order. Where there is a handler that is told instead, and
-    /// this is empty.
+    /// What has expired, all of it. Several threads may poll: they share the work, and each session
+    /// is given to one of them. A poll may return what another one under way has found so far. In
+    /// no order. Where there is a handler, it gets them instead, and this is empty.
     ///
     /// ```
     /// # use expiry::{ManualClock, SessionTracker};
@@ -54,8 +54,9 @@ impl SessionTracker {
         self.store.engine.wait_time()
     }
 
-    /// Begins to close a session: from now on no touch succeeds, and it does not expire. One of several closers is told `Ok`, and
-    /// is to [remove](Self::remove) it; until somebody does it is [there](Self::closing).
+    /// Begins to close a session: from now on no touch succeeds, and it does not expire. One of
+    /// several closers gets `Ok`, and is to [remove](Self::remove) it; until a caller does, the
+    /// session is [there](Self::closing).
     ///
     /// ```
     /// # use expiry::{SessionError, SessionId, SessionTracker};
@@ -73,7 +74,7 @@ impl SessionTracker {
     ///
     /// # Errors
     ///
-    /// [`SessionError::Unknown`]; [`SessionError::Closing`]: somebody else has begun.
+    /// [`SessionError::Unknown`]; [`SessionError::Closing`]: another caller has begun.
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
@@ -83,7 +84,8 @@ impl SessionTracker {
         })
     }
 
-    /// Ends a session, whether it lives or is being closed. Returns it, to one of several who remove it; `None` if there is none.
+    /// Ends a session, whether it lives or is being closed. Returns it, to one of several callers
+    /// that remove it; `None` if there is none.
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
@@ -93,8 +95,9 @@ impl SessionTracker {
         Some(info)
     }
 
-    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`CapacityReady`](crate::CapacityReady), which has an
-    /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see
+    /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room when a
+    /// caller polls, or the reaper comes to it.
     ///
     /// # Examples
     ///
@@ -123,18 +126,20 @@ impl SessionTracker {
     }
 
     /// Refuses new sessions, and waits until none is left, for at most `limit` of real time: they
-    /// expire, or are removed. Returns
-    /// whether none is left. Blocks; in a listener or a handler it does not wait. Polls meanwhile where
-    /// there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    /// expire, or are removed. Returns whether none is left. Blocks; in a listener or a handler it
+    /// does not wait. Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends
+    /// what is left.
     pub fn drain(&self, limit: Duration) -> bool {
         drain(&self.store.engine, self.owner.reaper(), &*self.store, limit)
     }
 
-    /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
-    /// a session that was created, and has been neither removed nor expired, is in here, once. From then on nothing can be created.
+    /// Ends all sessions, those included that are being closed, and stops the reaper, for which it
+    /// waits. Returns what there was: a session that was created, and has been neither removed nor
+    /// expired, is in here, once. From then on nothing can be created.
     ///
-    /// In a handler or a waker that any store calls, this waits for no thread. Nothing can be created when it returns. The reaper,
-    /// or the threads that drive the tracker at that moment, end the sessions soon after, and the next shutdown returns them.
+    /// In a handler or a waker that any store calls, this waits for no thread. Nothing can be
+    /// created when it returns. The reaper, or the threads that drive the tracker at that moment,
+    /// end the sessions soon after, and the next shutdown returns them.
     ///
     /// ```
     /// # use expiry::{SessionError, SessionId, SessionTracker};
@@ -154,12 +159,13 @@ impl SessionTracker {
         self.store.kept.take()
     }
 
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when this returns, the reaper does the rest, and
-    /// the future ends when it has ended, with what there was. A tracker that is polled has been shut down when this returns, and the
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when
+    /// this returns. The reaper does the rest, and the future ends when it has, with the sessions
+    /// that there were. A tracker that is polled has been shut down when this returns, and the
     /// future is ready.
     ///
-    /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be it this or [`shutdown`](Self::shutdown). Of two
-    /// at once each may have some of it.
+    /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be
+    /// it this or [`shutdown`](Self::shutdown). Of two at once each may have some of it.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(

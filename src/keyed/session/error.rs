@@ -19,13 +19,14 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// There is no such session. It has expired, was removed, or never was: nothing is kept of it by which to tell these apart.
+    /// There is no such session. It has expired, was removed, or never was: the tracker keeps
+    /// nothing of it that would distinguish these.
     Unknown,
     /// It is being closed. It will not live again.
     Closing,
-    /// Somebody else has it.
+    /// Another owner has it.
     Moved {
-        /// Who.
+        /// The session's owner.
         owner: u64,
     },
 }

@@ -12,7 +12,7 @@ const COUNT_BITS: u32 = 16;
 
 /// Names a session.
 ///
-/// Of an id that a tracker has issued the bits are, as in ZooKeeper:
+/// The bits of an id that a tracker has issued are, as in ZooKeeper:
 ///
 /// ```text
 ///  63       56 55                                16 15             0
@@ -21,9 +21,10 @@ const COUNT_BITS: u32 = 16;
 /// +-----------+------------------------------------+----------------+
 /// ```
 ///
-/// The lower 56 bits are one number, which begins with the time at which the tracker was built and a count of zero, and goes up
-/// by one for each id. So ids of one server are not issued again after a restart, unless it has issued more than 65,536 for each
-/// millisecond that it ran, or its clock was set back, or 34.8 years have gone by.
+/// The lower 56 bits are one number, which begins with the time at which the tracker was built and
+/// a count of zero, and goes up by one for each id. So ids of one server are not issued again after
+/// a restart, unless it has issued more than 65,536 for each millisecond that it ran, or its clock
+/// was set back, or 34.8 years have gone by.
 ///
 /// Displayed, and parsed, as `0x` and 16 hexadecimal digits. With the feature `serde` a number.
 ///
@@ -84,7 +85,8 @@ impl Issuer {
     /// Each id once. 0 is none, whatever the server.
     pub(super) fn issue(&self) -> SessionId {
         loop {
-            // Relaxed: nothing is published by it, and of read-modify-writes of one word no two see the same.
+            // Relaxed: nothing is published by it, and of read-modify-writes of one word no two see
+            // the same.
             let number = self.next.fetch_add(1, Ordering::Relaxed) & ISSUED;
             if number != 0 {
                 return SessionId(self.server | number);

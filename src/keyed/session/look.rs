@@ -15,7 +15,8 @@ impl Inner {
         live.then(|| lease.deadline_near(self.engine.deadlines.about_now()))
     }
 
-    /// How long what has this lease has left, when the clock reads `now`; `None` if it is being closed.
+    /// How long what has this lease has left, when the clock reads `now`; `None` if it is being
+    /// closed.
     pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
         let deadline = self.deadline_of(lease)?;
         Some(self.engine.deadlines.ticks().until(now, deadline))
@@ -30,16 +31,17 @@ impl SessionTracker {
         seat.look(*id, self.store.remaining(found.lease, now))
     }
 
-    /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
-    /// snapshot. A session that is there all the while is met exactly once, any other at most once.
-    /// O(capacity). `f` may use the tracker.
+    /// Calls `f` with every session, each as it is just then, those included that are being closed;
+    /// together they are no snapshot. A session that is there all the while is met exactly once,
+    /// any other at most once. O(capacity). `f` may use the tracker.
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
         let now = self.store.engine.deadlines.clock().now();
         self.store.each(|pin, found| f(&self.look(pin, found, now)));
     }
 
-    /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are
-    /// being closed, which do not expire. O(capacity); no snapshot.
+    /// Which sessions expire when: expiry time, counted from when the tracker was built, to
+    /// sessions. Without those that are being closed, which do not expire. O(capacity); no
+    /// snapshot.
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
         let interval = self.store.engine.deadlines.ticks().interval_nanos();
@@ -55,8 +57,9 @@ impl SessionTracker {
         dump
     }
 
-    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has said so, and nobody has removed them yet. One
-    /// that stays here was forgotten by whoever was to remove it. O(capacity); no snapshot.
+    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has been called, and
+    /// no caller has removed them yet. One that stays here was forgotten by the caller that was to
+    /// remove it. O(capacity); no snapshot.
     #[must_use]
     pub fn closing(&self) -> Vec<SessionId> {
         let mut closing = Vec::new();
@@ -68,7 +71,8 @@ impl SessionTracker {
         closing
     }
 
-    /// The session, as it is just now. One whose time is up is there until the reaper, or a poll, has come to it.
+    /// The session, as it is just now. One whose time is up is there until the reaper, or a poll,
+    /// has come to it.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
         self.with(id, |pin, found| self.look(pin, found, self.store.engine.deadlines.clock().now()))
@@ -80,8 +84,8 @@ impl SessionTracker {
         self.with(id, |_, _| ()).is_some()
     }
 
-    /// Sessions now, those included that are being closed, or whose time is up though nobody has come to them yet.
-    /// O(threads x shards).
+    /// Number of sessions now, those included that are being closed, or that have expired and that
+    /// no driver has come to yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()

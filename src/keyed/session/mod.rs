@@ -1,15 +1,15 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
-//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its
-//! own.
+//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is,
+//! in atomics of its own.
 //!
 //! | operation | takes effect at |
 //! |---|---|
 //! | create, track | the publication of the id in the index |
 //! | touch | the swap of the lease's deadline |
-//! | closing | the swap `LIVE -> CLOSING`: of the same word, so that no touch and no expiry come after it (Q7) |
-//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, who has what the session was |
-//! | `set_owner`, and a `check` that takes what is nobody's | the swap of the owner |
+//! | closing | the swap `LIVE -> CLOSING` of the same word: no touch or expiry comes later (Q7) |
+//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session |
+//! | `set_owner`, and a `check` that takes a session without an owner | the swap of the owner |
 //! | any other `check` | the load of the owner |
 //! | `upgrade` | the read-modify-write of the flags |
 //! | `take_touched`, for one session | the read-modify-write that clears its flag |
@@ -94,9 +94,11 @@ struct Bounds {
     maximum: Duration,
 }
 
-/// A session that is tracked: its id, the timeout that was granted, and where it is, for touching it without a look-up.
+/// A session that is tracked: its id, the timeout that was granted, and where it is, for touching
+/// it without a look-up.
 ///
-/// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is no such session.
+/// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is
+/// no such session.
 ///
 /// ```
 /// use expiry::{SessionError, SessionTracker};
@@ -161,7 +163,8 @@ pub enum Tracked {
     Closing,
 }
 
-/// Sessions that must be touched to live, after ZooKeeper's `SessionTrackerImpl`: ids, timeouts, owners, leave-taking.
+/// Sessions that must be touched to live, after ZooKeeper's `SessionTrackerImpl`: ids, timeouts,
+/// owners, leave-taking.
 ///
 /// ```
 /// use expiry::{ManualClock, SessionError, SessionTracker};
@@ -194,33 +197,38 @@ pub enum Tracked {
 ///
 /// # Time
 ///
-/// A session expires when it has not been touched for its timeout, rounded up to the interval: late by at most one interval and
-/// the reaper's delay, never early. A touch is one compare-and-swap and moves nothing. Of a touch and an expiry that meet exactly
-/// one happens: a touch that says `Ok` has renewed the session, and one that says [`SessionError::Unknown`] came after the end.
-/// The end is when the reaper, or a poll, comes to it: a session whose time is up may be renewed until then.
+/// A session expires when it has not been touched for its timeout, rounded up to the interval: late
+/// by at most one interval and the reaper's delay, never early. A touch is one compare-and-swap and
+/// moves nothing. Of a touch and an expiry that meet exactly one happens: a touch that says `Ok`
+/// has renewed the session, and one that says [`SessionError::Unknown`] came after the end. The end
+/// is when the reaper, or a poll, comes to it: a session whose time is up may be renewed until
+/// then.
 ///
 /// # Three ends
 ///
-/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it remains. (ZooKeeper keeps an
-///   expired session in its maps, marked as closing, until somebody removes it, and what is forgotten there leaks: Q9. Here the
-///   one who is told has all that there was, and an id that is touched too late is unknown.)
+/// * **It expires.** It is delivered once, to the handler or by [`poll`](Self::poll), and nothing
+///   of it remains. (ZooKeeper keeps an expired session in its maps, marked as closing, until its
+///   code removes it, and what is forgotten there leaks: Q9. Here the delivery has all that there
+///   was, and an id that is touched too late is unknown.)
 /// * **It is removed**, at once, by [`remove`](Self::remove), which returns it.
-/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch succeeds and it does not
-///   expire, so that whoever closes it, having told others first, has not been overtaken. One that nobody removes stays:
-///   [`closing`](Self::closing) lists them, and they count in [`len`](Self::len) and in the capacity.
+/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch
+///   succeeds and it does not expire, so that neither overtakes the closing caller, which may
+///   notify others first. One that no caller removes stays: [`closing`](Self::closing) lists them,
+///   and they count in [`len`](Self::len) and in the capacity.
 ///
-/// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping the tracker ends it untold.
+/// [`shutdown`](Self::shutdown) returns the sessions that are there at the tracker's end. Dropping
+/// the tracker ends them without a report.
 ///
 /// # Local and global
 ///
-/// A session is local, known to this server only, or global. It is created as one or the other; [`upgrade`](Self::upgrade) makes
-/// a local one global, once. What it means is the caller's; the tracker leaves local sessions out of
-/// [`take_touched`](Self::take_touched).
+/// A session is local, known to this server only, or global. It is created as one or the other;
+/// [`upgrade`](Self::upgrade) makes a local one global, once. What it means is the caller's; the
+/// tracker leaves local sessions out of [`take_touched`](Self::take_touched).
 ///
 /// # Progress
 ///
-/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the clock by 2^38 intervals a
-/// touch or a creation waits until what was due has been ended.
+/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the
+/// clock by 2^38 intervals a touch or a creation waits until what was due has been ended.
 ///
 /// # Memory
 ///
@@ -247,7 +255,8 @@ impl SessionTracker {
         SessionTrackerBuilder::default()
     }
 
-    /// The timeout that who asks for this one gets: it, or the nearest that the settings allow.
+    /// The timeout that a caller gets if it asks for this one: it, or the nearest that the settings
+    /// allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
         timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)
@@ -281,9 +290,10 @@ impl SessionTracker {
 }
 
 impl SessionTracker {
-    /// A new global session, with an id of its own, as long a timeout as can be [granted](Self::grant), and an owner (0: nobody).
+    /// A new global session, with an id of its own, as long a timeout as can be
+    /// [granted](Self::grant), and an owner (0: none).
     ///
-    /// An id that somebody else has had [tracked](Self::track) already is passed over.
+    /// An id that another caller has had [tracked](Self::track) already is passed over.
     ///
     /// # Errors
     ///
@@ -316,8 +326,8 @@ impl SessionTracker {
         }
     }
 
-    /// Adopts a global session whose id is known, from a log or another server. If it is there already it is renewed, as by
-    /// [`touch_for`](Self::touch_for), and otherwise stays as it is.
+    /// Adopts a global session whose id is known, from a log or another server. If it is there
+    /// already it is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is.
     ///
     /// ```
     /// # use expiry::SessionTracker;
@@ -380,7 +390,8 @@ impl SessionTracker {
         })
     }
 
-    /// Puts a session in, unless the id has one: then, what `there` makes of that, again and again until it makes something.
+    /// Puts a session in, unless the id has one: then, what `there` makes of that, again and again
+    /// until it makes something.
     fn add<R>(
         &self,
         id: SessionId,

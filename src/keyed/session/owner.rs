@@ -1,9 +1,10 @@
-//! Who has a session, and how far it is known.
+//! The owner of a session, and how far the session is known.
 //!
-//! The owner is a word of its own beside the lease. Who has written it asks for the lease afterwards, by a read-modify-write:
-//! either the swap that ends the session comes later, and whoever ends it sees this owner; or it came before, and this one knows
-//! that it was too late. Whoever ends a session sets a flag in the word that an upgrade changes: either it sees the upgrade, or
-//! the upgrade sees the end.
+//! The owner is a word of its own beside the lease. A thread that has written it reads the lease
+//! afterwards, by a read-modify-write. Either the swap that ends the session comes later, and the
+//! ending thread sees this owner; or it came before, and the writing thread knows that it was too
+//! late. The ending thread sets a flag in the word that an upgrade changes: either it sees the
+//! upgrade, or the upgrade sees the end.
 
 use super::seat::NOBODY;
 use super::{Found, SessionError, SessionId, SessionTracker};
@@ -12,8 +13,8 @@ use crate::keyed::closing::STAYS;
 use crate::sync::Ordering;
 
 impl SessionTracker {
-    /// Whether the session lives and is `owner`'s. One that is nobody's is from here on. Of a check and a
-    /// [move](Self::set_owner), or a closing, that meet either may be first.
+    /// Whether the session lives and is `owner`'s. A session without an owner becomes `owner`'s. If
+    /// a check meets a [move](Self::set_owner), or a closing, either may be first.
     ///
     /// # Errors
     ///
@@ -43,8 +44,8 @@ impl SessionTracker {
         checked.unwrap_or(Err(SessionError::Unknown))
     }
 
-    /// Gives the session to `owner` (0: nobody). Returns whose it was. A move that meets the closing of the session may come
-    /// after it, and before its end.
+    /// Gives the session to `owner` (0: none). Returns the owner before. A move that meets the
+    /// closing of the session may come after it, and before its end.
     ///
     /// ```
     /// use expiry::{SessionError, SessionTracker};
@@ -60,8 +61,8 @@ impl SessionTracker {
     ///
     /// # Errors
     ///
-    /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, whoever ended it may have been
-    /// told either owner.
+    /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, the
+    /// thread that ended it may have got either owner.
     pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
         let moved = self.with(id, |pin, found| {
             Self::lives(found)?;
@@ -80,7 +81,7 @@ impl SessionTracker {
         }
     }
 
-    /// Whether whoever ends the session will see the owner that the caller has written.
+    /// Whether the thread that ends the session will see the owner that the caller has written.
     fn written(found: &Found<'_>) -> Result<(), SessionError> {
         let lease = found.slot.lease_in_order();
         if lease.is_in(STAYS) && lease.generation() == found.lease.generation() {
@@ -90,12 +91,12 @@ impl SessionTracker {
         }
     }
 
-    /// Makes a local session global, be it about to be closed. True if this did, false if it was global before: of several that
-    /// meet one is told `true`.
+    /// Makes a local session global, be it about to be closed. True if this did, false if it was
+    /// global before: of several calls that meet one returns `true`.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Unknown`]; then whoever ended it was told that it was local.
+    /// [`SessionError::Unknown`]; then the thread that ended it got a local session.
     pub fn upgrade(&self, id: SessionId) -> Result<bool, SessionError> {
         let upgraded = self.with(id, |pin, found| Self::seat(pin, found).upgrade());
         upgraded.flatten().ok_or(SessionError::Unknown)

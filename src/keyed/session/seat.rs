@@ -11,7 +11,7 @@ pub(super) const NOBODY: u64 = 0;
 const GLOBAL: u32 = 1;
 /// Touched since a taking last cleared this.
 const TOUCHED: u32 = 2;
-/// Has ended, and who has ended it has looked at the other flags.
+/// The session has ended, and the thread that ended it has looked at the other flags.
 const ENDED: u32 = 4;
 
 /// A session's value: 24 bytes.
@@ -40,11 +40,12 @@ impl Seat {
 
     pub(super) fn is_global(&self) -> bool {
         // survives: stronger than needed, here and in `upgrade`: one word, with nothing behind it.
-        // Kept: a user who sees an upgrade may expect to see what was done before it.
+        // Kept: a caller that sees an upgrade may expect to see what was done before it.
         self.flags.load(Ordering::Acquire) & GLOBAL != 0
     }
 
-    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came first.
+    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came
+    /// first.
     pub(super) fn upgrade(&self) -> Option<bool> {
         let before = self.flags.fetch_or(GLOBAL, Ordering::AcqRel);
         (before & ENDED == 0).then_some(before & GLOBAL == 0)
@@ -65,7 +66,7 @@ impl Seat {
         self.flags.fetch_and(!TOUCHED, Ordering::AcqRel) & TOUCHED != 0
     }
 
-    /// By the thread that has ended it: what it was in the end.
+    /// What the session was in the end; the thread that has ended it calls this.
     pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         // survives: stronger than needed: one word. The swap of the lease shows the owner.
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
@@ -109,12 +110,13 @@ impl Seat {
 pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
-    /// Who has it; 0: nobody.
+    /// The owner; 0: none.
     pub owner: u64,
     /// Its own timeout, as granted.
     pub timeout: Duration,
     /// Whether it is known to the whole ensemble, not to this server only.
     pub is_global: bool,
-    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not expire.
+    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not
+    /// expire.
     pub remaining: Option<Duration>,
 }

@@ -13,7 +13,7 @@
 //! touch has one clearing that comes next after it:
 //!
 //! * That clearing finds the flag set, and its taking reports the session. No other clearing
-//!   reports for this touch. So each touch is told to one taking.
+//!   reports for this touch. So one taking reports each touch.
 //! * That clearing reads the flag that the touch has set, or one that later touches have set again
 //!   (Release and Acquire). So its taking reads the lease of this touch, or a newer one.
 //! * A touch that finds the flag set leaves it set. The clearing that comes next reads a lease that
@@ -24,7 +24,7 @@
 //! No touch of a session that goes on living is lost. The next taking that begins after the touch
 //! has returned meets the session: a walk meets each session that is there all the while exactly
 //! once ([`SessionTracker::for_each`]). If that taking finds the flag cleared, another taking has
-//! cleared it since the touch, and tells the touch.
+//! cleared it since the touch, and reports the touch.
 //!
 //! # What moves beside the walk
 //!
@@ -60,7 +60,8 @@ impl SessionTracker {
         self.touch_at(self.hash(id), id, None)
     }
 
-    /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be [granted](Self::grant).
+    /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be
+    /// [granted](Self::grant).
     ///
     /// # Errors
     ///
@@ -102,13 +103,14 @@ impl SessionTracker {
         }
     }
 
-    /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for 64 at a time.
+    /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for
+    /// 64 at a time.
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
         let mut hashes = [0; GROUP];
         for items in items.chunks(GROUP) {
-            // Those inside it then cost next to nothing.
+            // The pins taken inside this one then cost next to nothing.
             let _pin = engine.pin();
             for (hash, (id, _)) in hashes.iter_mut().zip(items) {
                 *hash = engine.keys.hash(id.0);
@@ -120,7 +122,8 @@ impl SessionTracker {
         done
     }
 
-    /// Touches the session whose id belongs `at` this shard and hash, by its own timeout if there is no other.
+    /// Touches the session whose id belongs `at` this shard and hash, by its own timeout if there
+    /// is no other.
     #[inline]
     fn touch_at(
         &self,
@@ -166,11 +169,11 @@ impl SessionTracker {
     }
 
     /// The global sessions that were touched since they were last taken, each with the time that it
-    /// has left to live. A follower tells its leader by it, which [touches](Self::touch_batch) each
-    /// session for that time. Several threads may take: each touch is told to one of them. In no
+    /// has left to live. A follower sends them to its leader, which [touches](Self::touch_batch)
+    /// each session for that time. Several threads may take: one of them gets each touch. In no
     /// order.
     ///
-    /// No touch is lost: a taking that is under way tells it, or the next one. Sessions that are
+    /// No touch is lost: a taking that is under way reports it, or the next one. Sessions that are
     /// being closed by then, or have ended, are left out. Empty unless the tracker was built to
     /// [collect touches](super::SessionTrackerBuilder::collect_touches).
     ///

@@ -14,7 +14,8 @@ const PARTING: Duration = Duration::from_millis(10);
 const PARTING: Duration = Duration::ZERO;
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends every entry, and reports it. Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
+    /// Ends every entry, and reports it. Returns whether the store is closed: see
+    /// [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
         self.close_with(|ended, _| self.tell(&ended, RemovalCause::Closed))
     }

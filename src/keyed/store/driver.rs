@@ -10,16 +10,16 @@ use crate::core::threads::Counter;
 use crate::panics::caught;
 use crate::sync::step;
 
-/// An entry that the driver is about to end: pinned, with its key's hash and where in its index bucket the slot is
-/// named.
+/// An entry that the driver is about to end: pinned, with its key's hash and where in its index
+/// bucket the slot is named.
 pub(crate) struct Named {
     pub(super) pin: Pin,
     pub(super) hash: u32,
     pub(super) position: usize,
 }
 
-/// A store type on a [`Store`], which the driver reaches by the store type's [`Frontend`]. The store type
-/// says what becomes of an entry that has ended.
+/// A store type on a [`Store`], which the driver reaches by the store type's [`Frontend`]. The
+/// store type says what becomes of an entry that has ended.
 pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     fn store(&self) -> &Store<K, V>;
 
@@ -121,7 +121,8 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot from here on.
+    /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot
+    /// from here on.
     #[cold]
     #[inline(never)]
     fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {

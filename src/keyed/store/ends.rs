@@ -49,7 +49,8 @@ impl std::fmt::Display for RemovalCause {
     }
 }
 
-/// Called for every end, once, by the thread that ended the entry, afterwards and unpinned. It may call the store, be slow, or panic.
+/// Called for every end, once, by the thread that ended the entry, afterwards and unpinned. It may
+/// call the store, be slow, or panic.
 pub(crate) type Listener<K, V> = Arc<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -125,8 +126,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         })
     }
 
-    /// An entry has expired in a store without a listener. The driver sees to what waits to be freed when it has left
-    /// the shard.
+    /// An entry has expired in a store without a listener. The driver sees to what waits to be
+    /// freed when it has left the shard.
     pub(in crate::keyed) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
         self.engine.with_stripe(|mine, _| {
             let (hash, position) = (named.hash, named.position);
@@ -136,8 +137,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         });
     }
 
-    /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The caller
-    /// has ended the entry, and is unpinned.
+    /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
+    /// caller has ended the entry, and is unpinned.
     #[inline]
     pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: RemovalCause) {
         match &self.removals {

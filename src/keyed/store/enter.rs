@@ -94,8 +94,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lease
     }
 
-    /// Puts in an entry of a key that had none just now. The only code of the user's that this runs is
-    /// the key's `Eq`, while key and value are in the slot.
+    /// Puts in an entry of a key that had none just now. The only code of the user's that this runs
+    /// is the key's `Eq`, while key and value are in the slot.
     #[inline(always)]
     pub(in crate::keyed) fn enter(
         &self,
@@ -207,8 +207,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Makes room after an insertion was refused with this error, if entries are due. Returns
-    /// whether the caller tries again; it does also where the key has an entry by now, which may need
-    /// no room. The caller is unpinned.
+    /// whether the caller tries again; it does also where the key has an entry by now, which may
+    /// need no room. The caller is unpinned.
     #[cold]
     pub(in crate::keyed) fn makes_room(
         &self,

@@ -26,8 +26,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Drops up to so many of what waits, if too much does. Not where a `Drop` must not run: while this thread
-    /// is pinned in a store, drives one, or is inside a call of the user's code.
+    /// Drops up to so many of what waits, if too much does. Not where a `Drop` must not run: while
+    /// this thread is pinned in a store, drives one, or is inside a call of the user's code.
     #[cold]
     fn relieve(&self, most: usize) {
         let may_drop = !is_pinned() && !is_inside() && !self.engine.is_driving();

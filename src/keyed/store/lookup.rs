@@ -115,8 +115,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Seen::Entry(Found { id, slot, lease, hash, position });
         }
         if lease.state() == State::Forward {
-            // By the lease that ended the way there: loaded again, it could be a forwarded one. A
-            // copy that a migrating thread withdraws leads to an entry that has ended.
+            // This goes by the lease that ended the way there: loaded again, it could be a
+            // forwarded one. A copy that a migrating thread withdraws leads to an entry that has
+            // ended.
             if let (tail, Some(lease)) = tail(&self.engine, id) {
                 if lease.is_in(HELD) {
                     return Seen::Forwarded(tail);
@@ -144,8 +145,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.find_and(pin, wanted, |_| {})
     }
 
-    /// The entry of a key. `ahead` hears of the slot that most likely has it, before this thread
-    /// waits for that slot's memory.
+    /// The entry of a key. This calls `ahead` with the slot that most likely has it, before this
+    /// thread waits for that slot's memory.
     #[inline(always)]
     pub(in crate::keyed) fn find_and<Q: Eq + ?Sized>(
         &self,
@@ -163,8 +164,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then the
-    /// slots that these lead to.
+    /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
+    /// the slots that these lead to.
     #[inline]
     pub(in crate::keyed) fn fetch(&self, hashes: impl Iterator<Item = u32> + Clone) {
         for hash in hashes.clone() {
@@ -181,8 +182,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys share a hash, a value is
-    /// just being replaced, or the index grows.
+    /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys
+    /// share a hash, a value is just being replaced, or the index grows.
     #[inline(always)]
     pub(in crate::keyed) fn glance<Q: Eq + ?Sized>(
         &self,

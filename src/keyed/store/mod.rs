@@ -114,8 +114,8 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
         Found { lease, ..*self }
     }
 
-    /// Whether it was live when its lease was loaded, until after this tick, which is less than 2^39 ticks
-    /// from its deadline.
+    /// Whether it was live when its lease was loaded, until after this tick, which is less than
+    /// 2^39 ticks from its deadline.
     #[inline(always)]
     pub(super) fn lives_after(&self, tick: u64) -> bool {
         matches!(self.lease.state(), State::Live | State::LiveIdle) && self.lease.is_after(tick)

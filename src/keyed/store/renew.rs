@@ -45,9 +45,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// An entry whose time is up is gone, if its time counts `to_the_tick`.
     ///
     /// `lost` is the entry whose lease this call has lost a swap on; `None` at first.
-    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. The clock is read
-    /// after the lease was; mostly that is one cheap reading, by which the deadline is not nearer
-    /// (rule 1 there).
+    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. The clock is
+    /// read after the lease was; mostly that is one cheap reading, by which the deadline is not
+    /// nearer (rule 1 there).
     #[inline(always)]
     pub(in crate::keyed) fn renew(
         &self,
@@ -85,8 +85,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok(Some(Touched::Renewed(deadline)))
     }
 
-    /// As [`renew`](Self::renew), of an entry that closes, to a nearer deadline, or where the driver is
-    /// years behind.
+    /// As [`renew`](Self::renew), of an entry that closes, to a nearer deadline, or where the
+    /// driver is years behind.
     #[cold]
     #[inline(never)]
     fn renew_otherwise(

@@ -26,7 +26,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if self.engine.admission.is_refusing() {
             return Err((Hindered::Refused(StoreError::Closed), pair));
         }
-        // By the very lease that the swap takes away: a touch in between makes the swap fail.
+        // The term goes by the very lease that the swap takes away: a touch in between makes the
+        // swap fail.
         let term = if term.keeps { self.term_of(found) } else { term };
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;

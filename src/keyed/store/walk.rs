@@ -40,8 +40,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             *walk = Walk { shard: walk.shard + 1, place: 0 };
         }
         if met.len() > 1 {
-            // A slot that leads to another of them has had the same key. Of two slots of one key
-            // that are not linked, the first had ended before the other was published (model
+            // A slot that leads to another of them has had the same key. If two slots of one key
+            // are not linked, the first had ended before the other was published (model
             // `a_walk_meets_keys_of_one_hash`).
             let slots = met.clone();
             let next = |id: u32| {

@@ -11,11 +11,12 @@ impl<P: Payload> Wheel<P> {
     /// an id is due, or a bucket is half done. Otherwise a time after `now` and not after the
     /// earliest due. O(levels).
     ///
-    /// It is the earliest due exactly, on whatever level that lies, unless the earliest entry of
-    /// its bucket was descheduled or moved since the bucket was last visited. Then it may be
-    /// earlier, and a pop at that time makes it exact again. (With one unit per finest bucket
-    /// it is always exact if the next event is on the finest level.) A caller that sleeps until
-    /// then and pops, over and over, wakes at most once per distinct due and once per removal.
+    /// It is the earliest due exactly, on whatever level that lies. There is one exception: the
+    /// earliest entry of its bucket was descheduled or moved since the bucket was last visited.
+    /// Then it may be earlier, and a pop at that time makes it exact again. With one unit per
+    /// finest bucket it is always exact if the next event is on the finest level. A caller that
+    /// sleeps until then and pops, over and over, wakes at most once per distinct due and once per
+    /// removal.
     #[must_use]
     pub fn next_expiration(&self) -> Option<u64> {
         if self.len == 0 {

@@ -55,7 +55,7 @@
 //!   nor 2^62 or more before it.
 //! - **W-place.** Each filed record lies where digits of its due and of the *current* cursor say.
 //!   On a level the occupied buckets are thus later than the cursor's own, never a turn away (no
-//!   ring has to be unrolled), and all of level *n* is earlier than all of level *n + 1*, which is
+//!   ring has to be unrolled). All of level *n* is earlier than all of level *n + 1*, which is
 //!   earlier than the overflow. The earliest bucket of the wheel is the first set bit of the first
 //!   non-empty level.
 //! - **W-bound.** The head of an occupied bucket keeps a lower bound of the dues in it, which
@@ -75,7 +75,7 @@
 //! cursor steps to `now`, which changes the place of no entry, because no record lies in between.
 //! Until the next bucket begins, a pop only moves `now` (`wake`); the cursor follows when something
 //! is scheduled. Otherwise the cursor steps to the bound of that bucket, or to `now` if that is
-//! earlier, and the bucket's whole list is taken off (a few writes) to be filed again under the new
+//! earlier. The bucket's whole list is taken off (a few writes), to be filed again under the new
 //! cursor, one record per unit of work. That is the *cascade*. What lies on a level goes to a finer
 //! one, and because the cursor steps to the bound rather than to where the bucket begins, a lone
 //! entry falls through all levels in one go. (Seen from afar this is a monotone radix heap; the

@@ -1,4 +1,5 @@
-//! What several test files need: a record of outcomes, tasks that count, and waiting for a condition with a deadline.
+//! What several test files need: a record of outcomes, tasks that count, and waiting for a
+//! condition with a deadline.
 
 #![allow(dead_code)] // each test program uses a part
 
@@ -18,7 +19,7 @@ pub const GENEROUS: Duration = Duration::from_secs(30);
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// Everything that a tracker has told.
+/// Everything that a tracker has delivered.
 #[derive(Clone, Default)]
 pub struct Told(Arc<Mutex<Vec<Outcome>>>);
 
@@ -28,7 +29,7 @@ impl Told {
         move |outcome: &Outcome| told.lock().unwrap().push(*outcome)
     }
 
-    /// What was told since the last time.
+    /// What was delivered since the last time.
     pub fn take(&self) -> Vec<Outcome> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -37,7 +38,7 @@ impl Told {
         self.0.lock().unwrap().len()
     }
 
-    /// The one outcome that was told since the last time.
+    /// The one outcome that was delivered since the last time.
     pub fn only(&self) -> Outcome {
         let told = self.take();
         assert_eq!(told.len(), 1, "{told:?}");
@@ -72,7 +73,7 @@ impl Task {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// How many wakers of it somebody holds.
+    /// How many of its wakers are held.
     pub fn held(self: &Arc<Self>) -> usize {
         Arc::strong_count(self) - 1
     }
@@ -179,7 +180,8 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has timed out there.
+/// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has
+/// timed out there.
 pub fn let_pass(time: Duration) {
     let (tracker, outcomes) =
         AckTracker::builder().timeout(time).build_with_channel(1, expiry::WhenFull::Wait).unwrap();

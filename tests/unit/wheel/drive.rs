@@ -456,7 +456,7 @@ pub(super) fn run(bytes: &[u8]) -> usize {
     oracle.fired
 }
 
-/// What came of it, or `None` if a callback panicked as it was told to.
+/// What came of it, or `None` if a callback panicked on purpose.
 fn on_purpose<R>(result: std::thread::Result<R>) -> Option<R> {
     match result {
         Ok(result) => Some(result),

@@ -1,6 +1,6 @@
 //! What random histories and the fuzzer found, kept as it was found.
 
-/// The clock was moved by nearly half the circle with no work done, and then something scheduled
+/// The clock was moved by nearly half the circle with no work done. Then something was scheduled
 /// for the very end of the other half: the cursor took its digits for the recent past.
 #[test]
 fn a_deadline_almost_all_of_the_circle_ahead_of_the_cursor() {

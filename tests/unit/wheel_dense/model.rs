@@ -1,8 +1,8 @@
 //! The oracle: deadlines on an endless line of `i128`, sorted in a tree, and a wheel beside it.
 //!
-//! The line has no wrap and the tree has no levels, so what it says about who is due is independent
-//! of how the wheel finds out. Bits of the clock are made from the line only when the wheel is
-//! called.
+//! The line has no wrap and the tree has no levels, so what it says about which ids are due is
+//! independent of how the wheel finds out. Bits of the clock are made from the line only when the
+//! wheel is called.
 
 use super::{keeps_up, validate, Geometry, Pop, Wheel};
 use std::collections::{BTreeMap, BTreeSet};

@@ -35,8 +35,8 @@ impl Trees {
         }
     }
 
-    /// As [`ack_chosen_at`](Self::ack_chosen_at), for a root that is not where it most likely is, or
-    /// whose word another thread has just changed.
+    /// As [`ack_chosen_at`](Self::ack_chosen_at), for a root that is not where it most likely is,
+    /// or whose word another thread has just changed.
     #[cold]
     #[inline(never)]
     fn ack_anywhere(&self, hash: u32, key: u64, xor: u64) -> Result<Ack, AckError> {

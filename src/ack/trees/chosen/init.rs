@@ -80,8 +80,8 @@ impl Trees {
         Ok(())
     }
 
-    /// As [`init_hashed`](Self::init_hashed), for a key whose index bucket is full, a key that the index
-    /// has already, or a claim that was refused.
+    /// As [`init_hashed`](Self::init_hashed), for a key whose index bucket is full, a key that the
+    /// index has already, or a claim that was refused.
     #[inline(never)]
     fn init_anywhere<'a>(
         &'a self,
