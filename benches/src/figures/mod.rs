@@ -7,6 +7,7 @@ mod idle;
 mod keyed;
 mod lifecycle;
 mod memory;
+mod pending;
 mod timeouts;
 mod topology;
 mod wheel;
@@ -35,6 +36,8 @@ enum Figure {
     Growth,
     Idle,
     Wheel,
+    /// Tickets, and what is written by hand in their place.
+    Pending,
     /// All of the next five.
     Keyed,
     KeyedMaps,
@@ -64,6 +67,7 @@ impl Figure {
             Figure::Growth => growth::run(options, report),
             Figure::Idle => idle::run(options, report),
             Figure::Wheel => wheel::run(options, report),
+            Figure::Pending => pending::run(options, report),
             Figure::Keyed => KEYED.iter().for_each(|part| part.run(options, report)),
             Figure::KeyedMaps => keyed::courses(options, report, Kind::Maps),
             Figure::KeyedQueues => keyed::courses(options, report, Kind::Queues),
