@@ -205,6 +205,12 @@ pub mod guide {
     #[doc = include_str!("../docs/guide/maps.md")]
     pub mod maps {}
 
+    #[doc = include_str!("../docs/guide/counters.md")]
+    pub mod counters {}
+
+    #[doc = include_str!("../docs/guide/shutdown.md")]
+    pub mod shutdown {}
+
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[doc = include_str!("../docs/guide/timeouts.md")]
