@@ -271,10 +271,15 @@ pub mod rotating_map {
 /// How to use each store: to be read, and run as tests.
 #[cfg(any(doc, doctest))]
 pub mod guide {
+    // rustdoc copies no files: the picture stands at the end of the page.
     #[doc = include_str!("../docs/guide/acks.md")]
+    #[doc = "\n## In a picture\n\n<style>img[src^='../pictures/']{display:none}</style>\n"]
+    #[doc = include_str!("../docs/pictures/acks.svg")]
     pub mod acks {}
 
     #[doc = include_str!("../docs/guide/leases-and-sessions.md")]
+    #[doc = "\n## In a picture\n\n<style>img[src^='../pictures/']{display:none}</style>\n"]
+    #[doc = include_str!("../docs/pictures/lease.svg")]
     pub mod leases_and_sessions {}
 
     #[doc = include_str!("../docs/guide/maps.md")]
