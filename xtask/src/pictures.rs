@@ -126,7 +126,7 @@ fn entry() -> (Picture, String) {
 
 fn acks() -> (Picture, String) {
     let mut p = Picture::default();
-    for (x, head) in [(20, "4-bit ids; real: 64"), (330, "the tracker XORs"), (560, "and keeps")] {
+    for (x, head) in [(20, "4-bit ids, not 64"), (330, "the tracker XORs"), (560, "and keeps")] {
         p.label(x, 22, head);
     }
     // What happens, what is XORed, what is kept and what that is, and the states of a, b and c.
@@ -200,8 +200,7 @@ mod tests {
     #[test]
     fn the_committed_pictures_are_what_the_command_writes() {
         for (name, (_, svg)) in all() {
-            let committed = std::fs::read_to_string(file(name)).unwrap();
-            assert!(committed == svg, "{name}: run cargo xtask pictures");
+            assert!(std::fs::read_to_string(file(name)).unwrap() == svg, "cargo xtask pictures");
         }
     }
 
