@@ -17,8 +17,8 @@
 //! | a map with one owner, whose entries end unless renewed | [`RotatingMap`] | [`guide::wheels_and_generations`] |
 //! | code written for Storm's `TimeCacheMap` | [`TimeCacheMap`] | [`guide::maps`] |
 //!
-//! To stop a server in order: [`guide::shutdown`]. To move from moka, `DelayQueue`, `tokio::time`,
-//! dashmap, Storm, ZooKeeper, Caffeine or Kafka: [`guide::migration`].
+//! To stop a server in order: [`guide::shutdown`]. To move from moka, `DelayQueue`,
+//! `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka: [`guide::migration`].
 //!
 //! # One example each
 //!
@@ -104,15 +104,15 @@
 //! # Listeners, channels, tasks
 //!
 //! A store reports what has ended to a listener, or into a bounded channel
-//! ([`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`]) that a thread or a
-//! task reads. With the feature `async` the receiver becomes a [`ReceiverStream`], `room` waits for a
-//! free place, and `shutdown_async` for the end.
+//! ([`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`]) that a thread or
+//! a task reads. With the feature `async` the receiver becomes a [`ReceiverStream`], `room` waits
+//! for a free place, and `shutdown_async` for the end.
 //!
 //! # Without a thread
 //!
-//! `build_manual` builds a store without a reaper thread, for an event loop, or for a simulation with
-//! a [`ManualClock`]. Threads of the caller poll it. [`Polled`] says whether the budget ran out, and
-//! how long there is nothing to do.
+//! `build_manual` builds a store without a reaper thread, for an event loop, or for a simulation
+//! with a [`ManualClock`]. Threads of the caller poll it. [`Polled`] says whether the budget ran
+//! out, and how long there is nothing to do.
 //!
 //! | store | polled by | what has ended goes to |
 //! |---|---|---|
@@ -123,18 +123,19 @@
 //! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) | the caller; [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
 //! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the caller |
 //!
-//! The time to sleep is an upper bound: a new entry may be due sooner, and wakes no polling thread.
-//! So sleep no longer than the shortest timeout that matters. `is_empty()` says whether all is done.
+//! The time to sleep is an upper bound: a new entry may be due sooner, and wakes no polling
+//! thread. So sleep no longer than the shortest timeout that matters. `is_empty()` says whether
+//! all is done.
 //!
 //! # What to know
 //!
 //! * **Refused is not lost.** A refusal changes nothing, and a map gives key and value back.
-//!   [`AckError::NotLive`] is normal in a server: the tree has timed out or failed. Drop the work, and
-//!   do not stop the thread.
-//! * **Never early, late by an interval.** The engine rounds deadlines up to the builder's interval;
-//!   then comes the reaper's delay, which the metrics show as [`Lateness`].
-//! * **Clocks.** [`CoarseClock`] is the default, [`MonotonicClock`] reads exactly, `BootClock` (Linux)
-//!   counts suspended time, [`ManualClock`] is for tests, [`Clock`] is for your own.
+//!   [`AckError::NotLive`] is normal in a server: the tree has timed out or failed. Drop the
+//!   work, and do not stop the thread.
+//! * **Never early, late by an interval.** The engine rounds deadlines up to the builder's
+//!   interval; then comes the reaper's delay, which the metrics show as [`Lateness`].
+//! * **Clocks.** [`CoarseClock`] is the default, [`MonotonicClock`] reads exactly, `BootClock`
+//!   (Linux) counts suspended time, [`ManualClock`] is for tests, [`Clock`] is for your own.
 //! * **Memory only.** Nothing survives a restart: sources replay, and holders come back.
 //! * **Rust 1.74**, with all features, and 64-bit atomics. The tests run on x86-64 Linux.
 //!
@@ -152,9 +153,9 @@
 //! | `serde` | settings from configuration files: module [`settings`]; snapshots can be serialized | `serde` 1, `humantime` 2 |
 //!
 //! [`guide::operations`] shows the last three. The public interface contains other crates' traits
-//! only: those of futures-core (`async`) and serde (`serde`). Another major version of these two is a
-//! breaking change here. `metrics` and `tracing` must have the version of the process's recorder and
-//! subscriber.
+//! only: those of futures-core (`async`) and serde (`serde`). Another major version of these two
+//! is a breaking change here. `metrics` and `tracing` must have the version of the process's
+//! recorder and subscriber.
 //!
 // With a feature these are links to what it adds, else to the table of features.
 #![cfg_attr(
