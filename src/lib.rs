@@ -1,115 +1,184 @@
-//! A lock-free concurrent expiry engine: for servers in which millions of things must either
-//! finish, be renewed, or time out, exactly once, on every core. One engine, several stores.
-//!
-//! # Five minutes
-//!
-//! ```
-//! use expiry::{AckTracker, RemovalCause, ExpiringMap, ExpiryQueue, Outcome, Tuple};
-//! use std::time::Duration;
-//!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // Values that are found until their time is up; each end is told once.
-//!     let answers = ExpiringMap::builder()
-//!         .time_to_live(Duration::from_secs(60))
-//!         .removal_listener(|question: &String, _: &u32, cause: RemovalCause| println!("{question}: {cause}"))
-//!         .build()?;
-//!     answers.insert("6 * 7".to_string(), 42)?;
-//!     assert_eq!(answers.get("6 * 7").as_deref(), Some(&42));
-//!
-//!     // Keys that must be touched to live.
-//!     let leases = ExpiryQueue::builder()
-//!         .expiry_listener(|worker: &u64| println!("worker {worker} has fallen silent"))
-//!         .build()?;
-//!     leases.update(7, Duration::from_secs(10))?;
-//!     assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
-//!
-//!     // Messages, and all that is derived from them, to be finished.
-//!     let tracker = AckTracker::builder()
-//!         .timeout(Duration::from_secs(30))
-//!         .on_outcome(|outcome: &Outcome| println!("{outcome:?}")) // acked, failed, timed out, or cancelled
-//!         .build()?;
-//!     let mut message = Tuple::root(&tracker, 42)?;
-//!     let part = message.emit();
-//!     message.ack()?;
-//!     part.ack()?; // the last one: acked
-//!     Ok(())
-//! }
-//! ```
+//! A lock-free concurrent expiry engine: for servers in which millions of things must finish, be
+//! renewed, or time out, each exactly once. One engine, several stores.
 //!
 //! # Which one do I need?
 //!
 //! | you have | use | guide |
 //! |---|---|---|
 //! | keys and values that expire | [`ExpiringMap`] | [`guide::maps`] |
-//! | code that was written for Storm's class of that name | [`TimeCacheMap`] | [`guide::maps`] |
-//! | keys to be touched: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
-//! | sessions with owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
-//! | work derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
+//! | counters of a window: rate limits, quotas | [`ExpiringMap`], [`Lifetimes::keep`] | [`guide::counters`] |
+//! | keys that must be touched to live: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
+//! | clients with sessions, owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
+//! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) | [`guide::acks`] |
-//! | a pipeline with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
-//! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
-//! | timers in your own loop | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
-//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
-//! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
+//! | things in flight under ids that the store issues: requests | [`PendingTable`] | [`guide::pending`] |
+//! | futures that may take too long, under tokio or any executor | [`Timeouts`], with the feature `async` | [`guide::timeouts`] |
+//! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
+//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
+//! | a map with one owner, whose entries end unless renewed | [`RotatingMap`] | [`guide::wheels_and_generations`] |
+//! | code written for Storm's `TimeCacheMap` | [`TimeCacheMap`] | [`guide::maps`] |
 //!
-//! Trackers and queues can put into a channel what they deliver to a handler, for a thread of yours
-//! or for a task: [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
+//! To stop a server in order: [`guide::shutdown`]. To move from moka, `DelayQueue`,
+//! `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka: [`guide::migration`].
+//!
+//! # One example each
+//!
+//! Keys and values that expire:
+//!
+//! ```
+//! use expiry::ExpiringMap;
+//! use std::time::Duration;
+//!
+//! let answers = ExpiringMap::new(Duration::from_secs(60))?; // starts a reaper thread
+//! answers.insert("6 * 7", 42)?;
+//! assert_eq!(answers.get("6 * 7").as_deref(), Some(&42));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Keys that a holder must renew:
+//!
+//! ```
+//! use expiry::ExpiryQueue;
+//! use std::time::Duration;
+//!
+//! let leases = ExpiryQueue::builder()
+//!     .expiry_listener(|worker: &u64| println!("worker {worker} has fallen silent"))
+//!     .build()?;
+//! leases.update(7, Duration::from_secs(10))?;
+//! assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Sessions with an owner and an orderly close:
+//!
+//! ```
+//! use expiry::SessionTracker;
+//! use std::time::Duration;
+//!
+//! let sessions = SessionTracker::builder().build()?;
+//! let session = sessions.create(Duration::from_secs(10), 7)?; // 7: a connection, say
+//! sessions.touch(session.id())?;
+//! sessions.set_closing(session.id())?; // from here on no touch, and no expiry
+//! assert_eq!(sessions.remove(session.id()).map(|gone| gone.owner), Some(7));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Messages, and all work derived from them:
+//!
+//! ```
+//! use expiry::{AckTracker, Outcome, Tuple};
+//!
+//! let tracker = AckTracker::builder()
+//!     .on_outcome(|outcome: &Outcome| println!("{outcome:?}")) // acked, failed, timed out, cancelled
+//!     .build()?;
+//! let mut message = Tuple::root(&tracker, 42)?;
+//! let part = message.emit();
+//! message.ack()?;
+//! part.ack()?; // the last one: the message is acked
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Futures that may take too long (feature `async`):
+//!
+//! ```
+//! # #[cfg(feature = "async")]
+//! # mod with_async {
+//! use expiry::{timeouts::TimeoutError, Timeouts};
+//! use std::time::Duration;
+//!
+//! async fn answer(timeouts: &Timeouts) -> Result<u32, TimeoutError> {
+//!     timeouts.timeout(Duration::from_secs(30), async { 42 }).await
+//! }
+//! # }
+//! ```
+//!
+//! Timers of one owner:
+//!
+//! ```
+//! use expiry::wheel::{Geometry, TimerWheel};
+//!
+//! let mut wheel = TimerWheel::new(Geometry::TICKS, 0); // milliseconds, say
+//! wheel.schedule(30_000, "no reply");
+//! assert_eq!(wheel.pop(30_000).map(|fired| fired.value), Some("no reply"));
+//! ```
+//!
+//! # Listeners, channels, tasks
+//!
+//! A store reports what has ended to a listener, or into a bounded channel
+//! ([`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`]) that a thread or
+//! a task reads. With the feature `async` the receiver becomes a [`ReceiverStream`], `room` waits
+//! for a free place, and `shutdown_async` for the end.
 //!
 //! # Without a thread
 //!
-//! Each store with a reaper thread can do without, for an event loop, or for a simulation with a
-//! [`ManualClock`]. It is built by `build_manual`, and threads of yours poll it. [`Polled`] says
-//! whether the budget ran out, and how long there is nothing to do.
+//! `build_manual` builds a store without a reaper thread, for an event loop, or for a simulation
+//! with a [`ManualClock`]. Threads of the caller poll it. [`Polled`] says whether the budget ran
+//! out, and how long there is nothing to do.
 //!
-//! | store | polled by | which returns, beside a [`Polled`] |
+//! | store | polled by | what has ended goes to |
 //! |---|---|---|
-//! | [`AckTracker`] | [`poll(budget)`](AckTracker::poll) | outcomes go to the handler, or to the channel of `build_manual_with_channel` |
-//! | `Timeouts` | `poll(budget)` | it wakes the tasks |
-//! | [`ExpiringMap`], [`TimeCacheMap`] | [`poll(budget)`](ExpiringMap::poll) | the listener is called |
-//! | [`ExpiryQueue`], [`SessionTracker`] | [`poll_into(vec, budget)`](ExpiryQueue::poll_into), or [`poll()`](ExpiryQueue::poll) for all | what has expired, unless there is a listener or a channel |
-//! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired. [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
-//! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the dead |
+//! | [`AckTracker`] | [`poll(budget)`](AckTracker::poll) | the handler, or the channel of `build_manual_with_channel` |
+//! | [`Timeouts`] | `poll(budget)` | the tasks, which it wakes |
+//! | [`ExpiringMap`], [`TimeCacheMap`] | [`poll(budget)`](ExpiringMap::poll) | the listener, or the channel |
+//! | [`ExpiryQueue`], [`SessionTracker`], [`PendingTable`] | [`poll_into(vec, budget)`](ExpiryQueue::poll_into), or [`poll()`](ExpiryQueue::poll) for all | the caller, unless there is a listener or a channel |
+//! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) | the caller; [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
+//! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the caller |
 //!
-//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes no
-//! thread. And nothing may be due when it ends but a renewed entry's old deadline, or memory to be
-//! given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()`
-//! whether all is done.
+//! The time to sleep is an upper bound: a new entry may be due sooner, and wakes no polling
+//! thread. So sleep no longer than the shortest timeout that matters. `is_empty()` says whether
+//! all is done.
 //!
 //! # What to know
 //!
-//! * **Refused is not lost.** Errors say what to do, and insertions give back what was to go in.
-//!   [`AckError::NotLive`] is normal in a server: the tree has timed out or failed in the meantime.
-//!   Drop the work; do not stop the thread.
-//! * **Never early, late by an interval.** Deadlines are rounded up to the interval of the builder;
-//!   then comes the reaper's delay, which the metrics have as [`Lateness`].
-//! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly;
-//!   `BootClock` (Linux) counts suspended time; [`ManualClock`] is for tests; [`Clock`] is for your
-//!   own. Time that the machine spends suspended does not count with these.
-//! * **Memory only.** Nothing survives a restart; sources replay, holders come back.
-//! * **Minimum Rust version** 1.74, with all features. What is tested is Linux on x86-64; it builds
-//!   for other systems and for 32 bits, but not where there are no 64-bit atomics.
+//! * **Refused is not lost.** A refusal changes nothing, and a map gives key and value back.
+//!   [`AckError::NotLive`] is normal in a server: the tree has timed out or failed. Drop the
+//!   work, and do not stop the thread.
+//! * **Never early, late by an interval.** The engine rounds deadlines up to the builder's
+//!   interval; then comes the reaper's delay, which the metrics show as [`Lateness`].
+//! * **Clocks.** [`CoarseClock`] is the default, [`MonotonicClock`] reads exactly, `BootClock`
+//!   (Linux) counts suspended time, [`ManualClock`] is for tests, [`Clock`] is for your own.
+//! * **Memory only.** Nothing survives a restart: sources replay, and holders come back.
+//! * **Rust 1.74**, with all features, and 64-bit atomics. The tests run on x86-64 Linux.
+//!
+//! [`guide::guarantees`] has each promise, and the test or model behind it.
 //!
 //! # Features
 //!
-//! None is on unless asked for.
+//! No feature is on by default.
 //!
 //! | feature | adds | dependencies |
 //! |---|---|---|
-//! | `async` (`tokio` is the same) | `Timeouts` for futures, streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
-//! | `metrics` | `publish` on snapshots of counters, for the recorder that the process has: module `publish` | `metrics` 0.24 |
-//! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
-//! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
+//! | `async` (`tokio` is the same) | [`Timeouts`], streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
+//! | `metrics` | `publish` on snapshots of counters: module [`publish`] | `metrics` 0.24 |
+//! | `tracing` | events for stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
+//! | `serde` | settings from configuration files: module [`settings`]; snapshots can be serialized | `serde` 1, `humantime` 2 |
 //!
-//! How to use the last three: `docs/guide/operations.md`, [`guide`]. The public interface has
-//! nothing of other crates but traits that it implements: futures-core's with `async`, serde's with
-//! `serde`. Another major version of one of these is a breaking change here; of any other
-//! dependency it is none. But `metrics` and `tracing` have to be of the version for which the
-//! process has its recorder and its subscriber.
+//! [`guide::operations`] shows the last three. The public interface contains other crates' traits
+//! only: those of futures-core (`async`) and serde (`serde`). Another major version of these two
+//! is a breaking change here. `metrics` and `tracing` must have the version of the process's
+//! recorder and subscriber.
 //!
-//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`,
-//! `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka: [`guide::migration`]. How it works:
-//! `docs/design.md`.
-
+// With a feature these are links to what it adds, else to the table of features.
+#![cfg_attr(
+    feature = "async",
+    doc = "[`Timeouts`]: crate::Timeouts\n[`ReceiverStream`]: crate::ReceiverStream\n[`guide::timeouts`]: crate::guide::timeouts"
+)]
+#![cfg_attr(
+    not(feature = "async"),
+    doc = "[`Timeouts`]: #features\n[`ReceiverStream`]: #features\n[`guide::timeouts`]: #features"
+)]
+#![cfg_attr(feature = "metrics", doc = "[`publish`]: crate::publish")]
+#![cfg_attr(not(feature = "metrics"), doc = "[`publish`]: #features")]
+#![cfg_attr(feature = "serde", doc = "[`settings`]: crate::settings")]
+#![cfg_attr(not(feature = "serde"), doc = "[`settings`]: #features")]
+#![cfg_attr(
+    all(feature = "metrics", feature = "serde", feature = "tracing"),
+    doc = "[`guide::operations`]: crate::guide::operations"
+)]
+#![cfg_attr(
+    not(all(feature = "metrics", feature = "serde", feature = "tracing")),
+    doc = "[`guide::operations`]: #features"
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models reach what they need, not everything, and some of the sizes are 1.
 #![cfg_attr(expiry_loom, allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max))]
@@ -206,14 +275,28 @@ pub mod rotating_map {
 /// How to use each store: to be read, and run as tests.
 #[cfg(any(doc, doctest))]
 pub mod guide {
+    // rustdoc copies no files: the picture stands at the end of the page.
     #[doc = include_str!("../docs/guide/acks.md")]
+    #[doc = "\n## In a picture\n\n<style>img[src^='../pictures/']{display:none}</style>\n"]
+    #[doc = include_str!("../docs/pictures/acks.svg")]
     pub mod acks {}
 
     #[doc = include_str!("../docs/guide/leases-and-sessions.md")]
+    #[doc = "\n## In a picture\n\n<style>img[src^='../pictures/']{display:none}</style>\n"]
+    #[doc = include_str!("../docs/pictures/lease.svg")]
     pub mod leases_and_sessions {}
 
     #[doc = include_str!("../docs/guide/maps.md")]
     pub mod maps {}
+
+    #[doc = include_str!("../docs/guide/pending.md")]
+    pub mod pending {}
+
+    #[doc = include_str!("../docs/guide/counters.md")]
+    pub mod counters {}
+
+    #[doc = include_str!("../docs/guide/shutdown.md")]
+    pub mod shutdown {}
 
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

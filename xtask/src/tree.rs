@@ -104,7 +104,8 @@ fn below(root: &Path, path: &Path) -> Result<String, String> {
     Ok(words.join("/"))
 }
 
-fn put(path: &Path, content: &[u8]) -> Result<(), String> {
+/// Writes a file, and makes its folder. A file that has this content already is left alone.
+pub fn put(path: &Path, content: &[u8]) -> Result<(), String> {
     if fs::read(path).is_ok_and(|there| there == content) {
         return Ok(());
     }
