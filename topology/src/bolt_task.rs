@@ -19,7 +19,7 @@ const SELDOM: u64 = 8;
 pub(crate) struct Bench<M> {
     pub(crate) emitter: Emitter<M>,
     pub(crate) shared: Arc<Shared>,
-    /// Acks that the tracker is yet to be told of: together, at the end of a batch.
+    /// Acks not reported to the tracker yet: the bolt reports them together, at the end of a batch.
     acks: Vec<(Root, u64)>,
     component: u64,
     now: u64,
@@ -60,7 +60,7 @@ impl<M: Clone> Bench<M> {
         self.emitter.tell(|hook| hook.fail(&self.emitter.context));
     }
 
-    /// Tells the tracker of the acks so far. False if one of them was refused.
+    /// Reports the acks so far to the tracker. Returns `false` if the tracker refused one of them.
     pub(crate) fn flush_acks(&mut self) -> bool {
         if self.acks.is_empty() {
             return true;
@@ -88,7 +88,7 @@ impl<M: Clone> Bench<M> {
 #[cold]
 fn refused<M: Clone>(emitter: &Emitter<M>, error: AckError) {
     match error {
-        // The spout has been told what has become of it.
+        // The spout has already received this message's outcome.
         AckError::NotLive => emitter.stats.late.add(1),
         other => emitter.report(&other),
     }
@@ -110,7 +110,8 @@ pub(crate) struct BoltTask<M> {
     next_tick: u64,
     /// It has executed something since its last tick.
     is_fresh: bool,
-    /// Tuples executed since the last flush: counted when the tracker has been told of their acks.
+    /// Number of tuples executed since the last flush. They are counted once the tracker has their
+    /// acks.
     executed: u64,
     /// After so many of them the clock is looked at.
     look_after: u64,
@@ -206,8 +207,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         }
     }
 
-    /// Tells the tracker of the acks so far, and counts what has been executed: who finds a tuple
-    /// counted finds it acked.
+    /// Reports the acks so far to the tracker, then counts the executed tuples: a thread that reads
+    /// a tuple as executed finds it acked.
     fn settle(&mut self) {
         self.bench.flush_acks();
         let stats = &self.bench.emitter.stats;
@@ -222,7 +223,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.bench.emitter.flush();
     }
 
-    /// Tells the spouts that lead to a cycle whether there is overflow on it.
+    /// Notifies the spouts that lead to a cycle whether there is overflow on it.
     fn tell_jam(&mut self) {
         let Some(jams) = &self.jams else {
             return;

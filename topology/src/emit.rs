@@ -1,12 +1,12 @@
 //! Sending: which tasks a message goes to, in batches, in order, without ever waiting.
 //!
-//! A batch that has no room waits in the sender's *overflow*, and later ones to the same task
-//! behind it, so that order is kept. Who has overflow takes in nothing new: a spout emits nothing,
-//! a bolt executes nothing, until it has got rid of it. Only bolts on a cycle go on, as they may be
-//! waiting for themselves; the spouts that lead to them emit nothing meanwhile (`Jam`). So it
-//! always goes on somewhere: the last of those who wait for one another waits for a bolt that
-//! nobody holds up. What overflows on a cycle is bounded by what comes of the messages that were in
-//! the queues when it began.
+//! A batch that finds its queue full waits in the sender's *overflow*, and later batches to the
+//! same task wait behind it, so order is kept. A task with overflow takes in nothing new: a spout
+//! emits nothing, and a bolt executes nothing. Only bolts on a cycle go on, as they may be waiting
+//! for themselves. The spouts that lead to them emit nothing meanwhile (`Jam`). So some task always
+//! makes progress: the last task in a chain of waiting tasks waits for a bolt that no task holds
+//! up. The overflow on a cycle is bounded by the messages in the queues when it began, and by what
+//! bolts derive from them.
 
 use crate::component::{Context, Hook};
 use crate::error::{EmitError, Refused};
@@ -113,7 +113,7 @@ impl<M> Outbox<M> {
     }
 }
 
-/// Whom a message goes to.
+/// The tasks that a message goes to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found {
     /// The task of this lane.
@@ -148,7 +148,7 @@ fn choose<M>(
     route.first + task
 }
 
-/// Who is told what happens; usually nobody.
+/// The hooks that are notified of each event; usually none.
 pub(crate) type Hooks<M> = Arc<[Box<dyn Hook<M>>]>;
 
 /// What a task sends with.
@@ -219,8 +219,9 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Finds the tasks that get a message on this stream, if it is one; with `direct`, those of
-    /// that number of whoever listens directly.
+    /// Finds the tasks that get a message on this stream, if the emitter may use the stream. With
+    /// `direct`, it finds the task of that number of each component that listens by direct
+    /// grouping.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -274,8 +275,8 @@ impl<M: Clone> Emitter<M> {
         Ok(())
     }
 
-    /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its
-    /// stream is not declared.
+    /// Emits a message whose copies have these `anchors`, unless no task listens or its stream is
+    /// not declared.
     pub(crate) fn emit(
         &mut self,
         stream: Result<usize, Refused>,
@@ -368,7 +369,7 @@ impl<M: Clone> Emitter<M> {
         self.tell(|hook| hook.error(&self.context, &error.to_string()));
     }
 
-    /// Tells the hooks. A panic of one of them is caught, and counted.
+    /// Notifies the hooks. The emitter catches and counts a panic of a hook.
     #[inline]
     pub(crate) fn tell(&self, f: impl Fn(&dyn Hook<M>)) {
         if !self.hooks.is_empty() {

@@ -50,29 +50,29 @@ pub enum BuildError {
     },
     /// There is no spout: nothing would ever happen.
     NoSpout,
-    /// A bolt listens to nobody.
+    /// A bolt listens to no component.
     NoInput(String),
     /// A bolt listens to a component that does not exist.
     UnknownComponent {
-        /// Who listens.
+        /// The component that listens.
         component: String,
-        /// To whom.
+        /// The component that it listens to.
         source: String,
     },
     /// A bolt listens to a stream that its source does not declare.
     UnknownStream {
-        /// Who listens.
+        /// The component that listens.
         component: String,
-        /// To whom.
+        /// The component that it listens to.
         source: String,
         /// The stream.
         stream: String,
     },
     /// A bolt groups by a field that the stream does not declare.
     UnknownField {
-        /// Who listens.
+        /// The component that listens.
         component: String,
-        /// To whom.
+        /// The component that it listens to.
         source: String,
         /// Which of its streams.
         stream: String,
@@ -195,7 +195,7 @@ pub enum Refused {
     MaxPending,
     /// The component does not declare this stream.
     UndeclaredStream,
-    /// Of those who listen to this stream by direct grouping nobody has a task of this number.
+    /// No component that listens to this stream by direct grouping has a task of this number.
     NoSuchTask,
 }
 

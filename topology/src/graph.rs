@@ -1,4 +1,4 @@
-//! Who listens to whom, and by which grouping: checked, and made into routes.
+//! Which components listen to which, and by which grouping: checked, and made into routes.
 
 use crate::builder::{Input, Kind, Spec};
 use crate::error::BuildError;
@@ -150,7 +150,7 @@ fn names<M>(specs: &[Spec<M>]) -> Result<HashMap<&str, usize>, BuildError> {
     Ok(names)
 }
 
-/// Of each component, whom it listens to, input by input.
+/// The sources that each component listens to, input by input.
 fn sources<M>(
     specs: &[Spec<M>],
     names: &HashMap<&str, usize>,

@@ -1,13 +1,14 @@
-//! Where a task's input lies, how its thread is woken, and how those are who wait for room in it.
+//! A task's input queue, and how its thread and the threads that wait for room in the queue are
+//! woken.
 
 use crate::sync::{fence, AtomicBool, AtomicUsize, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wakes a thread that has gone to sleep. Who sends does so first and rings then; who sleeps says
-/// so first and looks once more: with a fence between the two on both sides one of them sees the
-/// other.
+/// Wakes a thread that has gone to sleep. A sender first sends, then rings. A sleeper first stores
+/// that it sleeps, then looks once more. Both have a fence between the two steps, so one of them
+/// sees the other.
 pub(crate) struct Bell {
     asleep: AtomicBool,
     unparker: Unparker,
@@ -51,8 +52,8 @@ impl Bell {
     }
 }
 
-/// Calls a spout that has nothing, or a bolt. The calling thread has sent before; the task takes the
-/// call before it looks, so that what is sent while it looks is another call.
+/// Calls a spout that has nothing, or a bolt. The calling thread has sent before. The task takes
+/// the call before it looks, so a message that is sent while it looks is another call.
 pub(crate) struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
@@ -80,10 +81,11 @@ impl Call {
     }
 }
 
-/// Whether somebody sleeps until there is room in a queue. Who goes to sleep (and has said so to
-/// his bell) says it here, and looks for room then; who takes something out does so first, and
-/// looks then whether somebody sleeps: with a fence between the two on both sides one of them sees
-/// the other. To say it any earlier would not do: it may be taken for somebody who is awake.
+/// Whether a thread sleeps until there is room in a queue. A sender that goes to sleep announces
+/// that at its bell, then here, then looks for room. A receiver first takes something out, then
+/// looks whether a sender sleeps. Both have a fence between the two steps, so one of them sees the
+/// other. The order of the announcements matters: a receiver could take a sender that is announced
+/// here only for awake.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     wanted: AtomicBool,

@@ -15,8 +15,8 @@ impl Count {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(n);
-        // Release, and acquire below: who has read that a message was executed reads what that has
-        // emitted.
+        // Release, and acquire below: a thread that has read that a message was executed also reads
+        // what that message's execution has emitted.
         self.0.store(sum, Ordering::Release);
     }
 
@@ -141,7 +141,7 @@ impl Stats {
 
     /// Notes how long something took.
     pub(crate) fn took(&self, nanos: u64) {
-        // A task does not wait for who looks at its metrics: that one is left out.
+        // A task does not wait for a reader of its metrics: it leaves this sample out.
         let Ok(mut latency) = self.latency.try_lock() else {
             return;
         };
@@ -223,9 +223,9 @@ pub struct ComponentMetrics {
     pub skipped_inactive: Duration,
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
-    /// Of a bolt, from the call of `execute` to its return; of a spout, from the first emission of
-    /// a message to its ack, attempts and pauses included. One in 16 is taken, but for those that
-    /// end while metrics are read.
+    /// A bolt's latency runs from the call of `execute` to its return. A spout's latency runs from
+    /// the first emission of a message to its ack, attempts and pauses included. One sample in 16
+    /// is taken, but for those that end while metrics are read.
     pub latency: Latency,
 }
 

@@ -15,7 +15,7 @@ pub struct Bell(Arc<InnerBell>);
 pub struct Sleeper(Parker);
 
 impl Bell {
-    /// One that nobody has rung.
+    /// A bell that no thread has rung.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> (Self, Sleeper) {
@@ -60,11 +60,11 @@ impl Call {
     }
 }
 
-/// Who waits for room in a queue.
+/// Whether a thread waits for room in a queue.
 pub struct Room(InnerRoom);
 
 impl Room {
-    /// Nobody.
+    /// No thread waits.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {

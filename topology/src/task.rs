@@ -59,12 +59,12 @@ pub(crate) trait Task: Send {
     fn close(&mut self);
 }
 
-/// Drops what users have written. That may panic too, and costs nobody anything then.
+/// Drops a value of the user's. The drop may panic; the panic goes no further.
 pub(crate) fn discard<T>(what: T) {
     let _ = caught(|| drop(what));
 }
 
-/// What somebody said who has panicked.
+/// The message of a panic.
 pub(crate) struct Panicked(String);
 
 impl fmt::Display for Panicked {

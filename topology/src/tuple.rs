@@ -26,9 +26,9 @@ pub(crate) struct Origin {
 }
 
 /// A message that has come to a bolt, and the trees that it is a part of: to be acked or failed,
-/// once, through the
-/// [collector](crate::BoltCollector) of any bolt of this topology, now or later. (Elsewhere its roots are as good as a guess: see
-/// [`Root`].) One that is dropped lets its trees time out.
+/// once, through the [collector](crate::BoltCollector) of any bolt of this topology, now or later.
+/// (Elsewhere its roots are as good as a guess: see [`Root`].) One that is dropped lets its trees
+/// time out.
 ///
 /// # Examples
 ///

@@ -1,12 +1,14 @@
-//! The parts of the example `tail`: a spout that follows the logs of a directory, and bolts that count their entries.
+//! The parts of the example `tail`: a spout that follows the logs of a directory, and bolts that
+//! count their entries.
 //!
-//! *At least once.* A line is acked when the counts that it is in have been handed out, and the state file names of each log the
-//! offset before which every line has been acked, or was given up as a dead letter. Who is killed reads on from there, and may count
-//! lines twice, but leaves out none.
+//! *At least once.* A line is acked when the counts that contain it have been handed out. The state
+//! file names an offset of each log. Every line before the offset has been acked, or was given up
+//! as a dead letter. A process that is killed reads on from there: it may count lines twice, and
+//! leaves out none.
 //!
-//! A log is known by its inode and its first line, not by its name: `app.log` stays the same log as `app.log.1`. So only whole lines
-//! are read. One that is cut off where it is (`copytruncate`) loses what nobody has read by then, whoever reads it; and it must not
-//! begin with the same line again.
+//! A log is known by its inode and its first line, not by its name: `app.log` stays the same log as
+//! `app.log.1`. So only whole lines are read. A log that is truncated in place (`copytruncate`)
+//! loses the lines that no process has read by then. It must not begin with the same line again.
 
 use expiry_topology::{
     basic, Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector,
@@ -26,8 +28,8 @@ const HEAD: u64 = 256;
 /// How many lines of a log are read before another one has its turn.
 const TURN: usize = 64;
 
-/// After how many looks at the directory that did not find it a log is forgotten. One is not enough: a log that is renamed
-/// meanwhile may escape it.
+/// Number of looks at the directory without a log after which that log is forgotten. One look is
+/// not enough: a log that is renamed meanwhile may escape it.
 const MISSES: u32 = 10;
 
 const LEVELS: [&str; 7] = ["TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "ERROR", "FATAL"];
@@ -63,7 +65,8 @@ impl Record {
     }
 }
 
-/// What a line says: `2026-11-22T06:30:01.5Z INFO all is well`, or with a space for the T, or with the level in brackets.
+/// Parses a line such as `2026-11-22T06:30:01.5Z INFO all is well`. A space may stand for the T,
+/// and brackets may enclose the level.
 pub fn parse(text: &str) -> Result<Entry, &'static str> {
     let is_time = |time: &&str| {
         let like = "dddd-dd-dd dd:dd".bytes().zip(time.bytes());
@@ -138,8 +141,8 @@ impl Settings {
     }
 }
 
-/// Lines, parsed, counted by level. `on_counts` is told of what has come since the last time, and `on_dead` of lines that were given
-/// up, with the reason.
+/// A topology that parses lines and counts them by level. `on_counts` receives the counts since its
+/// last call. `on_dead` receives each line that was given up, with the reason.
 pub fn topology(
     settings: Settings,
     on_counts: impl Fn(&Counts) + Clone + Send + Sync + 'static,
@@ -156,7 +159,8 @@ pub fn topology(
         }
     });
     let (tick_every, replay) = (settings.tick_every, settings.replay);
-    // An instance that follows one that has panicked hears of what that has emitted: the tokens must differ.
+    // An instance that replaces a panicked one receives the outcomes of that one's messages: their
+    // tokens must differ.
     let (settings, ids) = (Arc::new(settings), Arc::new(AtomicU64::new(0)));
     topology
         .spout("tail", move |_| Tail::new(settings.clone(), ids.clone()))
@@ -361,7 +365,7 @@ impl Tail {
     }
 
     fn settle(&mut self, id: u64) {
-        // Unknown are those that an instance has emitted which has panicked: their lines are read again.
+        // An unknown id was emitted by an instance that has panicked: its line is read again.
         if let Some((mark, offset)) = self.pending.remove(&id) {
             if let Some(log) = self.logs.as_mut().and_then(|logs| logs.get_mut(&mark)) {
                 log.pending.remove(&offset);
@@ -411,7 +415,8 @@ fn is_log(name: &str) -> bool {
     }
 }
 
-/// By what a log is known, if it has a whole line: FNV-1a of its inode (where there is one) and of its first line.
+/// The identity of a log that has a whole line: FNV-1a of its inode (where there is one) and of its
+/// first line.
 fn mark(file: &mut File) -> io::Result<Option<u64>> {
     #[cfg(unix)]
     let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata()?);
