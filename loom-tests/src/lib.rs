@@ -7,9 +7,10 @@
 //! RUSTFLAGS="--cfg expiry_loom" cargo test --release -p loom-tests
 //! ```
 //!
-//! `EXPIRY_LOOM_PREEMPTIONS` (default 3; large and light models and generated programs get one less) is how often a
-//! thread may be interrupted where it need not be in one execution, `EXPIRY_LOOM_PROGRAMS` how many programs the
-//! linearizability test generates, `EXPIRY_LOOM_SECONDS` for how long one model is explored (default: to its end).
+//! Three variables set the bounds. `EXPIRY_LOOM_PREEMPTIONS` (default 3) is how often a thread may
+//! be interrupted where it need not be in one execution; large and light models and generated
+//! programs get one less. `EXPIRY_LOOM_PROGRAMS` is how many programs the linearizability test
+//! generates. `EXPIRY_LOOM_SECONDS` is for how long one model is explored (default: to its end).
 
 #![cfg(expiry_loom)]
 
@@ -35,7 +36,8 @@ pub fn setting(name: &str, default: usize) -> usize {
     })
 }
 
-/// Preemptions where nothing else is asked for. One of the bugs that these models have found needed three.
+/// Preemptions unless the environment says otherwise. One of the bugs that these models have found
+/// needed three.
 const USUAL: usize = 3;
 
 /// How often a thread may be interrupted where it need not be, in one execution.
@@ -44,8 +46,9 @@ pub fn preemptions() -> usize {
     setting("EXPIRY_LOOM_PREEMPTIONS", USUAL).max(1)
 }
 
-/// Runs `f` in every interleaving, up to the bound on preemptions, and says how many there were. Then once more, with one
-/// preemption less, beginning with the threads that are spawned (see [`thread::spawn`]).
+/// Runs `f` in every interleaving, up to the bound on preemptions, and prints how many there were.
+/// Then it runs `f` again, with one preemption less, beginning with the spawned threads (see
+/// [`thread::spawn`]).
 pub fn model(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
     bounded(name, preemptions(), f.clone());
     spawned_first(name, f);
@@ -80,7 +83,8 @@ pub fn aside<S: Clone + 'static, T: 'static>(
     thread::spawn(move || there(&shared))
 }
 
-/// A spawned thread does `there` while this one does `here`. Returns what both return, once both are done.
+/// A spawned thread does `there` while this one does `here`. Returns what both return, once both
+/// are done.
 pub fn beside<S: Clone + 'static, T: 'static, H>(
     shared: &S,
     there: impl FnOnce(&S) -> T + 'static,
@@ -128,7 +132,7 @@ pub mod thread {
         static SPAWNED_FIRST: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// As long as it lives, who spawns a thread steps back.
+    /// While this lives, a thread that spawns another one steps back.
     pub(crate) struct SpawnedFirst;
 
     impl SpawnedFirst {
@@ -144,9 +148,10 @@ pub mod thread {
         }
     }
 
-    /// Spawns a thread. The checker begins with executions in which threads run one after the other, and looks for what is
-    /// worth interrupting in these: where a thread reads before it writes it finds less than in the other order. So
-    /// [`model`](super::model) begins with the spawning thread once, and once with the spawned one.
+    /// Spawns a thread. The checker begins with executions in which threads run one after the
+    /// other, and looks for interruptions in these. Where a thread reads before it writes, it finds
+    /// fewer than in the other order. So [`model`](super::model) begins with the spawning thread
+    /// once, and with the spawned one once.
     pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
         let handle = loom::thread::spawn(f);
         if SPAWNED_FIRST.get() {
@@ -162,12 +167,14 @@ pub fn large(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions() - 1, f);
 }
 
-/// For a costly model: `everyday` preemptions at most, and `deep` where more than usual are asked for.
+/// A costly model: `everyday` preemptions at most, and `deep` where the environment asks for more
+/// than usual.
 pub fn costly(name: &str, everyday: usize, deep: usize, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, if preemptions() > USUAL { deep } else { everyday }, f);
 }
 
-/// As [`model`], for a costly one: one preemption less to begin with, unless more than usual are asked for.
+/// As [`model`], for a costly one: one preemption less to begin with, unless the environment asks
+/// for more than usual.
 pub fn light(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
     costly(name, preemptions() - 1, preemptions(), f.clone());
     spawned_first(name, f);
@@ -178,8 +185,8 @@ pub fn larger(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions().saturating_sub(2).max(1), f);
 }
 
-/// For a model that is too large for every day: only where more preemptions than usual are asked for, and with a bound of
-/// its own.
+/// A model that is too large for every day. It runs only where the environment asks for more
+/// preemptions than usual, and has a bound of its own.
 pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     if self::preemptions() > USUAL {
         bounded(name, preemptions, f);
@@ -188,7 +195,8 @@ pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static
     }
 }
 
-/// Runs `f` in every interleaving up to the bound on preemptions, but no more than `most`. Returns how many there were.
+/// Runs `f` in every interleaving up to the bound on preemptions, but no more than `most`. Returns
+/// how many there were.
 pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'static) -> usize {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut builder = loom::model::Builder::new();
@@ -217,7 +225,8 @@ pub fn after(ticks: u32) -> Lifetime {
     Lifetime::After(TICK * ticks)
 }
 
-/// What every model's tracker has: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
+/// The settings of every model's tracker: one shard, a timeout of ten ticks of 1 ms, ids and hashes
+/// from a fixed seed.
 pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
     AckTracker::builder()
         .timeout(TICK * TIMEOUT)
@@ -228,7 +237,7 @@ pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
         .clock(clock.clone())
 }
 
-/// A tracker on a manual clock that notes what it is told.
+/// A tracker on a manual clock, and a log of its outcomes.
 pub struct Rig {
     /// The tracker.
     pub tracker: ManuallyDrop<AckTracker>,
@@ -257,9 +266,9 @@ impl Rig {
         Arc::new(Rig { tracker: ManuallyDrop::new(tracker), clock, told })
     }
 
-    /// One that has had an entry, so that its first chunk and the table of its index are there. For models of what
-    /// threads do to an entry, which would be spent on how two of them add the chunk
-    /// (`the_first_chunk_is_added_once`).
+    /// A rig that has had an entry, so its first chunk and the table of its index exist. It suits
+    /// models of what threads do to an entry: those would otherwise explore how two threads add the
+    /// chunk (`the_first_chunk_is_added_once`).
     #[must_use]
     pub fn used() -> Arc<Rig> {
         at_once(|| {
@@ -271,13 +280,13 @@ impl Rig {
         })
     }
 
-    /// What it has been told so far.
+    /// The outcomes so far.
     #[must_use]
     pub fn told(&self) -> Vec<Outcome> {
         self.told.lock().unwrap().clone()
     }
 
-    /// The outcomes of one root, in the order told.
+    /// The outcomes of one root, in the order of delivery.
     #[must_use]
     pub fn outcomes(&self, root: impl Into<RootId>) -> Vec<Reason> {
         let root = root.into();
@@ -299,7 +308,8 @@ impl Rig {
         self.clock.advance(TICK * ticks);
     }
 
-    /// Moves the clock on and drives what is due. For the end of a model, when nobody else polls.
+    /// Moves the clock on and drives what is due. For the end of a model, when no other thread
+    /// polls.
     pub fn pass(&self, ticks: u32) {
         self.clock.advance(TICK * ticks);
         let mut polled = self.tracker.poll(1 << 20);
@@ -343,7 +353,8 @@ impl MapRig {
         MapRig { map: Arc::new(settings(builder).build_manual().unwrap()), clock, told }
     }
 
-    /// With these settings, and as [`Rig::used`]: it has had an entry, which nobody was told of.
+    /// A rig with these settings that has had an entry, as [`Rig::used`]. The log of removals does
+    /// not contain that entry.
     #[must_use]
     pub fn used(
         settings: impl FnOnce(ExpiringMapBuilder<u64, u64>) -> ExpiringMapBuilder<u64, u64>,
@@ -364,7 +375,7 @@ impl MapRig {
         self.map.get(&1).map(|value| *value)
     }
 
-    /// How each value ended, in the order told.
+    /// Each removed value and its cause, in the order of delivery.
     #[must_use]
     pub fn told(&self) -> Vec<(u64, RemovalCause)> {
         self.told.lock().unwrap().clone()
@@ -389,7 +400,8 @@ impl MapRig {
     }
 }
 
-/// A tracker with its reaper. The reaper really sleeps, and whether it is woken is what the models are about.
+/// A tracker with its reaper. The reaper really sleeps, and whether it is woken is what the models
+/// are about.
 pub struct Awake {
     /// The tracker. Shut down at the end of the model, which joins the reaper.
     pub tracker: ManuallyDrop<AckTracker>,
@@ -405,7 +417,8 @@ impl Awake {
         Awake::with(|builder| builder, |_| ()).0
     }
 
-    /// The same with more settings, and what `setup` makes of the tracker before anything else runs.
+    /// The same with more settings. `setup` prepares the tracker before anything else runs, and its
+    /// result is returned.
     pub fn with<T>(
         settings: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder,
         setup: impl FnOnce(&AckTracker) -> T,
@@ -432,8 +445,8 @@ impl Awake {
         self.tracker.timer_fires(now);
     }
 
-    /// Waits until `many` outcomes have been told, and returns all. If nobody will tell them, all threads sleep, and
-    /// the checker reports a deadlock.
+    /// Waits until `many` outcomes have been delivered, and returns all. If no thread delivers
+    /// them, all threads sleep, and the checker reports a deadlock.
     #[must_use]
     pub fn wait_for(&self, many: usize) -> Vec<Outcome> {
         let mut told = self.told.0.lock().unwrap();
@@ -476,7 +489,8 @@ impl Drop for Awake {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // After a failed assertion the checker stands in the middle of an execution, and so may the tracker.
+        // After a failed assertion the checker stands in the middle of an execution, and so may the
+        // tracker.
         if !std::thread::panicking() {
             // SAFETY: dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.tracker) };
@@ -506,7 +520,7 @@ impl Task {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Nobody has a waker of it: each was woken or dropped.
+    /// Whether no waker of it is left: each was woken or dropped.
     #[must_use]
     pub fn is_free(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1

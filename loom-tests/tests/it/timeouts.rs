@@ -1,4 +1,5 @@
-//! Wakers in slots: of whoever ends an entry one wakes or drops the waker, once, and no poll that says "pending" is forgotten.
+//! Wakers in slots. Of the threads that may end an entry, exactly one wakes or drops the waker, and
+//! no poll that returns "pending" is forgotten.
 
 use expiry::timeouts::{Sleep, TimerError};
 use expiry::{ManualClock, Timeouts};
@@ -14,7 +15,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 /// Ticks until what the models wait for.
 const LIMIT: u32 = 10;
 
-/// Timeouts without a reaper, of one shard, on a manual clock. Whatever borrows them may go to another thread.
+/// Timeouts without a reaper, of one shard, on a manual clock. Futures that borrow them may go to
+/// another thread.
 #[derive(Clone)]
 struct Rig {
     timeouts: &'static Timeouts,
@@ -65,8 +67,8 @@ impl Rig {
         while self.timeouts.poll(1 << 20).more {}
     }
 
-    /// These tasks have no waker left. Once the futures are dropped nothing waits, and each that was registered has ended
-    /// once.
+    /// These tasks have no waker left. Once the futures are dropped nothing waits, and each that
+    /// was registered has ended once.
     fn end<F>(self, tasks: &[&Arc<Task>], futures: F) {
         assert!(tasks.iter().all(|task| task.is_free()));
         drop(futures);
@@ -161,8 +163,8 @@ model!(t2_wake_and_another_waker, model_both, |fence| {
     rig.end(&[&first, &second], sleep);
 });
 
-// T2: polled with another waker while its bucket is looked through for a neighbour's sake. The scan passes it by, and it fires in time
-// all the same.
+// T2: a task polls a timeout with another waker while a scan looks through its slot block for a
+// neighbour's sake. The scan passes it by, and it fires in time all the same.
 model!(t2_another_waker_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let tasks = [Task::new(), Task::new(), Task::new()];
@@ -206,7 +208,7 @@ model!(t3_reset_and_fire, model_both, |fence| {
     rig.end(&[&task], sleep);
 });
 
-// T3: reset to nearer while the bucket is looked through. The driver hears of it.
+// T3: reset to nearer while the slot block is looked through. The driver hears of it.
 model!(t3_reset_to_nearer_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -227,7 +229,8 @@ model!(t3_reset_to_nearer_beside_a_scan, model_both, |fence| {
     rig.end(&[], (sleep, neighbour));
 });
 
-/// The timeouts were shut down as the task polled. It was refused, or has been woken and finds them closed.
+/// The timeouts were shut down as the task polled. It was refused, or has been woken and finds them
+/// closed.
 fn closed<E>(
     task: &Arc<Task>,
     polled: Polled<E>,
@@ -246,12 +249,13 @@ fn closed<E>(
 
 type Polled<E> = Poll<Result<(), E>>;
 
-// T4 (W8): it is registered as all is shut down. Refused, or woken by the shutdown: never left waiting.
+// T4 (W8): a timeout is registered as all is shut down. It is refused, or woken by the shutdown:
+// never left waiting.
 model!(t4_shutdown_and_register, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
     let (other, same) = (rig.clone(), task.clone());
-    // So that there is a bucket, and this thread's own claims are another's.
+    // So that there is a slot block, and this thread's own claims are another's.
     drop(rig.waiting(&task));
     let a = thread::spawn(move || {
         let forever = std::future::pending::<()>();
@@ -278,7 +282,8 @@ model!(t4_shutdown_and_another_waker, model_both, |fence| {
     rig.end(&[&first, &second], sleep);
 });
 
-// T4 (W8): as all is shut down, in a bucket where one waits already that is due before: its owner needs no read-modify-write to register it.
+// T4 (W8): as all is shut down, in a slot block with an earlier timeout: its owner needs no
+// read-modify-write to register it.
 model!(t4_shutdown_and_register_beside_another, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -303,7 +308,8 @@ model!(t4_shutdown_and_drop, model_both, |fence| {
     rig.end(&[&task], ());
 });
 
-// T7 (W5): it is registered in a bucket that is looked through just then, for a neighbour's sake. The scan finds it, or its owner tells of it.
+// T7 (W5): a timeout is registered while a scan looks through its slot block for a neighbour's
+// sake. The scan finds it, or its owner notifies the driver.
 model!(t7_register_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -317,7 +323,8 @@ model!(t7_register_beside_a_scan, model_both, |fence| {
     rig.end(&[], (sleep, neighbour));
 });
 
-/// T7 (W5): as before, and of that bucket the driver has noted what is due when. What it has not noted is news.
+/// T7 (W5): as before, and the driver has a plan of that slot block. A timeout that the plan does
+/// not contain sets the dirty bit.
 #[test]
 fn t7_register_beside_a_scan_by_a_plan() {
     let reused = Arc::new(AtomicBool::new(false));
@@ -350,7 +357,7 @@ fn t7_register_beside_a_scan_by_a_plan() {
     assert!(reused.load(Ordering::Relaxed), "it was never in that bucket");
 }
 
-// T7 (W6): two let go of what waits in one bucket, as it is looked through. Each ends once.
+// T7 (W6): two let go of what waits in one slot block, as it is looked through. Each ends once.
 model!(t7_two_drops_beside_a_scan, large_both, |fence| {
     let rig = Rig::new(fence);
     let tasks = [Task::new(), Task::new()];
@@ -384,7 +391,8 @@ fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static)
     assert!(reused.load(Ordering::Relaxed), "the slot was never another's");
 }
 
-/// What a late owner comes to: four others, of `occupant`, that were registered when its entry, of `task`, had fired.
+/// What a late owner meets: four timeouts of `occupant`, registered after its entry, of `task`, had
+/// fired.
 struct Late<T> {
     /// What the owner does with its entry, in a thread of its own, from before that on.
     owner: thread::JoinHandle<T>,
@@ -400,7 +408,7 @@ impl Rig {
         owner: impl FnOnce(Sleep<'static>) -> T + Send + 'static,
     ) -> Late<T> {
         let sleep = self.waiting(task);
-        // So many that this thread leaves the first one's bucket.
+        // So many that this thread leaves the first one's slot block.
         let more = [self.waiting(task), self.waiting(task)];
         let place = slot(&sleep);
         self.advance(LIMIT);
@@ -413,7 +421,7 @@ impl Rig {
     }
 }
 
-// T5 (W6): its slot has another occupant, of another thread, when the owner of what has fired comes to let go of it.
+// T5 (W6): the slot has another thread's occupant when the owner of a fired timeout lets go of it.
 model!(t5_a_late_owner_and_the_next_occupant, reusing, |fence| {
     let rig = Rig::new(fence);
     let (task, occupant) = (Task::new(), Task::new());
@@ -439,8 +447,8 @@ model!(t5_a_late_owner_beside_a_scan, reusing, |fence| {
     late.same
 });
 
-// T5 (W6): the owner looks, with another waker, at what has fired, and the next occupant has that same waker. It is not taken for the
-// owner's own.
+// T5 (W6): the owner looks at its fired timeout with another waker, and the next occupant has that
+// same waker. The owner does not take it for its own.
 model!(t5_the_next_occupant_has_this_waker, reusing, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
@@ -479,7 +487,8 @@ fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
-// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
+// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words
+// are read before the lease.
 model!(t5_the_next_occupant_has_a_twin_of_this_waker, large_both, move |fence| {
     let rig = Rig::new(fence);
     let (first, second, woken) = twins();
@@ -504,7 +513,8 @@ model!(t5_the_next_occupant_has_a_twin_of_this_waker, large_both, move |fence| {
     rig.end(&[], (sleep, occupants));
 });
 
-// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.
+// A poll that finds a timeout fired sees what was done before that, also if no thread has woken its
+// task.
 model!(t6_the_firing_hands_on_what_was_done, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
