@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a scenario could not be run. A check that fails is not one of these: it is part of the report.
+/// Why a scenario could not be run. A check that fails is not one of these: it is part of the
+/// report.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error("cannot read {}: {why}; name a file or a folder that exists and may be read", path.display())]

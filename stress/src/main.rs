@@ -1,5 +1,5 @@
-//! `stress`: runs the expiry engine on real input and under load, injects faults, and proves at the end
-//! that nothing was lost, nothing came early and nothing was told twice.
+//! `stress` runs the expiry engine on real input and under load, and injects faults. At the end it
+//! proves that nothing was lost, nothing came early and nothing was delivered twice.
 
 mod ack;
 mod checks;

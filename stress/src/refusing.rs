@@ -1,8 +1,10 @@
-//! Memory that is refused on demand: what the allocator gives, and the pages that the engine asks the system for.
+//! Memory that is refused on demand: the allocator's, and the pages that the engine asks the system
+//! for.
 //!
-//! Both are this program's own while it runs: the allocator wraps the system's; `mmap64`, through which pages are mapped, takes
-//! the place of the C library's (which goes by a name of its own for stacks and its heap) and makes the same system call. What
-//! is refused is refused as the system does: by a null pointer, and by `ENOMEM`.
+//! This program replaces both while it runs. The allocator wraps the system's. `mmap64`, through
+//! which pages are mapped, takes the place of the C library's and makes the same system call. (The
+//! C library uses a name of its own for stacks and its heap.) Both refuse as the system does: by a
+//! null pointer, and by `ENOMEM`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,7 +21,7 @@ thread_local! {
     static MINE: Cell<Option<What>> = const { Cell::new(None) };
 }
 
-/// Everybody's pages are refused.
+/// All threads are refused pages.
 static ALL: AtomicBool = AtomicBool::new(false);
 /// How often pages were refused, and boxes.
 static PAGES: AtomicUsize = AtomicUsize::new(0);
@@ -68,7 +70,8 @@ impl Drop for Refused {
     }
 }
 
-/// Whether this is refused to this thread. An ending one has no such cell any more: it gets what it asks for.
+/// Whether this thread is refused this. An ending thread no longer has such a cell: it gets what it
+/// asks for.
 fn to_me(what: What) -> bool {
     MINE.try_with(|mine| mine.get() == Some(what)).unwrap_or(false)
 }

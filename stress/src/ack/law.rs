@@ -1,8 +1,8 @@
-//! The law of a root: what may be true of one at the end of its life, whatever has happened in between.
+//! The law of a root: what may be true at the end of its life, whatever has happened in between.
 
 use std::time::Duration;
 
-/// How a root has ended, for all that the handler was told.
+/// How a root ended, by the outcomes that the handler received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Acked,
@@ -12,7 +12,7 @@ pub enum End {
     Other,
 }
 
-/// The life of a root, told by those who took part: its ledger entry and the results that they got.
+/// The life of a root: its ledger entry, and the results of the threads that took part.
 #[derive(Debug, Clone)]
 pub struct Life {
     pub end: End,
@@ -26,10 +26,10 @@ pub struct Life {
     pub failed: u32,
     /// Whether an ack came before the init, so that the init itself may have completed it.
     pub early: bool,
-    /// Whether so much time has passed between the two that the ack may have expired before the init.
+    /// Whether so much time passed between the two that the ack may have expired before the init.
     pub early_lost: bool,
-    /// From a clock reading before its init (or the last reset that took effect) to one after its end; for
-    /// timeouts.
+    /// Time from a clock reading before its init (or the last reset that took effect) to one after
+    /// its end; for timeouts.
     pub at_least: Duration,
     /// From a clock reading after its init (or the last reset) to one after its end; for timeouts.
     pub at_most: Duration,
@@ -40,8 +40,8 @@ pub struct Life {
 #[derive(Debug, Clone, Copy)]
 pub struct Promise {
     pub timeout: Duration,
-    /// The most that the outcome may come later: the interval, what a cheap clock may lag, and what is allowed to
-    /// the reaper.
+    /// The most that the outcome may come later: the interval, the lag of a cheap clock, and the
+    /// reaper's allowance.
     pub late: Duration,
 }
 

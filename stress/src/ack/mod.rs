@@ -1,9 +1,9 @@
-//! Scenario `ack`: the tracker alone under load from all threads, and every root's life held against the law.
+//! Scenario `ack`: the tracker alone under load from all threads. A law judges every root's life.
 //!
-//! Each thread keeps a window of roots in flight. What is to happen to a root is drawn when it is issued (see
-//! `plan`), its one outcome is entered in the ledger by the handler (see `ledger`), and at its end its
-//! thread holds outcome, times and the results of all operations against what may be true (see `law`). Memory is
-//! proportional to the roots in flight.
+//! Each thread keeps a window of roots in flight. It draws a root's course when it issues the root
+//! (see `plan`). The handler enters the root's one outcome in the ledger (see `ledger`). At the
+//! root's end its thread checks outcome, times and the results of all operations against what may
+//! be true (see `law`). Memory is proportional to the roots in flight.
 
 mod law;
 mod ledger;
@@ -69,7 +69,8 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         (&planner, promise),
         (threads, each),
     );
-    // Late acks of chosen roots are held as if they were early; they expire, and then nothing is left.
+    // The tracker holds late acks of chosen roots as if they were early. They expire, and then
+    // nothing is left.
     let patience = options.timeout + promise.late + PATIENCE;
     let waiting = Instant::now();
     while !tracker.is_empty() && waiting.elapsed() < patience {

@@ -1,4 +1,5 @@
-//! The verdict over a whole run: the counts of all threads against each other and against the metrics.
+//! The verdict over a whole run: the counts of all threads compared with each other and with the
+//! metrics.
 
 use super::tally::Tally;
 use crate::checks::{Check, Checks, METRICS_ADD_UP};

@@ -1,4 +1,5 @@
-//! A thread of the load: keeps its places full, acts out each root's plan, and judges each life at its end.
+//! A thread of the load: it keeps its places full, follows each root's plan, and judges each life
+//! at its end.
 
 mod acts;
 
@@ -66,7 +67,7 @@ struct Tenant {
 #[derive(Clone, Copy)]
 pub struct Shared<'a> {
     pub ledger: &'a Ledger,
-    /// Who is told that something is wrong.
+    /// The checks that receive violations.
     pub checks: &'a Checks,
     pub stats: &'a Stats,
     pub promise: Promise,
@@ -74,7 +75,7 @@ pub struct Shared<'a> {
     pub busy: &'a AtomicUsize,
     /// In what order roots are visited.
     pub order: Order,
-    /// Who makes ids.
+    /// Whether the tracker or the thread makes ids.
     pub ids: Ids,
     pub edges: u32,
     /// Share of roots for which something comes after the end.
@@ -99,7 +100,8 @@ pub struct Worker<'a> {
     step: u32,
     width: usize,
     outbox: Vec<ToAck>,
-    /// To the next thread, and from the one before. With one thread nobody hands anything off.
+    /// The channels to the next thread, and from the one before. With one thread no ack is handed
+    /// off.
     to: Sender<Vec<ToAck>>,
     from: Receiver<Vec<ToAck>>,
     tally: Tally,

@@ -48,14 +48,15 @@ impl Book {
         }
     }
 
-    /// The number of a new entry, which must not expire before this clock reading. `None` if the book is full.
+    /// The number of a new entry, which must not expire before this clock reading. `None` if the
+    /// book is full.
     pub fn begin(&self, not_before: u64) -> Option<u64> {
         let number = self.used.fetch_add(1, Relaxed);
         self.not_before.get(number)?.store(not_before, Release);
         Some(number as u64)
     }
 
-    /// It was accepted: it has one end. (That may have been told already.)
+    /// The engine accepted the entry: it has one end, which may have been delivered already.
     pub fn accepted(&self, number: u64) {
         self.ledger.accepted(number);
         self.accepted.fetch_add(1, Relaxed);
@@ -66,7 +67,7 @@ impl Book {
         self.not_before[number as usize].fetch_max(not_before, AcqRel);
     }
 
-    /// It was told at this clock reading to have ended.
+    /// The entry's end was delivered at this clock reading.
     pub fn ended(&self, number: u64, cause: RemovalCause, now: u64) {
         let due = self.not_before.get(number as usize).map_or(0, |due| due.load(Acquire));
         self.ledger.told(number, cause, now, due..=u64::MAX);
@@ -95,7 +96,7 @@ pub struct Sums {
     /// Entries that were accepted, and those that were not, or not yet.
     pub accepted: usize,
     pub refused: usize,
-    /// Ends that were told.
+    /// Number of ends delivered.
     pub told: usize,
     /// Of these, expiries.
     pub expired: usize,

@@ -37,7 +37,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// For a fault on a face.
+    /// The ground for a fault on one kind of store.
     pub fn new(fault: Check, kind: Kind, options: &Arc<Faults>, checks: &Arc<Checks>) -> Self {
         Ground {
             kind,
@@ -139,8 +139,9 @@ impl Ground {
         })
     }
 
-    /// Begins, renews and ends entries of its own, for as long as `goes_on`, which is told how many rounds there were, or until
-    /// the book is full. Refusals that the way does not expect are violations.
+    /// Begins, renews and ends entries of its own while `goes_on` returns true, or until the book
+    /// is full. `goes_on` receives the number of rounds so far. Refusals that the way does not
+    /// expect are violations.
     pub fn churn(
         &self,
         (subject, clock): (&dyn Subject, &dyn Clock),
@@ -171,7 +172,7 @@ impl Ground {
             if own.len() > 64 || rng.random_bool(0.4) {
                 self.operations.fetch_add(1, Relaxed);
                 let number = own.swap_remove(at);
-                // Of those that are not ended here, time will tell.
+                // The entries that are not ended here expire.
                 if rng.random_bool(0.6) {
                     subject.end(number);
                 }
@@ -187,8 +188,8 @@ impl Ground {
         }
     }
 
-    /// Has each worker thread do its `work`, and so many others `poll` over and over, until that is done and `then` too. They begin
-    /// together.
+    /// Runs `work` on each worker thread. So many other threads `poll` over and over, until all
+    /// work and `then` are done. They begin together.
     pub fn crowd(
         &self,
         (pollers, poll): (usize, impl Fn() + Sync),
@@ -250,8 +251,9 @@ impl Ground {
         self.settled(subject);
     }
 
-    /// As many slots as may be held when nothing is live: three chunks of each shard, which the driver does not think worth
-    /// giving back, and one for each thread there was at the same time, in which it owns a bucket.
+    /// The most slots that may be held when nothing is live. The driver keeps three chunks of each
+    /// shard. Each of the threads that ran at the same time keeps one chunk, in which it owns a
+    /// slot block.
     fn floor(&self) -> u64 {
         CHUNK * (3 * 4 + u64::from(self.options.threads) + 4)
     }
@@ -272,7 +274,7 @@ impl Ground {
         let left = subject.len();
         self.expect(left == 0, || format!("{left} entries are left"));
         self.wait("the drop of the last key or value", || {
-            // Whoever uses the grace domain moves it on.
+            // A thread that uses the grace domain advances it.
             let _ = subject.is_there(0);
             subject.undropped() <= 0 || turned(&**subject)
         });

@@ -11,8 +11,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// So many entries need more than the segment that a subject begins with, of a chunk in each shard.
 const SECOND_SEGMENT: usize = 20_000;
 
-/// Growth is refused its memory: for this thread, for all threads, now and then. Each insertion then is refused as out of
-/// memory, or finds room that there was; all else goes on; nothing is lost; and with memory there is room again.
+/// The system refuses memory for growth: to this thread, to all threads, now and then. Each
+/// insertion then is refused as out of memory, or finds free room. All else goes on, and nothing is
+/// lost. With memory there is room again.
 pub fn memory_refused(ground: &Ground) {
     if !crate::refusing::IS_POSSIBLE {
         return;

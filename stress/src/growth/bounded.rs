@@ -23,7 +23,7 @@ const CROWD: u64 = 2;
 /// Of so many that are in, one makes room for another one.
 const MAKES_ROOM: u64 = 10;
 
-/// Who has wanted to get in.
+/// Counts of entries that have tried to get in.
 #[derive(Default)]
 struct Door {
     begun: AtomicU64,
@@ -96,7 +96,8 @@ impl Run<'_> {
         self.crowd(live, (0..self.threads).map(work).collect(), None)
     }
 
-    /// Whether an entry gets in. It may be refused only if there may have been as many others as there is room for.
+    /// Whether an entry gets in. The engine may refuse it only if there may have been as many
+    /// others as there is room for.
     fn enters(&self, door: &Door, entry: u64) -> bool {
         let gone = door.refused.load(Acquire) + door.ended.load(Acquire);
         door.begun.fetch_add(1, AcqRel);

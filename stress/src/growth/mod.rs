@@ -1,8 +1,10 @@
 //! Scenario `growth`: from the default size to many entries, from all threads, and back.
 //!
-//! Entries are numbered; each thread has a stretch of the numbers, inserts it in order, and says how far it has come. What was said
-//! must be found, by readers that look meanwhile and by all threads afterwards; then the threads end their entries, each once. Or the
-//! engine is bounded, and more want to get in than may (see `bounded`). Memory is that of the entries, and of issued roots 8 bytes each.
+//! Entries are numbered. Each thread has a stretch of the numbers, inserts it in order, and
+//! announces its progress. Readers that look meanwhile must find every announced entry, and so must
+//! all threads afterwards. Then the threads end their entries, each once. Or the engine is bounded,
+//! and more entries try to get in than may (see `bounded`). Memory is that of the entries, and 8
+//! bytes for each issued root.
 
 mod bounded;
 
@@ -35,7 +37,8 @@ const NAMES: [Check; 7] = [
     "no_surprises",
 ];
 
-/// Memory that is no entry's: the harness, chunks in which threads sit, and what the system makes huge pages of.
+/// Memory that belongs to no entry: the harness, chunks in which threads own a slot block, and huge
+/// pages that the system makes.
 const FIXED: u64 = 8 << 20;
 /// How long to wait for memory to be given back.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +49,8 @@ const TELL: u64 = 256;
 /// Of so many entries that have ended, it is tried once to end them again.
 const AGAIN: u64 = 16;
 
-/// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of its memory.
+/// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of
+/// its memory.
 type Named = (Grown, Kind, [&'static str; 2], [&'static str; 2]);
 
 const KINDS: [Named; 3] = [
@@ -85,7 +89,8 @@ struct Run<'a> {
 struct Row {
     inserted: u64,
     looks: u64,
-    /// Of inserts and of look-ups; bytes an entry, and percent given back: none where the engine is bounded.
+    /// Latencies of inserts and of look-ups; bytes an entry, and percent given back. Both are empty
+    /// where the engine is bounded.
     latency: Vec<Percentiles>,
     memory: Vec<f64>,
     slots: [u64; 2],
@@ -298,7 +303,8 @@ impl Run<'_> {
     }
 
     /// Waits until enough memory has been given back; what there still is of what was `gained`.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
+    // The result is a share of `gained`.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn given_back(&self, live: &mut Live, before: u64, gained: u64) -> u64 {
         let may_stay = (gained as f64 * (1.0 - self.options.given_back)) as u64 + FIXED;
         let (began, mut left) = (Instant::now(), gained);

@@ -60,7 +60,7 @@ enum Stage {
 use Stage::{Early, Initing, Live, Merged};
 use State::{Absent, Ended, There};
 
-/// An end that the handler was told of during the call, by the thread that made it, and whose.
+/// An end that the calling thread delivered to the handler during the call, and its owner.
 type Told = Option<(Reason, Owner)>;
 
 /// An answer of `None` is that the root is not live.
@@ -88,12 +88,12 @@ pub enum Did {
         timeout: u32,
         answer: Option<Done>,
     },
-    /// The handler was told that it timed out, and when it was due.
+    /// The handler received a timeout, with the tick when it was due.
     TimedOut {
         owner: Owner,
         due: u32,
     },
-    /// The handler was told something that no call accounts for.
+    /// The handler received an outcome that no call accounts for.
     ToldOf(Reason, Owner),
 }
 

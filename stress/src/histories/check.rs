@@ -29,7 +29,7 @@ const THINNED: usize = 500;
 /// From when on a table is too large to be kept for a few configurations.
 const ROOMY: usize = 1 << 12;
 
-/// How many calls are told of that had ended before.
+/// How many earlier calls the report of a bad history shows.
 const BEFORE: usize = 4;
 
 /// When a call was made.
@@ -41,8 +41,8 @@ pub struct Span {
     /// The tick of the object's clock at the beginning and at the end.
     pub from: u32,
     pub to: u32,
-    /// The tick when its thread was last told of an end during the call, or when the call began. A
-    /// deadline that the call sets counts from then at the earliest.
+    /// The tick when the calling thread last delivered an end during the call, or when the call
+    /// began. A deadline that the call sets counts from then at the earliest.
     pub since: u32,
     /// The thread that made it.
     pub thread: u8,
@@ -81,7 +81,8 @@ pub trait Model {
     fn only_looks(did: &Self::Did) -> bool;
 }
 
-/// A state, which calls under way have had all of their points (bits), and what those remember that have had some.
+/// A state. `done` has a bit for each call under way that has taken all its steps; `halfway` has
+/// the memory of those that have taken some.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Configuration<S> {
     state: S,
@@ -104,7 +105,8 @@ pub struct Bad<M: Model> {
     pub before: Vec<Call<M::Did>>,
     /// What the object may have been at some time, with all that had ended until then.
     pub states: Vec<M::State>,
-    /// What was under way then and had not taken effect, and what came from then on, in order of beginnings.
+    /// The calls that were under way then and had not taken effect, and later calls, in order of
+    /// beginnings.
     pub calls: Vec<Call<M::Did>>,
     /// The call at whose end nothing was left.
     pub culprit: usize,
@@ -120,7 +122,8 @@ struct Pending {
     place: u8,
 }
 
-/// A time at which of all that was under way it was clear whether it had taken effect, and what had not.
+/// A time at which each call under way was known to have taken effect or not, and the calls that
+/// had not.
 struct Settled<S> {
     states: Vec<S>,
     under_way: Vec<usize>,
@@ -187,7 +190,8 @@ pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<usiz
 }
 
 impl<M: Model> Bad<M> {
-    /// Leaves out the looks that have no part in it: if there is still no explanation without one, the rest says why.
+    /// Leaves out looks that play no part: if there is still no explanation without a look, the
+    /// rest shows why.
     fn thin_out(&mut self, end: u64) {
         for at in (0..self.calls.len()).rev() {
             if at == self.culprit || !M::only_looks(&self.calls[at].did) {
@@ -322,7 +326,8 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// As [`end`](Self::end), where nothing else is under way, if the call makes one step: the likely case.
+    /// As [`end`](Self::end), where nothing else is under way, if the call makes one step: the
+    /// likely case.
     fn end_alone(&mut self) -> bool {
         let ([pending], [one]) = (&self.pending[..], &mut self.configurations[..]) else {
             return false;

@@ -212,7 +212,8 @@ fn the_verdict_is_that_of_all_orders() {
         let verdict = check::<Register>(0, &calls);
         assert_eq!(verdict.is_ok(), expected, "seed {seed}: {calls:?}");
         if let Err(bad) = verdict {
-            // What is told of has no explanation by itself, whatever came before.
+            // The calls up to the culprit's end have no explanation by themselves, whatever came
+            // before.
             let end = bad.calls[bad.culprit].at.ended;
             let told = bad.calls.iter().filter(|call| call.at.ended <= end);
             let told: Vec<_> = told.map(|call| (*call, 0)).collect();
@@ -250,7 +251,7 @@ fn a_history_that_was_made_in_some_order_has_that_explanation() {
         }
         calls.sort_by_key(|call| call.at.began);
         assert!(check::<Register>(0, &calls).unwrap() > 1);
-        // And with an answer that nobody can have got it has none.
+        // With an answer that no call can have got, the history has no explanation.
         let at = luck.random_range(0..calls.len());
         calls[at].did = Did::Read(77);
         assert!(!is_linearizable(&calls));

@@ -1,8 +1,8 @@
 //! The map: its sequential model, and the calls that are made on it.
 //!
 //! A key has no value, or a living one, or one that has expired as a call has observed, and whose
-//! end has yet to be reported. The report is a step by itself: from when the poll, or the call,
-//! began whose thread reported it, to when the listener was told.
+//! end has yet to be reported. The report is a step by itself. It lies between the beginning of the
+//! poll or call whose thread reported it, and the listener's call.
 
 use super::check::{Span, Then};
 use super::due::Due;
@@ -42,7 +42,8 @@ pub enum Did {
         timeout: u32,
         replaced: Option<Value>,
     },
-    /// An entry that was looked at was put in place of `from`; or refused, because that has changed.
+    /// `value` took the place of an observed entry that had `from`; or the call was refused,
+    /// because that had changed.
     Exchanged {
         from: Option<Value>,
         value: Value,
@@ -61,7 +62,7 @@ pub enum Did {
     },
     /// How many ticks are left.
     Remains(Option<u32>),
-    /// The listener was told.
+    /// The listener received the expiry.
     Expired(Value),
 }
 

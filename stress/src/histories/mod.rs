@@ -1,4 +1,5 @@
-//! Scenario `histories`: what real threads do to few keys at full speed, and whether it is linearizable.
+//! Scenario `histories`: records what real threads do to few keys at full speed, and checks whether
+//! that is linearizable.
 //!
 //! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks` and
 //! `sessions` are the store types with their sequential models, `due` is what these know of

@@ -28,7 +28,7 @@ use State::{Absent, Live};
 pub enum Did {
     /// `update` put it in.
     Inserted { handle: Handle, timeout: u32, expiry: u32 },
-    /// `update` renewed it; it had that time already if none is told.
+    /// `update` renewed it; with no expiry in the answer, it had that expiry already.
     Renewed { timeout: u32, expiry: Option<u32> },
     /// `touch`, by a handle if there is one.
     Touched { by: Option<Handle>, timeout: u32, done: bool },

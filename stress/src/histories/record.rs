@@ -411,7 +411,7 @@ pub fn record<S: Subject>(
         began: AtomicU64::new(0),
         calls: Vec::with_capacity(room),
     };
-    // What this thread was told when an earlier object was dropped.
+    // This forgets the ends that this thread received when an earlier object was dropped.
     HEARD.with_borrow_mut(Vec::clear);
     let busy = AtomicUsize::new(usize::from(threads));
     let start = Barrier::new(usize::from(threads) + 1);

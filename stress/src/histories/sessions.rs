@@ -1,8 +1,8 @@
 //! A session tracker: its sequential model, and the calls that are made on it.
 //!
 //! Each session is an object by itself, from its creation on. It can be touched until it has ended
-//! or is being closed. It expires in a poll that finds its time up, unless it is being closed. The
-//! call that ends it is told whose it was, whether it was global, and whether it was being closed.
+//! or is being closed. It expires in a poll that finds it due, unless it is being closed. The call
+//! that ends it returns its owner, whether it was global, and whether it was being closed.
 //!
 //! A touch of a global session takes two steps: it renews the session, and it sets the flag that
 //! the session was touched. A taking takes two for each session: it clears the flag, and it reads
@@ -83,7 +83,7 @@ pub enum Did {
 
 /// A touch that has renewed the session.
 const RENEWED: u32 = 1;
-/// A move that has written the owner of a session that somebody is about to end.
+/// A change of owner that has written the owner of a session which another call is about to end.
 const WRITTEN: u32 = 1;
 /// A taking that has cleared the flag.
 const CLEARED: u32 = 1;
@@ -236,7 +236,7 @@ impl Subject for Load {
             let batch = || tracker.touch_batch(&items).into_iter().map(did);
             return log.calls(|| items.iter().map(|item| number(item.0)).zip(batch()).collect());
         }
-        // Mostly not the owner, which is then told.
+        // The asked owner is mostly not the right one; the answer then names that.
         let asked = luck.random_range(1..=self.owners.load(Relaxed));
         log.call(number(id), || {
             let touched = |timeout, answer| Did::Touched { timeout, answer };

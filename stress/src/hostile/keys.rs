@@ -95,7 +95,8 @@ fn random(field: &Field<'_>) -> Vec<u64> {
     (0..field.size()).map(|_| rng.next_u64()).collect()
 }
 
-/// A user's weak hasher: half of the runs with keys whose low bits are all the same, half with their high bits.
+/// A user's weak hasher: half of the runs have keys whose low bits are all the same, half have
+/// equal high bits.
 pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
     let keys: Vec<Key> = if hostile {
         let shift = if field.run & 1 == 0 { 40 } else { 0 };
@@ -127,7 +128,8 @@ pub fn aimed_keys(field: &Field<'_>, hostile: bool) -> Figures {
     use_map(field, foldhash::fast::RandomState::default(), &keys)
 }
 
-/// The hash that the index of a tracker with this seed has of an id: what somebody who has read the source computes.
+/// The hash of an id in the index of a tracker with this seed, as an attacker who has read the
+/// source computes it.
 #[allow(clippy::cast_possible_truncation)] // halves
 fn index_hash(seed: u64) -> impl Fn(u64) -> u64 {
     let secret = SmallRng::seed_from_u64(seed).next_u64();
@@ -194,7 +196,8 @@ pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figures {
     use_tracker(field, None, &ids)
 }
 
-/// The same where the secret is known: the aim is true. By it the table has 2^AIMED times the homes that it needs.
+/// The same with a known secret: the keys do collide. As a control, the table then has 2^AIMED
+/// times the index buckets that it needs.
 pub fn roots_hit(field: &Field<'_>) -> Figures {
     // Fewer would find room in the table that there is to begin with.
     let few = (field.size() / 16).max(2_000);

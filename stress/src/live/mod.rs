@@ -1,5 +1,5 @@
-//! What a run shows of itself while it goes on, on standard error: a view that is redrawn on a terminal, a line per second
-//! elsewhere. What was shown is kept as a series, for the report.
+//! What a run shows of itself while it goes on, on standard error: a view that is redrawn on a
+//! terminal, a line per second elsewhere. The run keeps what was shown as a series, for the report.
 
 mod series;
 mod view;

@@ -20,7 +20,8 @@ pub struct Sample {
     pub live: u64,
     /// Expirations per second.
     pub expired_per_s: f64,
-    /// Half of its expirations were at most so late, in ns: a bound to a factor of two, an edge of a histogram's bucket.
+    /// Half of its expirations were at most so late, in ns. This is a bound to a factor of two, an
+    /// edge of a histogram's bucket.
     pub lateness_p50: u64,
     pub lateness_p99: u64,
     /// Half of its operations took at most so long, in ns.

@@ -43,7 +43,8 @@ impl View {
     }
 }
 
-/// Whether all checks hold so far, a row for each figure that there is, with what it was like over time, and what the scenario says.
+/// The text of the view: whether all checks hold so far, a row for each figure with its course over
+/// time, and the scenario's own line.
 #[allow(clippy::cast_precision_loss)] // for the eye
 fn text(gauge: &Gauge, samples: &[Sample]) -> String {
     let none = Sample::default();

@@ -1,5 +1,5 @@
-//! A thread that goes on: it fills its part, and then inserts, renews and removes keys of its own, and renews and removes
-//! some of the entries that are about to expire.
+//! A thread that goes on. It fills its part, and then inserts, renews and removes keys of its own.
+//! It also renews and removes some of the entries that are about to expire.
 
 use super::books::Books;
 use super::{Shared, BEFORE, FILLING, FOREGROUND, LIFE, OVER};
@@ -53,7 +53,8 @@ impl<'a> Foreground<'a> {
         }
     }
 
-    /// Fills its part, goes on until the expiry is over, and takes out what is left. Operations before and during.
+    /// Fills its part, goes on until the expiry is over, and takes out what is left. Returns the
+    /// number of operations before and during.
     pub fn run(mut self) -> [u64; 2] {
         self.fill();
         self.shared.ready.fetch_add(1, AcqRel);
@@ -133,7 +134,8 @@ impl<'a> Foreground<'a> {
     fn step(&mut self, during: usize) {
         if during == 1 && self.rng.random_ratio(1, ENTRIES) && !self.part.is_empty() {
             let entry = self.rng.random_range(self.part.clone());
-            // The odd ones are left to expire: one that never does would be renewed sooner or later.
+            // The odd ones are left to expire: one that never does would be renewed sooner or
+            // later.
             if entry.is_multiple_of(2) && self.books.ledger.story(entry).is_open() {
                 self.take(entry);
             }

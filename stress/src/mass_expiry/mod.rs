@@ -1,8 +1,10 @@
-//! Scenario `mass-expiry`: many entries expire at once, while threads go on, whom that must not stop.
+//! Scenario `mass-expiry`: many entries expire at once, which must not stop the threads that go on.
 //!
-//! The threads of the foreground fill an [`ExpiryQueue`], go on for a while, and after a leap of the clock go on beside the expiry (see
-//! `foreground`). What becomes of each entry is entered in a ledger (see `books`): it expires once, at its time, unless it was renewed or removed before, by
-//! a call that said so. A thread conducts: it lets time pass, and says what phase it is. Memory is that of the entries, and 8 bytes each.
+//! The threads of the foreground fill an [`ExpiryQueue`] and go on for a while. After a leap of the
+//! clock they go on beside the expiry (see `foreground`). The ledger records what becomes of each
+//! entry (see `books`). An entry expires once, at its time, unless a call has said that it renewed
+//! or removed the entry before. A conducting thread lets time pass, and announces the phases.
+//! Memory is that of the entries, and 8 bytes each.
 
 mod books;
 mod foreground;
@@ -59,7 +61,8 @@ const OVER: u8 = 3;
 /// What polls have found.
 #[derive(Default)]
 struct Polls {
-    /// Those that found something, how long they took by their threads' own time, and how many entries they gave.
+    /// Polls that found something, how long they took by their threads' own time, and how many
+    /// entries they gave.
     some: AtomicU64,
     nanos: AtomicU64,
     gave: AtomicU64,
@@ -227,7 +230,8 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// All threads to their end. Operations of the foreground before and during, and how long both took.
+/// Runs all threads to their end. Returns the operations of the foreground before and during, and
+/// how long both took.
 fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u64; 2], Duration) {
     let mut works: Vec<Work<'_, ([u64; 2], Duration)>> = Vec::new();
     for thread in 0..shared.threads {

@@ -23,7 +23,8 @@ pub enum Stage {
 pub struct Worker {
     stage: Stage,
     run: Arc<Run>,
-    /// Tuples to be acked late, with when. Not quite in order; each is acked at its own time or after.
+    /// Tuples to be acked late, with the time. They are not quite in order; each is acked at its
+    /// own time or after.
     late: VecDeque<(Instant, Tuple<Piece>)>,
 }
 

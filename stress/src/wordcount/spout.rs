@@ -1,4 +1,4 @@
-//! The spout: reads lines, and keeps an attempt at each that is pending, until it is told how that has ended.
+//! The spout reads lines, and keeps each pending attempt until it receives the outcome.
 
 use super::attempt::{Attempt, Line, Piece};
 use super::files::{Lines, Skip, Text};
@@ -222,8 +222,9 @@ impl Spout<Piece> for Reader {
     }
 }
 
-/// A timeout must not come before it is due, nor before the timeout has passed since before the issue: by the tracker's clock, to which
-/// the attempt `began` so long after its beginning or more, and by another.
+/// A timeout must not come before it is due, nor before the timeout has passed since before the
+/// issue. This checks two clocks: the tracker's, to which the attempt `began` so long after its
+/// beginning or more, and another one.
 fn not_early(
     checks: &Checks,
     (due, seen): (Duration, Duration),

@@ -1,4 +1,5 @@
-//! What the tests of this scenario share, what each fault does, late acks that take effect, and a run that comes to no end.
+//! What the tests of this scenario share, what each fault does, late acks that take effect, and a
+//! run that does not end.
 
 use super::*;
 use crate::options::{parsed, Scenario};
@@ -13,7 +14,8 @@ pub fn options(args: &str) -> Wordcount {
     }
 }
 
-/// A run over two lines of a word each, whose stalls take no time and whose late acks are due at once.
+/// A run over two lines of a word each, whose stalls take no time and whose late acks are due at
+/// once.
 pub fn prepared(args: &str) -> (Arc<Run>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
@@ -118,7 +120,7 @@ fn late_acks(lies: bool, after: Duration) -> (bool, u64) {
     let mut topology = builder.start_manual().unwrap();
     assert!(topology.settle(1000));
     assert_eq!(run.stats.held.load(Relaxed), 2);
-    // The spout is told before the acks are sent.
+    // The spout receives the outcome before the acks are sent.
     topology.hold("late", true);
     clock.advance(after);
     assert!(topology.settle(1000));

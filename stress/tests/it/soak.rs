@@ -1,4 +1,5 @@
-//! `stress soak`, end to end through the binary: it runs, goes on where it was killed, and fails if a run fails.
+//! `stress soak`, end to end through the binary: it runs, goes on where it was killed, and fails if
+//! a run fails.
 
 use crate::common::{count, interrupted, start, stderr, stress, words};
 use std::path::Path;

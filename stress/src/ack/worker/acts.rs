@@ -21,7 +21,8 @@ impl Worker<'_> {
         let first = u32::from(was_early);
         if plan.handoff {
             self.tally.handed_off += 1;
-            // Counted before it can be done: while the count is above zero the place is not let again.
+            // The thread counts the acks before another one can do them: while the count is above
+            // zero, the place is not used again.
             self.shared
                 .ledger
                 .place(self.first + at)
@@ -111,7 +112,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The outcome of a root, once it is there and nobody else has anything to do with the root.
+    /// The outcome of a root, once it has arrived and no other thread uses the root any more.
     #[inline]
     pub(super) fn ended(&self, at: usize) -> Option<Entry> {
         let place = self.shared.ledger.place(self.first + at);
