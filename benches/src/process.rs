@@ -24,7 +24,8 @@ pub struct Took {
 }
 
 impl Took {
-    /// Of so many operations, all threads together, that the process was on processors for `cpu` for, and each thread at for `wall`.
+    /// Processor and wall time of so many operations, all threads together. The process was on
+    /// processors for `cpu`, and each thread ran for `wall`.
     pub fn of(cpu: Duration, wall: Duration, threads: usize, operations: usize) -> Self {
         Took {
             cpu: cpu.as_nanos() as f64 / operations as f64,

@@ -1,4 +1,4 @@
-//! Figures as they are printed: with their load, their spread, and whether they reach what was asked.
+//! Figures as they are printed: with their load, their spread, and whether they reach the target.
 
 use serde_json::{json, Map, Value};
 

@@ -1,4 +1,5 @@
-//! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, a process for each structure.
+//! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, with a process
+//! for each structure.
 
 use super::child::{number, PEERS};
 use super::{count, name, Options};
@@ -20,8 +21,8 @@ fn edge(key: u64) -> u64 {
     key.rotate_left(32) | 1
 }
 
-/// Waits until the resident size is back near `floor` and has not changed for 300 ms; or gives up. Returns it, and when
-/// it last changed.
+/// Waits until the resident size is back near `floor` and has not changed for 300 ms, or gives up.
+/// Returns the size, and when it last changed.
 fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
     let began = Instant::now();
     let mut last = resident();

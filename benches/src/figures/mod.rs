@@ -92,7 +92,7 @@ struct Options {
     /// Of the lifecycle, the keyed stores, the topology and the timeouts.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive, default_value = "1,2")]
     threads: Vec<usize>,
-    /// Of the lifecycle.
+    /// Orders of the lifecycle.
     #[arg(long, value_delimiter = ',', default_value = "fifo,random")]
     order: Vec<Order>,
     /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for
@@ -155,7 +155,7 @@ impl Options {
         self.only.iter().all(|only| name.contains(only))
     }
 
-    /// Progress, where it disturbs nobody who reads the output.
+    /// Prints progress, unless the output is JSON.
     fn say(&self, what: &str) {
         if !self.json {
             eprintln!("   .. {what}");
@@ -200,7 +200,7 @@ fn numbers(answers: &[Value], field: &str) -> Spread {
     Spread::of(answers.iter().map(|answer| child::number(answer, field)))
 }
 
-/// The name that a child process has told.
+/// The name that a child process has reported.
 fn name(answers: &[Value]) -> &str {
     answers[0]["name"].as_str().unwrap_or_default()
 }

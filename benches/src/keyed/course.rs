@@ -1,4 +1,5 @@
-//! Keyed stores at work, with nothing expiring: one loop for every operation, order, size and store.
+//! Keyed stores at work, with nothing expiring: one loop for every operation, order, size and
+//! store.
 //!
 //! A *cell* is one operation in one order on one store. In *overlapped* order keys are random and
 //! independent, so the processor overlaps their cache misses. In *dependent* order the place of the
@@ -176,9 +177,10 @@ fn mixed(entry: u32) -> Op {
 
 /// The keys of one thread.
 ///
-/// `steps` holds the entries of the first fill, then `chunk` keys that are not in the store, then the
-/// permutations. Removals and insertions go round the *ring*, the absent keys and the first
-/// permutation: a chunk of the ring is absent, the next is removed, the absent one is inserted.
+/// `steps` holds the entries of the first fill, then `chunk` keys that are not in the store, then
+/// the permutations. Removals and insertions go round the *ring*: the absent keys and the first
+/// permutation. A chunk of the ring is absent; the worker removes the next chunk, and inserts the
+/// absent one.
 struct Worker<K, H> {
     steps: Vec<Step<K, H>>,
     fill: Vec<Pass>,

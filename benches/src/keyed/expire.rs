@@ -1,8 +1,10 @@
-//! What expiring costs: everything that there is expires, by the hand of the caller, and is dropped, key and value.
+//! The cost of expiring: the caller lets every entry expire, and key and value are dropped.
 //!
-//! Who can be told the time is told. `moka` goes by the machine's: it gets time to be filled, and is called when the time has
-//! come, and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
-//! periods is called on ([`Store::tidy`]) until none is, or no more go, which counts as well.
+//! A store gets the time from the harness if it can. `moka` goes by the machine's time: it gets
+//! time to be filled, and is called when the entries are due; the processor time of the calls
+//! counts. Values count how many of them are left. For stores that free memory in grace periods the
+//! harness calls [`Store::tidy`] until none is left, or the count stops falling. That counts as
+//! well.
 
 use super::{Counted, Key, Setup, Store, Time, Value, INTERVAL};
 use crate::process::busy;
@@ -54,7 +56,8 @@ pub type Expiry = (f64, i64);
 /// Calls in which nothing moves before it is said that nothing will.
 const IDLE: u32 = 5000;
 
-/// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at all.
+/// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at
+/// all.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry {
     // Nothing is due before. By the machine's time filling must not take longer; if it does, there
     // is another attempt.
@@ -63,7 +66,8 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
     firsts.find_map(|first| attempt::<K, V, S>(entries, due, first)).expect("endless")
 }
 
-/// As [`run`], with nothing due before `first`. `None` if by the machine's time it was before the store was full.
+/// As [`run`], with nothing due before `first`. `None` if by the machine's time an entry was due
+/// before the store was full.
 fn attempt<K: Key, V: Value, S: Store<K, V>>(
     entries: usize,
     due: Due,

@@ -13,8 +13,8 @@ struct Tree {
     owner: u64,
 }
 
-/// `dashmap`, in both forms that look a key up once, under the shard's write lock, for the XOR and, if
-/// that gives zero, the removal.
+/// `dashmap`, in both forms that look a key up once, under the shard's write lock, for the XOR and,
+/// if that gives zero, the removal.
 #[derive(Default)]
 pub struct Dash<const BY_ENTRY: bool>(DashMap<u64, Tree, Hasher>);
 
@@ -69,8 +69,8 @@ impl Touch for DashRemoveIf {
     }
 }
 
-/// Values are shared, so the XOR is an atomic in the value, beside the owner, and the ack that makes it
-/// zero removes the key. Each operation pins.
+/// Values are shared, so the XOR is an atomic in the value, beside the owner, and the ack that
+/// makes it zero removes the key. Each operation pins.
 #[derive(Default)]
 pub struct Papaya(papaya::HashMap<u64, (AtomicU64, u64), Hasher>);
 
@@ -101,7 +101,8 @@ impl Peer for Papaya {
     }
 }
 
-/// Each ack is a `remove_if_sync`: one look-up for the XOR and the removal. Values are XOR and owner.
+/// Each ack is a `remove_if_sync`: one look-up for the XOR and the removal. Values are XOR and
+/// owner.
 #[derive(Default)]
 pub struct Scc(scc::HashMap<u64, (u64, u64), Hasher>);
 

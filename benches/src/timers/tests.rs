@@ -1,4 +1,4 @@
-//! Everybody does the same work: the same values fire in the same steps.
+//! Every peer does the same work: the same values fire in the same steps.
 
 use super::*;
 use crate::window::mix;
