@@ -6,9 +6,9 @@
 //!
 //! Then 200 workers share 256 partitions, and half of them die.
 //!
-//! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads and
-//! acks them: by the bare client, and by a topology of one spout and one bolt. Prints the medians of
-//! the rounds. All runs on this machine, brokers included.
+//! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads
+//! and acks them: by the bare client, and by a topology of one spout and one bolt. Prints the
+//! medians of the rounds. All runs on this machine, brokers included.
 
 use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;

@@ -12,7 +12,7 @@ fn set(worker: &Worker) -> PartitionSet {
     worker.nats.partitions("set", COUNT).lease(LEASE)
 }
 
-/// A worker that has joined, and what it was told.
+/// A worker that has joined, and the events that it has received.
 struct Member {
     worker: Worker,
     partitions: Partitions,
@@ -44,7 +44,7 @@ impl Member {
         }
     }
 
-    /// Takes what it was told by now.
+    /// Takes the events that it has received by now.
     fn look(&mut self) {
         let now = Duration::from_millis(1);
         let next = |partitions: &mut Partitions| {
