@@ -177,7 +177,7 @@ struct Run<K: Key> {
     capacity: usize,
     keys: u64,
     live: BTreeMap<K, Stay>,
-    /// Stays that an update or a touch has ended, and nobody has polled yet.
+    /// Stays that an update or a touch has ended, and that no poll has delivered yet.
     lapsed: BTreeSet<(K, Duration)>,
     /// When a wait may end before anything is due: when keys were that have been removed or renewed
     /// since, or have expired in a poll with more to do; and, with keys due later than a poll has
@@ -188,7 +188,7 @@ struct Run<K: Key> {
     caught_up: (u64, u64),
     /// Of all stays, with their keys.
     handles: Vec<(Handle, K)>,
-    /// By the queue's count.
+    /// Number of expired keys, by the queue's count.
     expired: u64,
 }
 

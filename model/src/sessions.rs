@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Histories of a `SessionTracker`.
 pub struct Sessions {
-    /// Whether the clock jumps by years, by more than a lease can tell.
+    /// Whether the clock jumps by years: further than a lease can represent.
     years: bool,
     /// The most sessions that are touched at once.
     batch: u8,
@@ -123,7 +123,7 @@ pub enum Op {
     Track(u64, Span, u64, bool),
     /// For the session's own timeout, or for this one.
     Touch(u64, Option<Span>),
-    /// By a handle.
+    /// A touch by a handle.
     TouchBy(u64, Option<Span>),
     Batch(Vec<(u64, Span)>),
     SetClosing(u64),
@@ -134,7 +134,7 @@ pub enum Op {
     TakeTouched,
     Advance(Span),
     ToTheNext,
-    /// With a budget for each call, or all at once.
+    /// Polls with a budget for each call, or all at once.
     Poll(Option<usize>),
 }
 
@@ -166,7 +166,7 @@ struct Model {
     stays: usize,
 }
 
-/// What is told of a session.
+/// What the tracker says of a session.
 type Info = (SessionId, u64, Duration, bool, Option<Duration>);
 
 fn told(session: &SessionInfo) -> Info {

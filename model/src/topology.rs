@@ -302,7 +302,7 @@ struct Source {
 }
 
 impl Source {
-    /// A panic that no hook is told of.
+    /// A panic that no hook observes.
     fn perhaps_panic(&mut self) {
         if std::mem::take(&mut self.panics) {
             std::panic::resume_unwind(Box::new("planned"));

@@ -521,9 +521,9 @@ impl Run {
         Ok(polled.more)
     }
 
-    /// Where the clock has jumped by 2^38 intervals since anybody polled, a reset and the init of
-    /// an early arrival poll first, as their docs say. Here, so that what that tells is compared as
-    /// after any other poll.
+    /// A reset and the init of an early arrival poll first if the clock has jumped by 2^38
+    /// intervals since the last poll, as their docs say. This polls before they do, so that the
+    /// outcomes are compared as after any other poll.
     fn catches_up(&mut self) -> Check<bool> {
         let interval = self.setup.interval.as_nanos() as Time;
         let lapsed = (self.model.now - self.polled) / interval >= (1 << 38) - 1;
@@ -542,7 +542,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was told is what had to be told, each once.
+    /// The tracker has delivered exactly the expected outcomes, each once.
     fn compare(&mut self) -> Check {
         let mut ended = std::mem::take(&mut self.model.ended);
         let mut told = self.told.take();
@@ -673,7 +673,7 @@ impl Run {
         Ok(())
     }
 
-    /// Everything adds up, and the shutdown tells of what is left, each once.
+    /// Everything adds up, and the shutdown delivers what is left, each once.
     pub fn finish(mut self) -> Check {
         self.settle(usize::MAX)?;
         self.look()?;
