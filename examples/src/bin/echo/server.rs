@@ -18,7 +18,7 @@ const PIECE: u64 = 16 * 1024;
 /// How long a connection may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For a line to begin.
+    /// Time until a line begins.
     pub idle: Duration,
     /// From the first byte of a line until its echo is sent.
     pub request: Duration,

@@ -10,7 +10,7 @@ pub enum End {
     Released,
     /// It was not heard of again.
     Died,
-    /// It was told that it had lost it.
+    /// A call reported that the holder had lost it.
     Refused,
 }
 

@@ -54,7 +54,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
         Ok(InFlight { waiting, issued: AtomicU64::new(0) })
     }
 
-    /// A request's id, and where it will be told its end.
+    /// A request's id, and the channel that receives its end.
     pub fn begin(&self) -> Result<(u64, Receiver<Ending<R>>), StoreError> {
         let (waiter, end) = channel(1);
         let id = self.issued.fetch_add(1, Relaxed);
