@@ -1,6 +1,6 @@
-//! `TimeCacheMap` beside its promise: found for an expiration from its last put, neither found nor
-//! untold when the window is over, and in between either, but once it has gone it stays away (D2,
-//! M2, M4).
+//! `TimeCacheMap` beside its promise. A look-up finds a value for an expiration from its last put.
+//! When the window is over, no look-up finds it, and the listener has received it. In between
+//! either may be so, but a value that has gone stays away (D2, M2, M4).
 
 use crate::shared::{Time, Told};
 use crate::steps;

@@ -1,6 +1,6 @@
-//! Arbitrary declarations of a topology: refused with a typed error, or run to rest in simulated
-//! time, with each message of a spout acked or given up once, and never more pending than there may
-//! be.
+//! Arbitrary declarations of a topology. Each is refused with a typed error, or runs to rest in
+//! simulated time. Each message of a spout is acked or given up once, and never are more pending
+//! than may be.
 
 use crate::perhaps;
 use arbitrary::{Result, Unstructured};

@@ -312,7 +312,7 @@ impl<M: Clone> Emitter<M> {
     /// Where the messages of a stream come from.
     #[inline]
     fn origin(&self, stream: usize) -> Origin {
-        #[allow(clippy::cast_possible_truncation)] // nobody declares 2^32 streams
+        #[allow(clippy::cast_possible_truncation)] // no topology declares 2^32 streams
         Origin { stream: stream as u32, ..self.origin }
     }
 

@@ -150,7 +150,7 @@ impl<M, P: sealed::Parents<M>> Parents<M> for P {}
 pub(crate) mod sealed {
     use super::{Anchor, Anchors, Cell, SmallVec, Tuple};
 
-    #[allow(private_interfaces)] // that nobody else can implement it is the point
+    #[allow(private_interfaces)] // on purpose: no other crate can implement it
     pub trait Parents<M> {
         /// Calls `f` with every tree once, by one of the anchors that are parts of it.
         #[doc(hidden)]

@@ -116,8 +116,8 @@ model!(w12_migrate_over_of_a_spilled_word, || {
 /// AcqRel and giving back is Release, so they pass on what the migrating thread has published.
 ///
 /// There are two cases. The migrating thread closes the reserver's index bucket after it has
-/// emptied that word, and then before, so that a thread that finds the index bucket closed learns
-/// nothing from it.
+/// emptied that word, and then before. In the second case, a thread that finds the index bucket
+/// closed learns nothing from it.
 #[test]
 fn w12_migrate_over_beside_a_reservation() {
     let name = "w12_migrate_over_beside_a_reservation";

@@ -1,8 +1,8 @@
 //! The checker: whether the history of an object is linearizable, given a sequential model of it.
 //!
 //! A history is a list of calls, each with its answer and the interval in which it was made. It is
-//! linearizable (Herlihy & Wing 1990) if each call can be given a point of its interval such that
-//! the model, taking the calls in the order of their points, answers as was answered. A history of
+//! linearizable (Herlihy & Wing 1990) if each call has a point in its interval such that the model
+//! gives the same answers. The model takes the calls in the order of their points. A history of
 //! several objects is linearizable if each object's part of it is.
 //!
 //! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead

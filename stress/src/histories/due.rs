@@ -1,9 +1,9 @@
 //! When something is due, as far as its history says.
 //!
-//! A renewal does not take back what an earlier one reported: with as long a timeout or a longer
-//! one it never sets a nearer deadline, and with a shorter one it counts from a reading of the
-//! clock that is no earlier than the one of the renewal before it. See [`Due::renewed`], and
-//! "Renewals" in the engine's `deadline`.
+//! A renewal does not take back what an earlier one reported. With as long a timeout or a longer
+//! one it never sets a nearer deadline. With a shorter one it counts from a clock reading that is
+//! no earlier than that of the renewal before it. See [`Due::renewed`], and "Renewals" in the
+//! engine's `deadline`.
 
 use super::check::Span;
 

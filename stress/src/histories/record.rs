@@ -11,9 +11,9 @@
 //! * Before a call: the reading is stored, then there is a sequentially consistent fence, then the
 //!   call. The fence waits for the store, and the store for the reading; no access of the call is
 //!   made before the fence.
-//! * After it: a fence, then the reading. What the call has stored can be seen by all when the
-//!   fence is through, and the reading is not made before that (where the counter could be read out
-//!   of order, the system's clock has a barrier before it).
+//! * After it: a fence, then the reading. When the fence is through, all threads can see what the
+//!   call has stored. The reading is not made before that: where the counter could be read out of
+//!   order, the system's clock has a barrier before it.
 //!
 //! The fences are outside of calls: within, the engine's own orderings are all there is. Nothing is
 //! written that another thread looks at.

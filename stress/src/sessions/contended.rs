@@ -1,13 +1,12 @@
 //! `sessions --contended`: fresh keys on which threads meet with a few updates, and which no thread
 //! touches again.
 //!
-//! Threads go through the keys of a batch together: a thread that is through with a key goes on to
-//! the next, and so do the others, from where they are, once they are through with theirs. No
-//! thread waits, so that threads that run at the same time are at the same key, and one that is
-//! interrupted in the middle of an update comes back to it when the others have long moved on.
-//! Where there are pollers, time passes in the middle of meetings, so that expiries meet updates.
-//! After each batch all time passes, interval by interval, and the batch is judged key by key (see
-//! `stays`): what is still there then is stranded.
+//! Threads go through the keys of a batch together. A thread that is through with a key goes on to
+//! the next, from where it is, and so do the others. No thread waits, so threads that run at the
+//! same time are at the same key. A thread that is interrupted in the middle of an update comes
+//! back to it when the others have long moved on. With pollers, time passes in the middle of
+//! meetings, so expiries meet updates. After each batch all time passes, interval by interval, and
+//! the batch is judged key by key (see `stays`): what is still there then is stranded.
 
 use super::keys::Key;
 use super::stays::{Fate, Found, Part};
