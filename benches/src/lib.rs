@@ -13,7 +13,7 @@
 //! * Every round has a fresh structure, grown from its default size, filled, left to settle, and
 //!   warmed up before the clock starts. Rounds are interleaved: A B C A B C.
 //! * One fast hasher for all maps, foldhash's fast one. `expiry` multiplies once more, by a secret
-//!   factor, because its ids may come from strangers.
+//!   factor, because an attacker may choose its ids.
 //! * Every peer must have completed every tree, and given back the right owners.
 //! * The maps have no expiry. The trackers have a reaper running and a timeout of 30 s.
 //!

@@ -56,9 +56,9 @@ pub enum Due {
 pub struct Load {
     pub entries: usize,
     pub due: Due,
-    /// In milliseconds from the beginning of a course.
+    /// Deadlines, in milliseconds from the beginning of a course.
     deadlines: Vec<u32>,
-    /// Where each is moved to, in the order of `order`.
+    /// The deadline that each timer is moved to, in the order of `order`.
     moved: Vec<u32>,
     /// The order in which timers are moved and cancelled.
     order: Vec<u32>,
@@ -156,7 +156,7 @@ impl<T: Timers> Lab<'_, T> {
         let began = busy();
         f(self);
         let all = busy() - began;
-        // Where time passes, nothing else is called.
+        // Steps in which time passes call nothing else.
         let all = match (op, self.timers.account()) {
             (Some(Op::Clear | Op::FireSeconds | Op::FireMillis), Some(account)) => account.own,
             _ => all,
@@ -342,7 +342,7 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
                         now = second;
                         timers.advance(now, |_| fired += 1);
                     }
-                    // That of the life before at this position.
+                    // This cancels the timer of the earlier life at this position.
                     if !left(life) {
                         assert!(timers.cancel(id));
                         cancelled += 1;

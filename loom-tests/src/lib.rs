@@ -116,7 +116,7 @@ pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// For how long one model may be explored, if that is limited.
+/// The time for which one model may be explored, if it is limited.
 fn limit() -> Option<Duration> {
     let seconds = setting("EXPIRY_LOOM_SECONDS", 0);
     (seconds > 0).then(|| Duration::from_secs(seconds as u64))
@@ -128,7 +128,7 @@ pub mod thread {
     use std::cell::Cell;
 
     std::thread_local! {
-        // Of the system's thread, on which all threads of a model take turns.
+        // The flag belongs to the system's thread, on which all threads of a model take turns.
         static SPAWNED_FIRST: Cell<bool> = const { Cell::new(false) };
     }
 
@@ -254,7 +254,7 @@ impl Rig {
         Rig::with(|builder| builder)
     }
 
-    /// The same with more settings.
+    /// A rig with more settings.
     #[must_use]
     pub fn with(settings: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder) -> Arc<Rig> {
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -334,7 +334,7 @@ pub struct MapRig {
 }
 
 impl MapRig {
-    /// With these settings.
+    /// A rig with these settings.
     #[must_use]
     pub fn new(
         settings: impl FnOnce(ExpiringMapBuilder<u64, u64>) -> ExpiringMapBuilder<u64, u64>,

@@ -81,7 +81,7 @@ pub trait Histories {
 /// The longest history that is read from bytes.
 const STEPS: usize = 400;
 
-/// As many steps as there are bytes for.
+/// Reads as many steps as there are bytes for.
 fn steps<T>(
     bytes: &mut Unstructured<'_>,
     mut step: impl FnMut(&mut Unstructured<'_>) -> Result<T>,

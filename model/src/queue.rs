@@ -1,5 +1,5 @@
-//! `ExpiryQueue`, of either form of keys: every result, what polls return and in which order, the
-//! wait time after each step, and what there is.
+//! `ExpiryQueue`, of either form of keys: every result, the keys that polls return and their order,
+//! the wait time after each step, and the contents.
 
 use crate::shared::{interval, same, set, shards, Span, Time, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
@@ -21,7 +21,7 @@ pub struct Queue<K> {
 }
 
 impl<K> Queue<K> {
-    /// Those of the property tests.
+    /// The settings of the property tests.
     pub const RANDOM: Self = Queue { few: true, keys: PhantomData };
     const KEPT: Self = Queue { few: false, keys: PhantomData };
 }
@@ -152,7 +152,7 @@ pub enum Pass {
 #[derive(Debug, Clone, Copy)]
 pub enum Op {
     Update(u64, Span),
-    /// So many keys from this one on.
+    /// Updates so many keys from this one on.
     UpdateRow(u64, u64, Span),
     Touch(u64, Span),
     TouchBy(u64, Span),
@@ -186,7 +186,7 @@ struct Run<K: Key> {
     /// Up to when the queue has expired all that was due, at least and at most: how far a small
     /// budget went is its own business.
     caught_up: (u64, u64),
-    /// Of all stays, with their keys.
+    /// Handles of all stays, with their keys.
     handles: Vec<(Handle, K)>,
     /// Number of expired keys, by the queue's count.
     expired: u64,
@@ -385,7 +385,7 @@ impl<K: Key> Run<K> {
                 next.map_or(Duration::ZERO, |next| self.until(next))
             }
         };
-        // Of the 64 bits some are left for timeouts.
+        // Some of the 64 bits are left for timeouts.
         self.time.pass_below(by, 1 << 63);
     }
 

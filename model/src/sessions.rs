@@ -17,7 +17,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Those of the property tests.
+    /// The settings of the property tests.
     pub fn random(years: bool) -> Self {
         Sessions { years, batch: 149 }
     }
@@ -110,7 +110,7 @@ const BEHIND: u128 = 1 << 38;
 #[derive(Debug, Clone)]
 pub struct Setup {
     interval: Duration,
-    /// In intervals.
+    /// The bounds in intervals.
     bounds: Option<(u32, u32)>,
     capacity: Option<usize>,
     shards: usize,
@@ -121,7 +121,7 @@ pub struct Setup {
 pub enum Op {
     Create(Span, u64, bool),
     Track(u64, Span, u64, bool),
-    /// For the session's own timeout, or for this one.
+    /// A touch with the session's own timeout, or with this one.
     Touch(u64, Option<Span>),
     /// A touch by a handle.
     TouchBy(u64, Option<Span>),
@@ -350,7 +350,7 @@ impl Run {
     }
 
     fn advance(&mut self, by: Duration) {
-        // Of 64 bits of nanoseconds some are to be left.
+        // Some of the 64 bits of nanoseconds are left.
         self.model.time.pass_below(by, 1 << 62);
     }
 
@@ -426,7 +426,7 @@ impl Run {
         let model = &mut self.model;
         let is_it =
             |model: &Model| model.live.get(&session.id()).map(|entry| entry.stay) == Some(stay);
-        // Where touches are collected the session is looked at before the clock is.
+        // A tracker that collects touches looks at the session before it reads the clock.
         if !model.collects || is_it(model) {
             model.due(Duration::ZERO);
         }

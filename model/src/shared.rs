@@ -66,7 +66,7 @@ impl Time {
         }
     }
 
-    /// How long until then; none if that is over.
+    /// How long until then; zero if that has passed.
     pub fn until(&self, time: u128) -> Duration {
         nanos(time.min(self.end).saturating_sub(self.now))
     }

@@ -90,11 +90,11 @@ struct Place<'t> {
     after: u64,
     /// Not before the first, and at the second: over. `None` until a limit counts.
     over: Option<(u64, u64)>,
-    /// It has said that it is over.
+    /// Whether it has returned that it is over.
     said: bool,
     /// Its time was reset to none: it is ready at the next poll.
     past: bool,
-    /// The waker that it waits with, and since when; it is over as soon as that one was woken.
+    /// The waker that it waits with, and since when. It is over as soon as that waker was woken.
     waits: Option<(usize, u64)>,
     woken: bool,
     wakers: [(Arc<Count>, u64); WAKERS],
@@ -222,7 +222,7 @@ impl<'t> Run<'t> {
         place.over = Some((self.now + after, over.1));
         place.said = false;
         place.past = after == 0;
-        // By the old deadline, if the clock has jumped: the reset drives then.
+        // The old deadline may have fired if the clock has jumped: the reset drives then.
         let far = place.waits.map(|(with, _)| (with, u64::MAX));
         self.heard(far.map(|far| (at, far)));
         if let Some(place) = &mut self.places[at] {

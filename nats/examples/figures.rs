@@ -54,7 +54,7 @@ async fn empty(nats: &Nats) -> Result<()> {
         ..Config::default()
     };
     nats.context().create_stream(config).await?;
-    // Until the client's broker knows the stream's leader.
+    // This loops until the client's broker knows the stream's leader.
     while nats.context().publish("s.first", "".into()).await?.await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -177,7 +177,7 @@ async fn owners(brokers: &Brokers) -> Result<()> {
         began.elapsed().as_secs_f64()
     };
     until(&workers).await;
-    // Until all have what the last ones to join were to have.
+    // After this time every worker has what the last ones to join were to have.
     tokio::time::sleep(Duration::from_secs(20)).await;
     workers.drain(..100).for_each(|(task, _)| task.abort());
     let before = sum(&workers).1;

@@ -69,7 +69,7 @@ pub(crate) enum Event {
     WatchLost,
     /// The worker is to give up everything.
     Leave,
-    /// The user has let go of a partition after `Losing`.
+    /// The user has released a partition after `Losing`.
     Released { partition: u32 },
 }
 
@@ -160,7 +160,7 @@ enum Busy {
 
 enum Step {
     Nothing,
-    /// Not yet: look again at the next event.
+    /// Wait, and look again at the next event.
     Wait,
     Claim,
     GiveUp,
@@ -348,7 +348,7 @@ impl Ownership {
         }
     }
 
-    /// The worker's time is over: whatever it holds, or is claiming, is to be claimed again.
+    /// The worker's lease has expired: it must claim again whatever it holds, or is claiming.
     fn lapse(&mut self) {
         self.lapsed = true;
         for (partition, one) in (0..).zip(&mut self.partitions) {

@@ -117,9 +117,9 @@ pub struct PartitionStats {
 }
 
 impl PartitionSet {
-    /// The time, a second to a day, after which a worker that the others hear nothing of is taken
-    /// for dead. A new owner comes within two leases. A worker sends its beat four times in a
-    /// lease. All workers of a set have to name the same lease.
+    /// The time, a second to a day, after which the others take a silent worker for dead. A new
+    /// owner comes within two leases. A worker sends its beat four times in a lease. All workers of
+    /// a set have to name the same lease.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

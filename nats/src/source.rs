@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 /// What the reason of a failure begins with, if no attempt can succeed.
 const HOPELESS: &str = "hopeless: ";
 
-/// The reason of a failure that no other attempt can mend. A bolt passes it to
+/// The reason of a failure that no other attempt can repair. A bolt passes it to
 /// [`fail_with`](expiry_topology::BoltCollector::fail_with); the message becomes a dead letter at
 /// once.
 pub fn hopeless(why: impl fmt::Display) -> String {

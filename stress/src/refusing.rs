@@ -42,7 +42,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// To this thread.
+    /// A refusal to this thread.
     pub fn to_me(what: What) -> Self {
         MINE.set(Some(what));
         Refused { all: false }
@@ -104,7 +104,7 @@ unsafe impl GlobalAlloc for Allocator {
 ///
 /// # Safety
 ///
-/// As that of the C library.
+/// The contract is that of the C library's function.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[no_mangle]
 pub unsafe extern "C" fn mmap64(

@@ -50,7 +50,7 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
     pub inserted: u64,
-    /// Those that were acked, failed or removed.
+    /// Entries that were acked, failed or removed.
     pub ended: u64,
     /// Entries that were closed, delivered or not.
     pub closed: u64,
@@ -107,7 +107,7 @@ pub trait Payload: Hash + Eq + Borrow<u64> + std::fmt::Debug + Send + Sync + 'st
     }
 }
 
-/// In the slot, for as little memory as there can be.
+/// The value is in the slot, for as little memory as possible.
 impl Payload for u64 {
     fn new(number: u64, _: &Arc<AtomicI64>) -> Self {
         number
@@ -288,7 +288,7 @@ struct Trees {
 
 impl Trees {
     fn new(tracker: AckTracker, setting: &Setting, entries: usize) -> Self {
-        // Not zero: of zeroes the system makes pages only when they are written.
+        // The value is not zero: the system makes pages of zeroes only when they are written.
         let roots = || (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect();
         let roots = (setting.kind == Kind::Issued).then(roots);
         Trees { tracker, roots, seed: setting.seed }

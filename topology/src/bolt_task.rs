@@ -113,7 +113,7 @@ pub(crate) struct BoltTask<M> {
     /// Number of tuples executed since the last flush. They are counted once the tracker has their
     /// acks.
     executed: u64,
-    /// After so many of them the clock is looked at.
+    /// Number of executed tuples after which the bolt reads the clock.
     look_after: u64,
     flushed: u64,
     last: u64,
@@ -163,7 +163,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 
     fn execute(&mut self, tuple: Tuple<M>) {
         let mut roots = Roots::new();
-        // Not collected: that takes as long as the rest of this.
+        // This loop does not collect: that takes as long as the rest of this.
         tuple.roots().for_each(|root| roots.push(root));
         let stats = &self.bench.emitter.stats;
         let sampled = (stats.executed.get() + self.executed) % SAMPLED == 0;
@@ -216,7 +216,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.look_after = 1;
     }
 
-    /// The same, and sends what has been emitted.
+    /// Settles, and sends what has been emitted.
     fn flush(&mut self, now: u64) {
         self.settle();
         self.flushed = now;
@@ -248,9 +248,9 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             return false;
         };
         self.is_fresh = false;
-        // Those that it was too busy for are left out.
+        // The bolt skips the ticks that it was too busy for.
         self.next_tick = self.bench.now.saturating_add(tick);
-        // That it has panicked is counted.
+        // `call` counts a panic.
         let _ = self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }

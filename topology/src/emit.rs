@@ -118,7 +118,7 @@ impl<M> Outbox<M> {
 pub(crate) enum Found {
     /// The task of this lane.
     One(usize),
-    /// Those that the emitter has noted: any number of them.
+    /// The tasks that the emitter has noted: any number of them.
     Some,
 }
 
@@ -159,13 +159,13 @@ pub(crate) struct Emitter<M> {
     pub(crate) hooks: Hooks<M>,
     pub(crate) random: SmallRng,
     streams: Arc<[Stream<M>]>,
-    /// Of each route of each stream, whose turn it is.
+    /// The next task in turn, for each route of each stream.
     turns: Vec<Vec<usize>>,
     /// The lanes of the tasks that the message at hand goes to, if it is not one.
     found: Vec<usize>,
     /// Its copies for all of them but the first.
     copies: Vec<M>,
-    /// The same in all tasks: equal fields go to the same one.
+    /// The hasher is the same in all tasks: equal fields go to the same task.
     hasher: foldhash::quality::FixedState,
     origin: Origin,
 }

@@ -27,16 +27,16 @@ pub enum BuildError {
     DuplicateName(String),
     /// Two of a component's streams have this name.
     DuplicateStream {
-        /// Whose.
+        /// The component.
         component: String,
-        /// Which.
+        /// The stream.
         stream: String,
     },
     /// Two fields of a stream have this name.
     DuplicateField {
-        /// Whose.
+        /// The component.
         component: String,
-        /// Which.
+        /// The field.
         field: String,
     },
     /// A component has no tasks, no threads, more threads than tasks, or more than 65,536 tasks.
@@ -45,7 +45,7 @@ pub enum BuildError {
         component: String,
         /// How many tasks.
         tasks: usize,
-        /// On how many threads.
+        /// The number of threads.
         threads: usize,
     },
     /// There is no spout: nothing would ever happen.
@@ -85,7 +85,7 @@ pub enum BuildError {
     Unreachable(Vec<String>),
     /// A setting is out of range.
     Setting {
-        /// Of a component, or of the topology if this is empty.
+        /// The component, or empty for a setting of the topology.
         component: String,
         /// Which one.
         setting: &'static str,

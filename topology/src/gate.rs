@@ -51,7 +51,7 @@ impl Visitor {
         open
     }
 
-    /// After the last thing that it does inside.
+    /// Leaves. The task calls this after the last thing that it does inside.
     pub(crate) fn leave(&self) {
         self.inside.store(false, Ordering::Release);
     }

@@ -57,11 +57,11 @@ pub(crate) struct Stream<M> {
 
 /// The checked graph.
 pub(crate) struct Graph<M> {
-    /// Of each component, in the order in which they were declared.
+    /// Streams of each component, in the order in which they were declared.
     pub(crate) streams: Vec<Arc<[Stream<M>]>>,
-    /// Of each component, its first lane; bolts only.
+    /// The first lane of each component; bolts only.
     pub(crate) first_lane: Vec<usize>,
-    /// Of each component, those that it listens to, each once.
+    /// The components that each one listens to, each once.
     pub(crate) senders: Vec<Vec<usize>>,
     /// Of each component, the lanes of those who listen to it, each once: two streams to one task
     /// keep their order.

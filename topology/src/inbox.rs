@@ -21,7 +21,7 @@ impl Bell {
         (Arc::new(bell), parker)
     }
 
-    /// After something was sent.
+    /// Wakes the sleeper. A thread calls this after it has sent something.
     #[inline]
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -92,13 +92,13 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Before the last look for room.
+    /// Announces a waiting sender. It calls this before its last look for room.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// After some was made. Whether to ring for those who sleep.
+    /// Whether to ring for waiting senders. A receiver calls this after it has made room.
     pub(crate) fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)

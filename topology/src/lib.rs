@@ -85,7 +85,7 @@ mod tuple;
 mod wait;
 
 pub use builder::{BoltSpec, Source, SpoutSpec, TopologyBuilder};
-/// Of [`expiry`], what it takes to use a topology.
+/// Types of [`expiry`] that a topology's user needs.
 pub use expiry::{AckTracker, Clock, CoarseClock, ManualClock, Root};
 
 pub use collect::{BoltCollector, SpoutCollector};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Written by one task, read by anybody: no read-modify-write.
+/// A count that one task writes and any thread reads: no read-modify-write.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -100,7 +100,7 @@ impl fmt::Debug for Latency {
     }
 }
 
-/// One task's.
+/// Statistics of one task.
 #[derive(Default)]
 pub(crate) struct Stats {
     pub(crate) emitted: Count,
@@ -185,7 +185,7 @@ pub struct ComponentMetrics {
     /// Tuples that it executed, those that it panicked over included: at rest, as many in all as
     /// were transferred. Of bolts.
     pub executed: u64,
-    /// Of a bolt, tuples acked; of a spout, messages whose tree was.
+    /// Tuples that a bolt acked, or messages of a spout whose tree was acked.
     pub acked: u64,
     /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that
     /// failed, timeouts not included.
@@ -219,7 +219,7 @@ pub struct ComponentMetrics {
     /// Time in which nothing was emitted because as much was pending as may be, summed over its
     /// tasks. Of spouts.
     pub skipped_max_pending: Duration,
-    /// The same, because it was not active.
+    /// Time in which it did nothing new because it was not active.
     pub skipped_inactive: Duration,
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
@@ -258,7 +258,7 @@ impl ComponentMetrics {
         }
         if !stats.is_spout {
             let done = stats.acked.get() + stats.failed.get();
-            // One that is acked by a bolt that panics then is failed too.
+            // A tuple that a bolt acks before it panics then is failed too.
             self.held += stats.executed.get().saturating_sub(done);
         }
         for (sum, count) in [

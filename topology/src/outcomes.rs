@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// How attempts ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Those in these places were acked.
+    /// The messages in these places were acked.
     Acked(Vec<u32>),
-    /// One was not.
+    /// One message was not acked.
     Otherwise {
         place: u32,
         reason: Reason,
@@ -28,7 +28,7 @@ pub(crate) enum Ended {
 #[derive(Clone)]
 pub(crate) struct Desks(Arc<[Arc<Inbox<Ended>>]>);
 
-/// Of the tasks of spouts, the places of messages that were acked.
+/// The places of acked messages, for each spout's task.
 type Held = Vec<(usize, Vec<u32>)>;
 
 thread_local! {
@@ -79,7 +79,7 @@ impl Desks {
 /// Holds an ack until all of them are delivered.
 #[inline]
 fn hold(held: &mut Held, spout: usize, place: u32) {
-    /// So many at once, most often.
+    /// The usual number of acks at once.
     const BATCH: usize = 64;
     match held.iter_mut().rev().find(|(to, _)| *to == spout) {
         Some((_, places)) => places.push(place),

@@ -52,7 +52,7 @@ pub fn measure<P: Peer>(entries: usize) -> Value {
     answer
 }
 
-/// From empty to 10 M; a round is a process.
+/// Each structure grows from empty to 10 M; a round is a process.
 pub fn run(options: &Options, report: &mut Report) {
     // Maxima are noisy: as many rounds as asked for, however large.
     let rounds = options.rounds;

@@ -43,7 +43,7 @@ fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
 
 /// Fills, measures, drains, and waits for the memory to go back.
 pub fn measure<P: Peer>(entries: usize) -> Value {
-    // Before the first measurement: the ids' pages, written to.
+    // The ids' pages are written to before the first measurement.
     let mut ids: Vec<P::Id> = (0..entries).map(|_| P::Id::blank()).collect();
     let before = resident();
     let peer = P::new(entries);

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// In the order in which they run.
+/// The figures, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Figure {
     // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are,
@@ -89,7 +89,7 @@ struct Options {
     /// These loads in place of each figure's own.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive)]
     in_flight: Option<Vec<usize>>,
-    /// Of the lifecycle, the keyed stores, the topology and the timeouts.
+    /// Threads of the lifecycle, the keyed stores, the topology and the timeouts.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive, default_value = "1,2")]
     threads: Vec<usize>,
     /// Orders of the lifecycle.
@@ -111,7 +111,7 @@ struct Options {
     /// How long the reaper is watched; more than the timeout of 30.
     #[arg(long, value_name = "N", default_value = "40", value_parser = positive)]
     seconds: usize,
-    /// With memory: 100 M live entries instead; needs 6 GB.
+    /// Measures memory with 100 M live entries; needs 6 GB.
     #[arg(long)]
     hundred_million: bool,
     /// Print one object.

@@ -61,7 +61,7 @@ const OVER: Duration = Duration::from_secs(5);
 /// A task for each sleep, on two workers; the first wakes when all have had the time to begin.
 fn measure<S: Guard>(entries: usize) -> Value {
     let (runtime, sleeper) = timeouts::runtime::<S>(2);
-    // In microseconds, of each; its pages written to before anything is measured.
+    // Microseconds of each; the pages are written to before anything is measured.
     let late: Arc<[AtomicU32]> = (0..entries).map(|_| AtomicU32::new(u32::MAX)).collect();
     let counts = Arc::new([0, 0, 0].map(AtomicUsize::new));
     let lead = Duration::from_micros(40 * entries as u64).max(Duration::from_millis(200));

@@ -52,7 +52,7 @@ fn contestants(options: &Options) -> Vec<Contestant> {
 /// Published figures, for 1 M timers at random times of an hour: operation, nanoseconds, and whose
 /// they are.
 const REFERENCES: [(Op, f64, &str); 6] = [
-    // On machines of their own.
+    // The authors measured these on their own machines.
     (Op::Schedule, 8.0, "Caffeine"),
     (Op::Reschedule, 99.0, "Caffeine"),
     (Op::FireSeconds, 82.0, "Caffeine"),

@@ -23,7 +23,7 @@ pub struct DelayQueue<K, V> {
     map: DashMap<K, (V, Timer), Hasher>,
     timers: Mutex<(Timers<K>, u64)>,
     start: Instant,
-    /// After the timers, which are on it.
+    /// The runtime is dropped after the timers, which are on it.
     runtime: Runtime,
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// All at the same time, or, by the machine's time, before anybody looks.
+    /// All at the same time, or, by the machine's time, before the first poll.
     Mass,
     /// Each at a random time within ten seconds, which go by in steps of 100 ms.
     Spread,
@@ -50,7 +50,7 @@ impl Due {
     }
 }
 
-/// What a round came to: nanoseconds for each entry, and values that were not dropped in the end.
+/// The result of a round: nanoseconds for each entry, and values that were not dropped in the end.
 pub type Expiry = (f64, i64);
 
 /// Calls in which nothing moves before it is said that nothing will.

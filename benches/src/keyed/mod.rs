@@ -168,7 +168,7 @@ pub enum Now<'a> {
 }
 
 impl Now<'_> {
-    /// In nanoseconds: a reading of the clock, or a number.
+    /// Nanoseconds: a reading of the clock, or a number.
     #[inline]
     pub fn get(self) -> u64 {
         match self {
@@ -199,7 +199,7 @@ pub struct Setup<'a> {
     pub entries: usize,
     /// How long these live, unless an insertion says otherwise.
     pub timeout: Duration,
-    /// To which it may round deadlines.
+    /// The interval to which a store may round deadlines.
     pub interval: Duration,
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The timeout of all trackers here.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// From here on filling takes too long for [`TIMEOUT`].
+/// Number of entries from which on filling takes too long for [`TIMEOUT`].
 const MANY: usize = 20_000_000;
 
 #[cold]

@@ -30,13 +30,13 @@ impl Wake for Woken {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // One thread: no order is needed.
+        // There is one thread: no order is needed.
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 pub struct DelayQueue {
-    // Before the runtime, which its timer is on.
+    // The queue is dropped before the runtime, which its timer is on.
     queue: tokio_util::time::DelayQueue<u64>,
     start: tokio::time::Instant,
     now: u64,

@@ -38,7 +38,7 @@ pub trait Timers: Sized {
     /// Takes a timer out. False if it was not there.
     fn cancel(&mut self, id: Self::Id) -> bool;
 
-    /// Time comes to `now`, in one step: `fired` gets the values of all that is due.
+    /// Moves the time to `now`, in one step. `fired` gets the values of all due timers.
     fn advance(&mut self, now: u64, fired: impl FnMut(u64));
 
     /// What the calls of [`advance`](Self::advance) since the last time have taken, where not all

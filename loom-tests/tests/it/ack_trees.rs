@@ -465,7 +465,7 @@ model!(s10_early_fail_against_init, || {
 model!(s12_late_reset, || {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
-    // To another deadline: or the lease would be as it was.
+    // The reset sets another deadline; otherwise the lease would be as it was.
     let a = aside(&rig, move |rig| rig.reset_timeout_to(root, after(20)));
     assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
     let reset = a.join().unwrap();

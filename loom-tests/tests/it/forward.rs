@@ -170,7 +170,7 @@ fn an_expiry_beside_a_replacement(step: &'static str, fill: fn(&Rig)) {
 // Guards: the driver swings the word before it ends the entry. The replacing thread swings no word
 // to a slot that has ended: the old slot would be free while the word names it.
 model!(an_entry_expires_under_its_own_word, bounded(1), || {
-    // With a second table nothing is known of the place of the word.
+    // With a second table no thread knows the place of the word.
     an_expiry_beside_a_replacement("expired", |rig| rig.fill([2, 3, 1], 5));
 });
 

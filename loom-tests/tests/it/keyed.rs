@@ -11,7 +11,7 @@ fn map() -> MapRig {
     MapRig::new(|builder| builder.time_to_live(TICK * 10))
 }
 
-/// One with value 10 under key 1.
+/// A rig with value 10 under key 1.
 fn with_10() -> MapRig {
     let rig = map();
     rig.insert(1, 10).unwrap();

@@ -229,7 +229,7 @@ struct Step {
     end: Option<End>,
 }
 
-/// Where a search stands.
+/// The state of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Place {
     state: State,

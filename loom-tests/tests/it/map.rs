@@ -14,12 +14,12 @@ fn empty() -> MapRig {
     MapRig::new(|builder| builder)
 }
 
-/// One in which there was something.
+/// A rig that has had an entry.
 fn used() -> MapRig {
     MapRig::used(|builder| builder)
 }
 
-/// One with value 10 under key 1.
+/// A rig with value 10 under key 1.
 fn with(lifetime: Lifetimes) -> MapRig {
     let rig = empty();
     rig.insert_with_lifetime(1, 10, lifetime).unwrap();

@@ -39,8 +39,8 @@ model!(a_completion_sees_what_was_done_chosen, || {
     a_completion_sees_what_was_done(rig, |rig, edge| rig.ack(1, edge).unwrap());
 });
 
-// A root's id comes to another thread by a way that orders nothing: its ack finds the root, or not
-// yet. Guards: Release and Acquire of what leads to a slot.
+// Another thread gets a root's id by a way that orders nothing: its ack finds the root, or not yet.
+// Guards: Release and Acquire of what leads to a slot.
 model!(an_id_that_comes_without_an_edge, || {
     let rig = Rig::new();
     let way = Arc::new(AtomicU64::new(0));

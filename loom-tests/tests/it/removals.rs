@@ -83,7 +83,8 @@ fn two_holders_let_go() {
             let ended = ends(&rig);
             let a = thread::spawn(move || receiver.receive());
             drop(ended);
-            // Until the value has been dropped, if the receiver has let go before.
+            // This loops until the value has been dropped, if the receiver has dropped its handle
+            // before.
             let _ = (0..4).any(|_| rig.map.flush(Duration::ZERO) && rig.dropped() > 0);
             a.join().unwrap();
             rig.check();
@@ -92,7 +93,8 @@ fn two_holders_let_go() {
 }
 
 /// The caller takes the value out while the receiver may be looking at it. Guards: the caller gets
-/// its handle back unless the receiver has let go, and all that the receiver has read comes before.
+/// its handle back unless the receiver has dropped its own. All that the receiver has read comes
+/// before.
 #[test]
 fn a_value_taken_out_beside_its_receiver() {
     for (what, ends) in ENDS {

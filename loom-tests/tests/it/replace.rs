@@ -175,7 +175,7 @@ fn beside_a_migration<T: 'static>(rig: &Rig, does: impl FnOnce(&Rig) -> T + 'sta
 }
 
 // A word is swung while it is migrated. Guards: the migrating thread takes the old word by a swap,
-// and mends its copy.
+// and corrects its copy.
 model!(a_swing_beside_a_migration, || {
     let rig = Rig::new();
     assert!(beside_a_migration(&rig, |rig| rig.replace(2)));
@@ -222,7 +222,8 @@ fn a_swing_at_home_beside_another_change() {
     });
 }
 
-// The same twice. Guards: the copy is mended until it names what it leads to.
+// The same twice. Guards: the migrating thread corrects the copy until it names the slot that it
+// leads to.
 model!(two_swings_beside_a_migration, deep(1), || {
     let rig = Rig::new();
     rig.index.grow();
@@ -326,7 +327,7 @@ model!(a_copy_is_mended_beside_a_reused_slot, || {
 });
 
 // As [`a_look_up_beside_a_swing_and_a_migration`], and slot 2 was free before. The look-up may read
-// as old a lease as it likes. Guards: the migrating thread mends its copy with Release, so a
+// as old a lease as it likes. Guards: the migrating thread corrects its copy with Release, so a
 // look-up that finds slot 2 in the copy finds the slot filled.
 model!(a_look_up_of_a_mended_copy, bounded(1), || {
     let rig = Rig::new();
@@ -340,8 +341,8 @@ model!(a_look_up_of_a_mended_copy, bounded(1), || {
 });
 
 // An entry is replaced and then removed while its word is migrated, and another key's word takes
-// the copy's place. Guards: the migrating thread mends its copy by a compare-and-swap, which fails
-// where the copy has gone.
+// the copy's place. Guards: the migrating thread corrects its copy by a compare-and-swap, which
+// fails where the copy has gone.
 model!(a_copy_is_removed_before_it_is_mended, || {
     let rig = Rig::new();
     beside_a_migration(&rig, |rig| {

@@ -38,7 +38,7 @@ impl Full {
         }
     }
 
-    /// One that waits.
+    /// A waiter that waits already.
     fn waiting(&self) -> Waiter {
         let mut waiter = self.waiter();
         waiter.poll();

@@ -47,7 +47,7 @@ impl Rig {
         Rig { sessions: Arc::new(settings(builder).build_manual().unwrap()), clock }
     }
 
-    /// One that lives for ten ticks, and is owner 1's.
+    /// A session that lives for ten ticks, and has owner 1.
     fn create(&self) -> Session {
         self.sessions.create(TICK * 10, 1).unwrap()
     }
@@ -244,7 +244,7 @@ model!(w08_create_and_shutdown, || {
     assert_eq!(rig.drain(), []);
 });
 
-// As before, the slot block being there already.
+// As before, where the slot block exists already.
 model!(w08_create_beside_another_and_shutdown, large, || {
     let rig = Rig::new();
     let a = aside(&rig, |rig| {
@@ -361,7 +361,7 @@ model!(q14_taking_across_two_lives, large, || {
     match (&first[..], &second[..]) {
         // The old life, taken or not; then the new one.
         ([10] | [], [30]) => {}
-        // The new one only: the taking came to it after its touch.
+        // The new one only: the taking reached the session after its touch.
         ([30], []) => {}
         other => panic!("{other:?}"),
     }

@@ -39,21 +39,21 @@ impl Rig {
         self.timeouts.sleep(TICK * LIMIT)
     }
 
-    /// One that waits already, for this task.
+    /// A sleep that waits already, for this task.
     fn waiting(&self, task: &Arc<Task>) -> Sleep<'static> {
         let mut sleep = self.sleep();
         assert!(task.poll(&mut sleep).is_pending());
         sleep
     }
 
-    /// One that waits for another task, and is due after a tick.
+    /// A sleep that waits for another task, and is due after a tick.
     fn neighbour(&self) -> Sleep<'static> {
         let mut sleep = self.timeouts.sleep(TICK);
         assert!(Task::new().poll(&mut sleep).is_pending());
         sleep
     }
 
-    /// One round: what is found due is woken.
+    /// Polls for one round, which wakes the due sleeps.
     fn poll(&self) {
         self.timeouts.poll(1 << 20);
     }
@@ -101,7 +101,8 @@ fn large_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
     }
 }
 
-// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
+// T1: a timeout fires as its owner drops it. One of the two has the waker, and the slot is freed
+// once.
 model!(t1_wake_and_drop, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -208,7 +209,8 @@ model!(t3_reset_and_fire, model_both, |fence| {
     rig.end(&[&task], sleep);
 });
 
-// T3: reset to nearer while the slot block is looked through. The driver hears of it.
+// T3: a reset to a nearer deadline while a scan looks through the slot block. The reset notifies
+// the driver.
 model!(t3_reset_to_nearer_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -296,7 +298,7 @@ model!(t4_shutdown_and_register_beside_another, model_both, |fence| {
     rig.end(&[&task], (sleep, neighbour));
 });
 
-// T4 (W8): its owner lets go of it as all is shut down. It ends once.
+// T4 (W8): the owner drops its timeout as all is shut down. The timeout ends once.
 model!(t4_shutdown_and_drop, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -357,7 +359,8 @@ fn t7_register_beside_a_scan_by_a_plan() {
     assert!(reused.load(Ordering::Relaxed), "it was never in that bucket");
 }
 
-// T7 (W6): two let go of what waits in one slot block, as it is looked through. Each ends once.
+// T7 (W6): two owners drop their timeouts in one slot block while a scan looks through it. Each
+// timeout ends once.
 model!(t7_two_drops_beside_a_scan, large_both, |fence| {
     let rig = Rig::new(fence);
     let tasks = [Task::new(), Task::new()];
@@ -397,7 +400,7 @@ struct Late<T> {
     /// What the owner does with its entry, in a thread of its own, from before that on.
     owner: thread::JoinHandle<T>,
     occupants: [Sleep<'static>; 4],
-    /// One of them has the slot.
+    /// Whether one of them has the slot.
     same: bool,
 }
 
@@ -408,7 +411,7 @@ impl Rig {
         owner: impl FnOnce(Sleep<'static>) -> T + Send + 'static,
     ) -> Late<T> {
         let sleep = self.waiting(task);
-        // So many that this thread leaves the first one's slot block.
+        // There are so many that this thread leaves the first one's slot block.
         let more = [self.waiting(task), self.waiting(task)];
         let place = slot(&sleep);
         self.advance(LIMIT);
@@ -421,7 +424,7 @@ impl Rig {
     }
 }
 
-// T5 (W6): the slot has another thread's occupant when the owner of a fired timeout lets go of it.
+// T5 (W6): the slot has another thread's occupant when the owner of a fired timeout drops it.
 model!(t5_a_late_owner_and_the_next_occupant, reusing, |fence| {
     let rig = Rig::new(fence);
     let (task, occupant) = (Task::new(), Task::new());

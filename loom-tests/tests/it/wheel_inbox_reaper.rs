@@ -163,7 +163,7 @@ model!(w05_the_scan_writes_a_minimum, || {
 // Guards: the driver asks the index before it ends an entry.
 model!(w05_due_before_it_is_published, || {
     let rig = Rig::new();
-    // In the same slot block, and due at the same time.
+    // This root is in the same slot block, and due at the same time.
     rig.issue(7, 9).unwrap();
     let driver = drive(&rig, 10);
     assert_eq!(rig.init(1, 3, 10), Ok(()));

@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub interval: Duration,
-    /// In intervals and thousandths of them; `None` for off.
+    /// The timeout in intervals and thousandths of them; `None` for off.
     pub timeout: Option<(u64, u64)>,
     pub early_timeout: (u64, u64),
     pub early_capacity: usize,
@@ -82,7 +82,7 @@ pub enum Move {
     Nanos(u64),
     /// Thousandths of an interval.
     Ticks(u64),
-    /// To the next deadline, and this much before it.
+    /// Moves the clock to the next deadline, and this much before it.
     Due(u64),
     Back(u64),
     BackTicks(u64),
@@ -107,7 +107,7 @@ pub enum Op {
     Fail(Pick, Option<u64>),
     Reset(Pick, Kind),
     Clock(Move),
-    /// One call with this budget.
+    /// Calls `poll` once with this budget.
     Poll(usize),
     /// Calls with this budget until the work is done.
     Settle(usize),
@@ -481,7 +481,7 @@ impl Run {
         self.model.set_clock(Time::from(to) - Time::from(self.setup.start));
     }
 
-    /// One call. Whether there is more to do.
+    /// Polls once. Returns whether there is more to do.
     fn poll(&mut self, budget: usize) -> Check<bool> {
         let polled = self.tracker.poll(budget);
         if !polled.more {

@@ -23,7 +23,7 @@ pub type Time = i128;
 /// From when on a poll may, and from when on it must, end an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// By the clock as it read when the deadline was set.
+    /// The earliest expiry, by the clock as it read when the deadline was set.
     pub may: Time,
     /// By the latest reading that there had been until then. The same if the clock never went
     /// backwards.

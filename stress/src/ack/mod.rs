@@ -166,7 +166,7 @@ fn load(
     if options.bare {
         live = live.without_readings();
     }
-    // In an open loop what counts is how long they have waited.
+    // In an open loop the time that they have waited counts.
     let shown = if options.rate.is_some() { 2 } else { 0 };
     let mut ages = None;
     let brought = crowd(works, &mut live, |live| {

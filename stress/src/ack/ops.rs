@@ -5,9 +5,9 @@ use crate::options::Ids;
 use expiry::{Ack, AckError, AckTracker, Root, RootId};
 use std::time::Instant;
 
-/// Of single operations, one in this many is timed. A power of two.
+/// One single operation in this many is timed. A power of two.
 const TIMED: u64 = 256;
-/// Of batches, one in this many. A power of two.
+/// One batch in this many is timed. A power of two.
 const TIMED_BATCHES: u64 = 16;
 
 #[derive(Debug, Clone, Copy)]

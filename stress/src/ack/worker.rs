@@ -28,7 +28,7 @@ const STEP: usize = 16;
 /// After how many steps the shared counters are brought up to date. A power of two.
 const TELL: u32 = 64;
 
-/// Where a place of this thread stands.
+/// The phase of a place of this thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Phase {
     /// No root.
@@ -49,7 +49,7 @@ struct Tenant {
     /// Clock readings from before and after the issue or the last reset.
     before: u64,
     after: u64,
-    /// The same, of the issue (and the early ack before it) only.
+    /// Clock readings from before and after the issue (and the early ack before it) only.
     prepared: u64,
     issued: u64,
     /// When it was due to begin, in an open loop.
@@ -91,7 +91,7 @@ pub struct Worker<'a> {
     rng: SmallRng,
     /// When roots are to begin, and how long after that they have; `None` in a closed loop.
     pace: Option<(Pace, Recorder)>,
-    /// Where its places begin in the ledger.
+    /// The number of its first place in the ledger.
     first: usize,
     tenants: Vec<Tenant>,
     /// How many places are not free.
@@ -186,7 +186,7 @@ impl<'a> Worker<'a> {
     /// Looks at some places: acts out plans, judges what has ended, fills what is free.
     fn step(&mut self, issue: bool) {
         self.step = self.step.wrapping_add(1);
-        // At the end, everything has to be looked at.
+        // At the end, the worker has to look at every place.
         self.pick(issue && self.shared.order == Order::Shuffled);
         self.acks.clear();
         let picked = std::mem::take(&mut self.picked);

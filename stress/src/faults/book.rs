@@ -98,9 +98,9 @@ pub struct Sums {
     pub refused: usize,
     /// Number of ends delivered.
     pub told: usize,
-    /// Of these, expiries.
+    /// Number of these that expired.
     pub expired: usize,
-    /// And those with their engine.
+    /// Number of these that were closed with their engine.
     pub closed: usize,
 }
 

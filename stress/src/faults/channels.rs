@@ -37,7 +37,7 @@ struct Line {
 }
 
 impl Line {
-    /// One with a book of its own.
+    /// A line with a book of its own.
     fn new(ground: &Ground, when_full: WhenFull) -> Self {
         let (ground, clock) = (ground.again(), Arc::new(MonotonicClock::new()));
         let (subject, reader) = ground.with_channel(clock.clone(), LENGTH, when_full);
@@ -81,7 +81,7 @@ fn waits(line: &Line, many: usize) {
     let Line { ground, reader, .. } = line;
     line.begin(many);
     ground.wait("a full channel", || reader.len() == LENGTH);
-    // Beside the reaper, which waits for room, entries still come in.
+    // Entries still come in beside the reaper, which waits for room.
     line.begin(many);
     let (waiting, astray) = (reader.len(), line.astray());
     ground.expect(waiting == LENGTH && astray == (0, 0), || {

@@ -20,7 +20,7 @@ pub const INTERVAL: Duration = Duration::from_millis(1);
 const CHUNK: u64 = 4096;
 /// The settings are constants that a builder accepts; without memory there is nothing to be tested.
 const BUILT: &str = "a subject is built";
-/// How often simulated time is let pass for memory to be looked after.
+/// How often the fault lets simulated time pass so that memory is maintained.
 const ROUNDS: usize = 200;
 
 /// One run of a fault.
@@ -49,12 +49,12 @@ impl Ground {
         }
     }
 
-    /// The same with a book of its own.
+    /// The same ground with a book of its own.
     pub fn again(&self) -> Self {
         self.with_room(self.book.ledger.room())
     }
 
-    /// The same with a book of its own for this many entries.
+    /// The same ground with a book of its own for this many entries.
     pub fn with_room(&self, entries: usize) -> Self {
         let book = Book::new(entries, self.kind, self.fault, &self.checks);
         Ground { book: Arc::new(book), ..self.clone() }
@@ -243,10 +243,10 @@ impl Ground {
         self.settled(subject);
     }
 
-    /// The end of a run with a reaper: it sees to all of it.
+    /// The end of a run with a reaper, which does all the work.
     pub fn settle_real(&self, subject: Arc<dyn Subject>) {
         self.wait("the end of everything", || subject.len() == 0);
-        // Memory is looked after by the tick, and by calls.
+        // The tick and calls maintain memory.
         self.wait("the end of its memory", || subject.counts().slots <= self.floor());
         self.settled(subject);
     }
@@ -269,7 +269,7 @@ impl Ground {
         self.balanced();
     }
 
-    /// It has been shut down, and all is over.
+    /// Checks a subject that has been shut down.
     pub fn closed(&self, subject: &Arc<dyn Subject>) {
         let left = subject.len();
         self.expect(left == 0, || format!("{left} entries are left"));

@@ -36,7 +36,7 @@ pub fn handlers_panic(ground: &Ground) {
         let called = kind != Kind::Queue || cause == RemovalCause::Expired;
         if called && calls.fetch_add(1, Relaxed) % 3 == 0 {
             counted.fetch_add(1, Relaxed);
-            // Without the hook, which would print.
+            // This avoids the hook, which would print.
             std::panic::resume_unwind(Box::new("planned"));
         }
     });
@@ -64,7 +64,7 @@ pub fn handlers_reenter(ground: &Ground) {
     all_at(ground, &*subject, &*clock, 4);
     ground.settle_real(subject);
 
-    // The same in polls, of which the clock decides when they find something.
+    // The same in polls, where the clock decides when they find something.
     let next = ground.again();
     let clock = ManualClock::new();
     let subject = Back::into(&next, Arc::new(clock.clone()), false);
@@ -162,7 +162,7 @@ pub fn handlers_shut_down(ground: &Ground) {
             }
         });
         let _ = home.set(Arc::downgrade(&subject));
-        // So much that there is something left to be shut down.
+        // There are so many that something is left to be shut down.
         for _ in 0..next.options.size / 10 {
             next.put(&*subject, &*clock, Duration::from_secs(3600));
         }

@@ -26,7 +26,7 @@ pub fn memory_refused(ground: &Ground) {
     together(&ground.again());
 }
 
-/// One thread, to which no pages are given, or no boxes.
+/// A fault for one thread, which gets no pages, or no boxes.
 fn alone(ground: &Ground, entries: usize, what: What) {
     let clock = ManualClock::new();
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());

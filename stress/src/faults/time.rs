@@ -9,7 +9,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Where the first handler to come waits until it is let go.
+/// A gate at which the first handler waits until it opens.
 #[derive(Default)]
 struct Gate {
     /// Whether a handler has come; whether the gate is open.
@@ -92,7 +92,7 @@ pub fn reaper_blocked(ground: &Ground) {
 pub fn clock_stands_still(ground: &Ground) {
     polled(ground);
     let next = ground.again();
-    // With a reaper, which sleeps by the machine's time.
+    // This is with a reaper, which sleeps by the machine's time.
     let clock = Stoppable::new();
     let subject = next.subject(Arc::new(clock.clone()), true, |_, _| ());
     next.put(&*subject, &clock, 5 * MS);

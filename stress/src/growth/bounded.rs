@@ -20,7 +20,7 @@ pub const NAMES: [Check; 6] = [
 
 /// How many times as many as may want to get in.
 const CROWD: u64 = 2;
-/// Of so many that are in, one makes room for another one.
+/// One entry in this many that are in makes room for another one.
 const MAKES_ROOM: u64 = 10;
 
 /// Counts of entries that have tried to get in.

@@ -44,7 +44,7 @@ const FIXED: u64 = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The granularity of time. Nothing expires here.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// After how many operations a thread is counted. A power of two.
+/// Number of operations after which a thread reports its progress. A power of two.
 const TELL: u64 = 256;
 /// Of so many entries that have ended, it is tried once to end them again.
 const AGAIN: u64 = 16;
@@ -308,7 +308,7 @@ impl Run<'_> {
     fn given_back(&self, live: &mut Live, before: u64, gained: u64) -> u64 {
         let may_stay = (gained as f64 * (1.0 - self.options.given_back)) as u64 + FIXED;
         let (began, mut left) = (Instant::now(), gained);
-        // One look more than it takes: it goes on for a while.
+        // The loop looks once more than necessary, as memory comes back for a while.
         while began.elapsed() < PATIENCE {
             let is_enough = left <= may_stay;
             std::thread::sleep(live.pause().max(Duration::from_millis(20)));
@@ -365,7 +365,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
             options,
             checks: &checks,
             kind: grown,
-            // With the list of issued roots, which is the harness's own.
+            // This includes the list of issued roots, which is the harness's own.
             subject: build::<u64>(setting, numbers as usize)?,
             threads,
             operations: &operations,

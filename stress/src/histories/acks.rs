@@ -380,7 +380,7 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
         let (place, before) = (&self.places[key as usize], known.before[key as usize]);
         let owner = match place.load(Acquire) {
             _ if luck.random_bool(0.03) => before,
-            // So old that its slot may have another occupant.
+            // The root is so old that its slot may have another occupant.
             _ if luck.random_bool(0.03) && known.next > known.first => {
                 luck.random_range(known.first..known.next)
             }
@@ -458,7 +458,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
         log: &mut Log<'_, Self>,
     ) {
         let after = Lifetime::After(log.time.ticks(timeout));
-        // Of issued roots mostly single edges, now and then all at once.
+        // Acks of issued roots take mostly single edges, and now and then all at once.
         let xor = match luck.random_range(0..40) {
             _ if !ISSUED => luck.random_range(1..=3),
             0 => 7,

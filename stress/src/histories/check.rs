@@ -55,7 +55,7 @@ pub struct Call<D> {
     pub did: D,
 }
 
-/// Whether a call is through after a step.
+/// Whether a call is done after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     Done,
@@ -141,7 +141,7 @@ struct Search<'a, M: Model> {
     gave_up: bool,
 }
 
-/// Where a search came to nothing.
+/// The point where a search found no explanation.
 struct Stuck<S> {
     call: usize,
     settled: Settled<S>,

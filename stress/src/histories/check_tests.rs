@@ -160,7 +160,7 @@ fn looks_that_have_no_part_in_it_are_left_out() {
     assert_eq!((told, bad.culprit), (vec![10, 30, 50], 2));
 }
 
-/// As the definition has it: tries every order.
+/// Tries every order, as the definition has it.
 fn by_definition(state: u8, left: &[(Call<Did>, u32)]) -> bool {
     let Some(first_end) = left.iter().map(|(call, _)| call.at.ended).min() else {
         return true;

@@ -67,7 +67,7 @@ pub enum Did {
 }
 
 impl State {
-    /// That the call found no living value, and made sure that there will be none.
+    /// The state if the call found no living value, and ensured that there will be none.
     fn is_gone(self, call: &Span) -> Option<Self> {
         match self {
             Live { value, due } => Some(Lapsed { value, due: due.has_come(call)? }),
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// That the call found this value living.
+    /// The state if the call found this value living.
     fn lives(self, call: &Span, wanted: Value) -> Option<Self> {
         match self {
             Live { value, due } if value == wanted => {

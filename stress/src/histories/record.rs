@@ -45,10 +45,10 @@ pub const LONGEST: u32 = 8;
 /// A tick: the shortest interval that there is.
 const INTERVAL: Duration = Duration::from_micros(10);
 
-/// After how many operations, on average, a thread lets a tick go by.
+/// Number of operations, on average, after which a thread moves the clock by a tick.
 const TICK_EVERY: f64 = 24.0;
 
-/// The most ticks that the driver lets go by at once.
+/// The most ticks that the driver moves the clock by at once.
 const STRIDE: u32 = 3;
 
 /// The longest that the driver lets the others go on between two polls, in nanoseconds.
@@ -125,7 +125,7 @@ pub trait Subject: Sized + Sync {
         log: &mut Log<'_, Self>,
     );
 
-    /// Drives expiry. What is reported is [heard](Time::hear).
+    /// Drives expiry. Its listener reports go to [`Time::hear`].
     fn poll(&self);
 
     /// Ends what does not expire.
@@ -141,7 +141,7 @@ pub trait Subject: Sized + Sync {
     fn put(&self, number: u64) -> bool;
 }
 
-/// That a poll has gone by and left it. See [`Due::is_left`].
+/// The state after a poll that has left the entry. See [`Due::is_left`].
 pub fn left_by_poll<S: Subject>(
     mut state: S::State,
     poll: &Span,
@@ -216,7 +216,7 @@ impl Time {
         INTERVAL
     }
 
-    /// So many ticks.
+    /// A duration of so many ticks.
     pub fn ticks(&self, ticks: u32) -> Duration {
         INTERVAL * ticks
     }
@@ -402,7 +402,7 @@ pub fn record<S: Subject>(
     checks: &Checks,
 ) -> Recorded<S> {
     let Histories { threads, keys, operations, .. } = *options;
-    // Some operations are two calls, and some ends are heard of.
+    // Some operations are two calls, and some ends are calls by themselves.
     let room = operations as usize * 3;
     let log = |thread: u8| Log::<S> {
         time,
@@ -473,7 +473,7 @@ fn with_oldest<S: Subject>(polls: &[Span], logs: &[Calls<S>]) -> Vec<(u64, Span)
     let oldest = |poll: &Span| {
         let mut oldest = poll.began;
         for (log, at) in logs.iter().zip(&mut at) {
-            // Of a thread, one is over before the next one begins; what it has heard lies within.
+            // Calls of one thread do not overlap; the ends that it received lie within them.
             while log.get(*at).is_some_and(|(_, call)| call.at.ended < poll.began) {
                 *at += 1;
             }

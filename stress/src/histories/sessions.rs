@@ -69,7 +69,7 @@ pub enum Did {
         owner: u32,
         answer: Answer<u32>,
     },
-    /// Whose it is.
+    /// The session's owner.
     Checked(Answer<u32>),
     /// Whether this made it global.
     Upgraded(Answer<bool>),

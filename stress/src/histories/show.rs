@@ -41,7 +41,7 @@ pub fn show<M: Model>(bad: &Bad<M>) -> String {
     text
 }
 
-/// Where times are drawn.
+/// The columns at which times are drawn.
 struct Drawing {
     times: Vec<u64>,
     /// How many times there are to a column.

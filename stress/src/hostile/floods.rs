@@ -28,7 +28,7 @@ struct Target<'a> {
     clock: ManualClock,
 }
 
-/// Of a flood: nothing more than this is held after its first quarter.
+/// The memory of a flood: it holds nothing more than this after its first quarter.
 struct Flat {
     slots: u64,
     resident: u64,

@@ -139,7 +139,7 @@ struct Row {
     slots_friendly: u64,
     driver_share_hostile: f64,
     driver_share_friendly: f64,
-    /// Of the control: how much the attack costs where it hits.
+    /// The ratio of the control: how much the attack costs where it hits.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_control: Option<f64>,
 }

@@ -32,7 +32,7 @@ pub struct Gauge {
     pub shards: Vec<u64>,
     /// How long the reaper has worked.
     pub reaper: Duration,
-    /// Of operations since the reading before.
+    /// Latency of operations since the reading before.
     pub latency: Option<Percentiles>,
     pub violations: u64,
     /// Faults that the scenario has injected.
@@ -108,7 +108,7 @@ impl Live {
         }
     }
 
-    /// One that reads and shows nothing.
+    /// A view that reads and shows nothing.
     pub fn without_readings(self) -> Self {
         Live { blind: true, ..self }
     }

@@ -36,7 +36,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of two that follow each other, and are as long.
+    /// Merges two samples that follow each other, and are as long.
     fn and(self, next: Sample) -> Sample {
         Sample {
             per_s: (self.per_s + next.per_s) / 2.0,

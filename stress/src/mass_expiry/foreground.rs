@@ -28,7 +28,7 @@ pub struct Foreground<'a> {
     part: Range<u64>,
     own: VecDeque<(u64, Handle)>,
     numbers: u64,
-    /// Before and during the expiry.
+    /// Times before and during the expiry.
     times: [Recorder; 2],
     /// Operations before and during.
     did: [u64; 2],
@@ -53,7 +53,7 @@ impl<'a> Foreground<'a> {
         }
     }
 
-    /// Fills its part, goes on until the expiry is over, and takes out what is left. Returns the
+    /// Fills its part, goes on until the expiry has ended, and takes out what is left. Returns the
     /// number of operations before and during.
     pub fn run(mut self) -> [u64; 2] {
         self.fill();

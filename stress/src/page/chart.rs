@@ -34,7 +34,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Where a value lies on its scale.
+    /// The place of a value on its scale.
     fn place(self, value: f64) -> f64 {
         match self {
             Unit::Nanos => value.max(1.0).log10(),
@@ -86,7 +86,7 @@ fn short(number: f64) -> String {
     trimmed(&format!("{number:.4}")).into()
 }
 
-/// Without zeroes at the end, if they are behind a point.
+/// The digits without zeroes at the end, if they are behind a point.
 fn trimmed(digits: &str) -> &str {
     match digits.contains('.') {
         true => digits.trim_end_matches('0').trim_end_matches('.'),
@@ -126,13 +126,13 @@ pub struct Chart {
     pub y: Axis,
     pub kind: Kind,
     pub lines: Vec<Line>,
-    /// Where on the x axis faults were injected.
+    /// Times on the x axis at which faults were injected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<f64>,
 }
 
 impl Chart {
-    /// One with nothing in it.
+    /// A chart with nothing in it.
     pub fn new(title: &str, x: (&str, Unit), y: (&str, Unit), kind: Kind) -> Self {
         let axis = |(label, unit): (&str, Unit)| Axis { label: label.into(), unit };
         let (lines, marks) = (Vec::new(), Vec::new());

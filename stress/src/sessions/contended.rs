@@ -170,7 +170,7 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Sessions) -> Self {
-        // With and without what the options leave open.
+        // The runs cover both choices that the options leave open.
         let polled = options.pollers.map_or(vec![false, true], |pollers| vec![pollers > 0]);
         let removes = options.removes.map_or(vec![0.0, REMOVES], |rate| vec![rate]);
         let both = |polled| removes.iter().map(move |&removes| Manner { polled, removes });
@@ -401,7 +401,7 @@ fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
             checks.equal(check, &format!("{}: {what}", manner.name()), is, 0);
         }
     }
-    // Without meetings nothing has been shown.
+    // A run without meetings has shown nothing.
     let sum = total(found);
     checks.expect("threads_met", sum.met > 0, || {
         format!("of {} keys that were timed, none was a meeting", sum.timed)

@@ -63,7 +63,7 @@ counts! {
     /// Counts of what was found.
     Found {
         keys,
-        /// Keys that at least two threads came to.
+        /// Keys that at least two threads visited.
         shared,
         updates,
         removed,

@@ -26,7 +26,7 @@ pub struct Run {
     pub cycle: u64,
     /// The how manyeth of its cycle.
     pub place: usize,
-    /// With what arguments; these alone repeat it.
+    /// The arguments of the run; these alone repeat it.
     pub arguments: String,
     pub passed: bool,
     /// Operations whose outcomes were checked.

@@ -128,7 +128,7 @@ fn one(
     Ok(Some((run, is_stuck)))
 }
 
-/// Of one scenario's runs.
+/// The sums of one scenario's runs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     runs: u64,

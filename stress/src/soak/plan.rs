@@ -119,7 +119,7 @@ impl Plan {
         let Some(&at) = self.chosen.get(place) else {
             return self.also[place - self.chosen.len()].clone();
         };
-        // Not all of them are at their first variant at the same time.
+        // The runs are not all at their first variant at the same time.
         let cycle = cycle as usize + at;
         let run = filled(RUNS[at].1, cycle, self.seconds, &self.text.display().to_string());
         format!("{run} --seed {seed}")

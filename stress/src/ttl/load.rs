@@ -12,7 +12,7 @@ use rand_distr::Zipf;
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     pub operation: Operation,
-    /// To which key, by its rank: 0 is the most frequent.
+    /// The key, by its rank: 0 is the most frequent.
     pub key: usize,
     /// If it inserts: for how long, in nanoseconds.
     pub ttl: u64,

@@ -37,7 +37,7 @@ pub const NAMES: [Check; 9] = [
     "no_surprises",
 ];
 
-/// Of so many operations, one is timed. A power of two.
+/// One operation in this many is timed. A power of two.
 const TIMED: u64 = 64;
 /// After how many requests a thread looks at the time. A power of two.
 const LOOK: u64 = 64;
@@ -330,7 +330,7 @@ pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Erro
     ]);
     for (name, times) in TIMES.into_iter().zip(&mut times) {
         let times = times.percentiles();
-        // Those of a closed loop were never due.
+        // The requests of a closed loop were never due.
         if times.count > 0 || name != TIMES[SINCE_DUE] {
             report.latency.insert(name, times);
         }
@@ -387,7 +387,8 @@ fn shoppers<K: CacheKey>(
     (done, changed, took, live.finish())
 }
 
-/// A thread's requests, until it is over. What it did, and how often an entry had changed.
+/// A thread's requests, until it is time to stop. Returns what it did, and how often an entry had
+/// changed.
 fn shop<K: CacheKey>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),

@@ -82,7 +82,8 @@ impl Attempt {
     #[inline]
     pub fn count(&self, word: u32) {
         if let Some(count) = self.counted.get().and_then(|counted| counted.get(word as usize)) {
-            // One writer, and the one reader has the last reference: an ordinary addition.
+            // There is one writer, and the one reader has the last reference: an ordinary addition
+            // suffices.
             count.store(count.load(Relaxed).saturating_add(1), Relaxed);
         }
     }

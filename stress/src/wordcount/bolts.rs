@@ -38,7 +38,7 @@ impl Worker {
         match &mut self.stage {
             Stage::Split(places) => {
                 places.extend(words(tuple.text()));
-                // Before any of them is emitted: it may be counted at once.
+                // This comes before any word is emitted: a word may be counted at once.
                 tuple.attempt.has_words(places.len());
                 for (number, place) in (0..).zip(places.drain(..)) {
                     out.emit(tuple, tuple.word(number, place));

@@ -110,7 +110,7 @@ impl Files {
         }
     }
 
-    /// The error that there is no text, with what there is instead.
+    /// The error that there is no text, with the files that there are instead.
     pub fn no_text(&self) -> Error {
         let skipped = held(&self.skipped);
         let kinds: Vec<_> = skipped.counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect();

@@ -56,7 +56,7 @@ pub struct Run {
     files: Files,
     faults: Faults,
     checks: Arc<Checks>,
-    /// Where attempts end.
+    /// The books in which attempts end.
     books: Arc<Books>,
     timeout: Duration,
     /// From when on after its issue a line has surely timed out, unless the reaper is slow.
@@ -67,9 +67,9 @@ pub struct Run {
     /// How much text.
     max_bytes: usize,
     stats: Stats,
-    /// Of all spouts, when they have stopped.
+    /// The tally of all spouts, when they have stopped.
     spouts: Mutex<SpoutTally>,
-    /// Of all bolts that count, when they have stopped.
+    /// The counts of all counting bolts, when they have stopped.
     counted: Mutex<Counts>,
 }
 

@@ -19,7 +19,7 @@ counts! {
     /// What a spout has counted, under the names that the report has for it.
     Counted {
         lines,
-        /// Of these, how many continue a line that was too long.
+        /// How many of these lines continue a line that was too long.
         lines_cut,
         bytes,
         /// Attempts begun.
@@ -40,7 +40,7 @@ pub struct SpoutTally {
     pub most_attempts: u64,
     /// How long the attempts took that succeeded: one for each line.
     pub latency: Latency,
-    /// From when a timeout was due until it was seen.
+    /// Time from when a timeout was due until it was seen.
     pub lateness: Latency,
 }
 

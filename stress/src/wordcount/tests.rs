@@ -46,7 +46,7 @@ fn lines_that_have_no_outcome_for_long_are_a_violation() {
     finish(&topology, &run, Duration::from_millis(20));
     assert_eq!(run.checks.failing(), ["every_root_ended"]);
     assert_eq!(run.checks.violations(), 1);
-    // And each attempt says so itself.
+    // Each attempt says so itself, too.
     topology.kill();
     assert_eq!(run.checks.violations(), 3);
 }
@@ -64,7 +64,7 @@ fn each(args: &str, fault: Fault) -> (u64, u64, u64) {
     drop(topology);
     assert_eq!(run.stats.held.load(Relaxed), 0);
     let counted = held(&run.counted).values().sum();
-    // Those that are not acked have no outcome when the topology is gone.
+    // Messages that are not acked have no outcome when the topology is gone.
     let open = 2 - metrics[0].acked;
     assert_eq!(run.checks.violations(), open, "{args}");
     (counted, metrics[0].acked, run.stats.faults[fault as usize].load(Relaxed))

@@ -73,7 +73,7 @@ impl Seen {
     }
 }
 
-/// Checks everything that can be checked once the run is over.
+/// Checks everything that can be checked after the run.
 pub fn verdict(seen: &Seen, checks: &Checks) {
     let counts = &seen.spouts.counts;
     let (lines, acked, issued) = (counts.lines, counts.acked, counts.roots);

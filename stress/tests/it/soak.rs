@@ -63,7 +63,7 @@ fn it_runs_and_goes_on_where_it_was() {
         all.iter().map(|line| line["arguments"].to_string()).collect();
     assert!(seeds.len() > 4, "seeds change: {seeds:?}");
 
-    // Its time is over: nothing more is run.
+    // The soak's time has passed: it runs nothing more.
     let (code, report) = soak("--minutes 0.001", &[], &log);
     assert_eq!((code, count(&report, "runs")), (Some(0), 6));
 }

@@ -50,7 +50,7 @@ pub struct Line {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// As in `2026-11-22 06:30`.
+    /// The minute, as in `2026-11-22 06:30`.
     pub minute: String,
     pub level: &'static str,
     pub message: String,
@@ -164,7 +164,7 @@ pub fn topology(
     let (settings, ids) = (Arc::new(settings), Arc::new(AtomicU64::new(0)));
     topology
         .spout("tail", move |_| Tail::new(settings.clone(), ids.clone()))
-        // As many as may come between two ticks.
+        // The limit is as many lines as may come between two ticks.
         .max_pending(1 << 16)
         .replay(replay);
     topology
@@ -197,7 +197,7 @@ struct Log {
     /// The line that is being read, and where it begins.
     line: Vec<u8>,
     offset: u64,
-    /// Where the lines begin that are neither acked nor given up.
+    /// Offsets of the lines that are neither acked nor given up.
     pending: BTreeSet<u64>,
     /// Looks at the directory that did not find it.
     misses: u32,
@@ -247,7 +247,7 @@ impl Log {
 struct Tail {
     settings: Arc<Settings>,
     ids: Arc<AtomicU64>,
-    /// By their marks; none before the state has been read.
+    /// The logs by their marks; `None` before the state has been read.
     logs: Option<BTreeMap<u64, Log>>,
     /// Of each line that is pending, by its token, the log's mark and the line's offset.
     pending: HashMap<u64, (u64, u64)>,
@@ -269,7 +269,7 @@ impl Tail {
         }
     }
 
-    /// Emits what there is, and looks for more if that is nothing. How many lines.
+    /// Emits the lines it has, and looks for more if it has none. Returns how many it emitted.
     fn advance(&mut self, out: &mut SpoutCollector<'_, Record>) -> io::Result<usize> {
         if self.logs.is_none() {
             let offsets = offsets(&self.settings.state)?.into_iter();

@@ -413,7 +413,7 @@ fn a_tuple_of_another_topology_does_no_harm() {
     assert_eq!(far.metrics()[2].timed_out, 3);
 }
 
-/// A tuple may be acked by another bolt than it came to, by way of another thread.
+/// Another bolt, on another thread, may ack a tuple than the one that received it.
 #[test]
 fn a_tuple_may_be_acked_by_another_bolt() {
     let (clock, told) = (ManualClock::new(), Log::new());

@@ -357,7 +357,7 @@ impl Chaos {
                 self.emit(out, "default", &tuple, job);
             }
             Work::Join | Work::Pair => {
-                // Of a tree what is halved there, or just anything.
+                // A join needs the tree that was halved; a pair takes any two.
                 let root = job.leaves.first().map(|leaf| leaf.0);
                 let key = if self.work == Work::Join { (root, job.pair.1) } else { (None, 0) };
                 match self.alone.remove(&key) {

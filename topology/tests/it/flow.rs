@@ -160,7 +160,7 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     topology.deactivate();
     clock.advance(SECOND * 12);
     settle(&mut topology);
-    // What was pending comes to its end all the same.
+    // Pending messages end all the same.
     let mut ends = told.take();
     assert!(ends.contains(&Told::Deactivate));
     ends.retain(|told| *told != Told::Deactivate);
@@ -573,7 +573,7 @@ fn a_spout_that_blocks_is_named() {
     builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
     builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("blocks");
     let topology = builder.start().unwrap();
-    // Until it is in there.
+    // This loops until the spout is in its call.
     let stuck = loop {
         let stuck = topology.wait(Duration::from_millis(1)).unwrap_err();
         if !stuck.components.is_empty() {

@@ -8,7 +8,7 @@ use expiry_topology::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A topology of a spout with this many tasks, and one bolt whose tasks note what comes to them.
+/// A topology of a spout with this many tasks, and one bolt whose tasks note what they receive.
 fn sink(
     spouts: usize,
     numbers: u64,

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Logs {
     directory: PathBuf,
     written: Counts,
-    /// With their offsets.
+    /// Bad lines, with their offsets.
     bad: Vec<(u64, String)>,
     lines: u64,
 }
@@ -68,7 +68,7 @@ impl Logs {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// As `logrotate` does it: the last first.
+    /// Rotates as `logrotate` does: the last first.
     fn rotate(&self, name: &str) {
         for nth in (1..9).rev() {
             let _ = fs::rename(

@@ -37,7 +37,7 @@ fn a_message_is_acked_when_all_its_branches_are() {
         })
         .shuffle("fan");
     let mut topology = builder.start_manual().unwrap();
-    // Not before the last one is acked.
+    // The spout has no outcome before the last one is acked.
     while held.all().len() < 2 {
         topology.step();
         assert!(!told.all().contains(&Told::Ack(1)) || held.all().len() == 3);

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Released,
-    /// It was not heard of again.
+    /// The holder made no further call.
     Died,
     /// A call reported that the holder had lost it.
     Refused,
@@ -25,7 +25,7 @@ pub struct Held {
     pub end: End,
 }
 
-/// What a history comes to.
+/// The summary of a history.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     pub grants: usize,

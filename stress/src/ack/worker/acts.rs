@@ -37,7 +37,7 @@ impl Worker<'_> {
         }
         match plan.kind {
             Kind::Complete => self.acks.extend((first..edges).map(ack)),
-            // At least one edge is outstanding.
+            // These roots keep at least one edge outstanding.
             Kind::TimeOut | Kind::Fail => {
                 let some = self.rng.random_range(0..edges);
                 self.acks.extend((0..some).map(ack));
@@ -178,7 +178,7 @@ impl Worker<'_> {
         let root = self.ops.id(tenant.root);
         let tracker = self.ops.tracker;
         self.tally.after_end += 1;
-        // In terms of what it may be: `Some(true)` for held.
+        // The answer is whether the tracker held the call: `Some(true)` for held.
         let done = match self.rng.random_range(0..4) {
             0 => {
                 self.tally.fails += 1;

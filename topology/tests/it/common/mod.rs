@@ -88,7 +88,7 @@ impl Numbers {
         Numbers { left: numbers.peekable(), at_once: 1, told: told.clone() }
     }
 
-    /// So many each time that it is asked.
+    /// Emits so many each time that it is asked.
     pub fn at_once(mut self, at_once: usize) -> Self {
         self.at_once = at_once;
         self
