@@ -206,7 +206,7 @@ impl Model {
         self.live.iter().map(|(&id, entry)| self.info(id, entry)).collect()
     }
 
-    /// Expires what is due, as far as `has_ended` says so of it.
+    /// Expires what is due, as far as `has_ended` confirms it.
     fn expire_if(&mut self, has_ended: impl Fn(SessionId) -> bool) {
         let now = self.time.now;
         let ends = |id, entry: &Entry| entry.due.is_some_and(|due| due <= now) && has_ended(id);

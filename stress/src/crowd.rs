@@ -1,4 +1,4 @@
-//! Threads of a run, and what is shown while they are at it.
+//! Threads of a run, and what is shown while they run.
 
 use crate::live::Live;
 use crate::pin;

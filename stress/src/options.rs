@@ -38,7 +38,7 @@ pub struct Output {
     pub report: Option<PathBuf>,
 }
 
-/// Runs all scenarios, for those who name none.
+/// Runs all scenarios if the user names none.
 pub const TOUR: [&str; 8] = ["stress", "soak", "--minutes", "1", "--cycles", "1", "--each", "1s"];
 
 const EXAMPLES: &str = "\

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of a batch of tuples that are executed quickly, the clock is looked at after so many.
+/// In a batch of tuples that are executed quickly, the bolt reads the clock after so many.
 const SELDOM: u64 = 8;
 
 /// What a bolt's collector works on.

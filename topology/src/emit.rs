@@ -33,7 +33,7 @@ pub(crate) struct Lane<M> {
     overflow: VecDeque<Batch<M>>,
 }
 
-/// A task's way to those who listen to it.
+/// A task's way to its listeners.
 pub(crate) struct Outbox<M> {
     lanes: Vec<Lane<M>>,
     batch: usize,

@@ -63,10 +63,10 @@ pub(crate) struct Graph<M> {
     pub(crate) first_lane: Vec<usize>,
     /// The components that each one listens to, each once.
     pub(crate) senders: Vec<Vec<usize>>,
-    /// Of each component, the lanes of those who listen to it, each once: two streams to one task
-    /// keep their order.
+    /// The lanes of each component's listeners, each once: two streams to one task keep their
+    /// order.
     pub(crate) lanes: Vec<Vec<usize>>,
-    /// Of each component, if what it emits may come back to it, the spouts that lead to it.
+    /// The spouts that lead to each component, if what it emits may come back to it.
     pub(crate) in_cycle: Vec<Option<Vec<usize>>>,
 }
 
@@ -200,8 +200,8 @@ fn each_once(mut components: Vec<usize>) -> Vec<usize> {
     components
 }
 
-/// Of a component that listens, by others or not, to itself: the spouts that it listens to, by
-/// others or not.
+/// The spouts that a component listens to, by others or not, if it listens to itself, by others or
+/// not.
 fn in_cycle<M>(at: usize, specs: &[Spec<M>], sources: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut seen = vec![false; sources.len()];
     let mut next = sources[at].clone();

@@ -105,9 +105,9 @@ impl Room {
     }
 }
 
-/// How many tasks on cycles have overflow, of those that a spout leads to: it emits nothing
-/// meanwhile. The last one that is rid of it says so first and rings then; the spout's thread goes
-/// to sleep as the bell says.
+/// Counts the tasks on cycles that have overflow, of those that a spout leads to. The spout emits
+/// nothing while there are any. The last task that gets rid of its overflow first stores that, then
+/// rings. The spout's thread goes to sleep by the protocol of its bell.
 pub(crate) struct Jam {
     tasks: AtomicUsize,
     spouts: Vec<Arc<Bell>>,
@@ -146,7 +146,7 @@ pub(crate) struct Inbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// `senders` are those who may have to wait for room.
+    /// `senders` are the bells of threads that may have to wait for room.
     pub(crate) fn new(length: usize, bell: Arc<Bell>, senders: Vec<Arc<Bell>>) -> Self {
         Inbox { queue: ArrayQueue::new(length), bell, room: Room::default(), senders }
     }
@@ -159,8 +159,8 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// Takes an item out, and rings for those who wait for room when it is half empty: not for each
-    /// item, they would come for one.
+    /// Takes an item out. When the queue is half empty, it rings for the senders that wait for
+    /// room. It does not ring for each item: a sender would wake for one place.
     #[inline]
     pub(crate) fn pop(&self) -> Option<T> {
         let item = self.queue.pop()?;

@@ -183,15 +183,15 @@ pub struct ComponentMetrics {
     /// Copies of these that were sent: one for each task that one goes to.
     pub transferred: u64,
     /// Tuples that it executed, those that it panicked over included: at rest, as many in all as
-    /// were transferred. Of bolts.
+    /// were transferred. For bolts only.
     pub executed: u64,
     /// Tuples that a bolt acked, or messages of a spout whose tree was acked.
     pub acked: u64,
-    /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that
+    /// Tuples that a bolt failed, those that it panicked over included; or attempts of a spout that
     /// failed, timeouts not included.
     pub failed: u64,
     /// Tuples that it was given and has neither acked nor failed: which it holds now, or has
-    /// dropped. Of bolts.
+    /// dropped. For bolts only.
     pub held: u64,
     /// Trees that ended with one of its acks. Of bolts.
     pub trees_acked: u64,

@@ -142,7 +142,7 @@ fn idle(options: &Options, report: &mut Report) {
     for root in fill(&tracker, 1_000_000) {
         tracker.ack(root, EDGE).expect("acked in time");
     }
-    // Its buckets are looked at once more, when they would have been due.
+    // The driver visits the slot blocks once more, when the entries would have been due.
     let time = TIMEOUT + Duration::from_secs(3);
     let load = json!({ "seconds": time.as_secs() });
     let name = "after 1 M were acked, until they would have been due";

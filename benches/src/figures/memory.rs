@@ -10,7 +10,8 @@ use crate::window::mix;
 use serde_json::{json, Value};
 use std::time::{Duration, Instant};
 
-/// How long memory gets to go back: longer than the timeout, at which buckets are looked at again.
+/// How long memory gets to go back. This is longer than the timeout, after which the driver visits
+/// slot blocks again.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// How long that of the maps gets, in which nothing goes on any more.

@@ -95,8 +95,9 @@ struct Options {
     /// Orders of the lifecycle.
     #[arg(long, value_delimiter = ',', default_value = "fifo,random")]
     order: Vec<Order>,
-    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for
-    /// profiling. The keyed stores go by the names that a child process takes, such as `map`.
+    /// Runs only the contestants of the lifecycle, the wheel and the keyed stores whose name
+    /// contains this; for profiling. The keyed stores go by the names that a child process takes,
+    /// such as `map`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Kinds of keys of the keyed stores.

@@ -84,7 +84,7 @@ model!(s02_fail_then_fail_and_ack, || {
     assert!(rig.is_empty());
 });
 
-/// Of two inits of root 1, by owners 10 and 11, one has succeeded. The root's last edge is `edge`.
+/// One of two inits of root 1, by owners 10 and 11, has succeeded. The root's last edge is `edge`.
 fn one_init(rig: &Rig, a: Result<(), AckError>, b: Result<(), AckError>, edge: u64) {
     let owner = match (a, b) {
         (Ok(()), Err(AckError::Duplicate)) => 10,
@@ -124,7 +124,7 @@ model!(s04_lost_edge, || {
     assert_eq!(rig.outcomes(root), [Reason::Acked]);
 });
 
-/// Of two acks of a root's last edges one completes it, and the other has come before.
+/// One of two acks of a root's last edges completes it, and the other one came before.
 fn one_completes(rig: &Rig, root: impl Into<RootId>, a: Acked, b: Acked) {
     let (first, last) = (Ok(Ack::Pending), Ok(Ack::Completed));
     assert!((a, b) == (first, last) || (a, b) == (last, first), "{a:?} {b:?}");

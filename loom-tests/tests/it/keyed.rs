@@ -313,7 +313,7 @@ model!(q10_two_pollers, || {
 });
 
 // W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards:
-// the thread that ends a late entry says so.
+// the thread that ends a late entry reports that.
 model!(w08_update_and_shutdown, || {
     let (queue, _) = queue();
     let (a, left) =

@@ -246,7 +246,7 @@ fn step(object: Object, state: State, seen: &Seen) -> Vec<Step> {
     let ending =
         |end, answer| Step { state: gone, answer: Some(answer), closing: false, end: Some(end) };
     let mut steps = Vec::new();
-    // Of a chosen root it may be that the operation found it ending: it does nothing then.
+    // The operation may have found a chosen root ending: it does nothing then.
     if object == Object::Chosen && seen.answer == Answer::NotLive {
         steps.push(plain(state, Answer::NotLive));
     }

@@ -114,7 +114,7 @@ model!(two_bounds, || {
     assert!(a);
     let left = rig.remaining(&1).unwrap();
     assert!(left == TICK * 3 || left == TICK * 5);
-    // What a read goes by is what the deadline was made of.
+    // A read goes by the bound that the deadline was made of.
     rig.get().unwrap();
     assert_eq!(rig.remaining(&1), Some(left));
 });
@@ -271,8 +271,8 @@ model!(clear_beside_a_replacement, || {
 });
 
 // A walk looks for the slots of two keys that share their hash, while their values are replaced. It
-// meets each once. Both are replaced between the walk's looks at the two words, so that the walk
-// begins again. Guards: of two slots of one key that it has seen the walk takes the later one.
+// meets each once. Both are replaced between the walk's looks at the two words, so the walk begins
+// again. Guards: the walk takes the later one of two slots of one key that it has seen.
 model!(a_walk_meets_keys_of_one_hash, || {
     let map = ExpiringMap::builder().shards(1).seed(7).hasher(OneHash);
     let map = Arc::new(map.clock(ManualClock::new()).build_manual().unwrap());
@@ -319,9 +319,9 @@ model!(a_late_swing_changes_nothing, deep(3), || {
     assert_eq!(rig.get(), Some(30));
 });
 
-// An iteration meets an entry that a thread is inserting, while another thread has inserted the
-// same key first. The iteration yields no entry that never existed, and none whose memory has gone.
-// Guards: an iteration takes slots from published words only.
+// A walk meets an entry that a thread is inserting, while another thread has inserted the
+// same key first. The walk yields no entry that never existed, and none whose memory has gone.
+// Guards: a walk takes slots from published words only.
 model!(a_walk_meets_no_stillborn, bounded(1), || {
     let rig = empty();
     let a = aside(&rig, |rig| *rig.entry(1).or_insert(20).unwrap());

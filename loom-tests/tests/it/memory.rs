@@ -104,7 +104,7 @@ fn complete(rig: &Rig, root: Root) {
 // block after it has shortened the ring. A chunk that is owned is set aside and looked at again.
 model!(a_chunk_that_is_left_goes_back, || {
     let rig = Rig::new();
-    // This thread's roots fill several chunks, and end: it sits in the last one.
+    // This thread's roots fill several chunks, and end: it owns a slot block in the last one.
     let roots: Vec<_> = (0..6 * CHUNK).map(|owner| rig.issue(3, owner.into()).unwrap()).collect();
     roots.into_iter().for_each(|root| complete(&rig, root));
     let polls = aside(&rig, |rig| rig.poll(usize::MAX));
@@ -185,7 +185,7 @@ fn chunk_of(root: Root) -> u32 {
     root.to_bits() as u32 / CHUNK
 }
 
-/// No chunk has its memory but those on the ring and those that this thread sits in.
+/// Only chunks on the ring, and those in which this thread owns a slot block, have their memory.
 fn only_the_ring_and(rig: &Rig, sits: &[u32]) {
     let (ring, used) = rig.chunks();
     for chunk in used {

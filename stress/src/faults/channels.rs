@@ -87,7 +87,7 @@ fn waits(line: &Line, many: usize) {
     ground.expect(waiting == LENGTH && astray == (0, 0), || {
         format!("{waiting} outcomes wait, {astray:?} have spilled or gone")
     });
-    // Of each thread that has ended an entry one more is on its way: the reaper's.
+    // Each thread that ends entries has one more on its way: here that is the reaper's.
     let left = line.subject.len();
     ground.expect(left >= 2 * many - LENGTH - 1, || {
         format!("{left} entries are left, though nothing can expire beyond what the channel holds")

@@ -62,7 +62,7 @@ fn alone(ground: &Ground, entries: usize, what: What) {
         .expect(live == own.len(), || format!("{live} entries are live, should be {}", own.len()));
     {
         let _no_memory = Refused::to_me(What::Pages);
-        // What there is, is there; and what ends makes room.
+        // The entries that exist are found; entries that end make room.
         for &number in own.iter().step_by(97) {
             ground.expect(subject.renew(number, SECOND), || {
                 format!("entry {number} cannot be renewed without memory")

@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Number of operations after which a thread reports its progress. A power of two.
 const TELL: u64 = 256;
-/// Of so many entries that have ended, it is tried once to end them again.
+/// One ended entry in this many is ended a second time, as a trial.
 const AGAIN: u64 = 16;
 
 /// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of

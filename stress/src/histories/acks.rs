@@ -31,7 +31,7 @@ pub enum State {
     Ended,
 }
 
-/// What there is of a root.
+/// The state of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Root {
     stage: Stage,
@@ -47,7 +47,7 @@ pub struct Root {
 /// How far a root has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// What there is has come before the init.
+    /// Acks have come before the init.
     Early,
     /// The init has come, and has yet to take over what was early.
     Initing,
@@ -220,7 +220,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
             (Early, Some(Ack::Held)) => done(counted),
             (Initing | Merged, None) if root.failed => done(state),
             (Initing | Merged, _) if root.failed => None,
-            // A call that has seen it as early may say so still.
+            // A call that has seen it as early may still answer so.
             (Initing, Some(Ack::Held | Ack::Pending)) => done(counted),
             (Merged | Live, Some(Ack::Pending)) if word != 0 => done(counted),
             (Merged | Live, Some(Ack::Completed) | None) if word == 0 => {

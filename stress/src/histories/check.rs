@@ -227,7 +227,8 @@ impl<'a, M: Model> Search<'a, M> {
         loop {
             let first = (0..self.pending.len()).min_by_key(|&at| self.pending[at].ended);
             let end = first.map_or(u64::MAX, |at| self.pending[at].ended);
-            // Of an end and a beginning at the same time the beginning comes first: they overlap.
+            // If an end and a beginning are at the same time, the beginning comes first: they
+            // overlap.
             if let Some(call) = self.calls.get(begun).filter(|call| call.at.began <= end) {
                 let Some(place) = self.free_place() else {
                     self.gave_up = true;

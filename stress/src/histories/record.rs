@@ -491,8 +491,8 @@ impl<S: Subject> Recorded<S> {
     /// in the end.
     pub fn history(&self, of_key: &[(u32, Call<Event<S::Did>>)]) -> Vec<Call<Event<S::Did>>> {
         let mut history: Vec<_> = of_key.iter().map(|(_, call)| *call).collect();
-        // Of the polls between which nothing of this key begins or ends the last one says what the
-        // others say. After the last one of all nothing may be there.
+        // The last of several polls, between which no call of this key begins or ends, says what
+        // the others say. After the last one of all nothing may be there.
         let before = |at| self.polls.partition_point(|(_, poll)| poll.began < at).checked_sub(1);
         let times = history.iter().flat_map(|call| [call.at.began, call.at.ended]);
         let mut matter: Vec<usize> = times.chain([u64::MAX]).filter_map(before).collect();

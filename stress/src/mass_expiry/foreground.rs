@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How many keys of its own a thread has, about.
 const OWN: usize = 1024;
-/// Of so many operations, one is on an entry that is about to expire.
+/// One operation in this many is on an entry that is about to expire.
 const ENTRIES: u32 = 64;
 
 pub struct Foreground<'a> {

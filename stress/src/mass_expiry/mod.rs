@@ -47,7 +47,7 @@ const LEAD: u32 = 4;
 /// Keys of the foreground are from here on; this one wakes the reaper.
 const FOREGROUND: u64 = 1 << 60;
 const ALARM: u64 = u64::MAX;
-/// How many entries a poll may give beyond its budget: those of a bucket that it has begun.
+/// How many entries a poll may give beyond its budget: those of a slot block that it has begun.
 const BEGUN: u64 = 15;
 /// How long after everything should have expired the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);

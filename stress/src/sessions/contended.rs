@@ -50,7 +50,7 @@ const BATCH: usize = 1 << 16;
 const LONGEST: u64 = 4;
 /// The most updates of a key by one thread.
 const UPDATES: u64 = 3;
-/// Of so many keys, one is timed, to see whether the threads really were there at once.
+/// One key in this many is timed, to see whether the threads really were there at once.
 const TIMED: usize = 16;
 /// The interval, of simulated time.
 pub const INTERVAL: Duration = Duration::from_millis(1);

@@ -32,7 +32,7 @@ pub const LINE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub struct Faults {
     seed: u64,
-    /// Of 2^64 draws, how many are below each fault's bound in the first attempt.
+    /// How many of 2^64 draws are below each fault's bound in the first attempt.
     bounds: [u64; FAULTS.len()],
 }
 

@@ -51,7 +51,8 @@ fn lines_that_have_no_outcome_for_long_are_a_violation() {
     assert_eq!(run.checks.violations(), 3);
 }
 
-/// Of two lines of a word each: lines and words processed, lines acked, faults of this kind.
+/// A run over two lines of a word each. Returns lines and words processed, lines acked, faults of
+/// this kind.
 fn each(args: &str, fault: Fault) -> (u64, u64, u64) {
     let (run, _dir) = prepared(args);
     let clock = ManualClock::new();

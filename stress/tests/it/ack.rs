@@ -72,7 +72,7 @@ fn the_help_has_examples() {
     assert!(help.contains("wordcount") && help.contains("Examples:"), "{help}");
 }
 
-/// It says so, and begins; that all of it passes is `soak`'s matter.
+/// The program says so, and begins. The tests of `soak` check that all of it passes.
 #[test]
 fn without_a_scenario_all_are_run() {
     let mut tour = Command::new(env!("CARGO_BIN_EXE_stress"))

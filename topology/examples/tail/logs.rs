@@ -249,7 +249,7 @@ struct Tail {
     ids: Arc<AtomicU64>,
     /// The logs by their marks; `None` before the state has been read.
     logs: Option<BTreeMap<u64, Log>>,
-    /// Of each line that is pending, by its token, the log's mark and the line's offset.
+    /// The log's mark and the line's offset of each pending line, by its token.
     pending: HashMap<u64, (u64, u64)>,
     looked: Option<Instant>,
     is_at_end: bool,

@@ -69,7 +69,7 @@ struct Tally {
     acked: AtomicU64,
     failed: AtomicU64,
     panics: AtomicU64,
-    /// Of these, how many while a tuple was executed, and how many while an instance was made.
+    /// How many of these came while a tuple was executed, and how many while an instance was made.
     panics_executing: AtomicU64,
     panics_made: AtomicU64,
 }
@@ -97,7 +97,7 @@ struct Book {
     wrong: Mutex<Vec<String>>,
     ledgers: [Mutex<Ledger>; SPOUTS],
     trees: Mutex<Trees>,
-    /// Of each pair of tasks the number of the last message from one to the other.
+    /// The number of the last message from one task to another, for each pair of tasks.
     order: Mutex<HashMap<[(String, usize); 2], u64>>,
     tallies: HashMap<&'static str, Tally>,
     /// Message numbers by component and task.

@@ -136,7 +136,7 @@ fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
     let metrics = topology.metrics();
     assert!(topology.is_finished(), "{most} {metrics:?}");
     assert_eq!((metrics[0].acked, metrics[0].replayed), (200, 0), "{metrics:?}");
-    // Of two messages: one that was being emitted, and one that lay in the queue.
+    // The two messages are one that was being emitted, and one that lay in the queue.
     assert!(most <= 8, "{most} batches of one message overflowed");
 }
 
@@ -586,7 +586,7 @@ fn a_spout_that_blocks_is_named() {
     topology.wait(Duration::from_secs(60)).unwrap();
 }
 
-/// Drained while it is at it: each message that was emitted has been acked.
+/// A drain comes while the topology works: each emitted message has been acked.
 #[test]
 fn a_drain_leaves_nothing_behind() {
     for _ in 0..20 {

@@ -92,7 +92,7 @@ impl Logs {
         Settings { until_idle: true, ..self.settings() }
     }
 
-    /// Of each log the length, as the state has to say in the end.
+    /// Checks that the state has each log's length in the end.
     fn assert_settled(&self) {
         let mut settled: Vec<u64> = offsets(&self.path(".tail")).unwrap().into_values().collect();
         let logs = fs::read_dir(&self.directory).unwrap();

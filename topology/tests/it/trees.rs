@@ -169,7 +169,7 @@ fn timeouts_come_while_max_pending_holds_the_spout_up() {
     }
 }
 
-/// A bolt that is at it for long renews the timeout of what it holds.
+/// A bolt that works for long renews the timeout of what it holds.
 #[test]
 fn a_bolt_may_begin_a_timeout_anew() {
     let (clock, told, mut builder) = rig();
