@@ -40,7 +40,7 @@ pub fn setting(name: &str, default: usize) -> usize {
 /// needed three.
 const USUAL: usize = 3;
 
-/// How often a thread may be interrupted where it need not be, in one execution.
+/// Number of times that a thread may be interrupted where it need not be, in one execution.
 #[must_use]
 pub fn preemptions() -> usize {
     setting("EXPIRY_LOOM_PREEMPTIONS", USUAL).max(1)
@@ -74,7 +74,7 @@ macro_rules! model {
     };
 }
 
-/// Spawns a thread that does `there` with its own handle of `shared`.
+/// Spawns a thread that runs `there` with its own handle of `shared`.
 pub fn aside<S: Clone + 'static, T: 'static>(
     shared: &S,
     there: impl FnOnce(&S) -> T + 'static,
@@ -83,8 +83,8 @@ pub fn aside<S: Clone + 'static, T: 'static>(
     thread::spawn(move || there(&shared))
 }
 
-/// A spawned thread does `there` while this one does `here`. Returns what both return, once both
-/// are done.
+/// A spawned thread runs `there` while this one runs `here`. Returns both results once both are
+/// done.
 pub fn beside<S: Clone + 'static, T: 'static, H>(
     shared: &S,
     there: impl FnOnce(&S) -> T + 'static,
@@ -108,7 +108,7 @@ pub fn bounded(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'sta
     );
 }
 
-/// Runs `f` without an interruption, where the checker looks for what to interrupt.
+/// Runs `f` without an interruption; the checker explores what follows.
 pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
     loom::stop_exploring();
     let result = f();
@@ -400,8 +400,7 @@ impl MapRig {
     }
 }
 
-/// A tracker with its reaper. The reaper really sleeps, and whether it is woken is what the models
-/// are about.
+/// A tracker with its reaper. The reaper really sleeps; the models ask whether it is woken.
 pub struct Awake {
     /// The tracker. Shut down at the end of the model, which joins the reaper.
     pub tracker: ManuallyDrop<AckTracker>,
@@ -438,7 +437,7 @@ impl Awake {
         (Arc::new(rig), made)
     }
 
-    /// Time passes, which ends the reaper's sleep if it was announced to be no longer.
+    /// Lets time pass. That ends the reaper's sleep unless it was announced to last longer.
     pub fn pass(&self, ticks: u32) {
         self.clock.advance(TICK * ticks);
         let now = self.clock.now() / u64::try_from(TICK.as_nanos()).unwrap();
@@ -453,13 +452,13 @@ impl Awake {
         while told.len() < many {
             told = self.told.1.wait(told).unwrap();
         }
-        // What follows, the shutdown, is another model's subject.
+        // The shutdown that follows is another model's subject.
         loom::stop_exploring();
         told.clone()
     }
 }
 
-/// A rig is used as the store that it is about.
+/// A rig derefs to its store.
 macro_rules! deref {
     ($($rig:ident, $field:ident, $store:ty;)*) => {$(
         impl Deref for $rig {
@@ -481,7 +480,7 @@ deref! {
 impl Drop for Awake {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: dropped here only, and not used afterwards.
+            // SAFETY: the value is dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.tracker) };
         }
     }
@@ -489,10 +488,10 @@ impl Drop for Awake {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // After a failed assertion the checker stands in the middle of an execution, and so may the
-        // tracker.
+        // After a failed assertion the checker, and perhaps the tracker, is in the middle of an
+        // execution.
         if !std::thread::panicking() {
-            // SAFETY: dropped here only, and not used afterwards.
+            // SAFETY: the value is dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.tracker) };
         }
     }

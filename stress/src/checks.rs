@@ -30,7 +30,7 @@ impl Checks {
         }
     }
 
-    /// `check` is violated. The text is made only if it is going to be kept.
+    /// Reports a violation of `check`. Makes the text only if it is kept.
     ///
     /// # Panics
     ///

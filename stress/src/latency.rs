@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Latency(Histogram<u64>);
 
-/// An hour: what takes longer is counted as this.
+/// An hour: a longer duration is counted as this.
 const LONGEST: u64 = 3_600_000_000_000;
 /// How long to wait for threads to hand over what they have counted. A thread that counts nothing
 /// just now hands over later.
@@ -118,7 +118,7 @@ impl Times {
         Recorder(self.all.recorder())
     }
 
-    /// The figures of what was handed over since the last time.
+    /// The figures of the samples that were handed over since the last time.
     pub fn since(&mut self) -> Percentiles {
         self.all.refresh_timeout(HANDOVER);
         let mut fresh = self.all.clone();

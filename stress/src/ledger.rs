@@ -126,7 +126,7 @@ impl Ledger {
         page.get(count % PAGE)
     }
 
-    /// Sets a flag. What was known before.
+    /// Sets a flag. Returns what was known before.
     fn note(&self, number: u64, flag: u64) -> Story {
         Story(self.word(number).map_or(0, |word| word.fetch_or(flag, AcqRel)))
     }
@@ -151,7 +151,7 @@ impl Ledger {
         self.note(number, ACCEPTED);
     }
 
-    /// It was renewed, for longer than the run lasts. What was known before.
+    /// It was renewed, for longer than the run lasts. Returns what was known before.
     pub fn renewed(&self, number: u64) -> Story {
         self.note(number, RENEWED)
     }

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What runs if nothing was asked for.
+/// The scenario that runs if the user asked for none.
 fn tour() -> Scenario {
     eprintln!(
         "stress: no scenario was named, so here is each of them for a moment; --help has them all"

@@ -30,8 +30,8 @@ model!(s01_duplicate_ack_after_completion, || {
     assert_eq!(rig.ack(root, 3), Err(AckError::NotLive));
 });
 
-// S1 for chosen ids, where the late ack looks like an early one: it is held, and gone after the
-// early timeout.
+// S1 for chosen ids, where the late ack looks like an early one. The tracker holds it, and drops it
+// after the early timeout.
 model!(s01_duplicate_ack_of_a_chosen_root_is_bounded, || {
     let rig = Rig::new();
     rig.init(1, 3, 10).unwrap();
@@ -142,7 +142,7 @@ model!(s04_last_two_edges, || {
     assert!(rig.is_empty());
 });
 
-/// What a batch of acks was answered, in order.
+/// The answers to a batch of acks, in order.
 fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
     let mut all = Vec::new();
     rig.ack_batch(items, |at, done| {
@@ -214,7 +214,7 @@ model!(s05_duplicate_ack_before_completion, || {
 model!(s06_replay_under_the_same_root, || {
     let rig = Rig::new();
     let first = rig.issue(3, 10).unwrap();
-    // The chunk's other slot: so the next claim comes round to the first one's.
+    // This takes the chunk's other slot, so the next claim comes round to the first one's.
     rig.issue(7, 11).unwrap();
     let late = aside(&rig, move |rig| rig.ack(first, 3));
     let failed = rig.fail(first);
@@ -232,7 +232,8 @@ model!(s06_replay_under_the_same_root, || {
     assert_eq!(rig.ack(second, 3), Ok(Ack::Completed), "attempt 1's ack poisoned attempt 2");
 });
 
-// S6 for fail and reset: what names attempt 1 does not end, or renew, attempt 2 in the same slot.
+// S6 for fail and reset: a call that names attempt 1 neither ends nor renews attempt 2 in the same
+// slot.
 model!(s06_late_fail_and_reset_of_an_earlier_attempt, || {
     let rig = Rig::new();
     let first = rig.issue(3, 10).unwrap();
@@ -610,7 +611,8 @@ model!(an_early_ack_beside_a_root_of_the_same_hash, costly(1, 3), || {
     rig.init(first, 3, 10).unwrap();
     rig.issue(7, 0).unwrap();
     stop_at(|step| step == "occupied");
-    // Not the thread that claims the slot: it would know that the first root has ended.
+    // Another thread fails the root than the one that claims the slot, which would know that the
+    // first root has ended.
     let fail = aside(&rig, move |rig| rig.fail(first));
     let ack = aside(&rig, move |rig| {
         loom::explore();

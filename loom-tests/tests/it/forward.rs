@@ -77,8 +77,8 @@ model!(a_value_replaced_beside_a_copy, costly(1, 2), || {
 });
 
 // A value is replaced twice while the migrating thread has a copy of its word in hand. Then the
-// migrating thread takes the old word, and stalls: the copy, which is all that there is, names the
-// first value's slot. A look-up finds the third value by it, and a removal takes it away. Guards: a
+// migrating thread takes the old word, and stalls. The copy, the only word left, names the first
+// value's slot. A look-up finds the third value by it, and a removal takes it away. Guards: a
 // look-up follows all forwards, and a removal takes a word that leads to its slot.
 model!(changes_beside_a_copy, bounded(2), || {
     let rig = at_once(|| Rig::grown([1, 2, 3], 20));
@@ -140,7 +140,7 @@ model!(a_slot_is_free_once_its_payload_is_out, bounded(1), || {
 /// it may, and inserts the key once more. Then the driver goes on. `fill` inserts key 1, for five
 /// ticks. The next slot is in the same slot block, so that the driver comes to it.
 fn an_expiry_beside_a_replacement(step: &'static str, fill: fn(&Rig)) {
-    // Threads take turns where they step back.
+    // Threads take turns only where they yield.
     loom::stop_exploring();
     let stops = ["forwarded", step];
     let stopped = Cell::new(0);

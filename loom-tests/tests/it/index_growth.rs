@@ -31,7 +31,7 @@ fn only_one(index: &Index, a: Inserted, b: Inserted) {
     assert_eq!(all(index, 5).len(), 1, "in a table that is not listed?");
 }
 
-/// How a thread puts key 5 in, with a slot.
+/// A way to put key 5 in, with a slot.
 type Put = fn(&Index, u32) -> Inserted;
 
 const INSERT: Put = |index, slot| index.insert(5, slot, EITHER);
@@ -285,7 +285,7 @@ model!(w13_a_reserved_word_is_not_migrated, || {
     fill(&index, &[(2, 20), (4, 7), (5, 21), (3, 22)]);
     let mut migrator = None;
     let inserted = index.insert(5, 1, |slot| {
-        // The inserter has its directory, and looks at the other key with this hash.
+        // The inserting thread has its directory, and looks at the other key with this hash.
         if slot == 21 && migrator.is_none() {
             index.grow();
             let other = index.clone();
@@ -591,7 +591,7 @@ fn both(name: &str, scene: fn(bool)) {
 /// The same three for a look-up in all tables.
 #[test]
 fn w14_found_in_its_second_occupancy() {
-    // The last one is large, and one interruption is what it takes: of the look.
+    // The last one is large, and needs one interruption only: in the look-up.
     let most = preemptions();
     let all: [(usize, fn(&Index)); 3] =
         [(most, |_| ()), (most, another_key), (most - 2, another_life)];

@@ -365,7 +365,7 @@ fn expiry_beside_a_helper() {
         let rig = grown();
         loom::explore();
         let a = aside(&rig, move |rig| insert(rig));
-        // The driver is not the first one to come: it would leave nothing to migrate.
+        // The driver must not come first: it would leave nothing to migrate.
         thread::yield_now();
         rig.advance(5);
         rig.drive();
@@ -377,8 +377,8 @@ fn expiry_beside_a_helper() {
 }
 
 // A slot is handed over while a driver takes the deferred-free lists: this driver frees it, or a
-// later one does. Guards: the driver that says that none is wanted finds what was pushed before, or
-// the push asks for a driver after that.
+// later one does. Guards: a driver that announces an empty list has found what was pushed before.
+// Otherwise the push asks for a driver after that.
 model!(a_slot_handed_over_beside_a_driver, large, || {
     let rig = at_once(|| {
         let rig = with(live(100));

@@ -266,9 +266,9 @@ model!(the_first_chunk_is_added_once, large, || {
     assert!(rig.is_empty());
 });
 
-// A grace period is ended by another thread than the one that waits for it. What waited is touched
-// after the readers. Guards: the flag of the wait, which hands on what the thread that ended the
-// period knows.
+// Another thread ends a grace period than the one that waits for it. The waiting thread touches the
+// object after the readers. Guards: the flag of the wait, which hands on what the ending thread
+// knows.
 model!(a_grace_period_that_another_thread_ends, bounded(2), || {
     let index = Arc::new(Index::new());
     let shared = Arc::new(Shared { is_there: AtomicBool::new(true), value: UnsafeCell::new(7) });
@@ -301,7 +301,7 @@ struct Shared {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: the model above is about that.
+// SAFETY: the model above checks that.
 unsafe impl Send for Shared {}
 // SAFETY: the same.
 unsafe impl Sync for Shared {}

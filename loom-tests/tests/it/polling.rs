@@ -218,7 +218,7 @@ fn q12_wait_time_for_what_another_has_yet_to_tell() {
     }
 }
 
-/// Due at 2, stalled from 2 to 10.
+/// A queue that was due at 2, and stalled from 2 to 10.
 fn stalled(keys: &[(u64, u32)]) -> (Queue, ManualClock) {
     let (queue, clock) = queue(|builder| builder.pause_grace(TICK * 2), keys);
     loom::stop_exploring();
@@ -272,8 +272,8 @@ model!(c8_two_polls_find_one_stall, || {
 });
 
 // C8: a poll finds a stall, and its budget runs out; another poll goes on. It gives the other keys
-// their grace, too. Guards: a poll that finds itself in time, because of what the first poll says
-// of the next one, finds that a stall stands.
+// their grace, too. Guards: the first poll's announcement of the next one makes this poll look in
+// time; it still finds that a stall stands.
 model!(c8_a_stall_outlasts_a_budget, || {
     let (queue, _) = stalled(&[(1, 2), (2, 2), (3, 2), (4, 2)]);
     let a = aside(&queue, |queue| {

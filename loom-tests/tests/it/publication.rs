@@ -133,7 +133,8 @@ fn w12_migrate_over_beside_a_reservation() {
             fill(&index, &keys);
             let mut others = None;
             let inserted = index.insert(inserted, 1, |slot| {
-                // The inserter has its directory, and looks at the other key with this hash.
+                // The inserting thread has its directory, and looks at the other key with this
+                // hash.
                 if slot == 21 && others.is_none() {
                     index.grow();
                     let (migrator, seeker) = (index.clone(), index.clone());
@@ -274,7 +275,8 @@ model!(grace_another_puts_a_table_to_use, || {
 // another slot would be freed.
 model!(deferred_is_emptied_meanwhile, large, || {
     let rig = Rig::new();
-    // They fill the smallest index; taken for a link, the second key leads to the first one's slot.
+    // They fill the smallest index. Taken for a link, the second key would lead to the first one's
+    // slot.
     rig.init(2, 3, 20).unwrap();
     rig.init(1, 3, 10).unwrap();
     let a = aside(&rig, |rig| {

@@ -28,7 +28,7 @@ impl Rig {
         Rig::with(|_| ())
     }
 
-    /// As [`new`](Self::new), and `prepare` is done with the index before the key is put in.
+    /// As [`new`](Self::new), but `prepare` runs on the index before the key is put in.
     fn with(prepare: impl FnOnce(&Index)) -> Self {
         let rig = Rig {
             index: Arc::new(Index::new()),
@@ -44,7 +44,7 @@ impl Rig {
         self.leases[slot as usize].store(lease, Ordering::Release);
     }
 
-    /// Puts a live entry into a slot that is in no thread's hands but the caller's.
+    /// Puts a live entry into a slot that only the calling thread uses.
     fn fill(&self, slot: u32) {
         self.leases[slot as usize].store(0, Ordering::Release);
     }
@@ -53,7 +53,7 @@ impl Rig {
         self.leases[slot as usize].load(Ordering::Acquire)
     }
 
-    /// Where a slot leads to, and the lease that says that it goes no further.
+    /// The slot that a slot leads to, and the lease that ends the way there.
     fn end(&self, mut slot: u32) -> (u32, u32) {
         loop {
             match self.lease(slot) {

@@ -46,7 +46,7 @@ impl Full {
         waiter
     }
 
-    /// What ends the root at `at`, in another thread.
+    /// Ends the root at `at`, in another thread.
     fn ends(&self, at: usize) -> thread::JoinHandle<()> {
         let (rig, root) = (self.rig.clone(), self.roots[at]);
         thread::spawn(move || assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed)))
@@ -71,7 +71,7 @@ impl Waiter {
         }
     }
 
-    /// Polled as an executor does it: if it has been woken since. Whether it was.
+    /// Polls as an executor does: only if the waiter was woken since. Returns whether it polled.
     fn run(&mut self) -> bool {
         let woken = self.answer.is_none() && self.seen < Some(self.task.woken());
         if woken {
@@ -157,7 +157,7 @@ model!(p3_two_get_free, large, || {
     all_have_room(&mut waiters);
 });
 
-// P3: one comes as a slot gets free that another waits for; neither takes it.
+// P3: another task comes as a slot gets free that a task waits for; neither takes it.
 model!(p3_free_beside_another_who_comes, || {
     let full = Full::new(1);
     let (first, mut second) = (full.waiting(), full.waiter());
@@ -182,7 +182,7 @@ model!(p4_shutdown_and_wait, || {
     assert_eq!(waiter.answer, Some(Err(Closed)), "it sleeps until the end");
 });
 
-// P5: another waker as a slot gets free.
+// P5: a waiter changes its waker as a slot gets free.
 model!(p5_free_and_another_waker, || {
     let full = Full::new(1);
     let (mut first, second) = (full.waiting(), full.waiting());

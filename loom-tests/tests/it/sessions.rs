@@ -140,7 +140,7 @@ model!(two_closers, || {
     assert!(a != b);
 });
 
-// A removal meets the expiry: one story.
+// A removal meets the expiry: exactly one of them ends the session.
 model!(remove_and_expiry, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -299,7 +299,7 @@ model!(q14_touch_and_taking, || {
     assert_eq!(rig.take_touched(), []);
 });
 
-// Q14 by handle, the session not having been touched before.
+// Q14 by handle, where the session was not touched before.
 model!(q14_first_touch_and_taking, || {
     let rig = collecting();
     let session = rig.create();
@@ -419,7 +419,7 @@ model!(w06_a_dump_meets_a_later_occupant, bounded(FEW + 1), || {
     }
 });
 
-// W15: a taking meets the removal of what was touched.
+// W15: a taking meets the removal of a touched session.
 model!(w15_taking_and_remove, || {
     let rig = collecting();
     let session = rig.create();

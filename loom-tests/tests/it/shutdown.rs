@@ -78,7 +78,7 @@ model!(e1_end_and_wait, || {
     drop(ManuallyDrop::into_inner(tracker));
 });
 
-// E1: what is returned is there at the end; the future that was dropped takes nothing with it.
+// E1: the returned roots are there at the end; the dropped future takes nothing with it.
 model!(e1_returned_at_the_end, || {
     let (tracker, told) = begun();
     drop(tracker.shutdown_async(ShutdownMode::Return));

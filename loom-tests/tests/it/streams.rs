@@ -89,7 +89,7 @@ model!(r2_tell_and_another_waker, || {
     assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
 });
 
-// R3: a stream is dropped as it is woken, and another one is taken.
+// R3: a stream is dropped as its task is woken, and another stream is made.
 model!(r3_tell_and_another_stream, || {
     let (told, receiver) = Told::new();
     let (one, two) = (Task::new(), Task::new());
@@ -127,7 +127,8 @@ model!(r4_end_and_poll, || {
     assert_eq!(finds(&task, polled, 0, &mut stream), None);
 });
 
-/// R4: the last item, and then the end, as a stream is polled, for the first time or once more.
+/// R4: the last item, and then the end, come as a task polls a stream, for the first time or once
+/// more.
 fn last_and_end_and_poll(again: bool) {
     let (told, task, mut stream) = begun();
     if again {
@@ -145,7 +146,7 @@ fn last_and_end_and_poll(again: bool) {
 
 model!(r4_last_and_end_and_poll, || last_and_end_and_poll(false));
 
-// Guard: that it looks once more where it finds the end.
+// Guards: the task looks once more where it finds the end.
 model!(r4_last_and_end_and_poll_again, || last_and_end_and_poll(true));
 
 // R4: a task that finds the end sees what was done before. Guards: Release and Acquire of the word
@@ -204,7 +205,7 @@ fn issue(tracker: &AckTracker) -> RootId {
     tracker.issue(EDGE, 42).unwrap().into()
 }
 
-/// An init of root 7, and whether it was not refused.
+/// Inits root 7. Returns whether the init was accepted.
 fn init(tracker: &AckTracker, _: RootId) -> bool {
     tracker.init(7, EDGE, 42).is_ok()
 }

@@ -24,7 +24,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With the fence of two sides that owners lean on, or as where the system has none.
+    /// Timeouts with the fence of two sides that owners rely on, or as on a system without it.
     fn new(fence: bool) -> Self {
         let clock = ManualClock::new();
         let mut builder = Timeouts::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
@@ -80,7 +80,7 @@ impl Rig {
     }
 }
 
-/// What a model is called with that fence, and without.
+/// The names of a model with that fence, and without.
 fn fences(name: &str) -> [(String, bool); 2] {
     [(name.into(), true), (format!("{name}, no fence"), false)]
 }
@@ -115,14 +115,15 @@ model!(t1_wake_and_drop, model_both, |fence| {
     assert_eq!((metrics.waiting, metrics.fired + metrics.cancelled), (0, 1));
     assert_eq!(task.woken() as u64, metrics.fired);
     assert!(task.is_free());
-    // The slot is as good as any other.
+    // This slot is as good as any other.
     let next = rig.waiting(&task);
     rig.pass(LIMIT);
     assert_eq!(task.woken() as u64, metrics.fired + 1);
     rig.end(&[], next);
 });
 
-// T1: the future is ready as its time is up. It has its output, whatever becomes of the entry.
+// T1: the future is ready as its timeout fires. The task gets the output, whatever becomes of the
+// entry.
 model!(t1_wake_and_cancel, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -140,7 +141,8 @@ model!(t1_wake_and_cancel, model_both, |fence| {
     rig.end(&[&task], ());
 });
 
-// T2: polled with another waker as it fires. Where the poll says "pending", that waker is woken.
+// T2: a task polls with another waker as the timeout fires. If the poll returns "pending", that
+// waker is woken.
 model!(t2_wake_and_another_waker, model_both, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
@@ -149,10 +151,10 @@ model!(t2_wake_and_another_waker, model_both, |fence| {
         rig.advance(LIMIT);
         rig.poll();
     });
-    // The time may be up before this, or in the middle of it.
+    // The timeout may be due before this, or in the middle of it.
     let polled = second.poll(&mut sleep);
     a.join().unwrap();
-    // What the driver has passed by while it was neither here nor there.
+    // This finds an entry that the driver has passed by in the middle of its change.
     rig.pass(0);
     let woken = (first.woken(), second.woken());
     if polled.is_pending() {
@@ -187,7 +189,8 @@ model!(t2_another_waker_beside_a_scan, model_both, |fence| {
     rig.end(&[], (sleep, neighbour));
 });
 
-// T3: reset to later as it fires. It has fired, or it does not before the new time.
+// T3: a reset to a later deadline as the timeout fires. It has fired, or it does not fire before
+// the new deadline.
 model!(t3_reset_and_fire, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -270,7 +273,7 @@ model!(t4_shutdown_and_register, model_both, |fence| {
     rig.end(&[&task], limited);
 });
 
-// T4 (W8): it changes its waker as all is shut down.
+// T4 (W8): a task changes its waker as all is shut down.
 model!(t4_shutdown_and_another_waker, model_both, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
@@ -337,7 +340,7 @@ fn t7_register_beside_a_scan_by_a_plan() {
         let mut neighbour = rig.waiting(&Task::new());
         let mut first = rig.waiting(&Task::new());
         let place = slot(&first);
-        // Looked through where nothing is due, and then with the one that was noted first gone.
+        // A scan finds nothing due, and then finds the slot that was noted first empty.
         neighbour.reset(TICK * 5);
         first.reset(TICK * 3);
         first.reset(TICK);
@@ -384,7 +387,8 @@ fn slot(sleep: &Sleep<'_>) -> String {
     id.chars().take_while(char::is_ascii_digit).collect()
 }
 
-/// As [`large_both`], of what says whether a slot has been another's: in some execution it has.
+/// As [`large_both`], for a model that returns whether another owner has had a slot: in some
+/// execution that is so.
 fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static) {
     let reused = Arc::new(AtomicBool::new(false));
     let seen = reused.clone();
@@ -397,7 +401,7 @@ fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static)
 /// What a late owner meets: four timeouts of `occupant`, registered after its entry, of `task`, had
 /// fired.
 struct Late<T> {
-    /// What the owner does with its entry, in a thread of its own, from before that on.
+    /// The owner's thread, which uses its entry from before that on.
     owner: thread::JoinHandle<T>,
     occupants: [Sleep<'static>; 4],
     /// Whether one of them has the slot.
@@ -481,7 +485,7 @@ fn twins() -> (Waker, Waker, &'static std::sync::atomic::AtomicUsize) {
         &RawWakerVTable::new(|data| RawWaker::new(data, SECOND), count, count, |_| ());
     let count: &'static std::sync::atomic::AtomicUsize = Box::leak(Box::default());
     let data = std::ptr::from_ref(count).cast();
-    // SAFETY: the counter is there for ever and may be shared; nothing is owned.
+    // SAFETY: the counter lives for ever and may be shared; nothing is owned.
     let [first, second] = [FIRST, SECOND].map(|of| unsafe { Waker::new(data, of) });
     (first, second, count)
 }

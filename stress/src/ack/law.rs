@@ -33,7 +33,7 @@ pub struct Life {
     pub at_least: Duration,
     /// From a clock reading after its init (or the last reset) to one after its end; for timeouts.
     pub at_most: Duration,
-    /// When its timeout was due, and when it was seen.
+    /// When its timeout was due, and when the tracker saw it.
     pub due_and_seen: (Duration, Duration),
 }
 
@@ -45,7 +45,7 @@ pub struct Promise {
     pub late: Duration,
 }
 
-/// What is wrong with a life: each a check's name and the reason.
+/// What is wrong with a life: for each breach a check's name and the reason.
 pub fn breaches(life: &Life, promise: &Promise) -> Vec<(&'static str, &'static str)> {
     let mut wrong = Vec::new();
     let mut law = |check, holds: bool, reason| {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(failing(End::TimedOut, |life| life.at_least = ms(99)), ["none_early"]);
         assert_eq!(failing(End::TimedOut, |life| life.due_and_seen.1 = ms(99)), ["none_early"]);
         assert_eq!(failing(End::TimedOut, |life| life.at_most = ms(111)), ["none_late"]);
-        // Times of other ends are not looked at.
+        // The law ignores the times of other ends.
         assert!(failing(End::Acked, |life| life.at_least = ms(0)).is_empty());
     }
 }

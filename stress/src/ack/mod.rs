@@ -38,7 +38,7 @@ use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
 const CHANNEL: usize = 64;
-/// How long after everything should have ended the run gives up waiting.
+/// How long the run waits after everything should have ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn run(options: &Ack) -> Result<Report, Error> {
@@ -119,7 +119,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Runs the load to its end; also returns how long it was kept up.
+/// Runs the load to its end. Also returns how long it lasted.
 fn load(
     options: &Ack,
     (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
@@ -182,7 +182,7 @@ fn load(
     (brought, took, live.finish(), ages)
 }
 
-/// How the roots in flight are spread over the time that they have, in the middle of a run.
+/// The distribution of the roots in flight over their ages, in the middle of a run.
 fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
     const BARS: u32 = 32;
     let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();

@@ -1,4 +1,4 @@
-//! What is going to happen to a root: drawn when it is issued.
+//! The course of a root's life, drawn when it is issued.
 
 use crate::error::Error;
 use crate::mix::{mix, STEP};

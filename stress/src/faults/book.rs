@@ -1,4 +1,4 @@
-//! The book of a fault's run: its ledger, before when each entry must not expire, and sums.
+//! The book of a fault's run: its ledger, the times before which entries must not expire, and sums.
 
 use crate::checks::{Check, Checks};
 use crate::ledger::{Ledger, Names};
@@ -20,7 +20,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// With room for this many entries of a kind. Whatever is wrong with one violates this check.
+    /// A book with room for this many entries of a kind. Any error in an entry violates this check.
     pub fn new(entries: usize, kind: Kind, check: Check, checks: &Arc<Checks>) -> Self {
         let names = Names {
             entry: match kind {
@@ -62,7 +62,7 @@ impl Book {
         self.accepted.fetch_add(1, Relaxed);
     }
 
-    /// It was renewed, and must not expire before this clock reading.
+    /// The entry was renewed, and must not expire before this clock reading.
     pub fn renewed(&self, number: u64, not_before: u64) {
         self.not_before[number as usize].fetch_max(not_before, AcqRel);
     }

@@ -57,7 +57,7 @@ impl Line {
         }
     }
 
-    /// Reads what is there into the book; how many.
+    /// Reads the waiting ends into the book. Returns how many.
     fn read(&self) -> usize {
         let ends = std::iter::from_fn(|| self.reader.next());
         ends.map(|(number, cause)| self.ground.book.ended(number, cause, self.clock.now())).count()

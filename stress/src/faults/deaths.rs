@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// which owns a slot block.
 const EACH: u32 = 10;
 
-/// What a thread does when its thread-locals are dropped: after its panic, while it ends.
+/// Calls that a thread makes when its thread-locals are dropped: after its panic, while it ends.
 struct LastWill {
     ground: Ground,
     subject: Arc<dyn Subject>,
@@ -23,7 +23,7 @@ struct LastWill {
 
 impl Drop for LastWill {
     fn drop(&mut self) {
-        // Its own index and pin may have gone before or go after this.
+        // The thread's own index and pin may be dropped before this or after it.
         self.ground.put(&*self.subject, &self.clock, SECOND);
         if let Some(number) = self.own.pop() {
             self.subject.end(number);

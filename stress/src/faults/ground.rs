@@ -114,7 +114,8 @@ impl Ground {
         self.checks.expect(self.fault, holds, || format!("{:?}: {}", self.kind, text()));
     }
 
-    /// Waits until `done`, or for the limit of a fault: then something is stuck, and is said to be.
+    /// Waits until `done`, or for the limit of a fault. In that case it reports that something is
+    /// stuck.
     pub fn wait(&self, what: &str, mut done: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
         while !done() {
@@ -286,7 +287,7 @@ impl Ground {
     }
 }
 
-/// Moves grace periods on by a map that ends at once; whether all has been dropped.
+/// Advances grace periods by a map that ends at once. Returns whether all has been dropped.
 fn turned(subject: &dyn Subject) -> bool {
     if let Ok(map) = expiry::ExpiringMap::builder().shards(1).build_manual() {
         for key in 0..64 {

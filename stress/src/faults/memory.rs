@@ -40,7 +40,7 @@ fn alone(ground: &Ground, entries: usize, what: What) {
         }
     }
     let mut refused = 0;
-    // The room that there is, is used before.
+    // The engine uses its free room before.
     for _ in 0..2 * entries {
         let attempt = {
             let _no_memory = Refused::to_me(what);

@@ -104,7 +104,7 @@ pub fn clock_stands_still(ground: &Ground) {
         next.churn((&*subject, &clock), way, |_| began.elapsed() < stall);
     };
     next.crowd((0, || ()), work, || ());
-    // What was on its way when it stopped may have expired.
+    // Entries that were on their way when the clock stopped may have expired.
     let expired = next.book.sums().expired - before;
     next.expect(expired <= 1, || format!("{expired} entries expired while the clock stood still"));
     clock.go();

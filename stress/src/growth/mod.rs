@@ -107,14 +107,14 @@ impl Run<'_> {
         self.checks.expect(check, holds, || format!("{:?}: {}", self.kind, text()));
     }
 
-    /// Counts an operation, for what is shown.
+    /// Counts an operation, for the live view.
     fn count(&self, nth: u64) {
         if nth & (TELL - 1) == TELL - 1 {
             self.operations.fetch_add(TELL, Relaxed);
         }
     }
 
-    /// All threads, and what is shown meanwhile.
+    /// Runs all threads, and displays progress.
     fn crowd<T: Send>(
         &self,
         live: &mut Live,
@@ -134,7 +134,7 @@ impl Run<'_> {
         })
     }
 
-    /// Each thread does this with each of its own entries.
+    /// Each thread calls this with each of its own entries.
     fn each<I: Iterator<Item = u64> + Send>(
         &self,
         live: &mut Live,
@@ -212,7 +212,7 @@ impl Run<'_> {
         }
     }
 
-    /// Inserts a thread's numbers, and says after each that it is in.
+    /// Inserts a thread's numbers, and announces each of them after its insert.
     fn write(&self, numbers: Range<u64>, done: &AtomicU64, mut recorder: Recorder) {
         for entry in numbers {
             if interrupt::asked() {
@@ -226,13 +226,13 @@ impl Run<'_> {
                     format!("entry {entry} was refused: {why:?}")
                 });
             }
-            // Release: what was said to be in is in.
+            // Release: an announced entry is in.
             done.fetch_add(1, Release);
             self.count(entry);
         }
     }
 
-    /// Looks for what was said to be in, until all is. How often it has looked.
+    /// Looks for announced entries, until all are announced. Returns how often it has looked.
     fn read(
         &self,
         done: &[CachePadded<AtomicU64>],
@@ -248,7 +248,7 @@ impl Run<'_> {
                 std::thread::yield_now();
                 continue;
             }
-            // What came last half of the time: it is where growth is.
+            // Half of the looks are for the latest entries: growth happens there.
             let back = if looks % 2 == 0 { there.min(1000) } else { there };
             let first = self.stretch(thread, self.options.entries.into()).start;
             let entry = first + there - 1 - rng.random_range(0..back);
@@ -275,7 +275,7 @@ impl Run<'_> {
         }
     }
 
-    /// The engine's counters at rest: so many have come in, and so many are there.
+    /// Checks the engine's counters at rest: so many have come in, and so many are live.
     fn counted(&self, inserted: u64, live: u64) {
         let counts = self.subject.counts();
         for (what, is, should) in [
@@ -302,7 +302,7 @@ impl Run<'_> {
         });
     }
 
-    /// Waits until enough memory has been given back; what there still is of what was `gained`.
+    /// Waits until enough memory has been given back. Returns the part of `gained` that is left.
     // The result is a share of `gained`.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn given_back(&self, live: &mut Live, before: u64, gained: u64) -> u64 {

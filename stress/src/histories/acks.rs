@@ -1,9 +1,10 @@
 //! Roots of an `AckTracker`: their sequential model, and the calls that are made on them.
 //!
-//! A root that callers choose is absent, or there are early signs of it, or it is in flight. An
-//! init that finds early signs takes them over in two steps, between which others see that it has
-//! come, but acks cannot complete it yet; a renewal then moves the deadline that the init has set.
-//! Early signs expire unreported: a poll may end them, and must if it can.
+//! A root that callers choose is absent, or early, or in flight. An early root has *signs*: acks or
+//! a fail that came before the init. An init of an early root takes the signs over in two steps.
+//! Between them other calls see that the init has come, but acks cannot complete the root yet. A
+//! renewal then moves the deadline that the init has set. Early signs expire unreported: a poll may
+//! end them, and must if it can.
 //!
 //! A root that the tracker issues has no early signs. Each is an object by itself, from its issue
 //! on; calls that come after its end must be refused, whatever has its slot by then.
@@ -20,7 +21,7 @@ use rand::rngs::SmallRng;
 use rand::Rng;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// No two inits, or issues, of a round have the same. Not 0.
+/// The owner of a root: unique among the inits and issues of a round, and not 0.
 type Owner = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,7 +52,7 @@ enum Stage {
     Early,
     /// The init has come, and has yet to take over what was early.
     Initing,
-    /// The init has taken that over, and has yet to say that the root is in flight.
+    /// The init has taken the signs over, and has yet to publish that the root is in flight.
     Merged,
     /// The root is in flight.
     Live,
@@ -99,8 +100,9 @@ pub enum Did {
 
 const FAILED: Reason = Reason::Failed { by: None };
 
-/// How far an init has come that found early signs: it has taken the place; it has taken them over,
-/// and they were not all, or they were; the deadline is set, and it has to end it.
+/// How far an init of an early root has come. It has taken the place; then it has taken the signs
+/// over, and they were not all (or they were); then the deadline is set, and the init has to end
+/// the root.
 const TAKEN: u32 = 1;
 const OPEN: u32 = 2;
 const COMPLETE: u32 = 3;
@@ -111,7 +113,7 @@ pub struct Load<const ISSUED: bool> {
     tracker: AckTracker,
     /// The bits of all issued roots by their owners.
     roots: Vec<AtomicU64>,
-    /// The owner of the issued root that is to be had at each place at which threads meet, or 0.
+    /// The owner of the issued root at each place at which threads meet, or 0.
     places: Vec<AtomicU32>,
 }
 
@@ -134,7 +136,7 @@ impl State {
 }
 
 impl<const ISSUED: bool> Load<ISSUED> {
-    /// The first sign of a root. Early signs wait for as long as a root, the longest timeout.
+    /// The first sign of an early root. It waits for as long as a root, the longest timeout.
     fn early(call: &Span, word: u8, failed: bool) -> Option<State> {
         let due = Due::after(call, LONGEST);
         (!ISSUED).then_some(There(Root { stage: Early, word, failed, owner: 0, due }))
@@ -183,7 +185,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
         }
     }
 
-    /// An ack that has made the edges cancel out remembers whose.
+    /// An ack that has made the edges cancel out remembers whose they were.
     fn ack(
         state: State,
         call: &Span,
@@ -266,7 +268,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
     }
 }
 
-/// What a thread knows: the owners that it has named; and one that each place had before.
+/// What a thread knows: the owners that it has named, and an earlier one of each place.
 pub struct Knowledge {
     first: Owner,
     next: Owner,
@@ -490,7 +492,7 @@ fn told(key: u32) -> Told {
     })
 }
 
-/// What was done; nothing if the root was not live.
+/// The result of the call, or `None` if the root was not live.
 fn live<T>(done: Result<T, AckError>) -> Result<Option<T>, AckError> {
     match done {
         Ok(done) => Ok(Some(done)),

@@ -5,13 +5,12 @@
 //! gives the same answers. The model takes the calls in the order of their points. A history of
 //! several objects is linearizable if each object's part of it is.
 //!
-//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead
-//! to the same state by the same calls only one is followed. It goes along the history and keeps a
-//! set of *configurations*, each a state of the model and which of the calls under way have had
-//! their points. A call is given its point as late as possible, when its own end or another call's
-//! asks for it. No order is missed by that: the calls that have their points before one that ends
-//! now, and have none yet, have begun and not ended. Where no configuration is left, the history
-//! has no explanation.
+//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): it follows only one of
+//! the orders that lead to the same state by the same calls. It goes along the history and keeps a
+//! set of *configurations*. Each is a state of the model and the set of calls under way that have
+//! had their points. The search places a point as late as possible, when the call's own end or
+//! another call's requires it. That misses no order: calls placed before an ending one have begun
+//! and have not ended. If no configuration is left, the history has no explanation.
 //!
 //! A model may allow several next states, and a call may take effect in several steps, between
 //! which other calls come.
@@ -20,13 +19,13 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// The most configurations that are followed at a time.
+/// The most configurations that the search follows at a time.
 const WIDEST: usize = 1 << 16;
 
-/// The most calls out of which those are sought that have no part in it.
+/// The most calls among which the report leaves out those that play no part.
 const THINNED: usize = 500;
 
-/// From when on a table is too large to be kept for a few configurations.
+/// Size from which on a table is too large to be kept for a few configurations.
 const ROOMY: usize = 1 << 12;
 
 /// How many earlier calls the report of a bad history shows.
@@ -59,7 +58,7 @@ pub struct Call<D> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     Done,
-    /// It has another step to make, at which this is what it remembers. Not zero.
+    /// It has another step to make, and remembers this there. Not zero.
     Goes(u32),
 }
 
@@ -68,8 +67,8 @@ pub trait Model {
     type State: Copy + Eq + Hash + Debug + Send + Sync;
     type Did: Copy + Debug + Send + Sync;
 
-    /// What may come of the next step of `call`: into `next`. Nothing if it cannot be made in this
-    /// state. `memory` is what its last step has left, 0 if this is the first.
+    /// Pushes the possible results of the next step of `call` to `next`: none if the step cannot be
+    /// made in this state. `memory` is what the last step has left, 0 if this is the first.
     fn step(
         state: Self::State,
         call: &Call<Self::Did>,
@@ -97,11 +96,11 @@ impl<S> Configuration<S> {
     }
 }
 
-/// A history without an explanation, cut down to what has none.
+/// A history without an explanation, cut down to the part that has none.
 #[derive(Debug)]
 pub struct Bad<M: Model> {
-    /// For the reader: what came last before that, and what had taken effect by then and had not
-    /// ended.
+    /// For the reader: the last calls before that, and those that had taken effect by then and had
+    /// not ended.
     pub before: Vec<Call<M::Did>>,
     /// What the object may have been at some time, with all that had ended until then.
     pub states: Vec<M::State>,
@@ -154,13 +153,13 @@ struct Stuck<S> {
 ///
 /// # Errors
 ///
-/// The part of it that has no explanation.
+/// The part of the history that has no explanation.
 pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<usize, Box<Bad<M>>> {
     let stuck = match Search::<M>::new(&[initial], calls).run(u64::MAX) {
         Ok(widest) => return Ok(widest),
         Err(stuck) => stuck,
     };
-    // What begins after the culprit has ended has no part in it.
+    // Calls that begin after the culprit has ended play no part.
     let (settled, end) = (stuck.settled, calls[stuck.call].at.ended);
     let later = (settled.next..calls.len()).take_while(|&at| calls[at].at.began <= end);
     let mut window = settled.under_way;
@@ -221,7 +220,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Goes along the history, up to what ends at `until`.
+    /// Goes along the history, up to the calls that end at `until`.
     fn run(mut self, until: u64) -> Result<usize, Stuck<M::State>> {
         let (mut begun, mut widest) = (0, 0);
         loop {
@@ -265,7 +264,7 @@ impl<'a, M: Model> Search<'a, M> {
         (place < u64::BITS).then_some(place as u8)
     }
 
-    /// Remembers this time if of all that is under way it is clear whether it has taken effect.
+    /// Remembers this time if it is clear of each call under way whether it has taken effect.
     fn settle(&mut self, next: usize) {
         let done = self.configurations.first().map_or(0, |one| one.done);
         let settled = |one: &Configuration<_>| one.done == done && one.halfway.is_empty();
@@ -280,7 +279,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Leaves the configurations in which the call at `place`, which ends, has had its point.
+    /// Keeps the configurations in which the call at `place`, which ends, has had its point.
     fn end(&mut self, place: u8) {
         if self.end_alone() {
             return;

@@ -76,7 +76,7 @@ pub fn judge(table: &str, is_explained: fn(&str) -> bool) {
     }
 }
 
-/// A call is when it began and ended, and what it did, with numbers.
+/// A call consists of its beginning, its end, and what it did, with numbers.
 fn is_explained(history: &str) -> bool {
     let read = |text: &str| {
         let words: Vec<&str> = text.split_whitespace().collect();

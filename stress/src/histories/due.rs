@@ -7,7 +7,7 @@
 
 use super::check::Span;
 
-/// Between which ticks a deadline lies, and when the call had ended that set it.
+/// The ticks between which a deadline lies, and when the call that set it had ended.
 ///
 /// A call reads the clock somewhere between its beginning and its end. So its deadline is known up
 /// to the ticks that have gone by meanwhile: mostly none. What other calls see of it later narrows

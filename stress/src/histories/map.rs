@@ -23,7 +23,7 @@ pub enum State {
         value: Value,
         due: Due,
     },
-    /// A call has found that it is gone.
+    /// A call has observed that it has expired.
     Lapsed {
         value: Value,
         due: Due,
@@ -36,7 +36,7 @@ use State::{Absent, Lapsed, Live};
 pub enum Did {
     /// A look that gave the value: `get`, `peek`, `entry`.
     Got(Option<Value>),
-    /// `insert` and what it replaced, or `upsert` and what it made the new value of.
+    /// `insert` and the value that it replaced, or `upsert` and the old value that it used.
     Inserted {
         value: Value,
         timeout: u32,
@@ -93,7 +93,7 @@ impl State {
             (Did::Got(Some(value)), _) => self.lives(call, value),
             (Did::Remains(Some(left)), Live { value, due }) => {
                 let due = due.is_to_come(call)?;
-                // Its time may have come between two readings of the clock.
+                // It may fall due between two readings of the clock.
                 let now = || due.has_come(call).filter(|_| left == 0);
                 Some(Live { value, due: due.left(call, left).or_else(now)? })
             }
@@ -139,7 +139,7 @@ pub struct Load {
     map: ExpiringMap<u64, Value>,
 }
 
-/// What a thread knows: the value that it saw last under each key, and how many it has made.
+/// What a thread knows: the last value that it saw under each key, and how many it has made.
 pub struct Knowledge {
     seen: Vec<Value>,
     made: u32,

@@ -41,7 +41,7 @@ pub enum State {
     Live {
         seat: Seat,
         due: Due,
-        /// The flag is set: the next taking reports it.
+        /// The flag is set: the next taking reports the session.
         touched: bool,
     },
     Ended,
@@ -62,9 +62,9 @@ pub enum Did {
         answer: Answer<()>,
     },
     Closed(Answer<()>),
-    /// What it was when it was removed.
+    /// The session's state when it was removed.
     Removed(Option<Seat>),
-    /// It was given to this owner. Whose it was.
+    /// The session got this owner; the answer is the earlier one.
     Moved {
         owner: u32,
         answer: Answer<u32>,
@@ -162,7 +162,7 @@ impl State {
 pub struct Load {
     tracker: SessionTracker,
     time: Time,
-    /// The session that was created last at each place at which threads meet.
+    /// The last session that was created at each place at which threads meet.
     places: Vec<Mutex<Option<Session>>>,
     /// Owners so far: no two are the same.
     owners: AtomicU32,
@@ -271,7 +271,7 @@ impl Subject for Load {
         }
     }
 
-    /// What is being closed does not expire.
+    /// A closing session does not expire.
     fn finish(&self) {
         for session in self.tracker.closing().into_iter().filter_map(|id| self.tracker.remove(id)) {
             self.time.note(number(session.id).into(), Did::Removed(Some(seat(&session))));

@@ -58,7 +58,7 @@ impl<'a> Target<'a> {
         self.tracker.metrics().total.slots
     }
 
-    /// Lets time pass until nothing is left; memory too. True if that comes.
+    /// Lets time pass until nothing is left, memory included. Returns whether that happens.
     fn drain(&self) -> bool {
         for _ in 0..100_000 {
             let polled = self.tracker.poll(1 << 16);
@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
         Flat { slots: self.slots(), resident: resident() }
     }
 
-    /// What is held is what was held `then`, but for this many slots.
+    /// Checks that the target holds what it held `then`, but for this many slots.
     fn is_flat(&self, then: &Flat, slack: u64) {
         let now = self.flat();
         self.field.expect(now.slots <= then.slots + slack, || {
@@ -97,7 +97,7 @@ impl<'a> Target<'a> {
         many
     }
 
-    /// Acks an edge of a live root that it does not have, and again: it stays as it is.
+    /// Acks an edge that a live root does not have, and acks it again: the root stays as it is.
     fn back_and_forth(&self, root: impl Into<RootId>, edge: u64) {
         let root = root.into();
         let done = self.tracker.ack(root, edge).and_then(|_| self.tracker.ack(root, edge));
@@ -231,7 +231,7 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
             });
             match &flat {
                 None => flat = Some(target.flat()),
-                // How full its chunks are may differ by one of each shard.
+                // The fill of its chunks may differ by one chunk of each shard.
                 Some(flat) => target.is_flat(flat, 4 * CHUNK),
             }
             if round == 0 {

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Bits of its hash that an attacker makes the same for all keys.
 const AIMED: u32 = 8;
 
-/// What a user may think good enough: an integer is its own hash.
+/// A hasher that a user may think good enough: an integer is its own hash.
 #[derive(Debug, Clone, Default)]
 struct Weak;
 
@@ -46,7 +46,7 @@ impl Hasher for Itself {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key(u64);
 
-/// Inserts, gets twice, and removes all keys of a map; and lets the driver look after it.
+/// Inserts, gets twice, and removes all keys of a map, and lets the driver maintain it.
 fn use_map<K, S>(field: &Field<'_>, hasher: S, keys: &[K]) -> Figures
 where
     K: Hash + Eq + Clone + std::fmt::Debug + Send + Sync + 'static,
@@ -107,7 +107,7 @@ pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
     use_map(field, Weak, &keys)
 }
 
-/// Integers, which no hasher sees but the index's own.
+/// Integers, which only the index's own hasher hashes.
 pub fn integer_keys(field: &Field<'_>, hostile: bool) -> Figures {
     let keys: Vec<u64> =
         if hostile { (0..field.size()).map(|n| n << 40).collect() } else { random(field) };
@@ -140,7 +140,7 @@ fn index_hash(seed: u64) -> impl Fn(u64) -> u64 {
     }
 }
 
-/// So many ids of which all have the same low bits in the index of a tracker with this seed.
+/// So many ids that have the same low bits in the index of a tracker with this seed.
 fn aimed(field: &Field<'_>, seed: u64, many: u64) -> Vec<u64> {
     let hash = index_hash(seed);
     let mut rng = SmallRng::seed_from_u64(field.seed());

@@ -32,7 +32,7 @@ pub struct Figures {
     took: Duration,
     /// Part of `took` in which the engine's driver ran.
     driven: Duration,
-    /// Resident bytes that came in it, and slots that were held at its end.
+    /// Resident bytes that the case added, and slots that were held at its end.
     resident: u64,
     slots: u64,
 }
@@ -130,7 +130,7 @@ struct Row {
     ns_hostile: f64,
     ns_friendly: f64,
     ratio: f64,
-    /// Whether the ratio is what it should be, where it should be anything.
+    /// Whether the ratio is within its limit, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
     resident_mib_hostile: f64,

@@ -67,7 +67,8 @@ impl Gauge {
         of!(metrics)
     }
 
-    /// The largest shard beside the mean, and the smallest. `None` where nothing is to be compared.
+    /// The largest shard beside the mean, and the smallest. `None` where there is nothing to
+    /// compare.
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     pub fn balance(&self) -> Option<(f64, f64)> {
         let (least, most) = (self.shards.iter().min()?, self.shards.iter().max()?);
@@ -79,7 +80,7 @@ impl Gauge {
 /// A run as it is shown.
 pub struct Live {
     view: Option<View>,
-    /// How far it will go, if that is known.
+    /// The last position of the run, if it is known.
     length: Option<u64>,
     began: Instant,
     read: Instant,
@@ -152,7 +153,7 @@ impl Live {
         eprintln!("{:>6.1} s  {rate}/s  {text}", at.as_secs_f64());
     }
 
-    /// Clears what is redrawn, and hands over what was read.
+    /// Clears the view, and returns the readings.
     pub fn finish(mut self) -> Series {
         if let Some(view) = self.view.take() {
             view.close();

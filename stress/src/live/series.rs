@@ -1,4 +1,4 @@
-//! What a run has been like over time: samples at equal distances, never more than [`MOST`].
+//! The course of a run over time: samples at equal distances, never more than [`MOST`].
 
 use super::Gauge;
 use crate::latency::nanos;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The length of the bar that shows how far the run is.
 const LENGTH: u64 = 1000;
-/// Columns of what a figure was like over time.
+/// Columns for the course of a figure over time.
 const COLUMNS: usize = 30;
 /// The heights of a column.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -20,7 +20,7 @@ pub struct View {
 }
 
 impl View {
-    /// Takes the rows. A run that does not know how far it will go has no bar.
+    /// Takes the rows. A run whose last position is unknown has no bar.
     pub fn open(scenario: &'static str, has_length: bool) -> Self {
         let bar = if has_length { " {wide_bar:.cyan}" } else { "" };
         let style = ProgressStyle::with_template(&format!("{{prefix:.bold}}{bar}\n{{msg}}"));

@@ -29,7 +29,8 @@ const LEDGER: ledger::Names = ledger::Names {
 
 /// When entries are due, and how late they may be reported.
 pub struct Terms {
-    /// When the first interval is due in which entries expire, its length, and how many there are.
+    /// When the first of the intervals in which entries expire is due, the length of an interval,
+    /// and how many there are.
     pub due: u64,
     pub interval: u64,
     pub intervals: u64,
@@ -44,7 +45,7 @@ pub struct Books {
     pub time: Arc<dyn Clock>,
     pub checks: Arc<Checks>,
     pub terms: Terms,
-    /// The longest that an insertion has taken, by which deadlines differ from what was asked for.
+    /// The longest time that an insertion has taken: deadlines differ from the request by as much.
     pub slip: AtomicU64,
     /// Entries that were renewed or have ended; those reported as expired.
     pub settled: AtomicU64,
@@ -82,7 +83,7 @@ impl Books {
         }
     }
 
-    /// When an entry is due: every so many together.
+    /// When an entry is due: each group of entries together.
     pub fn due(&self, entry: u64) -> u64 {
         self.terms.due + entry % self.terms.intervals * self.terms.interval
     }
@@ -94,7 +95,7 @@ impl Books {
         }
     }
 
-    /// A renewal said that it was done.
+    /// A renewal returned that it was done.
     pub fn renewed(&self, entry: u64) {
         let before = self.ledger.renewed(entry);
         self.settle(before);
@@ -112,7 +113,7 @@ impl Books {
         before
     }
 
-    /// A removal said that it was done.
+    /// A removal returned that it was done.
     pub fn removed(&self, entry: u64) {
         self.ended(entry, RemovalCause::Removed);
     }

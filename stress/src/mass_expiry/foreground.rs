@@ -87,11 +87,11 @@ impl<'a> Foreground<'a> {
             if !matches!(done, Ok(Updated::Inserted { .. })) {
                 self.wrong(|| format!("entry {entry} was not inserted: {done:?}"));
             }
-            // What was refused is missed like what is lost.
+            // A refused entry is missed like a lost one.
             self.books.ledger.accepted(entry);
             self.shared.filled[self.thread].store(entry + 1 - self.part.start, Release);
             if interrupt::asked() {
-                // What is not in expires no more.
+                // An entry that is not in does not expire.
                 self.part.end = entry + 1;
                 break;
             }

@@ -116,7 +116,7 @@ impl Worker<'_> {
     #[inline]
     pub(super) fn ended(&self, at: usize) -> Option<Entry> {
         let place = self.shared.ledger.place(self.first + at);
-        // Acquire: what the others have noted of their acks.
+        // Acquire: this reads what the others have noted of their acks.
         (place.elsewhere.load(Ordering::Acquire) == 0)
             .then(|| self.shared.ledger.entry(self.first + at))
             .flatten()
@@ -173,7 +173,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Does something with a root that has ended.
+    /// Calls the tracker for a root that has ended.
     pub(super) fn too_late(&mut self, tenant: &Tenant) {
         let root = self.ops.id(tenant.root);
         let tracker = self.ops.tracker;
