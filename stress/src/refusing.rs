@@ -95,7 +95,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's; it came from there.
+        // SAFETY: the caller's contract; the memory came from there.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn mmap64(
         unsafe { *libc::__errno_location() = libc::ENOMEM };
         return libc::MAP_FAILED;
     }
-    // SAFETY: the caller's; the system call has these arguments in this order.
+    // SAFETY: the caller's contract; the system call has these arguments in this order.
     unsafe {
         libc::syscall(libc::SYS_mmap, at, length, protection, flags, file, offset)
             as *mut libc::c_void

@@ -86,7 +86,7 @@ pub trait Subject: Send + Sync {
     fn ends_again(&self, number: u64) -> bool {
         self.end(number)
     }
-    /// Ends what is due, but for what others are at; nothing in a handler.
+    /// Ends what is due, but for shards that have another driver; does nothing in a handler.
     fn poll(&self);
     fn len(&self) -> usize;
     fn counts(&self) -> Counts;

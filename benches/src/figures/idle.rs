@@ -62,7 +62,7 @@ fn keep_full(
     }
 }
 
-/// Waits until the reaper has had no round for a second, or patience has ended.
+/// Waits until the reaper has had no round for a second, but no longer than `patience`.
 fn quiet(tracker: &AckTracker, patience: Duration) {
     let began = Instant::now();
     let (mut rounds, mut since) = (0, Instant::now());

@@ -126,7 +126,7 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
             expired += store.advance(nanos(at));
             took += busy() - called;
         }
-        // What a call has put off, or has not come to; until nothing moves any more.
+        // This does the work that a call has put off, until nothing moves any more.
         let (called, mut seen, mut idle, mut more) = (busy(), i64::MAX, 0, Duration::ZERO);
         while idle < IDLE {
             expired += store.advance(nanos(last));

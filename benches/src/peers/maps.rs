@@ -139,8 +139,8 @@ impl Peer for Scc {
 struct Slot(AtomicU64);
 
 /// Four `fetch_xor` for each tree on a plain array of 32-byte slots. It finds its slot by the
-/// position in the window; it keeps no owner, no key and no deadline. Of what was there before,
-/// only whether it equals the operand is asked, which x86 answers by a flag of a single `lock xor`.
+/// position in the window; it keeps no owner, no key and no deadline. It uses the old value only to
+/// compare it with the operand, which x86 answers by a flag of a single `lock xor`.
 pub struct Floor(Box<[Slot]>);
 
 impl Peer for Floor {

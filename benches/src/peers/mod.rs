@@ -104,7 +104,7 @@ pub trait Peer: Sync + Send + Sized + 'static {
         }
     }
 
-    /// The edges of a group of trees are done with. Returns how many trees that completed.
+    /// Acks the edges of a group of trees. Returns how many trees that completed.
     #[inline]
     fn ack_many(&self, acks: &[(Self::Id, u64)]) -> usize {
         acks.iter().map(|&(id, edge)| usize::from(self.ack(id, edge))).sum()

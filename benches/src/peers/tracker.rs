@@ -111,8 +111,7 @@ impl<R: Kind> Peer for Tracker<R> {
         done
     }
 
-    /// Until the reaper has carried all ids over from tables that were outgrown. Gives up after 10
-    /// s.
+    /// Waits until the reaper has migrated all ids from outgrown tables. Gives up after 10 s.
     fn settle(&self) {
         let began = Instant::now();
         let settled = || self.0.metrics().shards.iter().all(|shard| shard.tables == 1);

@@ -42,7 +42,7 @@ const NAMES: [Check; 9] = [
 /// How long after the queue was built entries are due; and how long all else lives.
 const LEAP: Duration = Duration::from_secs(3600);
 const LIFE: Duration = Duration::from_secs(10 * 3600);
-/// How long before that, in intervals, the clock goes as ever again.
+/// How long before that, in intervals, the clock goes at its usual speed again.
 const LEAD: u32 = 4;
 /// Keys of the foreground are from here on; this one wakes the reaper.
 const FOREGROUND: u64 = 1 << 60;
@@ -125,7 +125,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Says what phase it is, and lets time pass. How long the foreground was timed for.
+    /// Announces the phases, and lets time pass. Returns how long the foreground was timed for.
     fn conduct(&self) -> Duration {
         let nap = || std::thread::sleep(Duration::from_millis(1));
         while self.ready.load(Acquire) < self.threads {

@@ -189,7 +189,7 @@ impl Plan {
     }
 }
 
-/// Threads meet on the keys of a batch, and then all time passes. What was found.
+/// Threads meet on the keys of a batch, and then all time passes. Returns what was found.
 fn batch<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
@@ -283,7 +283,7 @@ fn batch<K: Key, Q: Driven<K>>(
     found
 }
 
-/// Drives a queue; what was found, for each manner.
+/// Drives a queue. Returns what was found, for each manner.
 fn drive<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
@@ -377,7 +377,7 @@ fn total(found: &[Found]) -> Found {
     sum
 }
 
-/// What came of a manner, in words.
+/// The result of a manner, in words.
 fn line(found: &Found) -> String {
     let rate = match found.stranded {
         0 => "none".into(),
@@ -387,7 +387,7 @@ fn line(found: &Found) -> String {
     format!("{keys} keys, {shared} shared, met at {met} of {timed}, stranded {rate}")
 }
 
-/// Holds what was found against what may be.
+/// Compares what was found with what may be.
 fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
     for (manner, found) in plan.manners.iter().zip(found) {
         for (check, what, is) in [
@@ -430,7 +430,7 @@ mod tests {
         let alone = |patience| {
             let clock = ManualClock::new();
             let queue = Ours::<u64>::new(&clock, 1).unwrap();
-            // Strangers to every batch: one expires, one stays.
+            // These keys belong to no batch: one expires, one stays.
             queue.update(1 << 40, 1);
             queue.update(1 << 41, 1 << 30);
             let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What a soak runs: of each cycle, the arguments of its runs.
+//! The runs of a soak's cycles, and their arguments.
 
 use std::path::PathBuf;
 
