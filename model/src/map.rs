@@ -375,7 +375,7 @@ impl Run {
             Act::Poll(budget) => {
                 let more = self.map.poll(budget).more;
                 told = self.told.take();
-                // Which of the due entries a small budget expires, is the map's choice.
+                // The map chooses which of the due entries a small budget expires.
                 for (key, value, cause) in &told {
                     let due = self.entries.get(key).is_some_and(|entered| {
                         entered.value == *value && entered.end() <= self.now

@@ -1,4 +1,4 @@
-//! Does the same to a tracker and to the oracle, and compares everything that can be seen of it.
+//! Makes the same calls on a tracker and on the oracle, and compares everything visible.
 
 use super::model::{Counts, Ended, Entry, Limits, Model, Time};
 use crate::shared::{same, set, Told, LONGEST};
@@ -88,7 +88,7 @@ pub enum Move {
     BackTicks(u64),
 }
 
-/// Which root: among the chosen ids of the pool, those used lately, or all issued ones.
+/// The root: one of the chosen ids of the pool, of those used lately, or of all issued ones.
 #[derive(Debug, Clone, Copy)]
 pub enum Pick {
     Pool(u64),
@@ -502,7 +502,7 @@ impl Run {
         let expired = self.tracker.metrics().total.early_expired;
         self.model.polled(!polled.more, expired).map_err(TestCaseError::fail)?;
         if !polled.more {
-            // It may wake up for nothing, but never too late for something.
+            // A poll may come for nothing, but never too late for something.
             let due = self.model.next_certain();
             let last = Time::from(u64::MAX - self.setup.start);
             if let Some(due) = due.filter(|&due| due < last) {

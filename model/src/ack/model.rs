@@ -20,15 +20,15 @@ use std::time::Duration;
 /// Nanoseconds since the tracker was built.
 pub type Time = i128;
 
-/// From when on a poll may, and from when on it must, end an entry.
+/// From when on a poll may end an entry, and from when on it must.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// The earliest expiry, by the clock as it read when the deadline was set.
     pub may: Time,
-    /// By the latest reading that there had been until then. The same if the clock never went
-    /// backwards.
+    /// When it must expire, by the latest reading until then. It is the same as `may` if the clock
+    /// never went backwards.
     pub must: Time,
-    /// How many readings of the clock there had been when the deadline was set.
+    /// Number of readings of the clock when the deadline was set.
     pub from: usize,
 }
 
@@ -340,7 +340,8 @@ impl Model {
                     Ok(Done::Now)
                 }
                 Phase::Early { .. } => {
-                    // Whether this also renews how long it may wait for its init is not promised.
+                    // The docs do not promise whether this also renews how long it may wait for its
+                    // init.
                     if let Some(window) = &mut entry.window {
                         window.may = window.may.min(early.may);
                         window.must = window.must.max(early.must);

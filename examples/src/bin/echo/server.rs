@@ -177,7 +177,7 @@ mod tests {
             }
         }
 
-        /// How many have run out of time when so much more has passed.
+        /// How many timeouts have fired when so much more time has passed.
         fn fired_after(&self, time: Duration) -> u64 {
             self.clock.advance(time);
             while self.timeouts.poll(1000).more {}
