@@ -1,9 +1,9 @@
 //! The main operations, beside the peers that `figures` has in its tables, which also judges their
 //! ratios.
 //!
-//! `cargo bench -p expiry-benches -- 'lifecycle/1000000/Random/1'` runs a part. One iteration is a tree (issued or begun,
-//! and acked three times), a renewal of one, an entry that expires, or an operation on a keyed
-//! store.
+//! `cargo bench -p expiry-benches -- 'lifecycle/1000000/Random/1'` runs a part. One iteration is a
+//! tree (issued or begun, and acked three times), a renewal of one, an entry that expires, or an
+//! operation on a keyed store.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use expiry::CoarseClock;

@@ -25,8 +25,8 @@ pub struct Expiry {
 const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
-    /// Fills a tracker, then times what it takes to expire everything: all of `poll`, with a handler that takes
-    /// the owner.
+    /// Fills a tracker, then times what it takes to expire everything. That is all of `poll`, with
+    /// a handler that takes the owner.
     pub fn run(&self) -> Duration {
         let clock = ManualClock::new();
         let tracker = AckTracker::builder()

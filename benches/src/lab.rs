@@ -37,7 +37,8 @@ impl Load {
     }
 }
 
-/// Calls `f` on a thread for each part of the work, with its number, all at once. How long the slowest took, and what came of each.
+/// Calls `f` on a thread for each part of the work, with its number, all at once. Returns how long
+/// the slowest took, and the results.
 pub fn at_once<T: Send, R: Send>(
     work: &mut [T],
     f: impl Fn(usize, &mut T) -> R + Sync,
@@ -91,7 +92,8 @@ impl<P: Peer> Lab<P> {
         at_once(&mut self.windows, |_, window| f(peer, window)).0
     }
 
-    /// Completes `trees` trees, rounded to groups for each thread, and begins as many. How long it took.
+    /// Completes `trees` trees, rounded to groups for each thread, and begins as many. Returns how
+    /// long it took.
     pub fn run(&mut self, trees: usize, batch: bool) -> Duration {
         let each = trees / self.windows.len();
         self.each(|peer, window| window.run(peer, each, batch))

@@ -1,4 +1,4 @@
-//! Figures as they are printed: with their load, their spread, and whether they reach what was asked.
+//! Figures as they are printed: with their load, their spread, and whether they reach the target.
 
 use serde_json::{json, Map, Value};
 
@@ -60,7 +60,7 @@ impl std::fmt::Display for Target {
 pub struct Report {
     json: bool,
     figures: Vec<Value>,
-    /// Figures that something is asked of: name, median, unit, target.
+    /// Figures with a target: name, median, unit, target.
     checks: Vec<(String, f64, String, Target)>,
 }
 
@@ -162,12 +162,12 @@ impl Table<'_> {
         self.report.say(&format!(" {mark} {name:<44} {figure}  {more}"));
     }
 
-    /// A figure that nothing is asked of.
+    /// A figure without a target.
     pub fn figure(&mut self, name: &str, unit: &str, figure: Spread) {
         self.loaded(name, unit, figure, &json!({}));
     }
 
-    /// A figure that nothing is asked of, and what else there is to say of it.
+    /// A figure without a target, and what else there is to say of it.
     pub fn loaded(&mut self, name: &str, unit: &str, figure: Spread, load: &Value) {
         self.report.figures.push(json!({
             "table": self.name, "name": name, "unit": unit, "figure": figure.json(), "load": load,
@@ -177,7 +177,7 @@ impl Table<'_> {
         self.line(' ', name, unit, figure, &load.join(", "));
     }
 
-    /// A figure that something is asked of.
+    /// A figure with a target.
     pub fn check(&mut self, name: &str, unit: &str, figure: Spread, target: Target) {
         let pass = target.reached(figure.median);
         let check = (format!("{}: {name}", self.name), figure.median, unit.to_string(), target);
@@ -190,7 +190,7 @@ impl Table<'_> {
         self.line('>', name, unit, figure, &format!("{target}  {verdict}"));
     }
 
-    /// A figure of which something may be asked.
+    /// A figure that may have a target.
     pub fn judge(&mut self, name: &str, unit: &str, figure: Spread, target: Option<Target>) {
         match target {
             Some(target) => self.check(name, unit, figure, target),

@@ -1,16 +1,17 @@
-//! Timeouts around futures, behind one trait, statically dispatched: what a server puts around every read
-//! and every request, nearly all of which are done long before.
+//! Timeouts around futures, behind one trait, statically dispatched. A server puts them around
+//! every read and every request, nearly all of which are done long before.
 //!
-//! [`run`] has tasks of a multi-threaded runtime await one future after the other. Its first poll wakes its
-//! task and is pending, the second is ready with a number. [`Bare`] awaits the same futures without a
-//! timeout; the others cost what they add to that. What makes it fair:
+//! [`run`] has tasks of a multi-threaded runtime await one future after the other. A future's first
+//! poll wakes its task and is pending; the second is ready with a number. [`Bare`] awaits the same
+//! futures without a timeout; the others cost what they add to that. These rules make it fair:
 //!
-//! * Runtime, tasks and futures are the same for every peer; the timeout is a minute, and none passes.
+//! * Runtime, tasks and futures are the same for every peer; the timeout is a minute, and none
+//!   passes.
 //! * Processor time of the whole process counts: the threads that fire timers are in it.
-//! * No clock of any runtime in the process may have been paused before: tokio's timers read the clock
-//!   under a lock from then on.
-//! * The sum of what the futures give is checked. Of futures that are never ready each must time out, and
-//!   none before its time (but for the millisecond that all here count in).
+//! * No clock of any runtime in the process may have been paused before: from then on, tokio's
+//!   timers read the clock under a lock.
+//! * The harness checks the sum of the futures' results. Futures that are never ready must each
+//!   time out, and none before its time (but for the millisecond that all here count in).
 
 use crate::process::{settled, Took};
 use expiry::Timeouts;
@@ -26,7 +27,7 @@ pub trait Work: Future<Output: Send> + Send {}
 
 impl<F: Future<Output: Send> + Send> Work for F {}
 
-/// Somebody who ends futures when their time is up, and sleeps.
+/// A peer that ends futures when their time is up, and sleeps.
 pub trait Guard: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// Whether it does, or only shows what awaiting costs. Then a sleep never ends.
@@ -47,7 +48,7 @@ pub trait Guard: Send + Sync + Sized + 'static {
     fn sleep(&self, after: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// Nobody: the futures on their own.
+/// No guard: the futures on their own.
 pub struct Bare;
 
 impl Guard for Bare {
@@ -115,8 +116,8 @@ macro_rules! guard {
 
 guard!(Tokio, "tokio", tokio::time, false);
 guard!(
-    /// Timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending
-    /// first, shared by all of a step, and left there when the future is done.
+    /// Timers of each thread in a tree by deadline, in steps of 10 ms. A timer is made when the
+    /// future is pending first, shared by all of a step, and left there when the future is done.
     Pingora,
     "pingora-timeout",
     pingora_timeout,
@@ -157,7 +158,7 @@ impl Load {
     }
 }
 
-/// Nobody's future takes that long.
+/// No future takes that long.
 const WITHIN: Duration = Duration::from_secs(60);
 /// Futures that never are ready, and the time that they have.
 const NEVER: usize = 64;
@@ -180,7 +181,7 @@ pub fn run<G: Guard>(load: &Load, patience: Duration) -> Took {
     Took::of(cpu, wall, load.threads, load.operations())
 }
 
-/// A runtime of so many workers, and somebody in it.
+/// A runtime of so many workers, and a peer in it.
 pub(crate) fn runtime<G: Guard>(workers: usize) -> (Runtime, Arc<G>) {
     let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build();
     let runtime = runtime.expect("a runtime without I/O");

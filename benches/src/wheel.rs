@@ -1,8 +1,8 @@
 //! Timers at work: what is asked of each of [`timers`](crate::timers), and what is timed of it.
 //!
-//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers over an
-//! hour. Deadlines, and the order in which timers are touched, are drawn before. Time stands still except
-//! where things fire.
+//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers
+//! over an hour. The load draws deadlines, and the order in which timers are touched, before. Time
+//! stands still except where timers fire.
 //!
 //! | step | timed as |
 //! |---|---|
@@ -16,17 +16,18 @@
 //! | an hour in steps of 1 s, everything fires | fire, 1 s steps |
 //! | schedule all again; an hour in steps of 1 ms, everything fires | fire, 1 ms steps |
 //!
-//! A lazy structure leaves something behind when a timer is moved or cancelled, and pays for it later:
-//! `clear away` shows what, for each such timer. The one timer beyond is there because an empty structure
-//! may forget all at once. The names of timers lie in an array by position; 16 of them are gathered at a
-//! time, so that the harness's own cache misses overlap.
+//! A lazy structure leaves something behind when a timer is moved or cancelled, and pays for it
+//! later. `clear away` shows that cost for each such timer. The one timer beyond is there because
+//! an empty structure may forget all at once. The names of timers lie in an array by position. The
+//! harness gathers 16 of them at a time, so that its own cache misses overlap.
 //!
-//! [`lives`] keeps a window full while time goes on in steps of 1 s: each life cancels the timer at its
-//! position, which is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a hundred is
-//! left to fire. It is timed after 70 minutes of this, when as much fires and as much garbage goes as comes.
+//! [`lives`] keeps a window full while time goes on in steps of 1 s. Each life cancels the timer at
+//! its position, which is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a
+//! hundred is left to fire. The timing begins after 70 minutes of this, when as much fires and as
+//! much garbage goes as comes.
 //!
-//! One thread does everything, and its time on a processor counts: other load lengthens the run, and the
-//! figures only by what is shared.
+//! One thread does everything, and its time on a processor counts. Other load lengthens the run,
+//! and affects the figures only by what is shared.
 
 use crate::process::busy;
 use crate::timers::Timers;
@@ -44,19 +45,20 @@ const LEAST: usize = 200_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// All timeouts are the same, so each deadline is after the one before; the oldest is touched first.
+    /// All timeouts are the same, so each deadline is after the one before; the oldest is touched
+    /// first.
     Uniform,
     /// Each at a random time within the hour; touched in random order.
     Random,
 }
 
-/// Timers, and what was drawn for them. Made once, used by everybody.
+/// Timers, and what was drawn for them. It is made once, and all peers use it.
 pub struct Load {
     pub entries: usize,
     pub due: Due,
-    /// In milliseconds from the beginning of a course.
+    /// Deadlines, in milliseconds from the beginning of a course.
     deadlines: Vec<u32>,
-    /// Where each is moved to, in the order of `order`.
+    /// The deadline that each timer is moved to, in the order of `order`.
     moved: Vec<u32>,
     /// The order in which timers are moved and cancelled.
     order: Vec<u32>,
@@ -154,7 +156,7 @@ impl<T: Timers> Lab<'_, T> {
         let began = busy();
         f(self);
         let all = busy() - began;
-        // Where time passes, nothing else is called.
+        // Steps in which time passes call nothing else.
         let all = match (op, self.timers.account()) {
             (Some(Op::Clear | Op::FireSeconds | Op::FireMillis), Some(account)) => account.own,
             _ => all,
@@ -252,8 +254,8 @@ impl<T: Timers> Lab<'_, T> {
         self.check(0);
     }
 
-    /// Schedules, moves, cancels, and lets the time go by in which something is left of them. What grows is not timed with
-    /// what does not.
+    /// Schedules, moves, cancels, and lets the time go by in which something is left of them. A
+    /// growing structure is not timed together with one that does not grow.
     fn round(&mut self, first: bool) {
         let when = |op| (!first).then_some(op);
         self.schedule(first.then_some(Op::Grow));
@@ -286,7 +288,7 @@ pub fn operations<T: Timers>(load: &Load) -> Course {
     })
 }
 
-/// Lives, of which one in a hundred fires. Made once, used by everybody.
+/// Lives, of which one in a hundred fires. They are made once, and all peers use them.
 pub struct Lives {
     /// How many timers are in the window, besides those that were left to fire.
     pub window: usize,
@@ -313,7 +315,8 @@ impl Lives {
     }
 }
 
-/// Nanoseconds that a life takes: cancel and schedule, and whatever becomes due or must be cleaned up meanwhile.
+/// Nanoseconds that a life takes: cancel and schedule, and whatever becomes due or must be cleaned
+/// up meanwhile.
 pub fn lives<T: Timers>(lives: &Lives) -> f64 {
     T::with(|mut timers| {
         let n = lives.window as u64;
@@ -339,7 +342,7 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
                         now = second;
                         timers.advance(now, |_| fired += 1);
                     }
-                    // That of the life before at this position.
+                    // This cancels the timer of the earlier life at this position.
                     if !left(life) {
                         assert!(timers.cancel(id));
                         cancelled += 1;

@@ -3,7 +3,7 @@
 use crate::peers::{finished_owners, Batch, Id, New, Peer, Proof, Touch};
 use std::sync::Arc;
 
-/// Steps at a time, for everybody; also the size of a batch.
+/// Steps at a time, for every peer; also the size of a batch.
 pub const GROUP: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -44,8 +44,8 @@ impl Keys {
     }
 }
 
-/// Draws `steps` positions (a multiple of [`GROUP`]) below `window`, distinct within a group. FIFO takes as many as
-/// it takes to go round.
+/// Draws `steps` positions (a multiple of [`GROUP`]) below `window`, distinct within a group. FIFO
+/// takes as many as one turn of the window takes.
 pub fn draw(order: Order, window: usize, steps: usize, seed: u64) -> Arc<[u32]> {
     match order {
         Order::Fifo => (0..window as u32).collect(),
@@ -65,7 +65,7 @@ pub fn draw(order: Order, window: usize, steps: usize, seed: u64) -> Arc<[u32]> 
     }
 }
 
-/// A tree in flight. The edges stay with the position, for everybody.
+/// A tree in flight. The edges stay with the position, for every peer.
 #[derive(Clone, Copy)]
 struct Entry<I> {
     id: I,
@@ -140,7 +140,7 @@ impl<P: Peer> Window<P> {
         let mut batch = Batch::default();
         for _ in 0..count / GROUP {
             let positions = self.group();
-            // Sixteen independent loads: the harness's own misses overlap, for everybody.
+            // Sixteen independent loads: the harness's own misses overlap, for every peer.
             for (held, &at) in held.iter_mut().zip(&positions) {
                 *held = self.entries[at];
                 owners = owners.wrapping_add(held.edges[0]);

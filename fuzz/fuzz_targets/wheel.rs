@@ -1,7 +1,7 @@
 //! The timer wheel beside its oracle: any bytes are a history of one wheel.
 //!
-//! What runs is the driver of the property test, `tests/unit/wheel/drive.rs`. A finding becomes a test by pasting its bytes
-//! into `tests/unit/wheel/found.rs`.
+//! It runs the driver of the property test, `tests/unit/wheel/drive.rs`. A finding becomes a test
+//! by pasting its bytes into `tests/unit/wheel/found.rs`.
 
 #![no_main]
 

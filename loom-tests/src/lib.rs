@@ -7,9 +7,10 @@
 //! RUSTFLAGS="--cfg expiry_loom" cargo test --release -p loom-tests
 //! ```
 //!
-//! `EXPIRY_LOOM_PREEMPTIONS` (default 3; large and light models and generated programs get one less) is how often a
-//! thread may be interrupted where it need not be in one execution, `EXPIRY_LOOM_PROGRAMS` how many programs the
-//! linearizability test generates, `EXPIRY_LOOM_SECONDS` for how long one model is explored (default: to its end).
+//! Three variables set the bounds. `EXPIRY_LOOM_PREEMPTIONS` (default 3) is how often a thread may
+//! be interrupted where it need not be in one execution; large and light models and generated
+//! programs get one less. `EXPIRY_LOOM_PROGRAMS` is how many programs the linearizability test
+//! generates. `EXPIRY_LOOM_SECONDS` is for how long one model is explored (default: to its end).
 
 #![cfg(expiry_loom)]
 
@@ -35,17 +36,19 @@ pub fn setting(name: &str, default: usize) -> usize {
     })
 }
 
-/// Preemptions where nothing else is asked for. One of the bugs that these models have found needed three.
+/// Preemptions unless the environment says otherwise. One of the bugs that these models have found
+/// needed three.
 const USUAL: usize = 3;
 
-/// How often a thread may be interrupted where it need not be, in one execution.
+/// Number of times that a thread may be interrupted where it need not be, in one execution.
 #[must_use]
 pub fn preemptions() -> usize {
     setting("EXPIRY_LOOM_PREEMPTIONS", USUAL).max(1)
 }
 
-/// Runs `f` in every interleaving, up to the bound on preemptions, and says how many there were. Then once more, with one
-/// preemption less, beginning with the threads that are spawned (see [`thread::spawn`]).
+/// Runs `f` in every interleaving, up to the bound on preemptions, and prints how many there were.
+/// Then it runs `f` again, with one preemption less, beginning with the spawned threads (see
+/// [`thread::spawn`]).
 pub fn model(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
     bounded(name, preemptions(), f.clone());
     spawned_first(name, f);
@@ -71,7 +74,7 @@ macro_rules! model {
     };
 }
 
-/// Spawns a thread that does `there` with its own handle of `shared`.
+/// Spawns a thread that runs `there` with its own handle of `shared`.
 pub fn aside<S: Clone + 'static, T: 'static>(
     shared: &S,
     there: impl FnOnce(&S) -> T + 'static,
@@ -80,7 +83,8 @@ pub fn aside<S: Clone + 'static, T: 'static>(
     thread::spawn(move || there(&shared))
 }
 
-/// A spawned thread does `there` while this one does `here`. Returns what both return, once both are done.
+/// A spawned thread runs `there` while this one runs `here`. Returns both results once both are
+/// done.
 pub fn beside<S: Clone + 'static, T: 'static, H>(
     shared: &S,
     there: impl FnOnce(&S) -> T + 'static,
@@ -104,7 +108,7 @@ pub fn bounded(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'sta
     );
 }
 
-/// Runs `f` without an interruption, where the checker looks for what to interrupt.
+/// Runs `f` without an interruption; the checker explores what follows.
 pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
     loom::stop_exploring();
     let result = f();
@@ -112,7 +116,7 @@ pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// For how long one model may be explored, if that is limited.
+/// The time for which one model may be explored, if it is limited.
 fn limit() -> Option<Duration> {
     let seconds = setting("EXPIRY_LOOM_SECONDS", 0);
     (seconds > 0).then(|| Duration::from_secs(seconds as u64))
@@ -124,11 +128,11 @@ pub mod thread {
     use std::cell::Cell;
 
     std::thread_local! {
-        // Of the system's thread, on which all threads of a model take turns.
+        // The flag belongs to the system's thread, on which all threads of a model take turns.
         static SPAWNED_FIRST: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// As long as it lives, who spawns a thread steps back.
+    /// While this lives, a thread that spawns another one steps back.
     pub(crate) struct SpawnedFirst;
 
     impl SpawnedFirst {
@@ -144,9 +148,10 @@ pub mod thread {
         }
     }
 
-    /// Spawns a thread. The checker begins with executions in which threads run one after the other, and looks for what is
-    /// worth interrupting in these: where a thread reads before it writes it finds less than in the other order. So
-    /// [`model`](super::model) begins with the spawning thread once, and once with the spawned one.
+    /// Spawns a thread. The checker begins with executions in which threads run one after the
+    /// other, and looks for interruptions in these. Where a thread reads before it writes, it finds
+    /// fewer than in the other order. So [`model`](super::model) begins with the spawning thread
+    /// once, and with the spawned one once.
     pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
         let handle = loom::thread::spawn(f);
         if SPAWNED_FIRST.get() {
@@ -162,12 +167,14 @@ pub fn large(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions() - 1, f);
 }
 
-/// For a costly model: `everyday` preemptions at most, and `deep` where more than usual are asked for.
+/// A costly model: `everyday` preemptions at most, and `deep` where the environment asks for more
+/// than usual.
 pub fn costly(name: &str, everyday: usize, deep: usize, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, if preemptions() > USUAL { deep } else { everyday }, f);
 }
 
-/// As [`model`], for a costly one: one preemption less to begin with, unless more than usual are asked for.
+/// As [`model`], for a costly one: one preemption less to begin with, unless the environment asks
+/// for more than usual.
 pub fn light(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
     costly(name, preemptions() - 1, preemptions(), f.clone());
     spawned_first(name, f);
@@ -178,8 +185,8 @@ pub fn larger(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions().saturating_sub(2).max(1), f);
 }
 
-/// For a model that is too large for every day: only where more preemptions than usual are asked for, and with a bound of
-/// its own.
+/// A model that is too large for every day. It runs only where the environment asks for more
+/// preemptions than usual, and has a bound of its own.
 pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     if self::preemptions() > USUAL {
         bounded(name, preemptions, f);
@@ -188,7 +195,8 @@ pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static
     }
 }
 
-/// Runs `f` in every interleaving up to the bound on preemptions, but no more than `most`. Returns how many there were.
+/// Runs `f` in every interleaving up to the bound on preemptions, but no more than `most`. Returns
+/// how many there were.
 pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'static) -> usize {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut builder = loom::model::Builder::new();
@@ -217,7 +225,8 @@ pub fn after(ticks: u32) -> Lifetime {
     Lifetime::After(TICK * ticks)
 }
 
-/// What every model's tracker has: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
+/// The settings of every model's tracker: one shard, a timeout of ten ticks of 1 ms, ids and hashes
+/// from a fixed seed.
 pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
     AckTracker::builder()
         .timeout(TICK * TIMEOUT)
@@ -228,7 +237,7 @@ pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
         .clock(clock.clone())
 }
 
-/// A tracker on a manual clock that notes what it is told.
+/// A tracker on a manual clock, and a log of its outcomes.
 pub struct Rig {
     /// The tracker.
     pub tracker: ManuallyDrop<AckTracker>,
@@ -245,7 +254,7 @@ impl Rig {
         Rig::with(|builder| builder)
     }
 
-    /// The same with more settings.
+    /// A rig with more settings.
     #[must_use]
     pub fn with(settings: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder) -> Arc<Rig> {
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -257,9 +266,9 @@ impl Rig {
         Arc::new(Rig { tracker: ManuallyDrop::new(tracker), clock, told })
     }
 
-    /// One that has had an entry, so that its first chunk and the table of its index are there. For models of what
-    /// threads do to an entry, which would be spent on how two of them add the chunk
-    /// (`the_first_chunk_is_added_once`).
+    /// A rig that has had an entry, so its first chunk and the table of its index exist. It suits
+    /// models of what threads do to an entry: those would otherwise explore how two threads add the
+    /// chunk (`the_first_chunk_is_added_once`).
     #[must_use]
     pub fn used() -> Arc<Rig> {
         at_once(|| {
@@ -271,13 +280,13 @@ impl Rig {
         })
     }
 
-    /// What it has been told so far.
+    /// The outcomes so far.
     #[must_use]
     pub fn told(&self) -> Vec<Outcome> {
         self.told.lock().unwrap().clone()
     }
 
-    /// The outcomes of one root, in the order told.
+    /// The outcomes of one root, in the order of delivery.
     #[must_use]
     pub fn outcomes(&self, root: impl Into<RootId>) -> Vec<Reason> {
         let root = root.into();
@@ -299,7 +308,8 @@ impl Rig {
         self.clock.advance(TICK * ticks);
     }
 
-    /// Moves the clock on and drives what is due. For the end of a model, when nobody else polls.
+    /// Moves the clock on and drives what is due. For the end of a model, when no other thread
+    /// polls.
     pub fn pass(&self, ticks: u32) {
         self.clock.advance(TICK * ticks);
         let mut polled = self.tracker.poll(1 << 20);
@@ -324,7 +334,7 @@ pub struct MapRig {
 }
 
 impl MapRig {
-    /// With these settings.
+    /// A rig with these settings.
     #[must_use]
     pub fn new(
         settings: impl FnOnce(ExpiringMapBuilder<u64, u64>) -> ExpiringMapBuilder<u64, u64>,
@@ -343,7 +353,8 @@ impl MapRig {
         MapRig { map: Arc::new(settings(builder).build_manual().unwrap()), clock, told }
     }
 
-    /// With these settings, and as [`Rig::used`]: it has had an entry, which nobody was told of.
+    /// A rig with these settings that has had an entry, as [`Rig::used`]. The log of removals does
+    /// not contain that entry.
     #[must_use]
     pub fn used(
         settings: impl FnOnce(ExpiringMapBuilder<u64, u64>) -> ExpiringMapBuilder<u64, u64>,
@@ -364,7 +375,7 @@ impl MapRig {
         self.map.get(&1).map(|value| *value)
     }
 
-    /// How each value ended, in the order told.
+    /// Each removed value and its cause, in the order of delivery.
     #[must_use]
     pub fn told(&self) -> Vec<(u64, RemovalCause)> {
         self.told.lock().unwrap().clone()
@@ -389,7 +400,7 @@ impl MapRig {
     }
 }
 
-/// A tracker with its reaper. The reaper really sleeps, and whether it is woken is what the models are about.
+/// A tracker with its reaper. The reaper really sleeps; the models ask whether it is woken.
 pub struct Awake {
     /// The tracker. Shut down at the end of the model, which joins the reaper.
     pub tracker: ManuallyDrop<AckTracker>,
@@ -405,7 +416,8 @@ impl Awake {
         Awake::with(|builder| builder, |_| ()).0
     }
 
-    /// The same with more settings, and what `setup` makes of the tracker before anything else runs.
+    /// The same with more settings. `setup` prepares the tracker before anything else runs, and its
+    /// result is returned.
     pub fn with<T>(
         settings: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder,
         setup: impl FnOnce(&AckTracker) -> T,
@@ -425,28 +437,28 @@ impl Awake {
         (Arc::new(rig), made)
     }
 
-    /// Time passes, which ends the reaper's sleep if it was announced to be no longer.
+    /// Lets time pass. That ends the reaper's sleep unless it was announced to last longer.
     pub fn pass(&self, ticks: u32) {
         self.clock.advance(TICK * ticks);
         let now = self.clock.now() / u64::try_from(TICK.as_nanos()).unwrap();
         self.tracker.timer_fires(now);
     }
 
-    /// Waits until `many` outcomes have been told, and returns all. If nobody will tell them, all threads sleep, and
-    /// the checker reports a deadlock.
+    /// Waits until `many` outcomes have been delivered, and returns all. If no thread delivers
+    /// them, all threads sleep, and the checker reports a deadlock.
     #[must_use]
     pub fn wait_for(&self, many: usize) -> Vec<Outcome> {
         let mut told = self.told.0.lock().unwrap();
         while told.len() < many {
             told = self.told.1.wait(told).unwrap();
         }
-        // What follows, the shutdown, is another model's subject.
+        // The shutdown that follows is another model's subject.
         loom::stop_exploring();
         told.clone()
     }
 }
 
-/// A rig is used as the store that it is about.
+/// A rig derefs to its store.
 macro_rules! deref {
     ($($rig:ident, $field:ident, $store:ty;)*) => {$(
         impl Deref for $rig {
@@ -468,7 +480,7 @@ deref! {
 impl Drop for Awake {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: dropped here only, and not used afterwards.
+            // SAFETY: the value is dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.tracker) };
         }
     }
@@ -476,9 +488,10 @@ impl Drop for Awake {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // After a failed assertion the checker stands in the middle of an execution, and so may the tracker.
+        // After a failed assertion the checker, and perhaps the tracker, is in the middle of an
+        // execution.
         if !std::thread::panicking() {
-            // SAFETY: dropped here only, and not used afterwards.
+            // SAFETY: the value is dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.tracker) };
         }
     }
@@ -506,7 +519,7 @@ impl Task {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Nobody has a waker of it: each was woken or dropped.
+    /// Whether no waker of it is left: each was woken or dropped.
     #[must_use]
     pub fn is_free(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1

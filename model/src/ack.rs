@@ -16,11 +16,11 @@ pub struct Ack(pub Mix);
 /// Weights of the steps, for histories of different character.
 #[derive(Clone, Copy)]
 pub struct Mix {
-    /// Of the steps, in the order of `Ack::op`.
+    /// Weights of the steps, in the order of `Ack::op`.
     ops: [u8; 20],
-    /// Of inits: of the pool, of those used lately, of issued ones.
+    /// Weights of inits: of the pool, of those used lately, of issued ones.
     inits: [u8; 3],
-    /// Of what the clock does, in the order of `Mix::clock`.
+    /// Weights of what the clock does, in the order of `Mix::clock`.
     clock: [u8; 8],
     /// The most roots in a batch of begins, and in one of acks.
     batches: (usize, usize),

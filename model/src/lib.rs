@@ -48,7 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("topology", topology::topology),
 ];
 
-/// Runs the history that the bytes are, by the target of that name.
+/// Runs the history that the bytes encode, by the target of that name.
 pub fn run(target: &str, bytes: &[u8]) {
     let found = TARGETS.iter().find(|(name, _)| *name == target);
     found.unwrap_or_else(|| panic!("there is no target {target}")).1(bytes);
@@ -57,7 +57,7 @@ pub fn run(target: &str, bytes: &[u8]) {
 /// What a history has found.
 pub type Found<T = ()> = std::result::Result<T, TestCaseError>;
 
-/// What histories of one type are made of, and how one is run beside the model.
+/// The parts of histories of one type, and how one is run beside the model.
 ///
 /// The bytes in `fuzz/corpus` keep their meaning only while a reader takes the same bytes in the
 /// same order. A reader that the property tests call with other choices than the fuzzer has a field
@@ -81,7 +81,7 @@ pub trait Histories {
 /// The longest history that is read from bytes.
 const STEPS: usize = 400;
 
-/// As many steps as there are bytes for.
+/// Reads as many steps as there are bytes for.
 fn steps<T>(
     bytes: &mut Unstructured<'_>,
     mut step: impl FnMut(&mut Unstructured<'_>) -> Result<T>,
@@ -93,7 +93,7 @@ fn steps<T>(
     Ok(steps)
 }
 
-/// Takes each step. The error says which one has found it.
+/// Takes each step. The error says which step has found it.
 fn each<O: Debug>(ops: &[O], mut step: impl FnMut(usize, &O) -> Found) -> Found {
     ops.iter().enumerate().try_for_each(|(at, op)| {
         let found = step(at, op);
@@ -101,7 +101,8 @@ fn each<O: Debug>(ops: &[O], mut step: impl FnMut(usize, &O) -> Found) -> Found 
     })
 }
 
-/// Runs the history that the bytes are. Panics with the history if the store and the model differ.
+/// Runs the history that the bytes encode. Panics with the history if the store and the model
+/// differ.
 fn from_bytes<H: Histories>(
     bytes: &[u8],
     histories: impl FnOnce(&mut Unstructured<'_>) -> Result<H>,
@@ -132,8 +133,8 @@ fn read<T: Debug>(reader: impl Fn(&mut Unstructured<'_>) -> Result<T>) -> impl S
 /// Runs so many random histories of up to `length` steps, and panics with the smallest one found
 /// that fails. `family` sets the histories of one test apart from another's.
 ///
-/// `EXPIRY_PROP_CASES` is how many, instead of what each test has as its own; `EXPIRY_PROP_SEED`
-/// makes them others. A run without them is deterministic.
+/// `EXPIRY_PROP_CASES` sets their number, in place of each test's own; `EXPIRY_PROP_SEED` makes
+/// them others. A run without them is deterministic.
 pub fn random(histories: impl Histories, (cases, family): (u32, u8), length: usize) {
     let cases = number("EXPIRY_PROP_CASES").map_or(cases, |n| u32::try_from(n).unwrap_or(u32::MAX));
     let mut seed = [family; 32];

@@ -1,4 +1,4 @@
-//! `ExpiringMap`: every result, every end that the listener is told, and the entries after each
+//! `ExpiringMap`: every result, every end that the listener receives, and the entries after each
 //! step.
 
 use crate::shared::{same, set, Told};
@@ -27,7 +27,7 @@ pub struct Op(u8, Act);
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// For so long a life, and so long without a use.
+    /// Inserts with this time to live, and this time to idle.
     Insert(Term, Term),
     Get,
     Peek,
@@ -193,7 +193,7 @@ struct Run {
     live: Option<u64>,
     idle: Option<u64>,
     entries: BTreeMap<String, Entered>,
-    /// What the listener must be told by this step.
+    /// The ends that this step must deliver to the listener.
     ended: Vec<Ended>,
     values: u64,
 }
@@ -375,7 +375,7 @@ impl Run {
             Act::Poll(budget) => {
                 let more = self.map.poll(budget).more;
                 told = self.told.take();
-                // Which of the due entries a small budget expires, is the map's choice.
+                // The map chooses which of the due entries a small budget expires.
                 for (key, value, cause) in &told {
                     let due = self.entries.get(key).is_some_and(|entered| {
                         entered.value == *value && entered.end() <= self.now
@@ -392,7 +392,7 @@ impl Run {
         Ok(())
     }
 
-    /// The listener was told what has ended, each once.
+    /// The listener has received each end once.
     fn compare(&mut self, mut told: Vec<Ended>) -> Found {
         told.extend(self.told.take());
         told.sort_by_key(|told| told.1);

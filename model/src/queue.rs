@@ -1,5 +1,5 @@
-//! `ExpiryQueue`, of either form of keys: every result, what polls return and in which order, the
-//! wait time after each step, and what there is.
+//! `ExpiryQueue`, of either form of keys: every result, the keys that polls return and their order,
+//! the wait time after each step, and the contents.
 
 use crate::shared::{interval, same, set, shards, Span, Time, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
@@ -21,7 +21,7 @@ pub struct Queue<K> {
 }
 
 impl<K> Queue<K> {
-    /// Those of the property tests.
+    /// The settings of the property tests.
     pub const RANDOM: Self = Queue { few: true, keys: PhantomData };
     const KEPT: Self = Queue { few: false, keys: PhantomData };
 }
@@ -115,7 +115,7 @@ const BEHIND: u64 = 1 << 38;
 /// How many intervals ahead a poll looks.
 const AHEAD: u64 = (1 << 27) - 1;
 
-/// A key of either form: of integers there is no node, of strings there is one.
+/// A key of either form: integers have no node, strings have one.
 pub trait Key: Hash + Ord + Clone + Debug + Send + Sync + 'static {
     fn of(number: u64) -> Self;
 }
@@ -152,7 +152,7 @@ pub enum Pass {
 #[derive(Debug, Clone, Copy)]
 pub enum Op {
     Update(u64, Span),
-    /// So many keys from this one on.
+    /// Updates so many keys from this one on.
     UpdateRow(u64, u64, Span),
     Touch(u64, Span),
     TouchBy(u64, Span),
@@ -163,7 +163,7 @@ pub enum Op {
     Dump,
 }
 
-/// A key that is there: when it is due, in intervals, and which of all handles is its.
+/// A key that is there: when it is due, in intervals, and the number of its handle.
 #[derive(Debug, Clone, Copy)]
 struct Stay {
     due: u64,
@@ -177,18 +177,18 @@ struct Run<K: Key> {
     capacity: usize,
     keys: u64,
     live: BTreeMap<K, Stay>,
-    /// Stays that an update or a touch has ended, and nobody has polled yet.
+    /// Stays that an update or a touch has ended, and that no poll has delivered yet.
     lapsed: BTreeSet<(K, Duration)>,
-    /// When a wait may end before anything is due: when keys were that have been removed or renewed
-    /// since, or have expired in a poll with more to do; and, with keys due later than a poll has
-    /// looked, as far as that.
+    /// When a wait may end before anything is due. That is when keys were due that have been
+    /// removed or renewed since, or that expired in a poll with more to do. With keys due later
+    /// than a poll has looked, it is also the end of that look.
     looks: BTreeSet<u64>,
-    /// Up to when the queue has expired all that was due, at least and at most: how far a small
-    /// budget went is its own business.
+    /// Up to when the queue has expired all that was due, at least and at most. The queue decides
+    /// how far a small budget goes.
     caught_up: (u64, u64),
-    /// Of all stays, with their keys.
+    /// Handles of all stays, with their keys.
     handles: Vec<(Handle, K)>,
-    /// By the queue's count.
+    /// Number of expired keys, by the queue's count.
     expired: u64,
 }
 
@@ -230,8 +230,8 @@ impl<K: Key> Run<K> {
         (self.time.now / self.interval.as_nanos()) as u64
     }
 
-    /// When what begins now is due: the end of an interval, never early, and late by less than one
-    /// (C1).
+    /// When an entry that begins now is due: the end of an interval, never early, and late by less
+    /// than one (C1).
     fn due(&self, timeout: Duration) -> std::result::Result<u64, StoreError> {
         let (nanos, longest) = (timeout.as_nanos().min(LAST), self.at(LONGEST).as_nanos());
         if nanos == 0 {
@@ -243,8 +243,8 @@ impl<K: Key> Run<K> {
         Ok((self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos()) as u64)
     }
 
-    /// The deadline of an update or a touch that has been done, and has ended what was due before
-    /// that if the clock had jumped.
+    /// The deadline of an accepted update or touch. It has ended what was due before that if the
+    /// clock had jumped.
     fn renewal(&mut self, timeout: Duration) -> Found<std::result::Result<u64, StoreError>> {
         let due = self.due(timeout);
         let now = self.tick();
@@ -272,8 +272,8 @@ impl<K: Key> Run<K> {
         Ok(due)
     }
 
-    /// A new key came while the queue was full: what has been ended for it, which is some of what
-    /// was due, if anything was.
+    /// A new key came while the queue was full. Returns what the queue has ended for it: some of
+    /// what was due, if anything was.
     fn room_was_made(&mut self, refused: Option<StoreError>) -> Found {
         let now = self.tick();
         let due: Vec<K> = {
@@ -299,7 +299,7 @@ impl<K: Key> Run<K> {
         Ok(())
     }
 
-    /// The key is due then, from now on.
+    /// From now on the key is due then.
     fn renew(&mut self, key: &K, due: u64) {
         if let Some(stay) = self.live.get_mut(key) {
             self.looks.insert(std::mem::replace(&mut stay.due, due));
@@ -348,7 +348,8 @@ impl<K: Key> Run<K> {
         Ok(())
     }
 
-    /// Mostly by one of the last handles: its key is there, or has ended, or ended and come again.
+    /// Touches mostly by one of the last handles: its key is there, or has ended, or ended and come
+    /// again.
     fn touch_by(&mut self, pick: u64, after: Span) -> Found {
         let all = self.handles.len();
         let recent = if pick % 4 == 0 { all } else { all.min(40) };
@@ -385,7 +386,7 @@ impl<K: Key> Run<K> {
                 next.map_or(Duration::ZERO, |next| self.until(next))
             }
         };
-        // Of the 64 bits some are left for timeouts.
+        // Some of the 64 bits are left for timeouts.
         self.time.pass_below(by, 1 << 63);
     }
 
@@ -397,7 +398,7 @@ impl<K: Key> Run<K> {
         }
     }
 
-    /// What a poll has returned, all of it unless there is more.
+    /// Checks what a poll has returned: all that was due, unless there is more.
     fn polled(&mut self, expired: &[Expired<K>], more: bool) -> Found {
         prop_assert!(expired.windows(2).all(|two| two[0].expiry() <= two[1].expiry()));
         let now = self.tick();
@@ -477,7 +478,7 @@ impl<K: Key> Run<K> {
 
     fn finish(mut self) -> Found {
         self.dump()?;
-        // Whatever is left expires, if time does not end before.
+        // Every key that is left expires, if time does not end before.
         let last = self.live.values().map(|stay| stay.due).max();
         self.time.pass(last.map_or(Duration::ZERO, |last| self.until(last)));
         self.step(Op::Poll)

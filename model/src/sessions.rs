@@ -10,14 +10,14 @@ use std::time::Duration;
 
 /// Histories of a `SessionTracker`.
 pub struct Sessions {
-    /// Whether the clock jumps by years, by more than a lease can tell.
+    /// Whether the clock jumps by years: further than a lease can represent.
     years: bool,
     /// The most sessions that are touched at once.
     batch: u8,
 }
 
 impl Sessions {
-    /// Those of the property tests.
+    /// The settings of the property tests.
     pub fn random(years: bool) -> Self {
         Sessions { years, batch: 149 }
     }
@@ -110,7 +110,7 @@ const BEHIND: u128 = 1 << 38;
 #[derive(Debug, Clone)]
 pub struct Setup {
     interval: Duration,
-    /// In intervals.
+    /// The bounds in intervals.
     bounds: Option<(u32, u32)>,
     capacity: Option<usize>,
     shards: usize,
@@ -121,9 +121,9 @@ pub struct Setup {
 pub enum Op {
     Create(Span, u64, bool),
     Track(u64, Span, u64, bool),
-    /// For the session's own timeout, or for this one.
+    /// A touch with the session's own timeout, or with this one.
     Touch(u64, Option<Span>),
-    /// By a handle.
+    /// A touch by a handle.
     TouchBy(u64, Option<Span>),
     Batch(Vec<(u64, Span)>),
     SetClosing(u64),
@@ -134,7 +134,7 @@ pub enum Op {
     TakeTouched,
     Advance(Span),
     ToTheNext,
-    /// With a budget for each call, or all at once.
+    /// Polls with a budget for each call, or all at once.
     Poll(Option<usize>),
 }
 
@@ -166,7 +166,7 @@ struct Model {
     stays: usize,
 }
 
-/// What is told of a session.
+/// What the tracker says of a session.
 type Info = (SessionId, u64, Duration, bool, Option<Duration>);
 
 fn told(session: &SessionInfo) -> Info {
@@ -206,7 +206,7 @@ impl Model {
         self.live.iter().map(|(&id, entry)| self.info(id, entry)).collect()
     }
 
-    /// Expires what is due, as far as `has_ended` says so of it.
+    /// Expires what is due, as far as `has_ended` confirms it.
     fn expire_if(&mut self, has_ended: impl Fn(SessionId) -> bool) {
         let now = self.time.now;
         let ends = |id, entry: &Entry| entry.due.is_some_and(|due| due <= now) && has_ended(id);
@@ -350,7 +350,7 @@ impl Run {
     }
 
     fn advance(&mut self, by: Duration) {
-        // Of 64 bits of nanoseconds some are to be left.
+        // Some of the 64 bits of nanoseconds are left.
         self.model.time.pass_below(by, 1 << 62);
     }
 
@@ -426,7 +426,7 @@ impl Run {
         let model = &mut self.model;
         let is_it =
             |model: &Model| model.live.get(&session.id()).map(|entry| entry.stay) == Some(stay);
-        // Where touches are collected the session is looked at before the clock is.
+        // A tracker that collects touches looks at the session before it reads the clock.
         if !model.collects || is_it(model) {
             model.due(Duration::ZERO);
         }

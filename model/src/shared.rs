@@ -1,5 +1,5 @@
 //! What the drivers share: a clock that knows how much time has passed, the events that a listener
-//! was told, and settings that may be left out.
+//! received, and settings that may be left out.
 
 use arbitrary::{Result, Unstructured};
 use expiry::ManualClock;
@@ -66,13 +66,13 @@ impl Time {
         }
     }
 
-    /// How long until then; none if that is over.
+    /// How long until then; zero if that has passed.
     pub fn until(&self, time: u128) -> Duration {
         nanos(time.min(self.end).saturating_sub(self.now))
     }
 }
 
-/// Events that a listener was told and the driver has not taken.
+/// Events that a listener received and the driver has not taken.
 #[derive(Debug)]
 pub struct Told<T>(Arc<Mutex<Vec<T>>>);
 

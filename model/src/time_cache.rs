@@ -1,6 +1,6 @@
-//! `TimeCacheMap` beside its promise: found for an expiration from its last put, neither found nor
-//! untold when the window is over, and in between either, but once it has gone it stays away (D2,
-//! M2, M4).
+//! `TimeCacheMap` beside its promise. A look-up finds a value for an expiration from its last put.
+//! When the window is over, no look-up finds it, and the listener has received it. In between
+//! either may be so, but a value that has gone stays away (D2, M2, M4).
 
 use crate::shared::{Time, Told};
 use crate::steps;
@@ -45,7 +45,8 @@ struct Run {
     /// How long a value lives, at least and less than.
     window: (u128, u128),
     entries: BTreeMap<u8, Put>,
-    /// What was put over or taken out when its time had come, perhaps: it may have been told.
+    /// Values that were replaced or removed when they were perhaps due already: the listener may
+    /// have received them.
     displaced: Vec<(u8, Put)>,
     values: u64,
 }
@@ -114,7 +115,7 @@ impl Run {
         self.told();
     }
 
-    /// Each is told once, and not before its time.
+    /// The listener receives each value once, and not before its time.
     fn told(&mut self) {
         for (key, value) in self.told.take() {
             let is_it = |put: &Put| put.value == value;
@@ -130,7 +131,7 @@ impl Run {
             };
             assert!(self.may_have_gone(&put), "{put:?} is told at {}", self.time.now);
         }
-        // What was there when it was displaced is told then, or never.
+        // A value that was due when it was displaced is delivered by now, or never.
         self.displaced.clear();
     }
 }

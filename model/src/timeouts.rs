@@ -1,6 +1,6 @@
-//! `Timeouts` beside their promise: over neither before its time nor, once somebody has polled, an
-//! interval later; woken once, by the waker of the latest poll; refused only where the capacity is
-//! used up; nothing left behind.
+//! `Timeouts` beside their promise. A timeout is over neither before its time nor, after a poll, an
+//! interval later. It is woken once, by the waker of the latest poll. It is refused only where the
+//! capacity is used up, and leaves nothing behind.
 
 use crate::shared::{set, LONGEST};
 use crate::{perhaps, steps};
@@ -68,7 +68,7 @@ impl Wake for Count {
     }
 }
 
-/// Ready when it is told to be.
+/// A future that is ready once its flag is set.
 struct Inner(Rc<Cell<bool>>);
 
 impl Future for Inner {
@@ -90,11 +90,11 @@ struct Place<'t> {
     after: u64,
     /// Not before the first, and at the second: over. `None` until a limit counts.
     over: Option<(u64, u64)>,
-    /// It has said that it is over.
+    /// Whether it has returned that it is over.
     said: bool,
     /// Its time was reset to none: it is ready at the next poll.
     past: bool,
-    /// The waker that it waits with, and since when; it is over as soon as that one was woken.
+    /// The waker that it waits with, and since when. It is over as soon as that waker was woken.
     waits: Option<(usize, u64)>,
     woken: bool,
     wakers: [(Arc<Count>, u64); WAKERS],
@@ -178,7 +178,7 @@ impl<'t> Run<'t> {
         match said {
             Poll::Ready(Ok(())) => {
                 assert!(place.said || now >= earliest, "over before its time");
-                // With another waker there is nobody left to wait.
+                // With another waker, no task is left to wait.
                 let waits = place.waits.take().is_some_and(|(of, _)| of == with);
                 assert!(!waits || place.past, "over, and somebody waits");
                 place.over = Some((earliest, latest));
@@ -222,7 +222,7 @@ impl<'t> Run<'t> {
         place.over = Some((self.now + after, over.1));
         place.said = false;
         place.past = after == 0;
-        // By the old deadline, if the clock has jumped: the reset drives then.
+        // The old deadline may have fired if the clock has jumped: the reset drives then.
         let far = place.waits.map(|(with, _)| (with, u64::MAX));
         self.heard(far.map(|far| (at, far)));
         if let Some(place) = &mut self.places[at] {
@@ -231,8 +231,8 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// Who was woken: once, by the right waker, in time. One that was reset just now may have been
-    /// by its old deadline.
+    /// Checks the wake-ups: once, by the right waker, in time. A timeout that was reset just now
+    /// may have been woken by its old deadline.
     fn heard(&mut self, reset: Option<(usize, (usize, u64))>) {
         for (at, place) in self.places.iter_mut().enumerate() {
             let Some(place) = place else { continue };

@@ -1,6 +1,6 @@
-//! Arbitrary declarations of a topology: refused with a typed error, or run to rest in simulated
-//! time, with each message of a spout acked or given up once, and never more pending than there may
-//! be.
+//! Arbitrary declarations of a topology. Each is refused with a typed error, or runs to rest in
+//! simulated time. Each message of a spout is acked or given up once, and never are more pending
+//! than may be.
 
 use crate::perhaps;
 use arbitrary::{Result, Unstructured};
@@ -41,7 +41,7 @@ enum Deed {
     Drop,
     Hold,
     Panic,
-    /// To this stream, then acks; untracked if the flag is set.
+    /// Emits to this stream, then acks; untracked if the flag is set.
     Derive(u8, bool),
     Direct(u8, u8),
     Reset,
@@ -215,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// Of each part, its name, streams and fields.
+    /// The name, streams and fields of each part.
     fn sources(&self) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
         let of = |part: &Part| (part.name, part.streams.clone(), part.fields.clone());
         self.parts.iter().map(of).collect()
@@ -302,7 +302,7 @@ struct Source {
 }
 
 impl Source {
-    /// A panic that no hook is told of.
+    /// A panic that no hook observes.
     fn perhaps_panic(&mut self) {
         if std::mem::take(&mut self.panics) {
             std::panic::resume_unwind(Box::new("planned"));
@@ -532,7 +532,7 @@ pub(crate) fn topology(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What has been mended can be built, and that is most.
+    /// A corrected plan can be built, and most plans are corrected.
     #[test]
     fn a_mended_plan_can_be_built() {
         let mut random = 1u64;

@@ -6,9 +6,9 @@
 //!
 //! Then 200 workers share 256 partitions, and half of them die.
 //!
-//! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads and
-//! acks them: by the bare client, and by a topology of one spout and one bolt. Prints the medians of
-//! the rounds. All runs on this machine, brokers included.
+//! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads
+//! and acks them: by the bare client, and by a topology of one spout and one bolt. Prints the
+//! medians of the rounds. All runs on this machine, brokers included.
 
 use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;
@@ -54,7 +54,7 @@ async fn empty(nats: &Nats) -> Result<()> {
         ..Config::default()
     };
     nats.context().create_stream(config).await?;
-    // Until the client's broker knows the stream's leader.
+    // This loops until the client's broker knows the stream's leader.
     while nats.context().publish("s.first", "".into()).await?.await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -177,7 +177,7 @@ async fn owners(brokers: &Brokers) -> Result<()> {
         began.elapsed().as_secs_f64()
     };
     until(&workers).await;
-    // Until all have what the last ones to join were to have.
+    // After this time every worker has what the last ones to join were to have.
     tokio::time::sleep(Duration::from_secs(20)).await;
     workers.drain(..100).for_each(|(task, _)| task.abort());
     let before = sum(&workers).1;

@@ -1,8 +1,8 @@
 //! The life of a message at a source, without any I/O.
 //!
 //! A message is *held* from its delivery until it has left the stream: the topology acked it, or
-//! its dead letter is stored. Meanwhile the source tells the broker every third of `ack_wait` that
-//! work is in progress, so that the broker does not deliver the message again.
+//! its dead letter is stored. Meanwhile the source reports to the broker every third of `ack_wait`
+//! that work is in progress, so that the broker does not deliver the message again.
 //!
 //! | event | held before | then |
 //! |---|---|---|

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum NatsError {
     /// A name is not 1 to 64 of `[A-Za-z0-9_-]`.
     Name {
-        /// Whose name it is.
+        /// The kind of thing that has the name.
         what: &'static str,
         /// The name.
         name: String,
@@ -77,7 +77,7 @@ pub enum NatsError {
     Unanswered {
         /// What was asked.
         what: &'static str,
-        /// After how long the caller stopped waiting.
+        /// The time after which the caller stopped waiting.
         after: Duration,
     },
     /// The brokers refused a request.

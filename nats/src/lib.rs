@@ -6,8 +6,8 @@
 //! gives each partition of a set one owner among the workers. The guide `docs/guide/nats.md` has an
 //! example, what is promised, and how to operate it.
 //!
-//! The feature `brokers` starts local servers, for tests and trials. The feature `metrics` publishes
-//! counters through the facade of that name.
+//! The feature `brokers` starts local servers, for tests and trials. The feature `metrics`
+//! publishes counters through the facade of that name.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "brokers")]

@@ -1,30 +1,31 @@
 //! Which worker owns which partition, without any I/O: `(now, event) -> actions`.
 //!
-//! The brokers store one *record* per partition (its owner and that owner's incarnation) and one
-//! *beat* per worker (incarnation and number of the beat). A record's stream sequence is its
-//! revision, and so the owner's epoch and fence. Every write is a compare-and-swap on its subject.
+//! The brokers store one *record* per partition (its owner and that owner's `incarnation`) and one
+//! *beat* per worker (`incarnation` and number of the beat). The `incarnation` distinguishes the
+//! workers that use one name in turn. A record's stream sequence is its revision, and so the
+//! owner's epoch and fence. Every write is a compare-and-swap on its subject.
 //!
 //! **The linearization point of every change of owner is the store's compare-and-swap.** Time only
 //! decides when a worker tries. The invariants:
 //!
 //! 1. A worker holds a partition only after a claim that the store confirmed. A record that names
 //!    the worker without such a claim (its answer was lost) is claimed again.
-//! 2. A worker may act while its last confirmed beat was *sent* less than 3/4 of `lease` ago. A
-//!    worker that has lapsed claims each of its partitions again before it acts: the new revision
-//!    defeats every claim that another worker sent meanwhile.
+//! 2. A worker may act while its last confirmed beat was *sent* less than 3/4 of `lease` ago. After
+//!    that the worker's lease has *expired* (`lapsed`): it claims each of its partitions again
+//!    before it acts. The new revision defeats every claim that another worker sent meanwhile.
 //! 3. A watcher takes a worker for dead when the watcher has seen, in one watch, an own beat that
 //!    it sent at least `lease` after that worker's last change. The watch is in stream order, so
-//!    the dead worker has stored no beat in between: it has lapsed. A gap above `lease / 2`
+//!    the dead worker has stored no beat in between: its lease has expired. A gap above `lease / 2`
 //!    between own watched beats starts all waits anew: the engine was away, not the workers.
 //! 4. A new worker waits until the beat of its name has not changed for `lease`, and then swaps it.
-//!    The swap succeeds only if the predecessor has stored no beat since, and so has lapsed. An
-//!    incarnation that a beat has replaced is therefore dead for every watcher.
+//!    The swap succeeds only if the predecessor has stored no beat since, so that its lease has
+//!    expired. An `incarnation` that a beat has replaced is therefore dead for every watcher.
 //!
 //! The owner of a partition should be the live member with the highest rendezvous hash.
 //!
-//! Where the beats' stream was made anew, all revisions began again: the driver begins with a new
-//! machine, which waits for a lease before its first beat, so that whoever used its name has
-//! lapsed.
+//! Where the beats' stream was made anew, all revisions began again. The driver then begins with a
+//! new machine, which waits for a lease before its first beat. By then the lease of any worker that
+//! used its name has expired.
 //!
 //! `now` is a duration on the worker's own monotonic clock, which counts suspended time.
 
@@ -39,7 +40,7 @@ const UNDER_WAY: usize = 32;
 /// The number of own beats whose time of sending the worker remembers.
 const REMEMBERED: usize = 64;
 
-/// What a worker is told.
+/// What the driver reports to the machine.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The worker starts.
@@ -68,7 +69,7 @@ pub(crate) enum Event {
     WatchLost,
     /// The worker is to give up everything.
     Leave,
-    /// The user has let go of a partition after `Losing`.
+    /// The user has released a partition after `Losing`.
     Released { partition: u32 },
 }
 
@@ -77,7 +78,7 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     /// Write the worker's beat. The answer names `sent_at`.
     SendBeat { expected: u64, beat: u64, leaving: bool, sent_at: Duration },
-    /// Write the worker's name and incarnation into the record.
+    /// Write the worker's name and `incarnation` into the record.
     Claim { partition: u32, expected: u64 },
     /// Write the record with no owner. It is never deleted, so that epochs rise.
     GiveUp { partition: u32, expected: u64 },
@@ -85,7 +86,7 @@ pub(crate) enum Action {
     ReadBack { partition: u32 },
     /// Watch everything again from the start.
     Resync,
-    /// The worker owns the partition under this epoch. After a lapse it is told a new epoch.
+    /// The worker owns the partition under this epoch. After an expired lease it gets a new epoch.
     Gained { partition: u32, epoch: u64 },
     /// Another worker is to have the partition. The user answers `Released`.
     Losing { partition: u32 },
@@ -140,7 +141,7 @@ struct Partition {
 struct Held {
     epoch: u64,
     losing: bool,
-    /// The worker has not lapsed since it sent the claim.
+    /// The worker's lease has not expired since it sent the claim.
     sure: bool,
 }
 
@@ -159,7 +160,7 @@ enum Busy {
 
 enum Step {
     Nothing,
-    /// Not yet: look again at the next event.
+    /// Wait, and look again at the next event.
     Wait,
     Claim,
     GiveUp,
@@ -347,7 +348,7 @@ impl Ownership {
         }
     }
 
-    /// The worker's time is over: whatever it holds, or is claiming, is to be claimed again.
+    /// The worker's lease has expired: it must claim again whatever it holds, or is claiming.
     fn lapse(&mut self) {
         self.lapsed = true;
         for (partition, one) in (0..).zip(&mut self.partitions) {

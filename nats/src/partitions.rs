@@ -117,9 +117,9 @@ pub struct PartitionStats {
 }
 
 impl PartitionSet {
-    /// The time, a second to a day, after which a worker that the others hear nothing of is taken
-    /// for dead. A new owner comes within two leases. A worker sends its beat four times in a
-    /// lease. All workers of a set have to name the same lease.
+    /// The time, a second to a day, after which the others take a silent worker for dead. A new
+    /// owner comes within two leases. A worker sends its beat four times in a lease. All workers of
+    /// a set have to name the same lease.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -137,8 +137,9 @@ impl PartitionSet {
     /// # Errors
     ///
     /// [`Name`](NatsError::Name); [`Setting`](NatsError::Setting): the lease, the replicas, or the
-    /// number of partitions; [`OtherCount`](NatsError::OtherCount); [`NameTaken`](NatsError::NameTaken);
-    /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
+    /// number of partitions; [`OtherCount`](NatsError::OtherCount);
+    /// [`NameTaken`](NatsError::NameTaken); [`Refused`](NatsError::Refused),
+    /// [`Unanswered`](NatsError::Unanswered).
     pub async fn join(self) -> Result<Partitions, NatsError> {
         names::check("set", &self.set)?;
         let setting = |what, found: &dyn fmt::Debug, needed| NatsError::Setting {
@@ -442,9 +443,9 @@ impl Held {
     }
 
     /// Writes records, all or none: at most [`MOST_RECORDS`]. A record without a value is deleted.
-    /// A key is 1 to 256 bytes of any kind; of one that is there twice the last record counts. The
-    /// brokers refuse the write if a later owner has claimed the partition. One write of a partition
-    /// is under way at a time, and 8 of a set; others wait. A write goes on when its future is
+    /// A key is 1 to 256 bytes of any kind; of equal keys the last record counts. The brokers
+    /// refuse the write if a later owner has claimed the partition. One write of a partition is
+    /// under way at a time, and 8 of a set; others wait. A write goes on when its future is
     /// dropped.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Publishing through the facade `metrics` (feature `metrics`): counters are set to absolute values,
-//! whenever you like, and nothing is done where they are counted.
+//! Publishing through the facade `metrics` (feature `metrics`). The caller sets counters to
+//! absolute values whenever it likes; counting itself does nothing more.
 
 use crate::{PartitionStats, SourceStats};
 use metrics::{counter, gauge, Label};

@@ -23,9 +23,9 @@ pub struct Outgoing {
     pub subject: String,
     /// Its bytes.
     pub payload: Vec<u8>,
-    /// Its `Nats-Msg-Id`. Within its duplicate window the stream stores one message with this id. An
-    /// id that follows from the input makes a replay harmless. By default each attempt has an id of
-    /// its own.
+    /// Its `Nats-Msg-Id`. Within its duplicate window the stream stores one message with this id.
+    /// An id that follows from the input makes a replay harmless. By default each attempt has an id
+    /// of its own.
     pub id: Option<String>,
     /// Other headers.
     pub headers: HeaderMap,
@@ -116,8 +116,8 @@ impl<M> StreamSinks<M> {
 /// A bolt that publishes each message, and acks its tuple when the stream has stored it.
 ///
 /// While `window` messages are under way, `execute` blocks, which holds back the bolts and spouts
-/// before it. A message that is not stored is published again under the same id, so an outage of the
-/// brokers does not use up attempts. A message larger than the server takes is failed as
+/// before it. A message that is not stored is published again under the same id, so an outage of
+/// the brokers does not use up attempts. A message larger than the server takes is failed as
 /// [hopeless].
 pub struct StreamSink<M> {
     nats: Nats,

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 /// What the reason of a failure begins with, if no attempt can succeed.
 const HOPELESS: &str = "hopeless: ";
 
-/// The reason of a failure that no other attempt can mend. A bolt passes it to
+/// The reason of a failure that no other attempt can repair. A bolt passes it to
 /// [`fail_with`](expiry_topology::BoltCollector::fail_with); the message becomes a dead letter at
 /// once.
 pub fn hopeless(why: impl fmt::Display) -> String {
@@ -149,8 +149,8 @@ pub struct Incoming<'a> {
 }
 
 /// A message of a stream: its sequence, and the time at which the stream stored it, in nanoseconds
-/// since 1970. A stream that is deleted and made again counts from 1 again; the time tells its
-/// messages from those of before.
+/// since 1970. A stream that is deleted and made again counts from 1 again; the time distinguishes
+/// its messages from earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
     /// Its sequence in the stream.
@@ -213,7 +213,7 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What the spout tells the I/O task.
+/// What the spout reports to the I/O task.
 enum Outcome {
     Acked(MessageId),
     Failed(MessageId, String),

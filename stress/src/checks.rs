@@ -1,4 +1,4 @@
-//! Checks and their violations: a check holds exactly as long as nobody has reported a violation of it.
+//! Checks and their violations: a check holds as long as no thread has reported a violation of it.
 
 use expiry::Metrics;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// All the checks that the run makes. They hold until somebody says otherwise.
+    /// All the checks that the run makes. Each holds until a thread reports a violation.
     pub fn new(names: &[Check]) -> Self {
         Checks {
             counts: names.iter().map(|&name| (name, AtomicU64::new(0))).collect(),
@@ -30,7 +30,7 @@ impl Checks {
         }
     }
 
-    /// `check` is violated. The text is made only if it is going to be kept.
+    /// Reports a violation of `check`. Makes the text only if it is kept.
     ///
     /// # Panics
     ///
@@ -60,8 +60,8 @@ impl Checks {
         self.expect(check, is == should, || format!("{what}: {is}, should be {should}"));
     }
 
-    /// Holds a tracker's counters against each other and against what was counted from outside: roots issued, acked, failed and timed
-    /// out, and operations refused as late.
+    /// Compares a tracker's counters with each other and with what was counted from outside: roots
+    /// issued, acked, failed and timed out, and operations refused as late.
     pub fn metrics_add_up(
         &self,
         metrics: &Metrics,
@@ -86,7 +86,7 @@ impl Checks {
         }
     }
 
-    /// Whether nobody has reported a violation of `check`.
+    /// Whether no thread has reported a violation of `check`.
     #[cfg(test)]
     pub fn holds(&self, check: Check) -> bool {
         self.counts[check].load(Ordering::Relaxed) == 0
@@ -119,7 +119,8 @@ impl Checks {
     }
 }
 
-/// The metrics of a tracker whose first root was failed, and then acked too late, and whose two others were acked.
+/// The metrics of a tracker whose first root was failed, and then acked too late. Its two other
+/// roots were acked.
 #[cfg(test)]
 pub fn three_roots() -> Metrics {
     let tracker = expiry::AckTracker::builder().build_manual().unwrap();

@@ -1,4 +1,4 @@
-//! Threads of a run, and what is shown while they are at it.
+//! Threads of a run, and what is shown while they run.
 
 use crate::live::Live;
 use crate::pin;
@@ -7,8 +7,8 @@ use crossbeam_channel::{bounded, RecvTimeoutError};
 /// What a thread of a run does, and brings back.
 pub type Work<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
 
-/// Runs each on a thread of its own, to the end of all, and calls `show` meanwhile, which shows what is going on. What they bring
-/// back, in their order.
+/// Runs each work on a thread of its own, to the end of all, and calls `show` meanwhile to display
+/// progress. Returns the results in the works' order.
 pub fn crowd<'a, T: Send>(
     works: Vec<Work<'a, T>>,
     live: &mut Live,

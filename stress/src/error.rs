@@ -1,10 +1,11 @@
-//! What keeps a scenario from being run, and what to do about it.
+//! The reasons that keep a scenario from being run, and what the user can do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a scenario could not be run. A check that fails is not one of these: it is part of the report.
+/// Why a scenario could not be run. A check that fails is not one of these: it is part of the
+/// report.
 #[derive(Debug, Error)]
 pub enum Error {
     #[error("cannot read {}: {why}; name a file or a folder that exists and may be read", path.display())]
@@ -14,7 +15,7 @@ pub enum Error {
     /// Nothing was named, and Cargo's home has nothing.
     #[error("Cargo's home has no sources at {}; name a file or a folder: stress wordcount PATH", path.display())]
     NoSources { path: PathBuf },
-    /// There was nothing to read, with what was there instead.
+    /// There was nothing to read; `found` says what was there instead.
     #[error("there is no line of text in {}: {found}; name a file or a folder with text in it", path.display())]
     NoText { path: PathBuf, found: String },
     /// A table of cache loads is not what it should be; lines count from 1.
@@ -26,7 +27,7 @@ pub enum Error {
     /// Shares that must fit in a whole do not.
     #[error("{names} add up to {sum}, which is more than all; make them add up to at most 1")]
     Shares { names: &'static str, sum: f64 },
-    /// An option's value makes no sense here, with what to do.
+    /// An option's value makes no sense here; `why` says what to do.
     #[error("{option} {why}")]
     Option { option: &'static str, why: String },
     #[error("the tracker or store cannot be built: {0}")]
@@ -43,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the system says makes this of a file that cannot be written.
+    /// Makes an error of the system's answer for a file that cannot be written.
     pub fn unwritable(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
         |why| Error::Unwritable { path: path.into(), why: why.to_string() }
     }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C is heard here.
+/// Handles Ctrl-C from now on.
 pub fn listen() {
-    // Where it cannot be, it ends the process, as ever.
+    // Where no handler can be set, Ctrl-C ends the process, as ever.
     let _ = ctrlc::set_handler(|| {
         if ASKED.swap(true, Relaxed) {
             std::process::exit(130);

@@ -9,9 +9,10 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Latency(Histogram<u64>);
 
-/// An hour: what takes longer is counted as this.
+/// An hour: a longer duration is counted as this.
 const LONGEST: u64 = 3_600_000_000_000;
-/// How long is waited for threads to hand over what they have counted: who counts nothing just now hands over later.
+/// How long to wait for threads to hand over what they have counted. A thread that counts nothing
+/// just now hands over later.
 const HANDOVER: Duration = Duration::from_millis(1);
 
 fn empty() -> Histogram<u64> {
@@ -66,7 +67,8 @@ pub struct Percentiles {
     pub p99_9: u64,
     pub p99_99: u64,
     pub max: u64,
-    /// Shares of all, and what they took at most: two for each halving of what takes longer, as far as there were so many.
+    /// Shares of all operations, and the time that they took at most. There are two points for each
+    /// halving of the slower rest, as far as samples suffice.
     pub curve: Vec<(f64, u64)>,
 }
 
@@ -98,7 +100,8 @@ fn curve(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// A histogram of durations that threads fill, each a part of its own, while somebody looks at it now and then.
+/// A histogram of durations. Threads fill it, each a part of its own, while a reader looks at it
+/// now and then.
 pub struct Times {
     all: SyncHistogram<u64>,
     seen: Histogram<u64>,
@@ -115,7 +118,7 @@ impl Times {
         Recorder(self.all.recorder())
     }
 
-    /// The figures of what was handed over since the last time.
+    /// The figures of the samples that were handed over since the last time.
     pub fn since(&mut self) -> Percentiles {
         self.all.refresh_timeout(HANDOVER);
         let mut fresh = self.all.clone();
@@ -132,7 +135,8 @@ impl Times {
     }
 }
 
-/// A thread's part of [`Times`]. What it has counted is handed over when somebody looks, and when it is dropped.
+/// A thread's part of [`Times`]. The thread hands over what it has counted when a reader looks, and
+/// when the part is dropped.
 pub struct Recorder(hdrhistogram::sync::Recorder<u64>);
 
 impl Recorder {

@@ -34,8 +34,8 @@ impl Clock for Leaping {
     }
 }
 
-/// The most that the readings of a store with this interval lag behind. Where the lag of cheap readings is not small beside the
-/// interval, the store takes exact ones.
+/// The most that the readings of a store with this interval lag behind. The store takes exact
+/// readings where the lag of cheap ones is not small beside the interval.
 pub fn lag_beside(clock: &dyn Clock, interval: u64) -> u64 {
     let lag = clock.lag();
     if lag * 4 <= interval {

@@ -1,9 +1,9 @@
-//! The ledger: for each entry of a run one word, which says whether the entry was accepted, what was returned to callers, and
-//! how and when its end was told.
+//! The ledger has one word for each entry of a run. The word says whether the entry was accepted,
+//! what callers got, and how and when its end was delivered.
 //!
-//! An entry is named by a number, see [`number`]. All changes of its word are read-modify-writes: of two that contradict each
-//! other the second finds the first. What is wrong with an entry is reported when it is seen, or by [`Ledger::close`], under the
-//! scenario's name for that check, see [`Names`].
+//! A number names an entry, see [`number`]. All changes of its word are read-modify-writes: of two
+//! that contradict each other the second finds the first. The ledger reports an error when it sees
+//! it, or in [`Ledger::close`], under the scenario's name for that check, see [`Names`].
 
 use crate::checks::{Check, Checks};
 use crate::latency::{human, Latency};
@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The flags of a word. The bits above them hold the clock reading at which the end was told.
+/// The flags of a word. The bits above them hold the clock reading at which the end was delivered.
 const ACCEPTED: u64 = 1;
 const RENEWED: u64 = 1 << 1;
 const RETURNED_REPLACED: u64 = 1 << 2;
@@ -42,13 +42,14 @@ pub struct Names {
     /// An entry expired before, or after, the time at which it may.
     pub early: Check,
     pub late: Check,
-    /// A second end was told of an entry.
+    /// An entry had a second end.
     pub again: Check,
     /// At the close: an accepted entry has no end, or one that was refused has.
     pub ends: Check,
-    /// At the close: callers were returned something else than what was told. `None` if the scenario does not note returns.
+    /// At the close: callers got another end than listeners. `None` if the scenario does not note
+    /// returns.
     pub returns: Option<Check>,
-    /// The end was told of an entry that was never begun, or with an unknown cause.
+    /// An end was delivered for an entry that was never begun, or with an unknown cause.
     pub unknown: Check,
 }
 
@@ -67,7 +68,7 @@ pub struct Ends {
 pub struct Story(u64);
 
 impl Story {
-    /// Whether it was neither renewed nor told to have ended.
+    /// Whether it was neither renewed nor reported as ended.
     pub fn is_open(self) -> bool {
         self.0 & (TOLD | RENEWED) == 0
     }
@@ -77,12 +78,12 @@ impl Story {
         self.0 & (TOLD | RENEWED) == RENEWED
     }
 
-    /// Whether it was told to have expired.
+    /// Whether it was reported as expired.
     pub fn has_expired(self) -> bool {
         self.0 & TOLD_EXPIRED != 0
     }
 
-    /// When its end was told, if it was.
+    /// When its end was delivered, if it was.
     pub fn told_at(self) -> Option<u64> {
         (self.0 & TOLD != 0).then_some(self.0 >> TIME)
     }
@@ -100,7 +101,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger for this many threads, with room for so many entries of each. Memory for them is taken as they come.
+    /// A ledger for this many threads, with room for so many entries of each. It takes memory for
+    /// them as they come.
     pub fn new(threads: usize, room: usize, names: Names, checks: Arc<Checks>) -> Self {
         let pages = threads * room.div_ceil(PAGE);
         let pages = (0..pages).map(|_| OnceLock::new()).collect();
@@ -124,7 +126,7 @@ impl Ledger {
         page.get(count % PAGE)
     }
 
-    /// Sets a flag. What was known before.
+    /// Sets a flag. Returns what was known before.
     fn note(&self, number: u64, flag: u64) -> Story {
         Story(self.word(number).map_or(0, |word| word.fetch_or(flag, AcqRel)))
     }
@@ -144,12 +146,12 @@ impl Ledger {
         Story(self.word(number).map_or(0, |word| word.load(Acquire)))
     }
 
-    /// The engine said that it is in. Its end may have been told already.
+    /// The engine said that it is in. Its end may have been delivered already.
     pub fn accepted(&self, number: u64) {
         self.note(number, ACCEPTED);
     }
 
-    /// It was renewed, for longer than the run lasts. What was known before.
+    /// It was renewed, for longer than the run lasts. Returns what was known before.
     pub fn renewed(&self, number: u64) -> Story {
         self.note(number, RENEWED)
     }
@@ -160,8 +162,8 @@ impl Ledger {
         self.note(number, if replaced { RETURNED_REPLACED } else { RETURNED_REMOVED });
     }
 
-    /// Its end was told at the clock reading `now`; if it expired, that had to be `within` these readings, the first of which is
-    /// when it was due. What was known before.
+    /// Its end was delivered at the clock reading `now`. If it expired, that had to be `within`
+    /// these readings, the first of which is when it was due. Returns what was known before.
     pub fn told(
         &self,
         number: u64,
@@ -210,7 +212,7 @@ impl Ledger {
         }
     }
 
-    /// How long after they were due entries were told to have expired.
+    /// How long after they were due entries were reported as expired.
     pub fn lateness(&self) -> Latency {
         self.lateness.lock().map_or_else(|_| Latency::new(), |lateness| lateness.clone())
     }
@@ -281,7 +283,8 @@ mod tests {
         unknown: "no_surprises",
     };
 
-    /// What is counted and what fails of a story of entries of the second of two threads, due at 100 and at 110 at the latest.
+    /// The counts and failing checks of a story about entries of the second of two threads. The
+    /// entries are due at 100 and at 110 at the latest.
     fn failing(story: impl FnOnce(&Ledger, u64)) -> (Ends, Vec<Check>) {
         let names = ["none_early", "none_late", "told_once", "one_end_each"];
         let names = [&names[..], &["returns_agree", "no_surprises"]].concat();
@@ -304,7 +307,7 @@ mod tests {
             assert!(told(ledger, one, Expired, 107).is_open());
             assert_eq!(ledger.story(one).told_at(), Some(107));
             assert!(ledger.story(one).has_expired());
-            // The end may be told before the insert has returned.
+            // The end may be delivered before the insert has returned.
             told(ledger, one + 1, Removed, 78);
             ledger.returned(one + 1, Removed);
             ledger.accepted(one + 1);

@@ -1,5 +1,5 @@
-//! `stress`: runs the expiry engine on real input and under load, injects faults, and proves at the end
-//! that nothing was lost, nothing came early and nothing was told twice.
+//! `stress` runs the expiry engine on real input and under load, and injects faults. At the end it
+//! proves that nothing was lost, nothing came early and nothing was delivered twice.
 
 mod ack;
 mod checks;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What runs if nothing was asked for.
+/// The scenario that runs if the user asked for none.
 fn tour() -> Scenario {
     eprintln!(
         "stress: no scenario was named, so here is each of them for a moment; --help has them all"

@@ -38,7 +38,7 @@ pub struct Output {
     pub report: Option<PathBuf>,
 }
 
-/// Runs all scenarios, for those who name none.
+/// Runs all scenarios if the user names none.
 pub const TOUR: [&str; 8] = ["stress", "soak", "--minutes", "1", "--cycles", "1", "--each", "1s"];
 
 const EXAMPLES: &str = "\
@@ -79,10 +79,10 @@ pub enum Scenario {
     /// An expiry queue, or a session tracker, under load from all threads, each history judged
     #[command(after_help = SESSIONS)]
     Sessions(Sessions),
-    /// An expiring map under a cache's load, each value's story told
+    /// An expiring map under a cache's load; each value's story is checked
     #[command(after_help = TTL)]
     Ttl(Ttl),
-    /// Records what real threads do to few keys of all faces, and checks that it is linearizable
+    /// Records what real threads do to few keys of all stores, and checks that it is linearizable
     #[command(after_help = HISTORIES)]
     Histories(Histories),
     /// From the default size to many entries, from all threads, and back
@@ -91,7 +91,7 @@ pub enum Scenario {
     /// Many entries expire at once, while threads go on
     #[command(after_help = MASS_EXPIRY)]
     MassExpiry(MassExpiry),
-    /// Faults injected into every face of the engine, each with its check
+    /// Faults injected into every store of the engine, each with its check
     #[command(after_help = FAULTS)]
     Faults(Faults),
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
@@ -186,7 +186,7 @@ pub enum Readings {
     Exact,
 }
 
-/// Who makes the ids of roots.
+/// Whether the tracker or the caller makes the ids of roots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ids {
@@ -210,11 +210,12 @@ pub struct Ack {
     /// Edges per root, each acked once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub edges: u32,
-    /// Begin this many roots a second, all threads together, by a schedule, instead of as many as there are places for; their time
-    /// is taken from when they were due
+    /// Begin this many roots a second, all threads together, by a schedule, instead of as many as
+    /// there are places for; their time counts from when they were due
     #[arg(long, value_parser = per_second, value_name = "ROOTS")]
     pub rate: Option<f64>,
-    /// Take no readings and no times while it runs, and show nothing: what those cost is the difference
+    /// Take no readings and no times while it runs, and show nothing: the difference is what those
+    /// cost
     #[arg(long)]
     pub bare: bool,
     /// The tracker's clock
@@ -223,7 +224,7 @@ pub struct Ack {
     /// In what order roots are acked
     #[arg(long, value_enum, default_value_t = Order::Fifo)]
     pub order: Order,
-    /// Who makes the ids
+    /// Whether the tracker or the caller makes the ids
     #[arg(long, value_enum, default_value_t = Ids::Issued)]
     pub ids: Ids,
     /// Use the batch forms, with this many items; 1 for single operations
@@ -273,7 +274,7 @@ With --contended, keys are fresh: threads meet on one, update it up to three tim
 intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \
 stranded. Time is simulated. --peer drives an algorithm of others in the same way.";
 
-/// Whom to compare with.
+/// The peer to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
@@ -286,8 +287,8 @@ pub struct Sessions {
     /// Threads that update, touch and remove [default: 3; 2 with --contended]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=48))]
     pub threads: Option<u32>,
-    /// How long to keep the load up, in seconds; with --contended no longer than this once threads have met [default: 10; as long as it takes
-    /// with --contended --keys]
+    /// How long to keep the load up, in seconds; with --contended no longer than this once threads
+    /// have met [default: 10; as long as it takes with --contended --keys]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Keys, or places at which sessions are met [default: 4]; with --contended, fresh keys that
@@ -297,7 +298,7 @@ pub struct Sessions {
     /// Sessions of a tracker instead of keys of a queue
     #[arg(long, conflicts_with = "contended")]
     pub tracker: bool,
-    /// Fresh keys on which threads meet with a few updates and which nobody touches again
+    /// Fresh keys on which threads meet with a few updates; no thread touches them again
     #[arg(long)]
     pub contended: bool,
     /// Keys are strings instead of integers: the form of the queue that has nodes; with --contended
@@ -306,7 +307,8 @@ pub struct Sessions {
     /// Threads that poll for what has expired; with --contended [default: none and 1 in turn]
     #[arg(long, requires = "contended", value_parser = clap::value_parser!(u32).range(0..=16))]
     pub pollers: Option<u32>,
-    /// Share of keys that a thread removes in the end; with --contended [default: 0 and 0.25 in turn]
+    /// Share of keys that a thread removes in the end; with --contended [default: 0 and 0.25 in
+    /// turn]
     #[arg(long, requires = "contended", value_parser = rate, value_name = "RATE")]
     pub removes: Option<f64>,
     /// Drive this one's algorithm too, to see the check find something; with --contended
@@ -406,8 +408,8 @@ pub struct Ttl {
     /// Threads [default: the number of cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub threads: Option<u32>,
-    /// This many requests a second, all threads together, by a schedule, instead of as many as can be done; their time is taken from
-    /// when they were due
+    /// This many requests a second, all threads together, by a schedule, instead of as many as can
+    /// be done; their time counts from when they were due
     #[arg(long, value_parser = per_second, value_name = "REQUESTS")]
     pub rate: Option<f64>,
     /// Distinct keys [default: by the row's frequency, and no more than --memory allows]
@@ -428,7 +430,7 @@ pub struct Ttl {
     /// The granularity of times to live [default: a sixteenth of the shortest, within 1 ms and 1 s]
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     pub interval: Option<Duration>,
-    /// How much later than promised an end may be told, because the machine is busy
+    /// How much later than promised an end may be reported, because the machine is busy
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
     /// Seed of the choices
@@ -539,7 +541,8 @@ pub struct MassExpiry {
     /// The granularity of time
     #[arg(long, default_value = "1ms", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub interval: Duration,
-    /// How much later than promised an expiry may be told, and how long the foreground may stand still, because the machine is busy
+    /// How much later than promised an expiry may be reported, and how long the foreground may
+    /// stand still, because the machine is busy
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
     /// Seed of the choices

@@ -1,13 +1,16 @@
-//! Open loop: operations come when a schedule says so, whether or not those before them are done, as those of many independent clients do.
+//! Open loop: operations come by a schedule, whether or not earlier ones are done, as those of many
+//! independent clients do.
 //!
-//! The time of an operation is then taken from when it was due. A closed loop, in which the next one waits for the one before,
-//! hides what a stall does to all that would have come meanwhile (coordinated omission, as Gil Tene has named it).
+//! The time of an operation then counts from when it was due. In a closed loop the next operation
+//! waits for the one before. That hides what a stall does to all operations that would have come
+//! meanwhile (coordinated omission, as Gil Tene has named it).
 
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp};
 
-/// A thread's part of a schedule: Poisson's, with gaps drawn before anything is measured of what they lead to.
+/// A thread's part of a schedule. It is Poisson's, with gaps drawn before anything is measured of
+/// what they lead to.
 #[derive(Debug)]
 pub struct Pace {
     gaps: Exp<f64>,
@@ -27,7 +30,8 @@ impl Pace {
         (possible && pace.next.is_finite()).then_some(pace)
     }
 
-    /// The `nth` thread's part of what `rate` gives all `threads` together, from `began` on, if it gives anything.
+    /// The `nth` thread's part of what `rate` gives all `threads` together, from `began` on. `None`
+    /// without a rate.
     #[allow(clippy::cast_precision_loss)] // threads
     pub fn part(
         rate: Option<f64>,
@@ -44,7 +48,8 @@ impl Pace {
 
     /// When the next operation was due, if that is by `now`; the one after it is next then.
     #[inline]
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not below zero
+    // The result is not below zero.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn due(&mut self, now: u64) -> Option<u64> {
         let due = self.next;
         (due <= now as f64).then(|| {

@@ -1,4 +1,5 @@
-//! Threads that stay on a processor each, so that a run is repeatable and scaling is that of processors.
+//! Threads that stay on one processor each, so that a run is repeatable and scaling is that of
+//! processors.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -9,7 +10,8 @@ pub fn want() {
     WANTED.store(true, Relaxed);
 }
 
-/// This is a scenario's worker of that number: it stays on one processor, if that is wanted and the system lets it.
+/// Marks the calling thread as the scenario's worker of that number. It stays on one processor, if
+/// the user wants that and the system allows it.
 pub fn worker(number: usize) {
     if !WANTED.load(Relaxed) {
         return;

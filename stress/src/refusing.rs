@@ -1,8 +1,10 @@
-//! Memory that is refused on demand: what the allocator gives, and the pages that the engine asks the system for.
+//! Memory that is refused on demand: the allocator's, and the pages that the engine asks the system
+//! for.
 //!
-//! Both are this program's own while it runs: the allocator wraps the system's; `mmap64`, through which pages are mapped, takes
-//! the place of the C library's (which goes by a name of its own for stacks and its heap) and makes the same system call. What
-//! is refused is refused as the system does: by a null pointer, and by `ENOMEM`.
+//! This program replaces both while it runs. The allocator wraps the system's. `mmap64`, through
+//! which pages are mapped, takes the place of the C library's and makes the same system call. (The
+//! C library uses a name of its own for stacks and its heap.) Both refuse as the system does: by a
+//! null pointer, and by `ENOMEM`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,7 +21,7 @@ thread_local! {
     static MINE: Cell<Option<What>> = const { Cell::new(None) };
 }
 
-/// Everybody's pages are refused.
+/// All threads are refused pages.
 static ALL: AtomicBool = AtomicBool::new(false);
 /// How often pages were refused, and boxes.
 static PAGES: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +42,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// To this thread.
+    /// A refusal to this thread.
     pub fn to_me(what: What) -> Self {
         MINE.set(Some(what));
         Refused { all: false }
@@ -68,7 +70,8 @@ impl Drop for Refused {
     }
 }
 
-/// Whether this is refused to this thread. An ending one has no such cell any more: it gets what it asks for.
+/// Whether this thread is refused this. An ending thread no longer has such a cell: it gets what it
+/// asks for.
 fn to_me(what: What) -> bool {
     MINE.try_with(|mine| mine.get() == Some(what)).unwrap_or(false)
 }
@@ -92,7 +95,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's; it came from there.
+        // SAFETY: the caller's contract; the memory came from there.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -101,7 +104,7 @@ unsafe impl GlobalAlloc for Allocator {
 ///
 /// # Safety
 ///
-/// As that of the C library.
+/// The contract is that of the C library's function.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[no_mangle]
 pub unsafe extern "C" fn mmap64(
@@ -119,7 +122,7 @@ pub unsafe extern "C" fn mmap64(
         unsafe { *libc::__errno_location() = libc::ENOMEM };
         return libc::MAP_FAILED;
     }
-    // SAFETY: the caller's; the system call has these arguments in this order.
+    // SAFETY: the caller's contract; the system call has these arguments in this order.
     unsafe {
         libc::syscall(libc::SYS_mmap, at, length, protection, flags, file, offset)
             as *mut libc::c_void

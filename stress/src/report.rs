@@ -164,7 +164,7 @@ impl Report {
 pub struct Table {
     pub title: String,
     pub head: Vec<String>,
-    /// As many cells as the head has, each.
+    /// Rows with as many cells as the head has.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -178,7 +178,7 @@ impl Table {
         Table { title: title.into(), head: head.map(String::from).to_vec(), rows }
     }
 
-    /// In columns, names to the left, figures to the right.
+    /// The table as text in columns, names to the left, figures to the right.
     fn text(&self) -> String {
         let head = self.head.iter().any(|name| !name.is_empty()).then_some(&self.head);
         let rows = || head.into_iter().chain(&self.rows);

@@ -1,4 +1,4 @@
-//! The faces of the engine behind one trait: entries that are named by numbers.
+//! The stores of the engine behind one trait: entries that are named by numbers.
 
 use crate::mix::mix;
 use expiry::{
@@ -26,7 +26,7 @@ pub enum Kind {
 
 pub const KINDS: [Kind; 4] = [Kind::Issued, Kind::Chosen, Kind::Map, Kind::Queue];
 
-/// Told of every end, by the thread that made it.
+/// Called for every end, by the thread that made it.
 pub type Told = Arc<dyn Fn(u64, RemovalCause) + Send + Sync>;
 
 pub struct Setting {
@@ -40,7 +40,8 @@ pub struct Setting {
     pub capacity: Option<usize>,
     /// The granularity of its timeouts.
     pub interval: Duration,
-    /// Chosen roots, and keys of a map, are made of their numbers and this; without it they are their numbers.
+    /// Seed of chosen roots, and of keys of a map: they are made of their numbers and this. Without
+    /// it they are their numbers.
     pub seed: Option<u64>,
     pub told: Told,
 }
@@ -49,9 +50,9 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
     pub inserted: u64,
-    /// Those that were acked, failed or removed.
+    /// Entries that were acked, failed or removed.
     pub ended: u64,
-    /// Those that were closed, told or not.
+    /// Entries that were closed, delivered or not.
     pub closed: u64,
     /// Slots whose memory is held.
     pub slots: u64,
@@ -72,7 +73,7 @@ pub enum Refusal {
     Other(&'static str),
 }
 
-/// A face with entries that are named by numbers.
+/// A store with entries that are named by numbers.
 pub trait Subject: Send + Sync {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal>;
     /// Renews it. False if it is not there.
@@ -85,13 +86,14 @@ pub trait Subject: Send + Sync {
     fn ends_again(&self, number: u64) -> bool {
         self.end(number)
     }
-    /// Ends what is due, but for what others are at; nothing in a handler.
+    /// Ends what is due, but for shards that have another driver; does nothing in a handler.
     fn poll(&self);
     fn len(&self) -> usize;
     fn counts(&self) -> Counts;
-    /// Stops it; what that ends is told.
+    /// Stops it; the ends that this causes are delivered.
     fn shutdown(&self);
-    /// As [`put`](Self::put), and calls `f` with something of the entry held: a tuple, a reference, a handle.
+    /// As [`put`](Self::put), and calls `f` with something of the entry held: a tuple, a reference,
+    /// a handle.
     fn put_and(&self, number: u64, timeout: Duration, f: &mut dyn FnMut()) -> Result<(), Refusal>;
     /// Keys and values that have not been dropped.
     fn undropped(&self) -> i64;
@@ -105,7 +107,7 @@ pub trait Payload: Hash + Eq + Borrow<u64> + std::fmt::Debug + Send + Sync + 'st
     }
 }
 
-/// In the slot, for as little memory as there can be.
+/// The value is in the slot, for as little memory as possible.
 impl Payload for u64 {
     fn new(number: u64, _: &Arc<AtomicI64>) -> Self {
         number
@@ -207,8 +209,8 @@ pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Sub
     })
 }
 
-/// Builds a tracker or a queue that sends ends through a channel of this length; but what a queue's callers remove, or its
-/// shutdown returns, is told.
+/// Builds a tracker or a queue that sends ends through a channel of this length. The subject itself
+/// reports what a queue's callers remove, or its shutdown returns.
 pub fn build_with_channel(
     setting: Setting,
     entries: usize,
@@ -286,7 +288,7 @@ struct Trees {
 
 impl Trees {
     fn new(tracker: AckTracker, setting: &Setting, entries: usize) -> Self {
-        // Not zero: of zeroes the system makes pages only when they are written.
+        // The value is not zero: the system makes pages of zeroes only when they are written.
         let roots = || (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect();
         let roots = (setting.kind == Kind::Issued).then(roots);
         Trees { tracker, roots, seed: setting.seed }
@@ -355,7 +357,8 @@ impl Subject for Trees {
     }
 
     fn is_there(&self, number: u64) -> bool {
-        // A tracker has no look-up. A root that nobody knows would be held as one whose init is to come.
+        // A tracker has no look-up. It would hold an ack of an unknown root as one whose init is to
+        // come.
         self.tracker.reset_timeout(self.root(number)) == Ok(expiry::Done::Now)
     }
 
@@ -504,7 +507,7 @@ impl<P: Payload> Subject for Keys<P> {
     fn end(&self, number: u64) -> bool {
         let removed = self.queue.remove(&number).is_some();
         if removed {
-            // Who removes a key knows it; no handler is told.
+            // The caller that removes a key knows it, so the queue calls no handler.
             (self.told)(number, RemovalCause::Removed);
         }
         removed

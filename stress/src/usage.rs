@@ -15,8 +15,9 @@ pub fn resident() -> u64 {
     memory("/proc/self/status", "VmRSS")
 }
 
-/// Has the allocator keep all of its memory in one place. In one for each thread, what is free between the leftovers of
-/// threads that have ended stays resident: hundreds of megabytes that nobody holds.
+/// Makes the allocator keep all of its memory in one place. With one place for each thread, free
+/// memory between what ended threads have left stays resident: hundreds of megabytes that no thread
+/// uses.
 pub fn one_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it sets a limit, which holds for arenas that are yet to be made.
@@ -25,7 +26,8 @@ pub fn one_arena() {
     }
 }
 
-/// Gives what the allocator has free back to the system, where it can be asked to: what is resident then is in use.
+/// Gives the allocator's free memory back to the system, where it can be asked to. What is resident
+/// then is in use.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it touches only what is free.
@@ -34,7 +36,8 @@ pub fn trim() {
     }
 }
 
-/// How long this thread has run, without what others had in between; where the system does not say, real time.
+/// How long this thread has run, without the time of others in between; real time where the system
+/// does not say.
 pub fn thread_time() -> Duration {
     #[cfg(target_os = "linux")]
     {

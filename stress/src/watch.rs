@@ -1,5 +1,5 @@
-//! Whether a run goes on: where nothing has moved for long something is stuck, in the engine or here, and the run ends with a report
-//! that says so. What is stuck is left behind.
+//! Whether a run goes on. If nothing has moved for long, something is stuck, in the engine or here.
+//! The run then ends with a report that says so, and leaves the stuck thread behind.
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
@@ -65,8 +65,8 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
     }
 }
 
-/// Runs `f` on a thread of its own, to the end of that thread. `gives_up` is asked every so often: `None` if it said so, and the thread is
-/// left behind.
+/// Runs `f` on a thread of its own, to the end of that thread. It calls `gives_up` every so often;
+/// once that returns true, it leaves the thread behind and returns `None`.
 pub fn apart<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
     every: Duration,

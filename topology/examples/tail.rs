@@ -1,11 +1,14 @@
-//! Follows the logs of a directory, counts their entries by level and minute, and prints lines that it does not understand:
+//! Follows the logs of a directory, counts their entries by level and minute, and prints lines that
+//! it does not understand:
 //!
 //! ```text
 //! cargo run -p expiry-topology --example tail -- DIRECTORY [--state FILE] [--until-idle]
 //! ```
 //!
-//! It ends at the end of all logs with `--until-idle`, and else when a line comes on its input, or that ends. Started again it goes on
-//! where it was: the offsets are in the state file, `DIRECTORY/.tail` unless said otherwise. See `tail/logs.rs` for the topology.
+//! With `--until-idle` it ends once it has read all logs. Otherwise it ends when its input has a
+//! line, or ends. A second run goes on where the first one was: the state file keeps the offsets.
+//! That file is `DIRECTORY/.tail` unless an option names another one. See `tail/logs.rs` for the
+//! topology.
 
 #[path = "tail/logs.rs"]
 mod logs;

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .field("word", |word: &String| word);
     topology.bolt("count", |_| Count::default()).parallelism(2).fields("split", ["word"]);
     let topology = topology.start()?;
-    // Until the input is at its end, and every line has been acked.
+    // This waits until the input is at its end, and every line has been acked.
     topology.wait(Duration::MAX)?;
     topology.drain(Duration::from_secs(1))?;
     Ok(())

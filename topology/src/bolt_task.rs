@@ -12,14 +12,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of a batch of tuples that are executed quickly, the clock is looked at after so many.
+/// In a batch of tuples that are executed quickly, the bolt reads the clock after so many.
 const SELDOM: u64 = 8;
 
 /// What a bolt's collector works on.
 pub(crate) struct Bench<M> {
     pub(crate) emitter: Emitter<M>,
     pub(crate) shared: Arc<Shared>,
-    /// Acks that the tracker is yet to be told of: together, at the end of a batch.
+    /// Acks not reported to the tracker yet: the bolt reports them together, at the end of a batch.
     acks: Vec<(Root, u64)>,
     component: u64,
     now: u64,
@@ -60,7 +60,7 @@ impl<M: Clone> Bench<M> {
         self.emitter.tell(|hook| hook.fail(&self.emitter.context));
     }
 
-    /// Tells the tracker of the acks so far. False if one of them was refused.
+    /// Reports the acks so far to the tracker. Returns `false` if the tracker refused one of them.
     pub(crate) fn flush_acks(&mut self) -> bool {
         if self.acks.is_empty() {
             return true;
@@ -88,7 +88,7 @@ impl<M: Clone> Bench<M> {
 #[cold]
 fn refused<M: Clone>(emitter: &Emitter<M>, error: AckError) {
     match error {
-        // The spout has been told what has become of it.
+        // The spout has already received this message's outcome.
         AckError::NotLive => emitter.stats.late.add(1),
         other => emitter.report(&other),
     }
@@ -110,9 +110,10 @@ pub(crate) struct BoltTask<M> {
     next_tick: u64,
     /// It has executed something since its last tick.
     is_fresh: bool,
-    /// Tuples executed since the last flush: counted when the tracker has been told of their acks.
+    /// Number of tuples executed since the last flush. They are counted once the tracker has their
+    /// acks.
     executed: u64,
-    /// After so many of them the clock is looked at.
+    /// Number of executed tuples after which the bolt reads the clock.
     look_after: u64,
     flushed: u64,
     last: u64,
@@ -162,7 +163,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 
     fn execute(&mut self, tuple: Tuple<M>) {
         let mut roots = Roots::new();
-        // Not collected: that takes as long as the rest of this.
+        // This loop does not collect: that takes as long as the rest of this.
         tuple.roots().for_each(|root| roots.push(root));
         let stats = &self.bench.emitter.stats;
         let sampled = (stats.executed.get() + self.executed) % SAMPLED == 0;
@@ -206,8 +207,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         }
     }
 
-    /// Tells the tracker of the acks so far, and counts what has been executed: who finds a tuple
-    /// counted finds it acked.
+    /// Reports the acks so far to the tracker, then counts the executed tuples: a thread that reads
+    /// a tuple as executed finds it acked.
     fn settle(&mut self) {
         self.bench.flush_acks();
         let stats = &self.bench.emitter.stats;
@@ -215,14 +216,14 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.look_after = 1;
     }
 
-    /// The same, and sends what has been emitted.
+    /// Settles, and sends what has been emitted.
     fn flush(&mut self, now: u64) {
         self.settle();
         self.flushed = now;
         self.bench.emitter.flush();
     }
 
-    /// Tells the spouts that lead to a cycle whether there is overflow on it.
+    /// Notifies the spouts that lead to a cycle whether there is overflow on it.
     fn tell_jam(&mut self) {
         let Some(jams) = &self.jams else {
             return;
@@ -247,9 +248,9 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             return false;
         };
         self.is_fresh = false;
-        // Those that it was too busy for are left out.
+        // The bolt skips the ticks that it was too busy for.
         self.next_tick = self.bench.now.saturating_add(tick);
-        // That it has panicked is counted.
+        // `call` counts a panic.
         let _ = self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }

@@ -1,12 +1,12 @@
 //! Sending: which tasks a message goes to, in batches, in order, without ever waiting.
 //!
-//! A batch that has no room waits in the sender's *overflow*, and later ones to the same task
-//! behind it, so that order is kept. Who has overflow takes in nothing new: a spout emits nothing,
-//! a bolt executes nothing, until it has got rid of it. Only bolts on a cycle go on, as they may be
-//! waiting for themselves; the spouts that lead to them emit nothing meanwhile (`Jam`). So it
-//! always goes on somewhere: the last of those who wait for one another waits for a bolt that
-//! nobody holds up. What overflows on a cycle is bounded by what comes of the messages that were in
-//! the queues when it began.
+//! A batch that finds its queue full waits in the sender's *overflow*, and later batches to the
+//! same task wait behind it, so order is kept. A task with overflow takes in nothing new: a spout
+//! emits nothing, and a bolt executes nothing. Only bolts on a cycle go on, as they may be waiting
+//! for themselves. The spouts that lead to them emit nothing meanwhile (`Jam`). So some task always
+//! makes progress: the last task in a chain of waiting tasks waits for a bolt that no task holds
+//! up. The overflow on a cycle is bounded by the messages in the queues when it began, and by what
+//! bolts derive from them.
 
 use crate::component::{Context, Hook};
 use crate::error::{EmitError, Refused};
@@ -33,7 +33,7 @@ pub(crate) struct Lane<M> {
     overflow: VecDeque<Batch<M>>,
 }
 
-/// A task's way to those who listen to it.
+/// A task's way to its listeners.
 pub(crate) struct Outbox<M> {
     lanes: Vec<Lane<M>>,
     batch: usize,
@@ -113,12 +113,12 @@ impl<M> Outbox<M> {
     }
 }
 
-/// Whom a message goes to.
+/// The tasks that a message goes to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found {
     /// The task of this lane.
     One(usize),
-    /// Those that the emitter has noted: any number of them.
+    /// The tasks that the emitter has noted: any number of them.
     Some,
 }
 
@@ -148,7 +148,7 @@ fn choose<M>(
     route.first + task
 }
 
-/// Who is told what happens; usually nobody.
+/// The hooks that are notified of each event; usually none.
 pub(crate) type Hooks<M> = Arc<[Box<dyn Hook<M>>]>;
 
 /// What a task sends with.
@@ -159,13 +159,13 @@ pub(crate) struct Emitter<M> {
     pub(crate) hooks: Hooks<M>,
     pub(crate) random: SmallRng,
     streams: Arc<[Stream<M>]>,
-    /// Of each route of each stream, whose turn it is.
+    /// The next task in turn, for each route of each stream.
     turns: Vec<Vec<usize>>,
     /// The lanes of the tasks that the message at hand goes to, if it is not one.
     found: Vec<usize>,
     /// Its copies for all of them but the first.
     copies: Vec<M>,
-    /// The same in all tasks: equal fields go to the same one.
+    /// The hasher is the same in all tasks: equal fields go to the same task.
     hasher: foldhash::quality::FixedState,
     origin: Origin,
 }
@@ -219,8 +219,9 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Finds the tasks that get a message on this stream, if it is one; with `direct`, those of
-    /// that number of whoever listens directly.
+    /// Finds the tasks that get a message on this stream, if the emitter may use the stream. With
+    /// `direct`, it finds the task of that number of each component that listens by direct
+    /// grouping.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -274,8 +275,8 @@ impl<M: Clone> Emitter<M> {
         Ok(())
     }
 
-    /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its
-    /// stream is not declared.
+    /// Emits a message whose copies have these `anchors`, unless no task listens or its stream is
+    /// not declared.
     pub(crate) fn emit(
         &mut self,
         stream: Result<usize, Refused>,
@@ -311,7 +312,7 @@ impl<M: Clone> Emitter<M> {
     /// Where the messages of a stream come from.
     #[inline]
     fn origin(&self, stream: usize) -> Origin {
-        #[allow(clippy::cast_possible_truncation)] // nobody declares 2^32 streams
+        #[allow(clippy::cast_possible_truncation)] // no topology declares 2^32 streams
         Origin { stream: stream as u32, ..self.origin }
     }
 
@@ -368,7 +369,7 @@ impl<M: Clone> Emitter<M> {
         self.tell(|hook| hook.error(&self.context, &error.to_string()));
     }
 
-    /// Tells the hooks. A panic of one of them is caught, and counted.
+    /// Notifies the hooks. The emitter catches and counts a panic of a hook.
     #[inline]
     pub(crate) fn tell(&self, f: impl Fn(&dyn Hook<M>)) {
         if !self.hooks.is_empty() {

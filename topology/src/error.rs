@@ -27,16 +27,16 @@ pub enum BuildError {
     DuplicateName(String),
     /// Two of a component's streams have this name.
     DuplicateStream {
-        /// Whose.
+        /// The component.
         component: String,
-        /// Which.
+        /// The stream.
         stream: String,
     },
     /// Two fields of a stream have this name.
     DuplicateField {
-        /// Whose.
+        /// The component.
         component: String,
-        /// Which.
+        /// The field.
         field: String,
     },
     /// A component has no tasks, no threads, more threads than tasks, or more than 65,536 tasks.
@@ -45,34 +45,34 @@ pub enum BuildError {
         component: String,
         /// How many tasks.
         tasks: usize,
-        /// On how many threads.
+        /// The number of threads.
         threads: usize,
     },
     /// There is no spout: nothing would ever happen.
     NoSpout,
-    /// A bolt listens to nobody.
+    /// A bolt listens to no component.
     NoInput(String),
     /// A bolt listens to a component that does not exist.
     UnknownComponent {
-        /// Who listens.
+        /// The component that listens.
         component: String,
-        /// To whom.
+        /// The component that it listens to.
         source: String,
     },
     /// A bolt listens to a stream that its source does not declare.
     UnknownStream {
-        /// Who listens.
+        /// The component that listens.
         component: String,
-        /// To whom.
+        /// The component that it listens to.
         source: String,
         /// The stream.
         stream: String,
     },
     /// A bolt groups by a field that the stream does not declare.
     UnknownField {
-        /// Who listens.
+        /// The component that listens.
         component: String,
-        /// To whom.
+        /// The component that it listens to.
         source: String,
         /// Which of its streams.
         stream: String,
@@ -85,7 +85,7 @@ pub enum BuildError {
     Unreachable(Vec<String>),
     /// A setting is out of range.
     Setting {
-        /// Of a component, or of the topology if this is empty.
+        /// The component, or empty for a setting of the topology.
         component: String,
         /// Which one.
         setting: &'static str,
@@ -195,7 +195,7 @@ pub enum Refused {
     MaxPending,
     /// The component does not declare this stream.
     UndeclaredStream,
-    /// Of those who listen to this stream by direct grouping nobody has a task of this number.
+    /// No component that listens to this stream by direct grouping has a task of this number.
     NoSuchTask,
 }
 

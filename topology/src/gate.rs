@@ -1,18 +1,19 @@
-//! Whether spouts are asked for messages, and how somebody can know that none is, nor is about to
-//! be.
+//! The gate says whether spouts are asked for messages. A thread that closes it can find out that
+//! no spout is asked, nor is about to be.
 
 use crate::sync::{fence, AtomicBool, Ordering};
 
-/// Opened and closed by whoever likes, for all spouts.
+/// Any thread may open and close the gate. It is one for all spouts.
 pub(crate) struct Gate {
     open: AtomicBool,
 }
 
 /// One spout's task: between [`enter`](Self::enter) and [`leave`](Self::leave) it may be asked.
 ///
-/// Who closes the gate says so, and looks then whether somebody is inside; who enters says so, and
-/// looks then whether the gate is still open. With a fence between the two on both sides one of
-/// them sees the other: when the gate is closed and nobody is inside, nobody comes in.
+/// A thread that closes the gate first stores that, then looks whether the task is inside. A task
+/// that enters first stores that, then looks whether the gate is still open. Both have a fence
+/// between the two steps, so one of them sees the other. Once the gate is closed and no task is
+/// inside, no task enters.
 #[derive(Debug, Default)]
 pub(crate) struct Visitor {
     inside: AtomicBool,
@@ -50,7 +51,7 @@ impl Visitor {
         open
     }
 
-    /// After the last thing that it does inside.
+    /// Leaves. The task calls this after the last thing that it does inside.
     pub(crate) fn leave(&self) {
         self.inside.store(false, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Who listens to whom, and by which grouping: checked, and made into routes.
+//! Which components listen to which, and by which grouping: checked, and made into routes.
 
 use crate::builder::{Input, Kind, Spec};
 use crate::error::BuildError;
@@ -57,16 +57,16 @@ pub(crate) struct Stream<M> {
 
 /// The checked graph.
 pub(crate) struct Graph<M> {
-    /// Of each component, in the order in which they were declared.
+    /// Streams of each component, in the order in which they were declared.
     pub(crate) streams: Vec<Arc<[Stream<M>]>>,
-    /// Of each component, its first lane; bolts only.
+    /// The first lane of each component; bolts only.
     pub(crate) first_lane: Vec<usize>,
-    /// Of each component, those that it listens to, each once.
+    /// The components that each one listens to, each once.
     pub(crate) senders: Vec<Vec<usize>>,
-    /// Of each component, the lanes of those who listen to it, each once: two streams to one task
-    /// keep their order.
+    /// The lanes of each component's listeners, each once: two streams to one task keep their
+    /// order.
     pub(crate) lanes: Vec<Vec<usize>>,
-    /// Of each component, if what it emits may come back to it, the spouts that lead to it.
+    /// The spouts that lead to each component, if what it emits may come back to it.
     pub(crate) in_cycle: Vec<Option<Vec<usize>>>,
 }
 
@@ -150,7 +150,7 @@ fn names<M>(specs: &[Spec<M>]) -> Result<HashMap<&str, usize>, BuildError> {
     Ok(names)
 }
 
-/// Of each component, whom it listens to, input by input.
+/// The sources that each component listens to, input by input.
 fn sources<M>(
     specs: &[Spec<M>],
     names: &HashMap<&str, usize>,
@@ -200,8 +200,8 @@ fn each_once(mut components: Vec<usize>) -> Vec<usize> {
     components
 }
 
-/// Of a component that listens, by others or not, to itself: the spouts that it listens to, by
-/// others or not.
+/// The spouts that a component listens to, by others or not, if it listens to itself, by others or
+/// not.
 fn in_cycle<M>(at: usize, specs: &[Spec<M>], sources: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut seen = vec![false; sources.len()];
     let mut next = sources[at].clone();

@@ -1,13 +1,14 @@
-//! Where a task's input lies, how its thread is woken, and how those are who wait for room in it.
+//! A task's input queue, and how its thread and the threads that wait for room in the queue are
+//! woken.
 
 use crate::sync::{fence, AtomicBool, AtomicUsize, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wakes a thread that has gone to sleep. Who sends does so first and rings then; who sleeps says
-/// so first and looks once more: with a fence between the two on both sides one of them sees the
-/// other.
+/// Wakes a thread that has gone to sleep. A sender first sends, then rings. A sleeper first stores
+/// that it sleeps, then looks once more. Both have a fence between the two steps, so one of them
+/// sees the other.
 pub(crate) struct Bell {
     asleep: AtomicBool,
     unparker: Unparker,
@@ -20,7 +21,7 @@ impl Bell {
         (Arc::new(bell), parker)
     }
 
-    /// After something was sent.
+    /// Wakes the sleeper. A thread calls this after it has sent something.
     #[inline]
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -51,8 +52,8 @@ impl Bell {
     }
 }
 
-/// Calls a spout that has nothing, or a bolt. The calling thread has sent before; the task takes the
-/// call before it looks, so that what is sent while it looks is another call.
+/// Calls a spout that has nothing, or a bolt. The calling thread has sent before. The task takes
+/// the call before it looks, so a message that is sent while it looks is another call.
 pub(crate) struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
@@ -80,32 +81,33 @@ impl Call {
     }
 }
 
-/// Whether somebody sleeps until there is room in a queue. Who goes to sleep (and has said so to
-/// his bell) says it here, and looks for room then; who takes something out does so first, and
-/// looks then whether somebody sleeps: with a fence between the two on both sides one of them sees
-/// the other. To say it any earlier would not do: it may be taken for somebody who is awake.
+/// Whether a thread sleeps until there is room in a queue. A sender that goes to sleep announces
+/// that at its bell, then here, then looks for room. A receiver first takes something out, then
+/// looks whether a sender sleeps. Both have a fence between the two steps, so one of them sees the
+/// other. The order of the announcements matters: a receiver could take a sender that is announced
+/// here only for awake.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     wanted: AtomicBool,
 }
 
 impl Room {
-    /// Before the last look for room.
+    /// Announces a waiting sender. It calls this before its last look for room.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// After some was made. Whether to ring for those who sleep.
+    /// Whether to ring for waiting senders. A receiver calls this after it has made room.
     pub(crate) fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
     }
 }
 
-/// How many tasks on cycles have overflow, of those that a spout leads to: it emits nothing
-/// meanwhile. The last one that is rid of it says so first and rings then; the spout's thread goes
-/// to sleep as the bell says.
+/// Counts the tasks on cycles that have overflow, of those that a spout leads to. The spout emits
+/// nothing while there are any. The last task that gets rid of its overflow first stores that, then
+/// rings. The spout's thread goes to sleep by the protocol of its bell.
 pub(crate) struct Jam {
     tasks: AtomicUsize,
     spouts: Vec<Arc<Bell>>,
@@ -144,7 +146,7 @@ pub(crate) struct Inbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// `senders` are those who may have to wait for room.
+    /// `senders` are the bells of threads that may have to wait for room.
     pub(crate) fn new(length: usize, bell: Arc<Bell>, senders: Vec<Arc<Bell>>) -> Self {
         Inbox { queue: ArrayQueue::new(length), bell, room: Room::default(), senders }
     }
@@ -157,8 +159,8 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// Takes an item out, and rings for those who wait for room when it is half empty: not for each
-    /// item, they would come for one.
+    /// Takes an item out. When the queue is half empty, it rings for the senders that wait for
+    /// room. It does not ring for each item: a sender would wake for one place.
     #[inline]
     pub(crate) fn pop(&self) -> Option<T> {
         let item = self.queue.pop()?;

@@ -1,17 +1,17 @@
 //! Spouts, bolts, and the executor around [`expiry`]'s ack trees: pipelines in one process that
 //! account for every message. After Apache Storm.
 //!
-//! A [`Spout`] emits messages. A [`Bolt`] is given [`Tuple`]s, emits messages that are derived from
-//! them, and acks or fails them. When all that was derived from a message has been acked the spout
-//! is told so. What fails, or takes too long, is emitted again if the spout has a [`Replay`]: bolts
-//! may see a message more than once, and none is lost without its spout being told. Messages of one
-//! topology are of one type, which is cloned where one goes to several tasks: an enum, if
-//! components exchange different things.
+//! A [`Spout`] emits messages. A [`Bolt`] receives [`Tuple`]s, emits messages that are derived from
+//! them, and acks or fails them. The spout is notified once all that was derived from a message has
+//! been acked. A message that fails or takes too long is emitted again if the spout has a
+//! [`Replay`]. So bolts may see a message more than once, and no message is lost without a call of
+//! its spout. Messages of one topology have one type, and are cloned where they go to several
+//! tasks. Use an enum if components exchange different things.
 //!
-//! Who knows Storm: messages are emitted again by the topology, not by the spout, which is told of
-//! each attempt by [`replay`](Spout::replay), and by [`fail`](Spout::fail) only when one is given
-//! up. A [`basic`] bolt is a `BaseBasicBolt`; any other one acks and fails by itself, and names
-//! what its messages are derived from whenever it emits.
+//! For users of Storm: the topology emits messages again, not the spout. It calls the spout's
+//! [`replay`](Spout::replay) for each attempt, and [`fail`](Spout::fail) only for a message that it
+//! gives up. A [`basic`] bolt is a `BaseBasicBolt`. Any other bolt acks and fails tuples itself,
+//! and names the parents of each message that it emits.
 //!
 //! ```
 //! use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
@@ -85,7 +85,7 @@ mod tuple;
 mod wait;
 
 pub use builder::{BoltSpec, Source, SpoutSpec, TopologyBuilder};
-/// Of [`expiry`], what it takes to use a topology.
+/// Types of [`expiry`] that a topology's user needs.
 pub use expiry::{AckTracker, Clock, CoarseClock, ManualClock, Root};
 
 pub use collect::{BoltCollector, SpoutCollector};

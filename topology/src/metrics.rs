@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Written by one task, read by anybody: no read-modify-write.
+/// A count that one task writes and any thread reads: no read-modify-write.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -15,8 +15,8 @@ impl Count {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(n);
-        // Release, and acquire below: who has read that a message was executed reads what that has
-        // emitted.
+        // Release, and acquire below: a thread that has read that a message was executed also reads
+        // what that message's execution has emitted.
         self.0.store(sum, Ordering::Release);
     }
 
@@ -100,7 +100,7 @@ impl fmt::Debug for Latency {
     }
 }
 
-/// One task's.
+/// Statistics of one task.
 #[derive(Default)]
 pub(crate) struct Stats {
     pub(crate) emitted: Count,
@@ -141,7 +141,7 @@ impl Stats {
 
     /// Notes how long something took.
     pub(crate) fn took(&self, nanos: u64) {
-        // A task does not wait for who looks at its metrics: that one is left out.
+        // A task does not wait for a reader of its metrics: it leaves this sample out.
         let Ok(mut latency) = self.latency.try_lock() else {
             return;
         };
@@ -183,15 +183,15 @@ pub struct ComponentMetrics {
     /// Copies of these that were sent: one for each task that one goes to.
     pub transferred: u64,
     /// Tuples that it executed, those that it panicked over included: at rest, as many in all as
-    /// were transferred. Of bolts.
+    /// were transferred. For bolts only.
     pub executed: u64,
-    /// Of a bolt, tuples acked; of a spout, messages whose tree was.
+    /// Tuples that a bolt acked, or messages of a spout whose tree was acked.
     pub acked: u64,
-    /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that
+    /// Tuples that a bolt failed, those that it panicked over included; or attempts of a spout that
     /// failed, timeouts not included.
     pub failed: u64,
     /// Tuples that it was given and has neither acked nor failed: which it holds now, or has
-    /// dropped. Of bolts.
+    /// dropped. For bolts only.
     pub held: u64,
     /// Trees that ended with one of its acks. Of bolts.
     pub trees_acked: u64,
@@ -219,13 +219,13 @@ pub struct ComponentMetrics {
     /// Time in which nothing was emitted because as much was pending as may be, summed over its
     /// tasks. Of spouts.
     pub skipped_max_pending: Duration,
-    /// The same, because it was not active.
+    /// Time in which it did nothing new because it was not active.
     pub skipped_inactive: Duration,
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
-    /// Of a bolt, from the call of `execute` to its return; of a spout, from the first emission of
-    /// a message to its ack, attempts and pauses included. One in 16 is taken, but for those that
-    /// end while metrics are read.
+    /// A bolt's latency runs from the call of `execute` to its return. A spout's latency runs from
+    /// the first emission of a message to its ack, attempts and pauses included. One sample in 16
+    /// is taken, but for those that end while metrics are read.
     pub latency: Latency,
 }
 
@@ -258,7 +258,7 @@ impl ComponentMetrics {
         }
         if !stats.is_spout {
             let done = stats.acked.get() + stats.failed.get();
-            // One that is acked by a bolt that panics then is failed too.
+            // A tuple that a bolt acks before it panics then is failed too.
             self.held += stats.executed.get().saturating_sub(done);
         }
         for (sum, count) in [

@@ -15,7 +15,7 @@ pub struct Bell(Arc<InnerBell>);
 pub struct Sleeper(Parker);
 
 impl Bell {
-    /// One that nobody has rung.
+    /// A bell that no thread has rung.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> (Self, Sleeper) {
@@ -23,7 +23,7 @@ impl Bell {
         (Bell(bell), Sleeper(parker))
     }
 
-    /// After something was sent.
+    /// Rings. A thread calls this after it has sent something.
     pub fn ring(&self) {
         self.0.ring();
     }
@@ -44,12 +44,12 @@ impl Call {
         Call(InnerCall::new(bell.0.clone()))
     }
 
-    /// After something was sent.
+    /// Calls. A thread calls this after it has sent something.
     pub fn call(&self) {
         self.0.call();
     }
 
-    /// Before the task looks.
+    /// Takes the call. The task does so before it looks.
     pub fn take(&self) -> bool {
         self.0.take()
     }
@@ -60,23 +60,23 @@ impl Call {
     }
 }
 
-/// Who waits for room in a queue.
+/// Whether a thread waits for room in a queue.
 pub struct Room(InnerRoom);
 
 impl Room {
-    /// Nobody.
+    /// No thread waits.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Room(InnerRoom::default())
     }
 
-    /// Before the last look.
+    /// Announces a waiting thread, before its last look.
     pub fn want(&self) {
         self.0.want();
     }
 
-    /// After something was taken out.
+    /// Whether to ring. A thread calls this after it has taken something out.
     pub fn is_wanted(&self) -> bool {
         self.0.is_wanted()
     }
@@ -129,7 +129,7 @@ impl Gate {
 pub struct Visitor(InnerVisitor);
 
 impl Visitor {
-    /// One that is outside.
+    /// A visitor that is outside.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {

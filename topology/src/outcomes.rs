@@ -1,10 +1,9 @@
 //! How attempts ended, on the way to the spouts' threads from whichever thread has ended them.
 //!
-//! The tracker tells of one at a time. While a bolt acks a batch its own thread is the one that is
-//! told, and holds them until all are acked: then there is one push, one ring and one line of
-//! memory to pull over for each spout's task, instead of one for each message. Nothing waits: a
-//! queue has room for as many endings as messages may be pending, and each is of one message at
-//! least.
+//! The tracker reports one outcome at a time. While a bolt acks a batch, the tracker calls the
+//! bolt's own thread, which holds the outcomes until all are acked. Each spout's task then costs
+//! one push, one ring and one cache line, instead of one for each message. No thread waits: a queue
+//! has room for as many outcomes as messages may be pending, and each is of one message at least.
 
 use crate::inbox::Inbox;
 use expiry::{Handler, Outcome, Reason};
@@ -14,9 +13,9 @@ use std::sync::Arc;
 /// How attempts ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Those in these places were acked.
+    /// The messages in these places were acked.
     Acked(Vec<u32>),
-    /// One was not.
+    /// One message was not acked.
     Otherwise {
         place: u32,
         reason: Reason,
@@ -25,11 +24,11 @@ pub(crate) enum Ended {
     },
 }
 
-/// Of each task of a spout, where it is told.
+/// The queue of each spout's task that receives its outcomes.
 #[derive(Clone)]
 pub(crate) struct Desks(Arc<[Arc<Inbox<Ended>>]>);
 
-/// Of the tasks of spouts, the places of messages that were acked.
+/// The places of acked messages, for each spout's task.
 type Held = Vec<(usize, Vec<u32>)>;
 
 thread_local! {
@@ -51,14 +50,14 @@ impl Desks {
     }
 
     fn tell(&self, spout: usize, ended: Ended) {
-        // Nobody's, if somebody else has issued it.
+        // Code outside the topology has issued this root: no task receives its outcome.
         if let Some(desk) = self.0.get(spout) {
             let told = desk.push(ended);
             debug_assert!(told.is_ok(), "more outcomes than messages pending");
         }
     }
 
-    /// Tells of what is acked in `f`, on this thread, when that is over.
+    /// Calls `f`, then delivers the acks that `f` caused on this thread.
     pub(crate) fn together(&self, f: impl FnOnce()) {
         let (whose, before) = (WHOSE.replace(self.address()), HELD.take());
         f();
@@ -68,7 +67,7 @@ impl Desks {
         }
     }
 
-    /// Tells of what fails in `f`, on this thread, for this reason.
+    /// Calls `f`, and delivers its failures on this thread with this reason.
     pub(crate) fn because<R>(&self, why: Option<&Arc<str>>, f: impl FnOnce() -> R) -> R {
         WHY.set(why.cloned());
         let done = f();
@@ -77,10 +76,10 @@ impl Desks {
     }
 }
 
-/// Holds an ack until the others are told.
+/// Holds an ack until all of them are delivered.
 #[inline]
 fn hold(held: &mut Held, spout: usize, place: u32) {
-    /// So many at once, most often.
+    /// The usual number of acks at once.
     const BATCH: usize = 64;
     match held.iter_mut().rev().find(|(to, _)| *to == spout) {
         Some((_, places)) => places.push(place),

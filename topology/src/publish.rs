@@ -72,7 +72,7 @@ macro_rules! series {
     ($($kind:ident $constant:ident = $name:literal, $unit:ident, $help:literal;)*) => {
         $(const $constant: $kind = $kind($name);)*
 
-        /// Tells the recorder what each series is, and its unit: once, after the recorder was
+        /// Describes each series and its unit to the recorder. Call it once, after the recorder was
         /// installed.
         ///
         /// | series | kind | unit | what it is |

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When, and how often, a message is emitted again: the nth pause is `base * factor^(n - 1)`, at
-/// most `cap`, more or less by up to `jitter` of it, so that what failed together does not come
-/// again together.
+/// When, and how often, a message is emitted again. The nth pause is `base * factor^(n - 1)`, and
+/// at most `cap`. Each pause is longer or shorter by up to `jitter` of it, so that messages that
+/// failed together do not come again together.
 ///
 /// The default is 5 attempts, 100 ms, twice as long each time, at most 30 s, and a fifth of jitter.
 ///
@@ -52,7 +52,7 @@ impl Replay {
         self
     }
 
-    /// For ever.
+    /// Sets no limit to the number of attempts.
     #[must_use]
     pub fn without_limit(self) -> Self {
         self.attempts(u32::MAX)
@@ -142,7 +142,7 @@ impl Replay {
 pub enum Failure {
     /// A bolt failed one of its tuples, or panicked over it.
     Failed {
-        /// The bolt; `None` if somebody else has failed its root at the
+        /// The bolt; `None` if code outside the topology has failed its root at the
         /// [tracker](crate::Topology::tracker).
         by: Option<Arc<str>>,
         /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
@@ -156,9 +156,8 @@ pub enum Failure {
         /// When that was seen, on the same scale.
         seen: Duration,
     },
-    /// The tracker was shut down first, by who has it from
-    /// [`Topology::tracker`](crate::Topology::tracker): no reason to think that something is wrong
-    /// with the message. (A topology that is killed tells its spouts nothing.)
+    /// A holder of [`Topology::tracker`](crate::Topology::tracker) has shut the tracker down first.
+    /// Nothing suggests that the message is wrong. (A topology that is killed calls no spout.)
     Stopped,
 }
 

@@ -14,7 +14,7 @@ pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
 pub(crate) use model::{Parker, Unparker};
 
 /// crossbeam's parker, for the checker: a token, which an unparking leaves and a parking waits for.
-/// It has no time: a sleep that nobody ends is reported as a deadlock.
+/// It has no time: loom reports a sleep that no thread ends as a deadlock.
 #[cfg(expiry_loom)]
 mod model {
     use loom::sync::{Arc, Condvar, Mutex};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of so many latencies one is taken.
+/// One latency in this many is sampled.
 pub(crate) const SAMPLED: u64 = 16;
 
 /// What all tasks of a topology share.
@@ -19,7 +19,7 @@ pub(crate) struct Shared {
     pub(crate) tracker: Option<Arc<AckTracker>>,
     pub(crate) desks: Desks,
     pub(crate) clock: Arc<dyn Clock>,
-    /// In nanoseconds.
+    /// Nanoseconds between flushes.
     pub(crate) flush_every: u64,
     /// What components, and their streams, are called.
     pub(crate) names: Vec<(Arc<str>, Vec<Arc<str>>)>,
@@ -44,7 +44,7 @@ impl Shared {
 pub(crate) struct Step {
     /// There was something to do: there may be more.
     pub(crate) worked: bool,
-    /// At which clock reading there is something to do, if nothing comes before.
+    /// The clock reading at which there is something to do, if nothing comes before.
     pub(crate) due: Option<u64>,
 }
 
@@ -59,12 +59,12 @@ pub(crate) trait Task: Send {
     fn close(&mut self);
 }
 
-/// Drops what users have written. That may panic too, and costs nobody anything then.
+/// Drops a value of the user's. The drop may panic; the panic goes no further.
 pub(crate) fn discard<T>(what: T) {
     let _ = caught(|| drop(what));
 }
 
-/// What somebody said who has panicked.
+/// The message of a panic.
 pub(crate) struct Panicked(String);
 
 impl fmt::Display for Panicked {

@@ -26,9 +26,9 @@ pub(crate) struct Origin {
 }
 
 /// A message that has come to a bolt, and the trees that it is a part of: to be acked or failed,
-/// once, through the
-/// [collector](crate::BoltCollector) of any bolt of this topology, now or later. (Elsewhere its roots are as good as a guess: see
-/// [`Root`].) One that is dropped lets its trees time out.
+/// once, through the [collector](crate::BoltCollector) of any bolt of this topology, now or later.
+/// (Elsewhere its roots are as good as a guess: see [`Root`].) One that is dropped lets its trees
+/// time out.
 ///
 /// # Examples
 ///
@@ -150,7 +150,7 @@ impl<M, P: sealed::Parents<M>> Parents<M> for P {}
 pub(crate) mod sealed {
     use super::{Anchor, Anchors, Cell, SmallVec, Tuple};
 
-    #[allow(private_interfaces)] // that nobody else can implement it is the point
+    #[allow(private_interfaces)] // on purpose: no other crate can implement it
     pub trait Parents<M> {
         /// Calls `f` with every tree once, by one of the anchors that are parts of it.
         #[doc(hidden)]

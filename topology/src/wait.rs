@@ -34,7 +34,7 @@ pub enum Wait {
     Yield,
     /// Sleep for so long, whatever comes.
     Sleep(Duration),
-    /// Sleep until something comes, for so long at most. Who sends pays a system call for it.
+    /// Sleep until something comes, for so long at most. The sender pays a system call for it.
     Park(Duration),
 }
 

@@ -1,9 +1,9 @@
 //! The doc tests, linked to one program for each crate.
 //!
 //! `rustdoc` links each example of edition 2021 by itself, and links the examples of edition 2024
-//! together, which takes a fifth of the time. The crates are of edition 2021, because older compilers
-//! are to build them. So this program names itself to cargo as `rustdoc`, and calls the real one
-//! with the newer edition.
+//! together, which takes a fifth of the time. The crates are of edition 2021, because older
+//! compilers are to build them. So this program names itself to cargo as `rustdoc`, and calls the
+//! real one with the newer edition.
 
 use super::{cargo, Step};
 use std::env;

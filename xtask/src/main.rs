@@ -1,7 +1,7 @@
 //! The project's own commands: `cargo xtask test` and the others that [`HELP`] lists.
 //!
-//! The commands of the README need a Rust toolchain and nothing else. `nightly` needs more, and fails
-//! where a tool is missing.
+//! The commands of the README need a Rust toolchain and nothing else. `nightly` needs more, and
+//! fails where a tool is missing.
 
 mod doc_tests;
 mod inject;
@@ -84,7 +84,8 @@ impl Step {
     }
 
     fn run_cargo(&self) -> bool {
-        // `cargo +TOOLCHAIN` is rustup's: what runs this program would hide the toolchain asked for.
+        // `cargo +TOOLCHAIN` is rustup's: the cargo that runs this program would hide the requested
+        // toolchain.
         let other = self.args[0].starts_with('+');
         let cargo = std::env::var("CARGO").ok().filter(|_| !other);
         let mut command = Command::new(cargo.as_deref().unwrap_or("cargo"));
@@ -109,12 +110,14 @@ fn loom(name: &str, args: &str) -> Step {
         .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
         // Panics say where they are without it.
         .with("CARGO_PROFILE_RELEASE_DEBUG", "0")
-        // Flags for the whole build would rebuild everything each time, were it one target directory.
+        // Flags for the whole build would rebuild everything each time if there were one target
+        // directory.
         .with("CARGO_TARGET_DIR", Path::new("target").join("loom").display().to_string())
 }
 
 fn deep_loom() -> Step {
-    // The longest models would take days. The output says how many executions each had, and which were cut short.
+    // The longest models would take days. The output says how many executions each had, and which
+    // were cut short.
     loom("loom models, deeper", "--no-fail-fast -- --nocapture")
         .with("EXPIRY_LOOM_PREEMPTIONS", "4")
         .with("EXPIRY_LOOM_SECONDS", "300")
@@ -136,7 +139,8 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
             "clippy, no features",
             "clippy --locked -p expiry --no-default-features -- -D warnings",
         ),
-        // Without the models, which are empty there, and the tools, whose own tests are `nightly`'s.
+        // This leaves out the models, which are empty there, and the tools, whose own tests
+        // `nightly` runs.
         cargo(
             "tests",
             &format!(

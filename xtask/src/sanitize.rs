@@ -1,9 +1,9 @@
-//! `cargo xtask sanitize [TOOL..]`: the tests under the tools that see what a test cannot: memory that is
-//! used after it was freed, memory that is lost, data races.
+//! `cargo xtask sanitize [TOOL..]`: the tests under the tools that see what a test cannot: use of
+//! freed memory, lost memory, data races.
 //!
-//! No tool is believed before it has been seen to work on this machine. It first gets the canaries
-//! (`xtask/canaries`): programs with one bug each, which must fail under it, and a correct program with
-//! threads, which must pass. A tool that is not installed fails at its canaries.
+//! No tool is believed before it has been seen to work on this machine. Each tool first gets the
+//! canaries (`xtask/canaries`): programs with one bug each, which must fail under it, and a correct
+//! program with threads, which must pass. A tool that is not installed fails at its canaries.
 //!
 //! | tool | needs |
 //! |---|---|

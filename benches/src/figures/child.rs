@@ -23,7 +23,8 @@ macro_rules! measure {
     };
 }
 
-/// The child's side: `TASK PEER ENTRIES`. Prints an object; false if it does not know what is meant.
+/// The child's side: `TASK PEER ENTRIES`. Prints an object. Returns false if it does not know the
+/// task or the peer.
 pub fn serve(args: &[String]) -> bool {
     let [task, peer, entries] = args else { return false };
     let Ok(entries) = entries.parse() else { return false };

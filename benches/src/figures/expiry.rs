@@ -6,8 +6,8 @@ use crate::report::{Report, Spread, Target};
 use serde_json::json;
 use std::time::Duration;
 
-/// The coarse interval is the default for a timeout of 30 s; at the fine one hardly two deadlines of a
-/// bucket fall together, and every bucket is looked at 16 times.
+/// The coarse interval is the default for a timeout of 30 s. At the fine one hardly two deadlines
+/// of a slot block fall together, and the driver visits every slot block 16 times.
 const COARSE: Duration = Duration::from_millis(100);
 const FINE: Duration = Duration::from_millis(1);
 

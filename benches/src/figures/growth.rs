@@ -1,4 +1,5 @@
-//! How long a single insert takes while a structure grows from empty: nobody must wait for a growth.
+//! How long a single insert takes while a structure grows from empty: no insert must wait for the
+//! growth.
 
 use super::child::PEERS;
 use super::{count, name, numbers, Options};
@@ -8,8 +9,8 @@ use crate::window::mix;
 use hdrhistogram::Histogram;
 use serde_json::{json, Value};
 
-/// Each insert's nanoseconds, from one clock reading to the next: one reading (about 10 ns) is in it,
-/// nothing subtracted.
+/// Each insert's nanoseconds, from one clock reading to the next. They contain one reading (about
+/// 10 ns); nothing is subtracted.
 fn latencies<P: Peer>(entries: usize) -> Vec<u32> {
     let clock = quanta::Clock::new();
     // Written to before, so that its own pages are there.
@@ -51,7 +52,7 @@ pub fn measure<P: Peer>(entries: usize) -> Value {
     answer
 }
 
-/// From empty to 10 M; a round is a process.
+/// Each structure grows from empty to 10 M; a round is a process.
 pub fn run(options: &Options, report: &mut Report) {
     // Maxima are noisy: as many rounds as asked for, however large.
     let rounds = options.rounds;

@@ -13,8 +13,8 @@ const EDGE: u64 = 1;
 /// How often a paced sender looks at the clock.
 const BURST: usize = 256;
 
-/// What the reaper has used up while `work` ran: seconds by the kernel's account, its rounds, and how
-/// often it slept. And what the work returns.
+/// What the reaper has used up while `work` ran: seconds by the kernel's account, its rounds, and
+/// how often it slept. Returns the result of `work`, too.
 fn used<R>(tracker: &AckTracker, work: impl FnOnce() -> R) -> ([f64; 3], R) {
     let used = || {
         let (cpu, sleeps) = reaper().unwrap_or_default();
@@ -25,8 +25,8 @@ fn used<R>(tracker: &AckTracker, work: impl FnOnce() -> R) -> ([f64; 3], R) {
     (std::array::from_fn(|at| now[at] - before[at]), done)
 }
 
-/// Keeps `window` full for `time`, oldest first: each tree lives `life`, or as long as it takes to come
-/// round. Returns how many trees completed.
+/// Keeps `window` full for `time`, oldest first: each tree lives `life`, or as long as a turn of
+/// the window takes. Returns how many trees completed.
 fn keep_full(
     tracker: &AckTracker,
     window: &mut [Root],
@@ -62,7 +62,7 @@ fn keep_full(
     }
 }
 
-/// Waits until the reaper has had no round for a second, or patience has ended.
+/// Waits until the reaper has had no round for a second, but no longer than `patience`.
 fn quiet(tracker: &AckTracker, patience: Duration) {
     let began = Instant::now();
     let (mut rounds, mut since) = (0, Instant::now());
@@ -142,7 +142,7 @@ fn idle(options: &Options, report: &mut Report) {
     for root in fill(&tracker, 1_000_000) {
         tracker.ack(root, EDGE).expect("acked in time");
     }
-    // Its buckets are looked at once more, when they would have been due.
+    // The driver visits the slot blocks once more, when the entries would have been due.
     let time = TIMEOUT + Duration::from_secs(3);
     let load = json!({ "seconds": time.as_secs() });
     let name = "after 1 M were acked, until they would have been due";

@@ -1,4 +1,5 @@
-//! Lifecycles (init and three acks, full expiry on) beside maps without any expiry, the floor, and Storm's acker.
+//! Lifecycles (init and three acks, full expiry on) beside maps without any expiry, the floor, and
+//! Storm's acker.
 
 use super::{count, Options};
 use crate::lab::{self, Lab, Load, Round, LEAST};
@@ -30,7 +31,8 @@ fn contestant<P: Peer>(keys: Keys, batch: bool) -> Contestant {
     }
 }
 
-/// Storm's own acker on this kind of machine, one thread: million trees per second, and the multiple that is asked.
+/// Storm's own acker on this kind of machine, one thread: million trees per second, and the
+/// multiple that we ask for.
 fn storm(in_flight: usize, order: Order) -> Option<(f64, f64)> {
     match (in_flight, order) {
         (100_000, Order::Fifo) => Some((3.0, 3.5)),
@@ -134,8 +136,8 @@ fn cell(options: &Options, report: &mut Report, load: &Load, in_flight: usize) {
 
 fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
     let (in_flight, threads) = (load.in_flight, load.threads);
-    // Against the best of dashmap's forms and kinds of keys, by their medians: one at a time against one at a
-    // time, and batches against whatever is fastest.
+    // This compares with the best of dashmap's forms and kinds of keys, by their medians. Single
+    // operations are beside single ones, batches beside whatever is fastest.
     let best = |batches: bool| {
         let dash = all[DASH].iter().filter(|dash| batches || !dash.batch);
         dash.min_by(|a, b| a.median().total_cmp(&b.median())).expect("several")
@@ -175,7 +177,8 @@ fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
     }
 }
 
-/// Touches: `reset_timeout` on trees in flight, beside a store in dashmap's value and the harness alone.
+/// Touches: `reset_timeout` on trees in flight, beside a store in dashmap's value and the harness
+/// alone.
 pub fn touch(options: &Options, report: &mut Report) {
     fn entry<P: Touch>() -> (&'static str, fn(&Load) -> f64) {
         (P::NAME, |load| lab::round::<P>(load, Keys::Random, Lab::touch).0)

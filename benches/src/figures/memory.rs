@@ -1,4 +1,5 @@
-//! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, a process for each structure.
+//! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, with a process
+//! for each structure.
 
 use super::child::{number, PEERS};
 use super::{count, name, Options};
@@ -9,7 +10,8 @@ use crate::window::mix;
 use serde_json::{json, Value};
 use std::time::{Duration, Instant};
 
-/// How long memory gets to go back: longer than the timeout, at which buckets are looked at again.
+/// How long memory gets to go back. This is longer than the timeout, after which the driver visits
+/// slot blocks again.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// How long that of the maps gets, in which nothing goes on any more.
@@ -20,8 +22,8 @@ fn edge(key: u64) -> u64 {
     key.rotate_left(32) | 1
 }
 
-/// Waits until the resident size is back near `floor` and has not changed for 300 ms; or gives up. Returns it, and when
-/// it last changed.
+/// Waits until the resident size is back near `floor` and has not changed for 300 ms, or gives up.
+/// Returns the size, and when it last changed.
 fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
     let began = Instant::now();
     let mut last = resident();
@@ -42,7 +44,7 @@ fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
 
 /// Fills, measures, drains, and waits for the memory to go back.
 pub fn measure<P: Peer>(entries: usize) -> Value {
-    // Before the first measurement: the ids' pages, written to.
+    // The ids' pages are written to before the first measurement.
     let mut ids: Vec<P::Id> = (0..entries).map(|_| P::Id::blank()).collect();
     let before = resident();
     let peer = P::new(entries);

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// In the order in which they run.
+/// The figures, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Figure {
     // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are,
@@ -93,14 +93,15 @@ struct Options {
     /// These loads in place of each figure's own.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive)]
     in_flight: Option<Vec<usize>>,
-    /// Of the lifecycle, the keyed stores, the topology and the timeouts.
+    /// Threads of the lifecycle, the keyed stores, the topology and the timeouts.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive, default_value = "1,2")]
     threads: Vec<usize>,
-    /// Of the lifecycle.
+    /// Orders of the lifecycle.
     #[arg(long, value_delimiter = ',', default_value = "fifo,random")]
     order: Vec<Order>,
-    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for
-    /// profiling. The keyed stores go by the names that a child process takes, such as `map`.
+    /// Runs only the contestants of the lifecycle, the wheel and the keyed stores whose name
+    /// contains this; for profiling. The keyed stores go by the names that a child process takes,
+    /// such as `map`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Kinds of keys of the keyed stores.
@@ -115,7 +116,7 @@ struct Options {
     /// How long the reaper is watched; more than the timeout of 30.
     #[arg(long, value_name = "N", default_value = "40", value_parser = positive)]
     seconds: usize,
-    /// With memory: 100 M live entries instead; needs 6 GB.
+    /// Measures memory with 100 M live entries; needs 6 GB.
     #[arg(long)]
     hundred_million: bool,
     /// Print one object.
@@ -159,7 +160,7 @@ impl Options {
         self.only.iter().all(|only| name.contains(only))
     }
 
-    /// Progress, where it disturbs nobody who reads the output.
+    /// Prints progress, unless the output is JSON.
     fn say(&self, what: &str) {
         if !self.json {
             eprintln!("   .. {what}");
@@ -204,7 +205,7 @@ fn numbers(answers: &[Value], field: &str) -> Spread {
     Spread::of(answers.iter().map(|answer| child::number(answer, field)))
 }
 
-/// The name that a child process has told.
+/// The name that a child process has reported.
 fn name(answers: &[Value]) -> &str {
     answers[0]["name"].as_str().unwrap_or_default()
 }

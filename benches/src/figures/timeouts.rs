@@ -1,4 +1,5 @@
-//! Timeouts of futures: what a timeout adds to a future that yields once, and what a million sleeps take, and how late they wake.
+//! Timeouts of futures: what a timeout adds to a future that yields once, what a million sleeps
+//! take, and how late they wake.
 
 use super::{count, name, numbers, Options};
 use crate::process::{resident, settled, Took};
@@ -15,7 +16,8 @@ fn entry<G: Guard>() -> (&'static str, fn(&Load) -> Took) {
     (G::NAME, |load| timeouts::run::<G>(load, PATIENCE))
 }
 
-/// Runs the figure. All of a round are within a second or so of each other; what is added is taken round by round.
+/// Runs the figure. All peers of a round run within a second or so of each other; the added cost is
+/// taken round by round.
 pub fn run(options: &Options, report: &mut Report) {
     let loads = [1, 64].map(|tasks| options.threads.iter().map(move |&threads| (tasks, threads)));
     for (tasks, threads) in loads.into_iter().flatten() {
@@ -59,7 +61,7 @@ const OVER: Duration = Duration::from_secs(5);
 /// A task for each sleep, on two workers; the first wakes when all have had the time to begin.
 fn measure<S: Guard>(entries: usize) -> Value {
     let (runtime, sleeper) = timeouts::runtime::<S>(2);
-    // In microseconds, of each; its pages written to before anything is measured.
+    // Microseconds of each; the pages are written to before anything is measured.
     let late: Arc<[AtomicU32]> = (0..entries).map(|_| AtomicU32::new(u32::MAX)).collect();
     let counts = Arc::new([0, 0, 0].map(AtomicUsize::new));
     let lead = Duration::from_micros(40 * entries as u64).max(Duration::from_millis(200));
@@ -73,7 +75,7 @@ fn measure<S: Guard>(entries: usize) -> Value {
             begun.fetch_add(1, Ordering::Relaxed);
             sleeper.sleep(after).await;
             let waited = Instant::now();
-            // A peer may go by a coarser clock: that it was early is told.
+            // A peer may go by a coarser clock: the figure reports how often it was early.
             let over = waited.saturating_duration_since(due);
             late[at].store(over.as_micros() as u32, Ordering::Relaxed);
             counts[2].fetch_add(usize::from(waited < due), Ordering::Relaxed);

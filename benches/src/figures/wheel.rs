@@ -1,4 +1,5 @@
-//! Timers: each operation, everything together, and time in which nothing happens, beside crates and collections.
+//! Timers: each operation, all of them together, and time in which nothing happens, beside crates
+//! and collections.
 
 use super::{count, Options};
 use crate::report::{Report, Spread, Table, Target};
@@ -48,9 +49,10 @@ fn contestants(options: &Options) -> Vec<Contestant> {
     all
 }
 
-/// Figures that others have published, for 1 M timers at random times of an hour: operation, nanoseconds, whose.
+/// Published figures, for 1 M timers at random times of an hour: operation, nanoseconds, and whose
+/// they are.
 const REFERENCES: [(Op, f64, &str); 6] = [
-    // On machines of their own.
+    // The authors measured these on their own machines.
     (Op::Schedule, 8.0, "Caffeine"),
     (Op::Reschedule, 99.0, "Caffeine"),
     (Op::FireSeconds, 82.0, "Caffeine"),
@@ -60,7 +62,7 @@ const REFERENCES: [(Op, f64, &str); 6] = [
     (Op::Cancel, 42.0, "DelayQueue, quiet machine"),
 ];
 
-/// What everybody took in one part of a table, a number for each round.
+/// What every contestant took in one part of a table, a number for each round.
 struct Part<'a> {
     unit: &'static str,
     all: &'a [Contestant],
@@ -82,8 +84,8 @@ impl Part<'_> {
         }
     }
 
-    /// Our speed beside everybody's, round by round; checked to be the greatest if
-    /// `fastest(theirs)`, and so many times the best crate's.
+    /// Our speed beside that of each contestant, round by round. The check is that it is the
+    /// greatest if `fastest(theirs)`, and so many times the best crate's.
     fn judge(
         &self,
         table: &mut Table<'_>,
@@ -146,8 +148,9 @@ fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: 
         let part = part(&[op]);
         table.part(name);
         part.print(&mut table);
-        // Growing is the allocator's affair, and what is cleared away belongs to who has left it. And where most steps are empty,
-        // it is steps that are timed: nothing to compare with who is not asked in them.
+        // The allocator decides what growing costs, and a clear-away is the work of the structure
+        // that left it. Where most steps are empty, the steps themselves are timed: a contestant
+        // that is not called in them does not compare.
         let judged = due == Due::Random && !matches!(op, Op::Grow | Op::Clear);
         let mostly_empty = op == Op::FireMillis && (entries as u64) < HOUR / 4;
         let fastest = |one: &Contestant| judged && (one.asked || !mostly_empty);
@@ -159,7 +162,7 @@ fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: 
             }
         }
     }
-    // One alone says little of who is lazy, or of who sorts when scheduling.
+    // One operation alone says little of a lazy contestant, or of one that sorts when scheduling.
     let sums: [(&str, &[Op]); 2] = [
         (
             "schedule, move, cancel and clear away",

@@ -1,8 +1,9 @@
 //! `dashmap` for the values, and `tokio_util::time::DelayQueue` behind a mutex for their deadlines.
 //!
-//! Who moves a deadline holds the mutex for both: a name of a timer that has fired must not be used. `get` does not, and looks
-//! at no clock: what is due is found until the queue has been polled. The queue is on a paused runtime, gets its deadlines
-//! as instants, and is exact to the millisecond (see [`timers`](crate::timers)).
+//! A thread that moves a deadline holds the mutex for both, as no call may use the name of a timer
+//! that has fired. `get` does not take it, and reads no clock: it finds a due entry until the queue
+//! has been polled. The queue is on a paused runtime, gets its deadlines as instants, and is exact
+//! to the millisecond (see [`timers`](crate::timers)).
 
 use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
@@ -22,7 +23,7 @@ pub struct DelayQueue<K, V> {
     map: DashMap<K, (V, Timer), Hasher>,
     timers: Mutex<(Timers<K>, u64)>,
     start: Instant,
-    /// After the timers, which are on it.
+    /// The runtime is dropped after the timers, which are on it.
     runtime: Runtime,
 }
 

@@ -1,8 +1,10 @@
-//! What expiring costs: everything that there is expires, by the hand of the caller, and is dropped, key and value.
+//! The cost of expiring: the caller lets every entry expire, and key and value are dropped.
 //!
-//! Who can be told the time is told. `moka` goes by the machine's: it gets time to be filled, and is called when the time has
-//! come, and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
-//! periods is called on ([`Store::tidy`]) until none is, or no more go, which counts as well.
+//! A store gets the time from the harness if it can. `moka` goes by the machine's time: it gets
+//! time to be filled, and is called when the entries are due; the processor time of the calls
+//! counts. Values count how many of them are left. For stores that free memory in grace periods the
+//! harness calls [`Store::tidy`] until none is left, or the count stops falling. That counts as
+//! well.
 
 use super::{Counted, Key, Setup, Store, Time, Value, INTERVAL};
 use crate::process::busy;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// All at the same time, or, by the machine's time, before anybody looks.
+    /// All at the same time, or, by the machine's time, before the first poll.
     Mass,
     /// Each at a random time within ten seconds, which go by in steps of 100 ms.
     Spread,
@@ -48,13 +50,14 @@ impl Due {
     }
 }
 
-/// What a round came to: nanoseconds for each entry, and values that were not dropped in the end.
+/// The result of a round: nanoseconds for each entry, and values that were not dropped in the end.
 pub type Expiry = (f64, i64);
 
 /// Calls in which nothing moves before it is said that nothing will.
 const IDLE: u32 = 5000;
 
-/// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at all.
+/// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at
+/// all.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry {
     // Nothing is due before. By the machine's time filling must not take longer; if it does, there
     // is another attempt.
@@ -63,7 +66,8 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
     firsts.find_map(|first| attempt::<K, V, S>(entries, due, first)).expect("endless")
 }
 
-/// As [`run`], with nothing due before `first`. `None` if by the machine's time it was before the store was full.
+/// As [`run`], with nothing due before `first`. `None` if by the machine's time an entry was due
+/// before the store was full.
 fn attempt<K: Key, V: Value, S: Store<K, V>>(
     entries: usize,
     due: Due,
@@ -122,7 +126,7 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
             expired += store.advance(nanos(at));
             took += busy() - called;
         }
-        // What a call has put off, or has not come to; until nothing moves any more.
+        // This does the work that a call has put off, until nothing moves any more.
         let (called, mut seen, mut idle, mut more) = (busy(), i64::MAX, 0, Duration::ZERO);
         while idle < IDLE {
             expired += store.advance(nanos(last));

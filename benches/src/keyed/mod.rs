@@ -3,16 +3,17 @@
 //!
 //! What makes the figures fair, beside what the crate's first page says:
 //!
-//! * An insertion gets a clone of the key, inside the timer, for every store and for the harness alone;
-//!   every other call gets a reference. A store that must own a key to touch it clones the key itself.
+//! * An insertion gets a clone of the key, inside the timer, for every store and for the harness
+//!   alone; every other call gets a reference. A store that must own a key to touch it clones the
+//!   key itself.
 //! * Every map compares the deadline with one clock reading in each `get`, `touch` and `remove`,
 //!   unless its `DOES` says otherwise. The figures print `DOES` beside each store.
 //! * A store that keeps a key in two places gets `Arc<str>` for strings, as Java has references.
 //! * All stores hash with foldhash's fast hasher, which is also the default of our maps.
-//! * Maps read [`CoarseClock`], our default; moka reads a clock of its own, with its `quanta` feature.
-//!   In queues time is simulated: ours load a `ManualClock`, peers get a number.
-//! * The figures are processor time of the whole process: threads of a store count, and work left after
-//!   the last call. Waiting for a lock does not count, which favours stores with locks.
+//! * Maps read [`CoarseClock`], our default; moka reads a clock of its own, with its `quanta`
+//!   feature. In queues time is simulated: ours load a `ManualClock`, peers get a number.
+//! * The figures are processor time of the whole process: they include threads of a store, and work
+//!   left after the last call. Waiting for a lock does not count, which favours stores with locks.
 //! * The harness checks sums of the values found, and numbers of entries found, touched, replaced,
 //!   removed, expired and dropped. `tests` checks that all stores agree with one model.
 
@@ -167,7 +168,7 @@ pub enum Now<'a> {
 }
 
 impl Now<'_> {
-    /// In nanoseconds: a reading of the clock, or a number.
+    /// Nanoseconds: a reading of the clock, or a number.
     #[inline]
     pub fn get(self) -> u64 {
         match self {
@@ -198,7 +199,7 @@ pub struct Setup<'a> {
     pub entries: usize,
     /// How long these live, unless an insertion says otherwise.
     pub timeout: Duration,
-    /// To which it may round deadlines.
+    /// The interval to which a store may round deadlines.
     pub interval: Duration,
 }
 

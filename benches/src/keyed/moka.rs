@@ -1,7 +1,8 @@
 //! `moka`'s concurrent cache, its capacity twice the load, so that only time evicts.
 //!
-//! It goes by its own clock, which cannot be had from outside (see the module's head), and does its maintenance on the threads
-//! that call it. What is left of that, `run_pending_tasks` does, within the time that counts.
+//! It goes by its own clock, which the harness cannot replace (see the module's head), and does its
+//! maintenance on the threads that call it. `run_pending_tasks` does the rest of that, within the
+//! time that counts.
 
 use super::{Counted, Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;

@@ -1,5 +1,5 @@
-//! This crate's map and queue: default settings but for the interval. By real time the map has its reaper; by simulated time
-//! the harness polls.
+//! This crate's map and queue, with default settings but for the interval. By real time the map has
+//! its reaper; by simulated time the harness polls.
 
 use super::{Key, Now, Setup, Store, Time, Value};
 use expiry::{ExpiringMap, ExpiryQueue, Handle, Lifetime, StoreError, Updated};

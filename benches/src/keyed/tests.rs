@@ -1,12 +1,13 @@
-//! Everybody but moka, whose clock is the machine's, does what a model does: what is found, renewed, removed, expired when.
+//! Every store but moka, whose clock is the machine's, does what a model does: what it finds,
+//! renews, removes and expires, and when.
 
 use super::*;
 use expiry::ManualClock;
 
 const KEYS: usize = 1000;
 
-/// Things happen a quarter of an interval after its beginning and are due a quarter before the end of one: whoever rounds up,
-/// and whoever does not, ends them at the same look.
+/// Operations happen a quarter of an interval after its beginning and are due a quarter before the
+/// end of one. A store that rounds up and a store that does not then end entries at the same look.
 fn story<K: Key, V: Value, S: Store<K, V>>() {
     let interval = u64::try_from(INTERVAL.as_nanos()).unwrap();
     let clock = ManualClock::new();

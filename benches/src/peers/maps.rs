@@ -13,8 +13,8 @@ struct Tree {
     owner: u64,
 }
 
-/// `dashmap`, in both forms that look a key up once, under the shard's write lock, for the XOR and, if
-/// that gives zero, the removal.
+/// `dashmap`, in both forms that look a key up once, under the shard's write lock, for the XOR and,
+/// if that gives zero, the removal.
 #[derive(Default)]
 pub struct Dash<const BY_ENTRY: bool>(DashMap<u64, Tree, Hasher>);
 
@@ -69,8 +69,8 @@ impl Touch for DashRemoveIf {
     }
 }
 
-/// Values are shared, so the XOR is an atomic in the value, beside the owner, and the ack that makes it
-/// zero removes the key. Each operation pins.
+/// Values are shared, so the XOR is an atomic in the value, beside the owner, and the ack that
+/// makes it zero removes the key. Each operation pins.
 #[derive(Default)]
 pub struct Papaya(papaya::HashMap<u64, (AtomicU64, u64), Hasher>);
 
@@ -101,7 +101,8 @@ impl Peer for Papaya {
     }
 }
 
-/// Each ack is a `remove_if_sync`: one look-up for the XOR and the removal. Values are XOR and owner.
+/// Each ack is a `remove_if_sync`: one look-up for the XOR and the removal. Values are XOR and
+/// owner.
 #[derive(Default)]
 pub struct Scc(scc::HashMap<u64, (u64, u64), Hasher>);
 
@@ -138,8 +139,8 @@ impl Peer for Scc {
 struct Slot(AtomicU64);
 
 /// Four `fetch_xor` for each tree on a plain array of 32-byte slots. It finds its slot by the
-/// position in the window; it keeps no owner, no key and no deadline. Of what was there before,
-/// only whether it equals the operand is asked, which x86 answers by a flag of a single `lock xor`.
+/// position in the window; it keeps no owner, no key and no deadline. It uses the old value only to
+/// compare it with the operand, which x86 answers by a flag of a single `lock xor`.
 pub struct Floor(Box<[Slot]>);
 
 impl Peer for Floor {

@@ -1,4 +1,4 @@
-//! Everybody who does the work, behind one trait, statically dispatched.
+//! Every structure that does the work, behind one trait, statically dispatched.
 
 mod maps;
 mod tracker;
@@ -17,7 +17,7 @@ thread_local! {
     static OWNERS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Every peer calls this with the owner of a tree that has completed: what a program would do something with.
+/// Every peer calls this with the owner of a completed tree: a program would use the owner.
 #[inline]
 pub fn finished(owner: u64) {
     OWNERS.with(|sum| sum.set(sum.get().wrapping_add(owner)));
@@ -75,12 +75,12 @@ impl<I: Id> Default for Batch<I> {
     }
 }
 
-/// Somebody who does the work.
+/// A structure that does the work.
 pub trait Peer: Sync + Send + Sized + 'static {
     const NAME: &'static str;
     /// What its work can be checked by.
     const PROOF: Proof = Proof::Owners;
-    /// Whether it does anything on its own once nobody calls it.
+    /// Whether it does anything on its own when no thread calls it.
     const EXPIRES: bool = false;
     /// What names a tree in flight: a key, or an id that was issued.
     type Id: Id;
@@ -88,13 +88,14 @@ pub trait Peer: Sync + Send + Sized + 'static {
     /// Empty, of default size, for about `in_flight` trees (only an array needs to know).
     fn new(in_flight: usize) -> Self;
 
-    /// A tree begins. `at` is its position in the window, for who has no other place for it.
+    /// A tree begins. `at` is its position in the window, for a peer that has no other place for
+    /// it.
     fn begin(&self, at: usize, tree: New) -> Self::Id;
 
-    /// An edge is done with. True if it was the tree's last, after [`finished`] was told its owner.
+    /// Acks an edge. Returns true if it was the tree's last, after [`finished`] got the owner.
     fn ack(&self, id: Self::Id, edge: u64) -> bool;
 
-    /// A group of trees begins. For who has no batches: one after the other.
+    /// A group of trees begins. A peer without batches begins one after the other.
     #[inline]
     fn begin_many(&self, batch: &mut Batch<Self::Id>) {
         let Batch { ids, at, trees, .. } = batch;
@@ -103,7 +104,7 @@ pub trait Peer: Sync + Send + Sized + 'static {
         }
     }
 
-    /// The edges of a group of trees are done with. Returns how many trees that completed.
+    /// Acks the edges of a group of trees. Returns how many trees that completed.
     #[inline]
     fn ack_many(&self, acks: &[(Self::Id, u64)]) -> usize {
         acks.iter().map(|&(id, edge)| usize::from(self.ack(id, edge))).sum()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The timeout of all trackers here.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// From here on filling takes too long for [`TIMEOUT`].
+/// Number of entries from which on filling takes too long for [`TIMEOUT`].
 const MANY: usize = 20_000_000;
 
 #[cold]
@@ -111,8 +111,7 @@ impl<R: Kind> Peer for Tracker<R> {
         done
     }
 
-    /// Until the reaper has carried all ids over from tables that were outgrown. Gives up after 10
-    /// s.
+    /// Waits until the reaper has migrated all ids from outgrown tables. Gives up after 10 s.
     fn settle(&self) {
         let began = Instant::now();
         let settled = || self.0.metrics().shards.iter().all(|shard| shard.tables == 1);

@@ -1,13 +1,15 @@
 //! `tokio_util::time::DelayQueue` on a paused runtime: it needs a runtime's clock and a `Sleep`.
 //!
 //! * Deadlines are given as instants (`insert_at`, `reset_at`): it reads no clock for them.
-//! * It is polled outside of any task, without cooperative budget, and only if it has woken its waker.
-//! * `tokio::time::advance` moves the clock and lets the runtime's timer see it. That does not count,
-//!   although the timer's share of waking the queue is in it. Steps without a wake cost nothing.
+//! * It is polled outside of any task, without cooperative budget, and only if it has woken its
+//!   waker.
+//! * `tokio::time::advance` moves the clock and lets the runtime's timer see it. That does not
+//!   count, although the timer's share of waking the queue is in it. Steps without a wake cost
+//!   nothing.
 //! * `remove` does not look first whether the key is there.
 //!
-//! What counts is what every user pays: a new `Sleep` for each entry that it hands out, and moving its
-//! `Sleep` along with its first deadline.
+//! What counts is what every user pays: a new `Sleep` for each entry that the queue hands out, and
+//! moving its `Sleep` along with its first deadline.
 
 use super::{Account, Timers};
 use crate::process::busy;
@@ -28,13 +30,13 @@ impl Wake for Woken {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // One thread: no order is needed.
+        // There is one thread: no order is needed.
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 pub struct DelayQueue {
-    // Before the runtime, which its timer is on.
+    // The queue is dropped before the runtime, which its timer is on.
     queue: tokio_util::time::DelayQueue<u64>,
     start: tokio::time::Instant,
     now: u64,

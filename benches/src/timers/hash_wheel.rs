@@ -1,8 +1,10 @@
-//! The cancellable `QuadWheelWithOverflow` of `hierarchical_hash_wheel_timer`, with its own choice of hasher.
+//! The cancellable `QuadWheelWithOverflow` of `hierarchical_hash_wheel_timer`, with its own choice
+//! of hasher.
 //!
-//! A timer is an `Rc` in a map by id, and a `Weak` in a slot. It has no way to move one: that is a cancel and an insert,
-//! under the same id. Ids are counted up, which its hasher likes best. Time is stepped as its `SimulationTimer` does it: it skips
-//! what it says can be skipped, and ticks through the rest.
+//! A timer is an `Rc` in a map by id, and a `Weak` in a slot. The wheel cannot move a timer: that
+//! is a cancel and an insert, under the same id. Ids are counted up, which its hasher likes best.
+//! Time is stepped as its `SimulationTimer` does it: it skips the ticks that the wheel says can be
+//! skipped, and steps through the rest.
 
 use super::Timers;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{

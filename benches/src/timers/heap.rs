@@ -1,5 +1,6 @@
-//! A `BinaryHeap` of deadlines over a slab of values, the form found in most servers: cancelling and moving leave the
-//! old entry in the heap, and a generation in the slab tells that it is dead when it comes up.
+//! A `BinaryHeap` of deadlines over a slab of values, the form found in most servers. Cancelling
+//! and moving leave the old entry in the heap. A generation in the slab shows that it is dead when
+//! it comes up.
 
 use super::Timers;
 use std::cmp::Reverse;

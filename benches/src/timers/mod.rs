@@ -1,7 +1,9 @@
-//! Everybody who keeps timers, behind one trait, statically dispatched. One owner, one thread, values of 8 bytes.
+//! Every structure that keeps timers, behind one trait, statically dispatched. There is one owner,
+//! one thread, and values of 8 bytes.
 //!
-//! Time is counted in milliseconds, which is what the crates among the peers can do: everybody is exact to the millisecond
-//! and never early, and `tests` sees that all of them fire the same at the same times.
+//! Time is counted in milliseconds, which the crates among the peers can do. Every peer is exact to
+//! the millisecond and never early, and `tests` checks that all of them fire the same timers at the
+//! same times.
 
 mod delay_queue;
 mod hash_wheel;
@@ -29,16 +31,18 @@ pub trait Timers: Sized {
     /// A timer that fires at `deadline`, which is after the present time.
     fn schedule(&mut self, deadline: u64, value: u64) -> Self::Id;
 
-    /// Moves a timer that has not fired, and renames it if need be. `value` is its value, for those who must put it in anew.
+    /// Moves a timer that has not fired, and renames it if need be. `value` is its value, for peers
+    /// that must insert it anew.
     fn reschedule(&mut self, id: &mut Self::Id, deadline: u64, value: u64);
 
     /// Takes a timer out. False if it was not there.
     fn cancel(&mut self, id: Self::Id) -> bool;
 
-    /// Time comes to `now`, in one step: `fired` gets the values of all that is due.
+    /// Moves the time to `now`, in one step. `fired` gets the values of all due timers.
     fn advance(&mut self, now: u64, fired: impl FnMut(u64));
 
-    /// What the calls of [`advance`](Self::advance) since the last time have taken, where not all of it is its own work.
+    /// What the calls of [`advance`](Self::advance) since the last time have taken, where not all
+    /// of it is its own work.
     fn account(&mut self) -> Option<Account> {
         None
     }

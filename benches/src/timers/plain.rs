@@ -36,7 +36,7 @@ impl Timers for Wheel {
     }
 }
 
-/// Ordered by deadline, and a number that tells equal ones apart: that pair names the timer.
+/// Ordered by deadline, and a number that distinguishes equal ones: that pair names the timer.
 pub struct BTree {
     timers: BTreeMap<(u64, u64), u64>,
     next: u64,

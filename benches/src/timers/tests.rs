@@ -1,16 +1,16 @@
-//! Everybody does the same work: the same values fire in the same steps.
+//! Every peer does the same work: the same values fire in the same steps.
 
 use super::*;
 use crate::window::mix;
 
-/// For each step the number of values fired and their sum.
+/// Returns for each step the number of values fired and their sum.
 fn story<T: Timers>() -> Vec<(u64, u64)> {
     T::with(|mut timers| {
         let (mut live, mut fired, mut now) = (Vec::new(), Vec::new(), 0);
         for step in 0..400_u64 {
             for n in 0..20 {
                 let draw = mix(step * 100 + n);
-                // From a millisecond to 12 days.
+                // Delays are from a millisecond to 12 days.
                 let delay = 1 + (draw >> 34) % (1 << (1 + draw % 30));
                 match draw >> 60 {
                     0..=1 if !live.is_empty() => {

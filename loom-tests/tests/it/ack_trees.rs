@@ -1,9 +1,10 @@
 //! The races of ack trees (S1 to S14 of the list, W6 and W14), through the public interface.
 //!
-//! Not here, because types exclude them: S11 (an emit after the ack: `Tuple::ack` takes the tuple by value, and
-//! `emit` needs it) and, for tuples, S13 (a tuple exists only once its root is registered) and the half of S4 that
-//! two threads emitting from one parent would be (`emit` takes `&mut self`). For edges that callers make
-//! themselves S13 is a contract of the caller, and an ack that is early all the same is held (S8).
+//! Types exclude some races, which therefore have no model. S11 is an emit after the ack:
+//! `Tuple::ack` takes the tuple by value, and `emit` needs it. S13 cannot happen to tuples: a tuple
+//! exists only once its root is registered. Half of S4 would be two threads that emit from one
+//! parent: `emit` takes `&mut self`. For edges that callers make themselves, S13 is a contract of
+//! the caller. The tracker holds an ack that is early all the same (S8).
 
 use expiry::model::stop_at;
 use expiry::{Ack, AckError, AckMany, Done, Lifetime, Reason, Root, RootId};
@@ -17,7 +18,8 @@ pub(crate) fn timed_out(reasons: &[Reason]) -> bool {
     matches!(reasons, [Reason::TimedOut { .. }])
 }
 
-// S1: two threads ack the last edge. Guards: one winner of LIVE -> DEAD; a late ack of an issued root creates nothing.
+// S1: two threads ack the last edge. Guards: one winner of LIVE -> DEAD; a late ack of an issued
+// root creates nothing.
 model!(s01_duplicate_ack_after_completion, || {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
@@ -28,7 +30,8 @@ model!(s01_duplicate_ack_after_completion, || {
     assert_eq!(rig.ack(root, 3), Err(AckError::NotLive));
 });
 
-// S1 for chosen ids, where the late ack looks like an early one: it is held, and gone after the early timeout.
+// S1 for chosen ids, where the late ack looks like an early one. The tracker holds it, and drops it
+// after the early timeout.
 model!(s01_duplicate_ack_of_a_chosen_root_is_bounded, || {
     let rig = Rig::new();
     rig.init(1, 3, 10).unwrap();
@@ -42,10 +45,11 @@ model!(s01_duplicate_ack_of_a_chosen_root_is_bounded, || {
     assert_eq!(rig.told().len(), 1);
 });
 
-// S6: a root is initialised again while whoever has ended it has yet to take its word out of the index: it is found behind that
-// word. Guards: a candidate whose slot does not hold the root is no answer.
+// S6: a root is initialised again while the thread that ended it has yet to remove its index word.
+// The new attempt's word lies behind that word. Guards: a candidate whose slot does not hold the
+// root is no answer.
 model!(s06_a_replay_behind_an_attempt_that_has_ended, || {
-    // Who does not find it would have to hold what came early.
+    // A call that does not find the root would have to hold an early ack.
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();
     let a = aside(&rig, |rig| rig.fail(1));
@@ -58,7 +62,7 @@ model!(s06_a_replay_behind_an_attempt_that_has_ended, || {
     let mut ends = vec![FAILED];
     ends.extend(again.is_ok().then_some(Reason::Acked));
     let mut told = rig.outcomes(1);
-    // Of the two ends each thread tells its own.
+    // Each thread delivers its own outcome of the two.
     told.sort_by_key(|reason| *reason == Reason::Acked);
     assert_eq!(told, ends, "{again:?}");
     assert!(rig.is_empty());
@@ -80,7 +84,7 @@ model!(s02_fail_then_fail_and_ack, || {
     assert!(rig.is_empty());
 });
 
-/// Of two inits of root 1, by owners 10 and 11, one has succeeded. The root's last edge is `edge`.
+/// One of two inits of root 1, by owners 10 and 11, has succeeded. The root's last edge is `edge`.
 fn one_init(rig: &Rig, a: Result<(), AckError>, b: Result<(), AckError>, edge: u64) {
     let owner = match (a, b) {
         (Ok(()), Err(AckError::Duplicate)) => 10,
@@ -92,7 +96,7 @@ fn one_init(rig: &Rig, a: Result<(), AckError>, b: Result<(), AckError>, edge: u
     assert!(rig.is_empty());
 }
 
-// S3, S7: two inits of one key. Guards: the home's version in the swap that publishes.
+// S3, S7: two inits of one key. Guards: the index bucket's version in the swap that publishes.
 model!(s03_duplicate_init, || {
     let rig = Rig::used();
     let (a, b) = beside(&rig, |rig| rig.init(1, 3, 10), |rig| rig.init(1, 3, 11));
@@ -107,7 +111,8 @@ model!(s03_duplicate_init_of_an_early_root, || {
     one_init(&rig, a, b, 5);
 });
 
-// S4: siblings acked at once, one of them emitting a child. Guards: the word changes by compare-and-swap only.
+// S4: siblings are acked at once, and one of them emits a child. Guards: the word changes by
+// compare-and-swap only.
 model!(s04_lost_edge, || {
     let rig = Rig::new();
     let root = rig.issue(3 ^ 5, 10).unwrap();
@@ -119,7 +124,7 @@ model!(s04_lost_edge, || {
     assert_eq!(rig.outcomes(root), [Reason::Acked]);
 });
 
-/// Of two acks of a root's last edges one completes it, and the other has come before.
+/// One of two acks of a root's last edges completes it, and the other one came before.
 fn one_completes(rig: &Rig, root: impl Into<RootId>, a: Acked, b: Acked) {
     let (first, last) = (Ok(Ack::Pending), Ok(Ack::Completed));
     assert!((a, b) == (first, last) || (a, b) == (last, first), "{a:?} {b:?}");
@@ -137,7 +142,7 @@ model!(s04_last_two_edges, || {
     assert!(rig.is_empty());
 });
 
-/// What a batch of acks was answered, in order.
+/// The answers to a batch of acks, in order.
 fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
     let mut all = Vec::new();
     rig.ack_batch(items, |at, done| {
@@ -147,8 +152,8 @@ fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
     all
 }
 
-/// Two roots with edges 3 and 5 each: a batch acks the one edge of both, and another thread the other, in the other order.
-/// Each tree is completed by exactly one of them.
+/// Two roots have the edges 3 and 5 each. A batch acks one edge of both, and another thread the
+/// other edge, in the opposite order. Exactly one of the two threads completes each tree.
 fn a_batch_beside_single_acks<R>(begin: fn(&Rig) -> [R; 2])
 where
     R: AckMany + Into<RootId> + Copy + 'static,
@@ -172,7 +177,8 @@ model!(s04_a_batch_beside_single_acks, || {
     a_batch_beside_single_acks(|rig| [10, 11].map(|owner| rig.issue(3 ^ 5, owner).unwrap()));
 });
 
-// S4 for a batch of chosen roots, which it looks up before it acks the first. The index has grown, and been migrated, before.
+// S4 for a batch of chosen roots, which it looks up before it acks the first. The index has grown,
+// and been migrated, before.
 model!(s04_a_batch_of_chosen_roots_beside_single_acks, || {
     a_batch_beside_single_acks(|rig| {
         (1..=2).for_each(|key| rig.init(key, 3 ^ 5, key).unwrap());
@@ -181,8 +187,8 @@ model!(s04_a_batch_of_chosen_roots_beside_single_acks, || {
     });
 });
 
-// S5: a duplicate ack beside the last one. Before it, the edge is open again, and the tree ends by its timeout, told
-// once; after it, nothing is re-opened.
+// S5: a duplicate ack beside the last one. If it comes before, the edge is open again, and the tree
+// ends by its timeout, with one outcome. If it comes after, nothing is re-opened.
 model!(s05_duplicate_ack_before_completion, || {
     let rig = Rig::new();
     let root = rig.issue(3 ^ 5, 10).unwrap();
@@ -202,12 +208,13 @@ model!(s05_duplicate_ack_before_completion, || {
     assert!(rig.is_empty());
 });
 
-// S6, W14 for issued roots: a late ack of attempt 1 while attempt 2 begins in the same slot with the same edges.
-// Guards: the word is whitened with the root, is read before key and lease, and these are checked.
+// S6, W14 for issued roots: a late ack of attempt 1 while attempt 2 begins in the same slot with
+// the same edges. Guards: the word is whitened with the root, and read before key and lease, which
+// are then checked.
 model!(s06_replay_under_the_same_root, || {
     let rig = Rig::new();
     let first = rig.issue(3, 10).unwrap();
-    // The chunk's other slot: so the next claim comes round to the first one's.
+    // This takes the chunk's other slot, so the next claim comes round to the first one's.
     rig.issue(7, 11).unwrap();
     let late = aside(&rig, move |rig| rig.ack(first, 3));
     let failed = rig.fail(first);
@@ -225,7 +232,8 @@ model!(s06_replay_under_the_same_root, || {
     assert_eq!(rig.ack(second, 3), Ok(Ack::Completed), "attempt 1's ack poisoned attempt 2");
 });
 
-// S6 for fail and reset: what names attempt 1 does not end, or renew, attempt 2 in the same slot.
+// S6 for fail and reset: a call that names attempt 1 neither ends nor renews attempt 2 in the same
+// slot.
 model!(s06_late_fail_and_reset_of_an_earlier_attempt, || {
     let rig = Rig::new();
     let first = rig.issue(3, 10).unwrap();
@@ -252,8 +260,9 @@ model!(s06_late_fail_and_reset_of_an_earlier_attempt, || {
     assert!(timed_out(&rig.outcomes(second)), "attempt 2 was renewed by attempt 1's reset");
 });
 
-// S8: the init of a root whose early acks are expiring. It meets them, or it has not: then it times out like any
-// other, and the loss is counted. Guards: EARLY -> INITING against EARLY -> DEAD.
+// S8: the init of a root whose early acks are expiring. If it meets them, they count. If not, it
+// times out like any other root, and the loss is counted. Guards: EARLY -> INITING against EARLY ->
+// DEAD.
 model!(s08_init_after_its_early_acks_have_expired, || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
@@ -315,8 +324,8 @@ model!(s09_renewed_yet_expired, || {
     renewed_for_a_tick(&rig, root, renewed);
 });
 
-/// Q6: a touch beside another one, between whose beginnings time goes by. Guards: the clock is read
-/// after the lease was looked at, and again after a lost swap; what the later touch was told holds.
+/// Q6: a touch beside another one, with time passing between their beginnings. Guards: the clock is
+/// read after the look at the lease, and again after a lost swap. The later touch's answer holds.
 #[test]
 fn q06_a_delayed_touch_beside_another() {
     for chosen in [false, true] {
@@ -403,8 +412,8 @@ model!(s10_fail_against_ack, || {
     assert!(rig.is_empty());
 });
 
-// S10 where the init has yet to merge early acks: init, fail and last ack, three threads, one outcome.
-// Guards: INITING, INITING_FAILED, the word's two whitenings.
+// S10 where the init has yet to merge early acks: init, fail and last ack, three threads, one
+// outcome. Guards: INITING, INITING_FAILED, the word's two whitenings.
 model!(s10_merge_against_fail_and_ack, costly(1, 3), || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
@@ -428,8 +437,8 @@ model!(s10_merge_against_fail_and_ack, costly(1, 3), || {
     assert!(rig.is_empty());
 });
 
-// Init on early acks, the last ack beside it: the tree completes, once, whoever comes last, and with the init's
-// owner. Guards: the owner is written before the word's swap, W0 against W1.
+// An init merges early acks beside the last ack. The tree completes once, whichever comes last, and
+// with the init's owner. Guards: the owner is written before the word's swap, W0 against W1.
 model!(s10_merge_against_the_last_ack, || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
@@ -452,12 +461,12 @@ model!(s10_early_fail_against_init, || {
     assert!(rig.is_empty());
 });
 
-// S12: a reset beside the end. Guards: the lease is swapped only while it is live; nothing is created for an
-// issued root.
+// S12: a reset beside the end. Guards: the lease is swapped only while it is live; a reset of an
+// issued root creates no entry.
 model!(s12_late_reset, || {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
-    // To another deadline: or the lease would be as it was.
+    // The reset sets another deadline; otherwise the lease would be as it was.
     let a = aside(&rig, move |rig| rig.reset_timeout_to(root, after(20)));
     assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
     let reset = a.join().unwrap();
@@ -467,7 +476,7 @@ model!(s12_late_reset, || {
     assert_eq!(rig.outcomes(root), [Reason::Acked]);
 });
 
-// S14: the same tick delivered twice, by two threads. Nothing is early, and nothing is told twice.
+// S14: two threads deliver the same tick. Nothing is early, and no outcome is delivered twice.
 model!(s14_one_tick_delivered_twice, || {
     let rig = Rig::new();
     let soon = rig.issue_with(3, 10, after(1)).unwrap();
@@ -486,8 +495,8 @@ model!(s14_one_tick_delivered_twice, || {
     assert!(timed_out(&rig.outcomes(later)));
 });
 
-// W6: an operation has looked a slot up, and acts on it after the slot was given to another key. Guards: the index
-// is asked again after the look into the slot (in `look`).
+// W6: an operation has looked a slot up, and acts on it after the slot was given to another key.
+// Guards: the operation asks the index again after the look into the slot (in `look`).
 model!(w06_slot_reuse_by_another_key, light, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();
@@ -502,13 +511,14 @@ model!(w06_slot_reuse_by_another_key, light, || {
     assert_eq!(rig.outcomes(1).len(), 1);
 });
 
-// W6 where it is the driver, or an init, that has looked the slot up: a reset of the old key does not renew the new
-// one, and an init of the old key does not merge into it.
+// W6 where the driver, or an init, has looked the slot up. A reset of the old key does not renew
+// the new one, and an init of the old key does not merge into it.
 model!(w06_init_merges_into_its_own_entry, deep(2), || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
     rig.issue(7, 0).unwrap();
-    // Merges with the held ack, or comes after the entry has expired, perhaps into a slot of its own.
+    // This init merges with the held ack, or comes after the entry has expired, perhaps into a slot
+    // of its own.
     let a = aside(&rig, |rig| rig.init(1, 3 ^ 5, 10));
     rig.advance(10);
     rig.poll(100);
@@ -520,8 +530,8 @@ model!(w06_init_merges_into_its_own_entry, deep(2), || {
     assert_eq!((rig.outcomes(1).len(), rig.outcomes(2)), (1, vec![Reason::Acked]));
 });
 
-/// Root 1 was failed, or acked by a late ack of its attempt 1, and initialised again with the same edge. One of the two
-/// attempts is acked.
+/// Root 1 was failed, or acked by a late ack of its attempt 1, and initialised again with the same
+/// edge. One of the two attempts is acked.
 fn two_attempts(rig: &Rig, late: Acked) {
     if late != Ok(Ack::Completed) {
         // It took effect on attempt 1, or on none: attempt 2 has its edge open.
@@ -533,8 +543,9 @@ fn two_attempts(rig: &Rig, late: Acked) {
     assert_eq!(rig.outcomes(1).iter().filter(|reason| **reason == Reason::Acked).count(), 1);
 }
 
-// W14: an ack has read state and word of attempt 1; the same id is initialised again in the same slot with the same
-// edges. Guards: the generation in the whitening, and the index is asked again after the look into the slot.
+// W14: an ack has read state and word of attempt 1. The same id is initialised again in the same
+// slot with the same edges. Guards: the generation in the whitening; the ack asks the index again
+// after the look into the slot.
 model!(w14_stale_share, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();
@@ -547,8 +558,9 @@ model!(w14_stale_share, || {
     two_attempts(&rig, late);
 });
 
-// W14 for a batch: it has looked up both its roots, and while it acks the one, the other ends, and is initialised again in
-// the same slot with the same edges. Guards: as before; a candidate is believed only after the look into its slot.
+// W14 for a batch that has looked up both its roots. While it acks one, the other ends, and is
+// initialised again in the same slot with the same edges. Guards: as before; the batch believes a
+// candidate only after the look into its slot.
 model!(w14_a_batch_with_a_stale_candidate, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();
@@ -564,8 +576,9 @@ model!(w14_a_batch_with_a_stale_candidate, || {
     assert!(rig.is_empty());
 });
 
-// W14, W6 for what a slot is before it is published: the same id again in the same slot, filled but refused by the index
-// because another init was first; a fail that had found the slot under attempt 1 must not end it.
+// W14, W6 before a slot is published. The same id is in the same slot again, filled, but refused by
+// the index because another init was first. Guards: a fail that had found the slot under attempt 1
+// must not end it.
 model!(w14_refused_before_it_is_published, deep(2), || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();
@@ -581,7 +594,7 @@ model!(w14_refused_before_it_is_published, deep(2), || {
     assert!(rig.is_empty());
 });
 
-/// Two keys that the index does not tell apart.
+/// Two keys with the same hash in the index.
 static ALIKE: OnceLock<(u64, u64)> = OnceLock::new();
 
 // An early ack reads a slot while its next occupant comes: another chosen root, whose key has the
@@ -598,7 +611,8 @@ model!(an_early_ack_beside_a_root_of_the_same_hash, costly(1, 3), || {
     rig.init(first, 3, 10).unwrap();
     rig.issue(7, 0).unwrap();
     stop_at(|step| step == "occupied");
-    // Not the thread that claims the slot: it would know that the first root has ended.
+    // Another thread fails the root than the one that claims the slot, which would know that the
+    // first root has ended.
     let fail = aside(&rig, move |rig| rig.fail(first));
     let ack = aside(&rig, move |rig| {
         loom::explore();

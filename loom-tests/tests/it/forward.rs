@@ -61,9 +61,9 @@ impl Rig {
     }
 }
 
-// A value is replaced while the migrating thread has a copy of its word in hand. The copy names the old
-// slot, which waits to be freed. Guards: such a slot still leads to the new one, so a list of
-// slots does not link it through its lease.
+// An inserting thread replaces a value while the migrating thread has a copy of its word in hand.
+// The copy names the old slot, which waits to be freed. Guards: such a slot still leads to the new
+// one, so a list of slots does not link it through its lease.
 model!(a_value_replaced_beside_a_copy, costly(1, 2), || {
     let rig = at_once(|| Rig::grown([1, 2, 3], 20));
     let a = aside(&rig, |rig| {
@@ -77,8 +77,8 @@ model!(a_value_replaced_beside_a_copy, costly(1, 2), || {
 });
 
 // A value is replaced twice while the migrating thread has a copy of its word in hand. Then the
-// migrating thread takes the old word, and stalls: the copy, which is all that there is, names the
-// first value's slot. A look-up finds the third value by it, and a removal takes it away. Guards: a
+// migrating thread takes the old word, and stalls. The copy, the only word left, names the first
+// value's slot. A look-up finds the third value by it, and a removal takes it away. Guards: a
 // look-up follows all forwards, and a removal takes a word that leads to its slot.
 model!(changes_beside_a_copy, bounded(2), || {
     let rig = at_once(|| Rig::grown([1, 2, 3], 20));
@@ -135,12 +135,12 @@ model!(a_slot_is_free_once_its_payload_is_out, bounded(1), || {
     assert_eq!(rig.get(3), Some(30));
 });
 
-/// A replacing thread stalls after its swap of the lease, and the driver comes to the new value, whose time
-/// is up. The driver stalls at `step`. The replacing thread goes on, frees the old slot if it may, and puts
-/// the key in once more. Then the driver goes on. `fill` puts key 1 in, for five ticks; the next slot is in
-/// the same bucket, so that the driver comes to it.
+/// A replacing thread stalls after its swap of the lease, and the driver comes to the new value,
+/// which is due. The driver stalls at `step`. The replacing thread goes on, frees the old slot if
+/// it may, and inserts the key once more. Then the driver goes on. `fill` inserts key 1, for five
+/// ticks. The next slot is in the same slot block, so that the driver comes to it.
 fn an_expiry_beside_a_replacement(step: &'static str, fill: fn(&Rig)) {
-    // Threads take turns where they step back.
+    // Threads take turns only where they yield.
     loom::stop_exploring();
     let stops = ["forwarded", step];
     let stopped = Cell::new(0);
@@ -167,15 +167,15 @@ fn an_expiry_beside_a_replacement(step: &'static str, fill: fn(&Rig)) {
     assert_eq!(rig.get(1), Some(12));
 }
 
-// Guards: the driver swings the word before it ends the entry. The replacing thread swings no word to a
-// slot that has ended: the old slot would be free while the word names it.
+// Guards: the driver swings the word before it ends the entry. The replacing thread swings no word
+// to a slot that has ended: the old slot would be free while the word names it.
 model!(an_entry_expires_under_its_own_word, bounded(1), || {
-    // With a second table nothing is known of the place of the word.
+    // With a second table no thread knows the place of the word.
     an_expiry_beside_a_replacement("expired", |rig| rig.fill([2, 3, 1], 5));
 });
 
-// Guards: the driver is pinned while it swings the word. The old slot could have the key's next value
-// by then, and the word would name the ended one.
+// Guards: the driver is pinned while it swings the word. The old slot could have the key's next
+// value by then, and the word would name the ended one.
 model!(the_driver_is_pinned_as_it_swings, bounded(1), || {
     // The old slot is the first one that is free again.
     an_expiry_beside_a_replacement("led", |rig| rig.put(1, 10, 5));

@@ -1,7 +1,9 @@
-//! W7, W12, W13 and what the index leans on: closing, migrating, deferred-free list, retirement and grace periods.
+//! W7, W12, W13 and what the index relies on: closing, migrating, deferred-free list, retirement
+//! and grace periods.
 //!
-//! Under the model checker a home has one word of its own and one or two in overflow lines, and the smallest table
-//! has one home; in some models a home has two words of its own.
+//! Under the model checker an index bucket has one word of its own and one or two in overflow
+//! buckets, and the smallest table has one index bucket. In some models an index bucket has two
+//! words of its own.
 
 use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
@@ -20,7 +22,8 @@ fn one_of_two(a: Inserted, b: Inserted) {
     );
 }
 
-/// Of two insertions of key 5 one was first, and that is what there is, also when all has been migrated.
+/// One of two insertions of key 5 was first. The index has that one only, also once all has been
+/// migrated.
 fn only_one(index: &Index, a: Inserted, b: Inserted) {
     one_of_two(a, b);
     assert_eq!(all(index, 5).len(), 1);
@@ -28,7 +31,7 @@ fn only_one(index: &Index, a: Inserted, b: Inserted) {
     assert_eq!(all(index, 5).len(), 1, "in a table that is not listed?");
 }
 
-/// How a thread puts key 5 in, with a slot.
+/// A way to put key 5 in, with a slot.
 type Put = fn(&Index, u32) -> Inserted;
 
 const INSERT: Put = |index, slot| index.insert(5, slot, EITHER);
@@ -56,8 +59,8 @@ pub(crate) fn found_meanwhile<R>(index: &Arc<Index>, meanwhile: impl FnOnce(&Ind
     assert_eq!(all(index, 5), [1]);
 }
 
-/// A thread takes key 5 away while another one does something to the index. If the first one is told that the slot need
-/// not rest, the slot may have a new occupant at once.
+/// A thread removes key 5 while another one does something to the index. If `remove` says that the
+/// slot need not rest, the slot may have a new occupant at once.
 fn removed_meanwhile<R>(
     index: &Arc<Index>,
     remove: fn(&Index, u32, u32) -> bool,
@@ -88,8 +91,8 @@ fn retire(index: &Index) {
     index.turn();
 }
 
-// W7: one key inserted by two threads, one of which sees the old table only. Guards: the older table's home is closed
-// before the key's absence there is believed.
+// W7: two threads insert one key, and one of them sees the old table only. Guards: the older
+// table's index bucket is closed before a thread believes that the key is absent there.
 model!(w07_growth, || put_twice(&index(), INSERT, grow));
 
 // W7 with the migrating thread at work between the two.
@@ -103,8 +106,9 @@ model!(w07_growth_with_a_migrator, large, || {
     only_one(&index, a, b);
 });
 
-// W7 with three tables: the inserter has passed the oldest one while the migrating thread moves the key from there to the
-// youngest. Guards: the migrating thread closes the middle tables before it takes the old word away.
+// W7 with three tables: the inserting thread has passed the oldest one while the migrating thread
+// moves the key from there to the youngest. Guards: the migrating thread closes the middle tables
+// before it removes the old word.
 model!(w07_an_insert_into_the_middle_table, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
@@ -116,8 +120,8 @@ model!(w07_an_insert_into_the_middle_table, || {
     assert_eq!(all(&index, 5), [1]);
 });
 
-// W7, W12: a table is installed while the migrating thread copies into what was the youngest. Guards: the
-// copy is there before the old word goes, and inserts go from old to young.
+// W7, W12: a table is installed while the migrating thread copies into the table that was the
+// youngest. Guards: the copy exists before the old word goes, and inserts go from old to young.
 model!(w07_growth_while_a_word_is_migrated, || {
     let index = index_with(&[(5, 1)]);
     growth_while_a_word_is_migrated(&index);
@@ -145,15 +149,16 @@ fn growth_while_a_word_is_migrated(index: &Arc<Index>) {
     assert_eq!(index.find(5, EITHER), Some(1));
 }
 
-// W12: a look-up while the key is migrated. Guards: old tables are looked at first, words are loaded with Acquire, and a
-// copy is there before the old word goes.
+// W12: a look-up while the key is migrated. Guards: the look-up visits old tables first, and loads
+// words with Acquire; a copy exists before the old word goes.
 model!(w12_migrate_over, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
     found_meanwhile(&index, |index| index.migrate(100));
 });
 
-// W12 where the look-up has a directory from before the growth. Guards: the directory is read again after a miss.
+// W12 where the look-up has a directory from before the growth. Guards: the look-up reads the
+// directory again after a miss.
 model!(w12_migrate_over_to_a_new_table, || {
     found_meanwhile(&index_with(&[(5, 1)]), grow_and_migrate);
 });
@@ -207,8 +212,9 @@ model!(w12_a_glance_beside_a_migrate, || {
     assert!(!a.join().unwrap());
 });
 
-// The same for a pinned thread, which looks at the oldest table only. Guards: of a closed home it says nothing; and a
-// thread that pins after a table's grace period has begun does not find that table.
+// The same for a pinned thread, which looks at the oldest table only. Guards: it says nothing of a
+// closed index bucket; a thread that pins after a table's grace period has begun does not find that
+// table.
 model!(w12_a_pinned_glance_beside_a_migrate, || {
     let index = index_with(&[(5, 1)]);
     let a = aside(&index, |index| index.glance_pinned(5));
@@ -226,15 +232,17 @@ model!(w12_migrate_over_twice, costly(1, 3), || {
     found_meanwhile(&index, retire);
 });
 
-// W13: home full, one inserter spills into the overflow line; a word at home goes, and another publishes the key
-// there. Guards: both swap the home's header, wherever the word lies. And where the word of 7 goes, and one of the same key
-// as the other thread's comes in its place, the header is the same again: every publication counts the version up.
+// W13: the index bucket is full, and one inserting thread spills into the overflow bucket. A word
+// in the index bucket itself goes, and another thread publishes the key there. Guards: both swap
+// the index bucket's header, wherever the word lies. If the word of 7 goes, and one of the other
+// thread's key takes its place, the header's bits are the same again: every publication increments
+// the version.
 model!(w13_spilled_duplicate, || {
     put_twice(&index_with(&[(4, 7)]), INSERT, |index| index.remove(4, 7));
 });
 
-// A word that another thread has merely reserved is not taken for the published one that was there before. Guards: the
-// header is read again before a match is believed.
+// A look-up does not take a word that another thread has merely reserved for the published one
+// before it. Guards: the look-up reads the header again before it believes a match.
 model!(w13_reserved_is_not_published, || {
     let index = index_with(&[(4, 7)]);
     let a = aside(&index, |index| {
@@ -243,14 +251,15 @@ model!(w13_reserved_is_not_published, || {
         index.insert(5, 2, |slot| slot == 1)
     });
     let b = index.insert(5, 1, |slot| slot == 2);
-    // Published before the look-up begins, or never: the slot of a word that was only reserved must not be found.
+    // The word of its slot was published before the look-up began, or never: a look-up must not
+    // find the slot of a reserved word.
     let found = index.find(5, EITHER);
     one_of_two(a.join().unwrap(), b);
     assert_eq!(found, Some(if b == Inserted::Done { 1 } else { 2 }));
 });
 
-// The same by a pinned thread's glance, beside two inserters of its key, one of which takes another key's word away before.
-// Guards: the glance looks at the header again.
+// The same by a pinned thread's glance, beside two inserting threads of its key, one of which first
+// removes another key's word. Guards: the glance looks at the header again.
 model!(w13_reserved_is_not_glanced_at, || {
     let index = index_with(&[(4, 7)]);
     let seen = aside(&index, |index| index.glance_pinned(5).flatten());
@@ -262,19 +271,21 @@ model!(w13_reserved_is_not_glanced_at, || {
     assert!(seen.into_iter().all(|seen| published == [seen]), "{seen:?} {published:?}");
 });
 
-// A word that is merely reserved is not migrated. Two homes share an overflow line: while the migrating thread is at the first
-// one, the word that it saw there goes, and an inserter that has yet to hear of the new table reserves the
-// place for the second. Were it migrated, the inserter would find its own slot. Guards: the migrating thread looks at the
-// bit again after it has read the word.
+// A word that is merely reserved is not migrated. Two index buckets share an overflow bucket, and
+// the migrating thread has read a word there for the first one. That word goes, and an inserting
+// thread that does not know the new table reserves the place for the second. If the migrating
+// thread moved this word, the inserting thread would find its own slot. Guards: the migrating
+// thread looks at the bit again after it has read the word.
 model!(w13_a_reserved_word_is_not_migrated, || {
     let index = index();
     index.grow();
     index.migrate(100);
-    // The second home has room in the first one's overflow line only, and there only once 4 is gone.
+    // The second index bucket has room only in the first one's overflow bucket, and there only once
+    // 4 is gone.
     fill(&index, &[(2, 20), (4, 7), (5, 21), (3, 22)]);
     let mut migrator = None;
     let inserted = index.insert(5, 1, |slot| {
-        // The inserter has its directory, and looks at the other key with this hash.
+        // The inserting thread has its directory, and looks at the other key with this hash.
         if slot == 21 && migrator.is_none() {
             index.grow();
             let other = index.clone();
@@ -292,16 +303,18 @@ model!(w13_a_reserved_word_is_not_migrated, || {
     assert_eq!(slots, [1, 21]);
 });
 
-// Deferred: a key ends while the migrating thread copies its word. Whoever ended it is told that the slot must rest, or no
-// word for the slot exists any more. Guards: CLOSED in what `remove` returns, the migrating thread's withdrawal.
+// Deferred: a key ends while the migrating thread copies its word. Either `remove` says that the
+// slot must rest, or no word for the slot exists any more. Guards: CLOSED in what `remove` returns,
+// the migrating thread's withdrawal.
 model!(deferred_removal_beside_a_copy, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
     removed_meanwhile(&index, Index::remove, |index| index.migrate(8));
 });
 
-// Deferred where the remover has a directory from long ago: its oldest table has been retired, has become the youngest
-// again, and holds the copy; the word it was copied from is there yet. Guards: `remove` asks the directory again.
+// Deferred where the removing thread has an old directory. Its oldest table has been retired, has
+// become the youngest again, and holds the copy; the copied word still exists. Guards: `remove`
+// asks the directory again.
 model!(deferred_removal_with_an_old_directory, || {
     let index = index();
     index.grow();
@@ -315,18 +328,20 @@ model!(deferred_removal_with_an_old_directory, || {
     });
 });
 
-// Retire, grace, reuse: a table is retired, emptied and put to use again while an inserter still has the directory of
-// before. Guards: the pin, and the grace period before a class may be used again.
+// Retire, grace, reuse: a table is retired, emptied and put to use again while an inserting thread
+// still has the earlier directory. Guards: the pin, and the grace period before a class may be used
+// again.
 model!(grace_stale_publisher, || {
     put_twice(&index(), INSERT, |index| {
-        // As soon as nobody is pinned the first table is the successor of its successor.
+        // Once no thread is pinned, the first table is the successor of its successor.
         retire(index);
         index.shrink();
     });
 });
 
-// The whole tracker: roots end and are initialised again, in the same slots, while the driver migrates the index over.
-// Every init is acked exactly once. Guards: deferred-free list, the index is cleared before the slot is freed.
+// The whole tracker: roots end and are initialised again, in the same slots, while the driver
+// migrates the index. Every init is acked exactly once. Guards: the deferred-free list; the index
+// word is cleared before the slot is freed.
 model!(deferred_slot_reuse, large, || {
     let rig = Rig::new();
     // Two chosen roots fill the smallest index, and the chunk: from here on it grows.
@@ -348,12 +363,14 @@ model!(deferred_slot_reuse, large, || {
     assert_eq!(rig.told().len(), 4);
 });
 
-// Deferred by its purpose: a slot whose word may have a copy on its way is not reused before the copy is withdrawn, or a
-// later occupant with the same key would be found under a word that is about to go.
+// The purpose of the deferred-free list: a slot whose word may be copied just now is not reused
+// before the copy is withdrawn. Otherwise a look-up would find a later occupant with the same key
+// under a word that is about to go.
 model!(deferred_the_same_key_again, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
-    // The occupant ends; its slot is reused at once by the same key, if it may be, and else another one is taken.
+    // The occupant ends. The same key reuses its slot at once if it may, and takes another slot if
+    // not.
     let again = |index: &Arc<Index>| {
         let slot = if index.remove(5, 1) { 2 } else { 1 };
         assert_eq!(index.insert(5, slot, |_| false), Inserted::Done);
@@ -365,8 +382,9 @@ model!(deferred_the_same_key_again, || {
     assert_eq!(all(&index, 5), [slot]);
 });
 
-/// Two lives of one table: a removal is interrupted between taking the bit away and zeroing the word (or between
-/// reading the header and its swap) while the table is emptied, retired, put to use again, and filled with another key.
+/// Two lives of one table. A removal is interrupted between clearing the bit and zeroing the word,
+/// or between reading the header and its swap. Meanwhile the table is emptied, retired, put to use
+/// again, and filled with another key.
 fn removal_across_two_lives(remove: fn(&Index, u32, u32) -> bool) {
     let index = index();
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
@@ -380,13 +398,14 @@ fn removal_across_two_lives(remove: fn(&Index, u32, u32) -> bool) {
 // Guards: `remove` is pinned, so that the second life does not begin before it is through.
 model!(grace_removal_across_two_lives, || removal_across_two_lives(Index::remove));
 
-// The same by who knows the word's place. Guards: the pin, in the fast way too.
+// The same for a removal that knows the word's place. Guards: the pin, in the fast way too.
 model!(grace_removal_at_home_across_two_lives, light, || {
     removal_across_two_lives(Index::remove_found);
 });
 
-// W13, the fast way: two inits of one key, both at home. Guards: the version in the swap; and who fails gives the word
-// back that it has reserved, so that two keys find room afterwards.
+// W13, the fast way: two inits of one key, both in the index bucket itself. Guards: the version in
+// the swap. An init that fails gives back the word that it has reserved, so two keys find room
+// afterwards.
 model!(w13_at_home_twice, || {
     let index = index();
     let (a, b) = beside(&index, |index| index.init(5, 1, EITHER), |index| index.init(5, 2, EITHER));
@@ -400,13 +419,14 @@ model!(w13_at_home_twice, || {
     assert_eq!(index.tables(), 1, "a word is still reserved, for nobody");
 });
 
-// W13 in a home of two words, where there is room beside the key. Guards: who reads a header sees the words that it believes in.
+// W13 in an index bucket of two words, where there is room beside the key. Guards: a thread that
+// reads a header sees the words that the header marks.
 model!(w13_beside_itself_at_home, || {
     let table = Arc::new(TwoWords::new());
     two_inits_beside(&table, || ());
 });
 
-// The same where another key's word goes meanwhile: the two inits find different words to be free. Guards: as
+// The same while another key's word goes: the two inits find different words free. Guards: as
 // [`w13_at_home_twice`].
 model!(w13_beside_a_word_that_goes, || {
     let table = Arc::new(TwoWords::new());
@@ -426,16 +446,16 @@ fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
     assert_eq!(table.all(5), [published]);
 }
 
-// W13, the fast way, where the key lies in the overflow line: as [`w13_spilled_duplicate`]. Guards: a home of which
-// something lies beyond is not simple.
+// W13, the fast way, where the key lies in the overflow bucket: as [`w13_spilled_duplicate`].
+// Guards: an index bucket that has spilled is not simple.
 model!(w13_spilled_duplicate_at_home, || {
     let index = index();
     assert_eq!(index.init(4, 7, |_| false), Inserted::Done);
     put_twice(&index, INIT, |index| index.remove_found(4, 7));
 });
 
-// W13, the fast way: between an init's look and its swap the same key comes and goes, and leaves the same bits. Guards: the
-// version.
+// W13, the fast way: between an init's look and its swap the same key comes and goes, and leaves
+// the same bits. Guards: the version.
 model!(w13_at_home_the_same_bits_with_other_contents, || {
     let index = index();
     // Found, if the other was first and is there yet.
@@ -452,8 +472,8 @@ model!(w13_at_home_the_same_bits_with_other_contents, || {
     assert_eq!(all(&index, 9).len(), usize::from(b == Inserted::Done));
 });
 
-// W7, the fast way: one of two inits of a key sees the old table only. Guards: a closed home is not simple, and the swap
-// is from the header that was seen.
+// W7, the fast way: one of two inits of a key sees the old table only. Guards: a closed index
+// bucket is not simple, and the swap expects the header that the init has read.
 model!(w07_at_home_against_growth, || put_twice(&index(), INIT, grow));
 
 // W7, the fast way, with the migrating thread at work.
@@ -464,26 +484,26 @@ model!(w07_at_home_with_a_migrator, || {
     });
 });
 
-// As [`grace_stale_publisher`], the fast way: an init at home in a table that is retired and put to use again. Guards: the
-// pin.
+// As [`grace_stale_publisher`], the fast way: an init in the index bucket itself, in a table that
+// is retired and put to use again. Guards: the pin.
 model!(grace_stale_publisher_at_home, || put_twice(&index(), INIT, retire));
 
-// As [`deferred_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
-// away, CLOSED in what it returns.
+// As [`deferred_removal_beside_a_copy`], for a removal that knows the word's place. Guards: the
+// header in the swap that clears the bit, CLOSED in what it returns.
 model!(deferred_removal_at_home_beside_a_copy, light, || {
     let index = index();
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
     removed_meanwhile(&index, Index::remove_found, grow_and_migrate);
 });
 
-// A removal knows the place of its word. Meanwhile the index grows, and in the new table another key's word has that place. Guards: a
-// removal at home compares the word.
+// A removal knows the place of its word. Meanwhile the index grows, and in the new table another
+// key's word has that place. Guards: such a removal compares the word.
 model!(w07_removal_at_home_beside_growth, || {
     let index = index();
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
     let a = aside(&index, |index| index.remove_found(5, 1));
     index.grow();
-    // Of the same home in a table of two.
+    // Key 7 has the same index bucket in a table of two.
     assert_eq!(index.init(7, 2, |_| false), Inserted::Done);
     while index.migrate(100) {}
     a.join().unwrap();
@@ -492,8 +512,9 @@ model!(w07_removal_at_home_beside_growth, || {
     assert_eq!(all(&index, 7), [2]);
 });
 
-/// A slot is found under key 5 in its first occupancy, while `then` happens, and after that the slot is filled for a second
-/// one, which is not published, or was filled before. Whoever looks into the slot must not believe that it saw what the index has.
+/// A slot is found under key 5 in its first occupancy, while `then` happens. The slot is filled for
+/// a second occupancy after that, or before, and is not published. A thread that looks into the
+/// slot must not take it for what the index named.
 fn found_in_its_second_occupancy(
     filled_first: bool,
     then: fn(&Index),
@@ -528,13 +549,13 @@ fn by_find(index: &Index, slot: &AtomicU32) -> Option<u32> {
     seen
 }
 
-/// The next key takes the same word of the same home.
+/// The next key takes the same word of the same index bucket.
 fn another_key(index: &Index) {
     assert_eq!(index.init(9, 2, |_| false), Inserted::Done);
 }
 
-/// The table is retired, and put to use again; the next key takes the same word of the same home, by the first publication
-/// there, as the one before was.
+/// The table is retired, and put to use again. The next key takes the same word of the same index
+/// bucket, by the first publication there, as the key before did.
 fn another_life(index: &Index) {
     retire(index);
     index.shrink();
@@ -543,8 +564,8 @@ fn another_life(index: &Index) {
     another_key(index);
 }
 
-// W6, W14: a candidate whose slot has another occupant by the time that it is looked into. Guards: the bit, asked again after
-// the look.
+// W6, W14: a candidate's slot has another occupant by the time of the look into it. Guards: the
+// thread asks for the bit again after the look.
 model!(w14_a_candidate_that_has_ended, bounded(preemptions()), || {
     found_in_its_second_occupancy(false, |_| (), by_candidate);
 });
@@ -554,8 +575,8 @@ model!(w14_a_candidate_whose_word_is_another_keys, both, |filled_first| {
     found_in_its_second_occupancy(filled_first, another_key, by_candidate);
 });
 
-// W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
-// again.
+// W6, W14 where the candidate's table has begun another life, in which the header is the same.
+// Guards: the thread asks the directory again.
 model!(w14_a_candidate_in_another_life, both, |filled_first| {
     found_in_its_second_occupancy(filled_first, another_life, by_candidate);
 });
@@ -570,7 +591,7 @@ fn both(name: &str, scene: fn(bool)) {
 /// The same three for a look-up in all tables.
 #[test]
 fn w14_found_in_its_second_occupancy() {
-    // The last one is large, and one interruption is what it takes: of the look.
+    // The last one is large, and needs one interruption only: in the look-up.
     let most = preemptions();
     let all: [(usize, fn(&Index)); 3] =
         [(most, |_| ()), (most, another_key), (most - 2, another_life)];

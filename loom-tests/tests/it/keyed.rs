@@ -1,4 +1,5 @@
-//! The races of keyed stores (M1 to M5, W15 and W16, and those of the queue that they share), through the public interface.
+//! The races of keyed stores (M1 to M5, W15 and W16, and those that they share with the queue),
+//! through the public interface.
 
 use expiry::{ExpiryQueue, Handle, ManualClock, RemovalCause, Updated};
 use loom_tests::{aside, at_once, beside, deep, large, model, thread, MapRig, TICK};
@@ -10,21 +11,21 @@ fn map() -> MapRig {
     MapRig::new(|builder| builder.time_to_live(TICK * 10))
 }
 
-/// One with value 10 under key 1.
+/// A rig with value 10 under key 1.
 fn with_10() -> MapRig {
     let rig = map();
     rig.insert(1, 10).unwrap();
     rig
 }
 
-/// Time passes, and nobody has renewed.
+/// Time passes, and no thread renews.
 fn pass(rig: &MapRig) {
     rig.advance(11);
     rig.drive();
 }
 
-// Two threads replace one value: one of theirs is replaced too, and the other one is there. Guards: the swap
-// of the lease to `FORWARD` has one winner.
+// Two threads replace one value: one of the new values is replaced too, and the other one remains.
+// Guards: the swap of the lease to `FORWARD` has one winner.
 model!(two_replacements, large, || {
     let rig = with_10();
     let (a, b) = beside(
@@ -44,8 +45,8 @@ model!(two_replacements, large, || {
     assert_eq!(rig.ends(), ended);
 });
 
-// A replacing thread meets another thread's forward, whose slot is removed before it can swing the word.
-// What has ended stays ended. Guards: a look-up follows a forward to a live slot only.
+// A replacing thread meets another thread's forward, whose slot is removed before it can swing the
+// word. A removed entry stays removed. Guards: a look-up follows a forward to a live slot only.
 model!(m2_a_helper_comes_too_late, deep(2), || {
     let rig = with_10();
     let a = aside(&rig, |rig| {
@@ -64,7 +65,8 @@ model!(m2_a_helper_comes_too_late, deep(2), || {
     assert_eq!(rig.len(), left.iter().count());
 });
 
-// W16: a replacement meets the expiry of what it replaces. Guards: the replacing swap and the ending one are of one word.
+// W16: a replacement meets the expiry of the value that it replaces. Guards: the replacing swap and
+// the ending one are of one word.
 model!(w16_replace_and_expire, || {
     let rig = with_10();
     rig.advance(10);
@@ -98,7 +100,8 @@ model!(m5_replace_and_remove, large, || {
     }
 });
 
-// W15: a reader has found what is removed meanwhile. Guards: the pin; the word is cleared before the node is retired.
+// W15: a reader has found an entry that another thread removes meanwhile. Guards: the pin; the word
+// is cleared before the node is retired.
 model!(w15_get_and_remove, || {
     let rig = with_10();
     let a = aside(&rig, |rig| drop(rig.remove(&1)));
@@ -108,8 +111,8 @@ model!(w15_get_and_remove, || {
     assert_eq!(rig.get(), None);
 });
 
-// W15: a thread removes an entry, and drops it by a flush, while a reader may look at it. Guards: an entry that
-// has ended waits for a grace period.
+// W15: a thread removes an entry, and drops it by a flush, while a reader may look at it. Guards: a
+// removed entry waits for a grace period.
 model!(w15_get_and_drop, large, || {
     let rig = with_10();
     let a = aside(&rig, |rig| {
@@ -123,8 +126,8 @@ model!(w15_get_and_drop, large, || {
     assert_eq!(rig.metrics().unreclaimed, 0);
 });
 
-// A thread takes the deferred-free lists while another thread removes two entries. Each of them is freed.
-// Guards: a list is taken by a swap.
+// A thread takes the deferred-free lists while another thread removes two entries. Each of them is
+// freed. Guards: a thread takes a list by a swap.
 model!(a_flush_beside_removals, || {
     loom::stop_exploring();
     let rig = with_10();
@@ -155,8 +158,8 @@ model!(w15_get_and_take, large, || {
     assert_eq!(rig.metrics().unreclaimed, 0);
 });
 
-// W15 with a replacement: the reader sees one or the other, and not the old one again. The reader is
-// the spawned thread: loom finds little to interrupt where the main thread only reads
+// W15 with a replacement: the reader sees one or the other, and not the old one again. The reader
+// is the spawned thread: loom finds little to interrupt where the main thread only reads
 // (`docs/verification.md`).
 model!(w15_get_and_replace, || {
     let rig = at_once(with_10);
@@ -259,7 +262,7 @@ model!(q2_two_updates_of_a_fresh_key, large, || {
     assert_eq!(drain(&queue, &clock), [1]);
 });
 
-// Q4, Q5: an update is interrupted while the time that it was made for comes, and somebody polls.
+// Q4, Q5: an update is interrupted until its own deadline comes, and another thread polls.
 model!(q4_q5_stalled_update_and_poll, || {
     let (queue, clock) = queue();
     let (other, time) = (queue.clone(), clock.clone());
@@ -271,7 +274,8 @@ model!(q4_q5_stalled_update_and_poll, || {
     assert_eq!(a.join().unwrap() + drain(&queue, &clock).len(), 1);
 });
 
-/// A touch meets the poll of its key's old time. If it says "renewed" the key lives on; if not, it has expired, and stays so.
+/// A touch meets the poll of its key's old deadline. If the touch returns "renewed", the key lives
+/// on. If not, the key has expired, and stays so.
 fn touch_and_poll(touch: impl FnOnce(&ExpiryQueue<u64>, Handle) -> bool) {
     let (queue, clock) = queue();
     let Updated::Inserted { handle, .. } = queue.update(1, TICK * 2).unwrap() else {
@@ -308,8 +312,8 @@ model!(q10_two_pollers, || {
     assert!(queue.is_empty());
 });
 
-// W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards: who ends what came in
-// late says so.
+// W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards:
+// the thread that ends a late entry reports that.
 model!(w08_update_and_shutdown, || {
     let (queue, _) = queue();
     let (a, left) =

@@ -1,16 +1,19 @@
-//! Small generated programs on the whole tracker, without a reaper: what every operation returned, and what the owners were
-//! told, must come out of some sequential order of the operations on a simple model.
+//! Small generated programs on the whole tracker, without a reaper. Some sequential order of the
+//! operations on a simple model must explain what every operation returned, and the outcomes that
+//! were delivered.
 //!
 //! # The model
 //!
-//! Each root is an object by itself (a history is linearizable if it is so object by object), and orders are those that
-//! keep each thread's own order. The order of real time between threads is not asked for: an operation that has seen
-//! nothing of another thread's may be ordered before it, as the memory model has it.
+//! Each root is an object by itself: a history is linearizable if it is so object by object. Orders
+//! keep each thread's own order. The checker does not ask for the order of real time between
+//! threads. An operation that has seen nothing of another thread's may be ordered before it, as the
+//! memory model allows.
 //!
-//! An operation is one step, but for a completion, which is two, as the tracker's documentation has it: the ack (or the init
-//! that merges) makes the edges cancel out, and then ends the root, unless somebody else ends it first. So a
-//! duplicate ack in between is counted, and a fail in between wins. A poll may end every root that may be due, or not:
-//! that it must is for the models in `wheel_inbox_reaper`. In the end time passes, and nothing may be left.
+//! An operation is one step, but for a completion, which is two, as the tracker's documentation has
+//! it. The ack, or the init that merges, makes the edges cancel out. Then it ends the root, unless
+//! another thread ends it first. So a duplicate ack in between counts, and a fail in between wins.
+//! A poll may end every root that may be due, or not: the models in `wheel_inbox_reaper` check that
+//! it must. In the end time passes, and nothing may be left.
 
 use expiry::{Ack, AckError, Done, Reason, Root, RootId};
 use loom_tests::{explore, preemptions, setting, thread, Rig, TICK, TIMEOUT};
@@ -217,8 +220,8 @@ enum State {
     Ended,
 }
 
-/// A step of the model: the next state, whether the step was answered like this, and whether the same operation ends
-/// the root later.
+/// A step of the model: the next state, whether the model gives the same answer, and whether the
+/// same operation ends the root later.
 struct Step {
     state: State,
     answer: Option<Answer>,
@@ -226,11 +229,12 @@ struct Step {
     end: Option<End>,
 }
 
-/// Where a search stands.
+/// The state of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Place {
     state: State,
-    /// How many of each thread's operations are done, and whether the next one has closed the root already.
+    /// How many of each thread's operations are done, and whether the next one has closed the root
+    /// already.
     done: Vec<(usize, bool)>,
     ends: Vec<End>,
 }
@@ -242,7 +246,7 @@ fn step(object: Object, state: State, seen: &Seen) -> Vec<Step> {
     let ending =
         |end, answer| Step { state: gone, answer: Some(answer), closing: false, end: Some(end) };
     let mut steps = Vec::new();
-    // Of a chosen root it may be that the operation found it ending: it does nothing then.
+    // The operation may have found a chosen root ending: it does nothing then.
     if object == Object::Chosen && seen.answer == Answer::NotLive {
         steps.push(plain(state, Answer::NotLive));
     }
@@ -398,7 +402,8 @@ fn check(program: &Program) {
             seen.iter().filter(|seen| seen.op.is_about(object)).copied().collect()
         };
         let mut histories: Vec<Vec<Seen>> = threads.iter().map(|thread| about(thread)).collect();
-        // The setup comes before everything, so it is the beginning of the first thread, and of the others too.
+        // The setup comes before everything: it begins the first thread's order, and those of the
+        // others.
         let initial =
             about(&setup).iter().fold(initial, |state, seen| step(object, state, seen)[0].state);
         histories.retain(|history| !history.is_empty());
@@ -420,7 +425,8 @@ fn check(program: &Program) {
     }
 }
 
-/// Every interleaving of every generated program has an order that explains it. In two halves, which can run at the same time.
+/// Every interleaving of every generated program has an order that explains it. There are two
+/// halves, which can run at the same time.
 fn generated_programs(half: usize) {
     let programs = setting("EXPIRY_LOOM_PROGRAMS", 40);
     let most = setting("EXPIRY_LOOM_EXECUTIONS", 20_000);

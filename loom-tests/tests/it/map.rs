@@ -1,5 +1,5 @@
-//! What `ExpiringMap` adds to the keyed store: time that counts to the tick, times to idle, entries, iteration; through the public
-//! interface.
+//! What `ExpiringMap` adds to the keyed store, through the public interface: deadlines exact to the
+//! tick, times to idle, entries, iteration.
 
 use expiry::expiring_map::Entry;
 use expiry::model::stop_at;
@@ -14,12 +14,12 @@ fn empty() -> MapRig {
     MapRig::new(|builder| builder)
 }
 
-/// One in which there was something.
+/// A rig that has had an entry.
 fn used() -> MapRig {
     MapRig::used(|builder| builder)
 }
 
-/// One with value 10 under key 1.
+/// A rig with value 10 under key 1.
 fn with(lifetime: Lifetimes) -> MapRig {
     let rig = empty();
     rig.insert_with_lifetime(1, 10, lifetime).unwrap();
@@ -34,8 +34,9 @@ fn idle(ticks: u32) -> Lifetimes {
     Lifetimes::new().idle(after(ticks))
 }
 
-// M2: a touch looks at the clock, and only then is the entry's time up. Who is told that it is gone is not told otherwise
-// later. Guards: what is over is marked before anybody is told.
+// M2: a touch reads the clock, and only then is the entry due. A caller that has observed the
+// expiry never observes the opposite. Guards: an expired entry is marked before a look-up reports
+// it as absent.
 model!(m2_told_gone_and_touched, || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
@@ -52,8 +53,8 @@ model!(m2_told_gone_and_touched, || {
     }
 });
 
-// M2: the same of an entry that was looked at while it lived, and whose time is up when it is to be removed. Guards: it too is
-// marked before anybody is told.
+// M2 for an entry that was looked up while it lived, and is due when it is to be removed. Guards:
+// it too is marked before the removal answers.
 model!(m2_told_changed_and_touched, || {
     let rig = with(live(10));
     let Entry::Occupied(entry) = rig.entry(1) else {
@@ -67,8 +68,8 @@ model!(m2_told_changed_and_touched, || {
     assert!(removed || !touched);
 });
 
-// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
-// fails.
+// A read that finds an entry with a time to idle renews it, or the entry was not there. Guards: the
+// read looks again if its swap fails.
 model!(a_read_renews, || {
     let rig = with(idle(10));
     rig.advance(9);
@@ -86,8 +87,9 @@ model!(a_read_renews, || {
     }
 });
 
-// A touch gives an entry less to live, a read meets it: the read does not undo that. The touch leaves the deadline as it is, and
-// the read's swap cannot tell. Guards: both look at the bound again, and the touch swaps even so.
+// A touch shortens an entry's life, and a read meets it: the read does not undo that. The touch
+// leaves the deadline as it is, so the read's swap cannot tell. Guards: both look at the bound
+// again, and the touch swaps even so.
 model!(a_read_stays_within_the_bound, || {
     let rig = with(idle(10));
     rig.advance(1);
@@ -100,8 +102,8 @@ model!(a_read_stays_within_the_bound, || {
     assert_eq!(rig.remaining(&1), Some(TICK * 9));
 });
 
-// Two touches, to different bounds: the deadline is that of the one that came last. Guards: who has swapped the lease looks at
-// the bound again.
+// Two touches set different bounds: the deadline is that of the later one. Guards: a thread that
+// has swapped the lease looks at the bound again.
 model!(two_bounds, || {
     let rig = with(idle(10));
     let (a, _) = beside(
@@ -112,14 +114,14 @@ model!(two_bounds, || {
     assert!(a);
     let left = rig.remaining(&1).unwrap();
     assert!(left == TICK * 3 || left == TICK * 5);
-    // What a read goes by is what the deadline was made of.
+    // A read goes by the bound that the deadline was made of.
     rig.get().unwrap();
     assert_eq!(rig.remaining(&1), Some(left));
 });
 
-// Two touches with one timeout, and the clock moves between them. The touch that read the clock first may
-// be the last to change the bound. Guards: a touch changes the bound by a compare-and-swap, so it does not
-// write an older bound over a later one.
+// Two touches with one timeout, and the clock moves between them. The touch that read the clock
+// first may be the last to change the bound. Guards: a touch changes the bound by a
+// compare-and-swap, so it does not write an older bound over a later one.
 model!(two_touches_across_a_tick, || {
     let rig = with(idle(20));
     let touch = |rig: &MapRig| rig.touch_with_lifetime(&1, after(10));
@@ -136,9 +138,9 @@ fn kept() -> Lifetimes {
     Lifetimes::new().keep()
 }
 
-// A replacement keeps the lifetime of the entry that it replaces, and a touch prolongs that entry: in
-// either order the new entry has the touch's deadline. Guards: the replacing thread takes the deadline from
-// the very lease that its swap takes away.
+// A replacement keeps the lifetime of the entry that it replaces, and a touch prolongs that entry:
+// in either order the new entry has the touch's deadline. Guards: the replacing thread takes the
+// deadline from the very lease that its swap takes away.
 model!(a_kept_lifetime_beside_a_touch, || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
@@ -147,8 +149,8 @@ model!(a_kept_lifetime_beside_a_touch, || {
     assert_eq!(rig.remaining(&1), Some(TICK * 20));
 });
 
-// The same of an entry with a time to idle. The touch changes the bound, and leaves the deadline as it is.
-// Guards: the replacing thread looks at the bound again after its swap.
+// The same for an entry with a time to idle. The touch changes the bound, and leaves the deadline
+// as it is. Guards: the replacing thread looks at the bound again after its swap.
 model!(a_kept_lifetime_beside_a_touch_of_an_idle_entry, || {
     let rig = with(idle(10));
     let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
@@ -161,8 +163,9 @@ model!(a_kept_lifetime_beside_a_touch_of_an_idle_entry, || {
     assert_eq!(rig.remaining(&1), Some(TICK * 2), "the touch's bound is lost");
 });
 
-/// A value with a time to idle is read, or touched, while another takes its place that has none, or the other way round: each
-/// lives as it is to. Guards: node and lease are one occupancy's, or are read again.
+/// A thread reads or touches a value with a time to idle, while another one replaces it by a value
+/// without, or the other way round. Each value keeps its own lifetime. Guards: node and lease are
+/// of one occupancy, or are read again.
 #[test]
 fn a_policy_is_its_own_values() {
     large("a_policy_is_its_own_values, read", || {
@@ -201,7 +204,8 @@ fn two_upserts() {
     }
 }
 
-// Two threads want the value of a fresh key: they get the same one. Guards: the index refuses the second.
+// Two threads want the value of a fresh key: they get the same one. Guards: the index refuses the
+// second.
 model!(two_first_readers, large, || {
     let rig = used();
     let (a, b) = beside(
@@ -214,8 +218,9 @@ model!(two_first_readers, large, || {
     assert_eq!(rig.told(), []);
 });
 
-/// An entry is removed after it was looked at, while another thread renews it, or replaces it: the very value goes, or nothing.
-/// Guards: the slot is the value's identity under a pin, the lease's swap decides.
+/// A thread removes an entry that it has looked at, while another thread renews or replaces it. The
+/// very value is removed, or nothing. Guards: the slot is the value's identity under a pin; the
+/// lease's swap decides.
 #[test]
 fn a_value_is_removed_by_its_identity() {
     model("a_value_is_removed_by_its_identity, touched", || {
@@ -266,8 +271,8 @@ model!(clear_beside_a_replacement, || {
 });
 
 // A walk looks for the slots of two keys that share their hash, while their values are replaced. It
-// meets each once. Both are replaced between the walk's looks at the two words, so that the walk
-// begins again. Guards: of two slots of one key that it has seen the walk takes the later one.
+// meets each once. Both are replaced between the walk's looks at the two words, so the walk begins
+// again. Guards: the walk takes the later one of two slots of one key that it has seen.
 model!(a_walk_meets_keys_of_one_hash, || {
     let map = ExpiringMap::builder().shards(1).seed(7).hasher(OneHash);
     let map = Arc::new(map.clock(ManualClock::new()).build_manual().unwrap());
@@ -302,8 +307,8 @@ impl std::hash::Hasher for Zero {
     fn write(&mut self, _: &[u8]) {}
 }
 
-// A reader swings the index to a new value, and is late: that one has been replaced already. Guards: a swing looks at where the word
-// leads to, and is given up where its target is no longer live.
+// A reader is late when it swings the index to a new value: that value has been replaced already.
+// Guards: a swing looks where the word leads to, and gives up if its target is no longer live.
 model!(a_late_swing_changes_nothing, deep(3), || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| rig.get());
@@ -314,8 +319,9 @@ model!(a_late_swing_changes_nothing, deep(3), || {
     assert_eq!(rig.get(), Some(30));
 });
 
-// A walk comes by while an entry is being inserted, and another of the same key has been faster: none is met that never was,
-// and none whose memory has gone. Guards: a walk takes slots from published words only.
+// A walk meets an entry that a thread is inserting, while another thread has inserted the
+// same key first. The walk yields no entry that never existed, and none whose memory has gone.
+// Guards: a walk takes slots from published words only.
 model!(a_walk_meets_no_stillborn, bounded(1), || {
     let rig = empty();
     let a = aside(&rig, |rig| *rig.entry(1).or_insert(20).unwrap());
@@ -330,7 +336,7 @@ model!(a_walk_meets_no_stillborn, bounded(1), || {
 /// inserting thread helps.
 const BEFORE_HELP: u64 = 4;
 
-/// An inserting thread helps to migrate the index, and stalls there. A poll ends what is due all the same.
+/// An inserting thread helps to migrate the index, and stalls there. A poll still ends what is due.
 /// Guards: a thread that helps does not become the shard's driver.
 #[test]
 fn expiry_beside_a_helper() {
@@ -359,7 +365,7 @@ fn expiry_beside_a_helper() {
         let rig = grown();
         loom::explore();
         let a = aside(&rig, move |rig| insert(rig));
-        // The driver is not the first one to come: it would leave nothing to migrate.
+        // The driver must not come first: it would leave nothing to migrate.
         thread::yield_now();
         rig.advance(5);
         rig.drive();
@@ -371,8 +377,8 @@ fn expiry_beside_a_helper() {
 }
 
 // A slot is handed over while a driver takes the deferred-free lists: this driver frees it, or a
-// later one does. Guards: the driver that says that none is wanted finds what was pushed before, or
-// the push asks for a driver after that.
+// later one does. Guards: a driver that announces an empty list has found what was pushed before.
+// Otherwise the push asks for a driver after that.
 model!(a_slot_handed_over_beside_a_driver, large, || {
     let rig = at_once(|| {
         let rig = with(live(100));

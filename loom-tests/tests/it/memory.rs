@@ -20,9 +20,10 @@ fn used(occupants: u32) -> Arc<Store> {
     store
 }
 
-// A chunk's memory goes back while a thread owns a bucket, claims a slot in it, fills it, frees it and does all that
-// again: generations never repeat, and what the occupant wrote stays. Guards: all buckets are owned before any slot is
-// zeroed, and given back after; the base is raised before that, and read after a bucket is owned.
+// A chunk's memory goes back while a thread owns a slot block, claims a slot in it, fills it, frees
+// it and does all that again. Generations never repeat, and what the occupant wrote stays. Guards:
+// the releasing thread owns all slot blocks before it zeroes a slot, and gives them back after. The
+// base is raised before that, and read after a slot block is owned.
 model!(release_against_claim, || {
     let store = used(3);
     let had = aside(&store, |store| {
@@ -56,16 +57,17 @@ model!(release_against_claim, || {
     assert!(generation > last, "generation {generation} after {last}");
 });
 
-// Two threads want one bucket. Guards: the flag is taken by a swap.
+// Two threads want one slot block. Guards: the flag is taken by a swap.
 model!(one_owner, || {
     let store = used(1);
     let (a, b) = beside(&store, |store| store.own(0), |store| store.own(0));
     assert!(a.is_some() ^ b.is_some(), "{a:?} {b:?}");
 });
 
-// A bucket changes hands, and one of its slots is ended by a third thread: who owns it next sees all that its
-// predecessor claimed, and takes a slot for free only when whoever ended it has done with it. Guards: the flag is cleared
-// with Release and taken with Acquire, a slot is freed with Release and seen free with Acquire.
+// A slot block changes hands, and a third thread ends one of its slots. The next owner sees all
+// that its predecessor claimed. It takes a slot for free only once the thread that ended it has
+// finished. Guards: the flag is cleared with Release and taken with Acquire; a slot is freed with
+// Release and seen free with Acquire.
 model!(a_bucket_changes_hands, || {
     let store = used(1);
     let (_, base) = store.own(0).expect("nobody else");
@@ -96,12 +98,13 @@ fn complete(rig: &Rig, root: Root) {
     assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
 }
 
-// The ring is shortened while a thread sits in a chunk that leaves it, and moves on: the chunk's memory goes back all the
-// same. Guards: who leaves a chunk looks at the ring by a read-modify-write after it has left its bucket, and the driver
-// at the bucket after it has shortened the ring; a chunk that is owned is set aside and looked at again.
+// The ring is shortened while a thread owns a slot block in a chunk that leaves it, and the thread
+// moves on. The chunk's memory goes back all the same. Guards: a thread that leaves a chunk looks
+// at the ring by a read-modify-write after it has left its slot block. The driver looks at the slot
+// block after it has shortened the ring. A chunk that is owned is set aside and looked at again.
 model!(a_chunk_that_is_left_goes_back, || {
     let rig = Rig::new();
-    // This thread's roots fill several chunks, and end: it sits in the last one.
+    // This thread's roots fill several chunks, and end: it owns a slot block in the last one.
     let roots: Vec<_> = (0..6 * CHUNK).map(|owner| rig.issue(3, owner.into()).unwrap()).collect();
     roots.into_iter().for_each(|root| complete(&rig, root));
     let polls = aside(&rig, |rig| rig.poll(usize::MAX));
@@ -109,20 +112,20 @@ model!(a_chunk_that_is_left_goes_back, || {
     let root = rig.issue(3, 99).unwrap();
     polls.join().unwrap();
     assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
-    // The clock stands still: what is looked after is only what somebody has asked for.
+    // The clock stands still: the driver maintains only what a thread has asked for.
     while rig.poll(usize::MAX).more {}
     only_the_ring_and(&rig, &[chunk_of(root)]);
 });
 
-// As before, where the thread has two buckets, for entries that fall due at different times, in two
-// chunks. Guards: the thread gives back what it owns outside its last two chunks, and tells the
-// driver of each.
+// As before, where the thread has two slot blocks, for entries that fall due at different times, in
+// two chunks. Guards: the thread gives back what it owns outside its last two chunks, and notifies
+// the driver of each.
 model!(chunks_that_a_thread_with_two_buckets_leaves_go_back, || {
     let rig = Rig::new();
     let issue = |far| rig.issue_with(3, 9, after(if far { 15 } else { 10 })).unwrap();
     let ack = |root| complete(&rig, root);
     let mut roots: Vec<_> = (0..5 * CHUNK).map(|_| issue(false)).collect();
-    // Others fall due at another time, and get buckets of their own. The last of these lies in
+    // Others fall due at another time, and get slot blocks of their own. The last of these lies in
     // the chunk that the thread has walked through last.
     roots.extend([true, false, true, true].map(issue));
     let [.., near, _, far] = roots[..] else {
@@ -144,7 +147,8 @@ model!(chunks_that_a_thread_with_two_buckets_leaves_go_back, || {
     only_the_ring_and(&rig, &seen[seen.len() - 2..]);
 });
 
-// As before, where the thread goes to a chunk that is leaving the ring, and whose memory goes back, just then; and on from there.
+// As before, where the thread moves to a chunk that is just leaving the ring, and whose memory goes
+// back, and then moves on from there.
 model!(a_chunk_taken_as_it_leaves_the_ring_goes_back, || {
     let rig = Rig::new();
     let issue = || rig.issue(3, 9).unwrap();
@@ -164,8 +168,8 @@ model!(a_chunk_taken_as_it_leaves_the_ring_goes_back, || {
     only_the_ring_and(&rig, &[chunk_of(root)]);
 });
 
-// A chunk is added while the driver looks after memory: what is held is what is on the ring. Guards: a ring that has grown since
-// the driver looked first.
+// A chunk is added while the driver maintains memory: the memory held is that of the ring. Guards:
+// the driver looks first whether the ring has grown.
 model!(a_chunk_added_beside_the_driver_is_counted, || {
     let rig = Rig::new();
     for _ in 0..CHUNK {
@@ -181,7 +185,7 @@ fn chunk_of(root: Root) -> u32 {
     root.to_bits() as u32 / CHUNK
 }
 
-/// No chunk has its memory but those on the ring and those that this thread sits in.
+/// Only chunks on the ring, and those in which this thread owns a slot block, have their memory.
 fn only_the_ring_and(rig: &Rig, sits: &[u32]) {
     let (ring, used) = rig.chunks();
     for chunk in used {
@@ -195,9 +199,9 @@ fn only_the_ring_and(rig: &Rig, sits: &[u32]) {
     assert!(chunks <= most, "{chunks} are counted");
 }
 
-// A chunk that was set aside because a thread sat in it is left, but what the thread has put there lives on, and then
-// ends: the chunk's memory goes back, if only after a while, though nothing else is to do. Guards: the driver says when it
-// will look again.
+// A chunk was set aside because a thread owned a part of it. The thread leaves it, but an entry
+// there lives on, and then ends. The chunk's memory goes back, if only after a while, though
+// nothing else is to do. Guards: the driver announces when it will look again.
 model!(a_chunk_set_aside_and_then_in_use_goes_back, || {
     let rig = Rig::new();
     let issue = || rig.issue_with(3, 9, Lifetime::Never).unwrap();
@@ -218,8 +222,9 @@ model!(a_chunk_set_aside_and_then_in_use_goes_back, || {
     only_the_ring_and(&rig, &[chunk_of(root)]);
 });
 
-// Chunks whose memory goes back had deadlines that nobody waits for any more; they are used again while that happens, with
-// later deadlines. Guards: what the driver knew of them goes with their memory.
+// Chunks whose memory goes back had deadlines that no entry has any more. Threads use the chunks
+// again while that happens, with later deadlines. Guards: what the driver knew of them goes with
+// their memory.
 model!(a_chunk_that_went_back_is_used_again, || {
     let rig = Rig::new();
     let issue = |ticks| rig.issue_with(3, 9, after(ticks)).unwrap();
@@ -246,8 +251,8 @@ model!(capacity_is_exact, || {
     assert!(rig.issue(3, 12).is_ok());
 });
 
-// Two threads add the first chunk, and a third one's root is where it says it is. Guards: the segment is published
-// once, chunks are given out once.
+// Two threads add the first chunk, and a third thread's root is where its id says. Guards: the
+// segment is published once, chunks are given out once.
 model!(the_first_chunk_is_added_once, large, || {
     let rig = Rig::new();
     let a = aside(&rig, |rig| {
@@ -261,9 +266,9 @@ model!(the_first_chunk_is_added_once, large, || {
     assert!(rig.is_empty());
 });
 
-// A grace period is ended by another thread than the one that waits for it. What waited is touched
-// after the readers. Guards: the flag of the wait, which hands on what the thread that ended the
-// period knows.
+// Another thread ends a grace period than the one that waits for it. The waiting thread touches the
+// object after the readers. Guards: the flag of the wait, which hands on what the ending thread
+// knows.
 model!(a_grace_period_that_another_thread_ends, bounded(2), || {
     let index = Arc::new(Index::new());
     let shared = Arc::new(Shared { is_there: AtomicBool::new(true), value: UnsafeCell::new(7) });
@@ -296,7 +301,7 @@ struct Shared {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: the model above is about that.
+// SAFETY: the model above checks that.
 unsafe impl Send for Shared {}
 // SAFETY: the same.
 unsafe impl Sync for Shared {}

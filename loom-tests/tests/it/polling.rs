@@ -1,4 +1,4 @@
-//! Polling by many, what is slept by, and stalls: Q10, Q12, W4 for shards that somebody is at, C8.
+//! Several pollers, `wait_time`, and stalls: Q10, Q12, W4 for shards that have a driver, C8.
 
 use expiry::{Expired, ExpiryQueue, ExpiryQueueBuilder, ManualClock};
 use loom_tests::{after, aside, beside, bounded, large, model, preemptions, thread, Awake, TICK};
@@ -29,8 +29,9 @@ fn keys(expired: &[Expired<u64>]) -> Vec<u64> {
     keys
 }
 
-// Q10: two pollers of two shards, and a key that comes due meanwhile. What was due before they began, one of them brings;
-// nothing comes twice, nothing stays. Guards: each shard's flag; what is news while somebody is at a shard is looked at again.
+// Q10: two pollers of two shards, and a key that falls due meanwhile. One of them delivers what was
+// due before they began. No key is delivered twice, and none stays. Guards: each shard's flag; a
+// dirty bit that is set while a driver is at a shard makes it look again.
 model!(q10_two_pollers_of_two_shards, bounded(preemptions() - 2), || {
     // Two slots to a chunk: the third key is in the other shard.
     let (queue, clock) = queue(|builder| builder.shards(2), &[(1, 1), (2, 9), (3, 1)]);
@@ -68,8 +69,9 @@ model!(q10_what_a_budget_leaves, || {
     assert_eq!(queue.wait_time(), None);
 });
 
-// W4: the reaper leaves a shard out that a poller is at, and goes to sleep; the poller has taken what is news out of the
-// inbox, or has come too late for it. Guards: who leaves a shard looks at the announcement, then at what is wanted there.
+// W4: the reaper skips a shard that has a poller, and goes to sleep. The poller has taken the dirty
+// slot block out of the inbox, or has come too late for it. Guards: a thread that leaves a shard
+// looks at the announcement, then at what is wanted there.
 model!(w04_a_shard_left_to_a_poller, bounded(preemptions() - 1), || {
     let rig = Awake::new();
     let poll = aside(&rig, |rig| rig.poll(100));
@@ -95,8 +97,9 @@ model!(w04_what_a_poller_leaves, || {
     poll.join().unwrap();
 });
 
-// `wait_time` beside a touch that brings another key of the same bucket nearer still: that one is about to tell of
-// it, so there is nothing to tell of this one. Guards: who has touched makes sure of the shard's next expiration.
+// `wait_time` beside a touch that lowers the deadline of another key of the same slot block still
+// further. That touch is about to notify the driver, so this one need not. Guards: a thread that
+// has touched ensures the shard's next expiration.
 model!(q12_wait_time_beside_an_update, || {
     let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
     let a = aside(&queue, |queue| {
@@ -110,8 +113,8 @@ model!(q12_wait_time_beside_an_update, || {
     assert_eq!(queue.wait_time(), Some(TICK * 2));
 });
 
-// `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the shard's next expiration is not raised over news,
-// and named after the push.
+// `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the poll does not raise
+// the shard's next expiration over a dirty slot block, and the touch lowers it after the push.
 model!(q12_wait_time_beside_a_poll, || {
     let (queue, clock) = queue(|builder| builder, &[(1, 1), (2, 30)]);
     clock.advance(TICK);
@@ -127,9 +130,10 @@ model!(q12_wait_time_beside_a_poll, || {
     assert_eq!(keys(&queue.poll()), [2]);
 });
 
-// `wait_time` after a poll, beside a touch that has brought another key of the same bucket nearer but has not told yet: the
-// poll finds the inbox empty. Guards: the shard's next expiration is not raised above what somebody has named and is yet to
-// come.
+// `wait_time` after a poll, beside a touch that has lowered another key of the same slot block but
+// has not notified the driver yet. The poll finds the inbox empty. Guards: the poll does not raise
+// the shard's next expiration above a deadline that another thread has announced but not pushed
+// yet.
 model!(q12_wait_time_after_a_poll_beside_an_update, || {
     let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
     loom::stop_exploring();
@@ -146,11 +150,12 @@ model!(q12_wait_time_after_a_poll_beside_an_update, || {
     assert_eq!(queue.wait_time(), Some(TICK * 2));
 });
 
-// A touch beside another of the same bucket that has brought it nearer and has not told yet, while something nearer still is
-// known of the shard, so that there is nothing to add to that; then this passes, and then the other's time. Guards: who has not told is
-// looked for before the shard's next expiration is raised.
+// A touch beside another one of the same slot block, which has lowered its deadline but has not
+// notified the driver yet. The shard knows something nearer still, so this touch adds nothing. Then
+// that nearer deadline passes, and then the other touch's. Guards: the poll looks for threads that
+// have not notified yet before it raises the shard's next expiration.
 model!(q12_wait_time_when_what_hid_it_has_passed, || {
-    // Two slots to a bucket: the third key is in another one.
+    // Two slots to a block: the third key is in another one.
     let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
     loom::stop_exploring();
     assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
@@ -170,9 +175,10 @@ model!(q12_wait_time_when_what_hid_it_has_passed, || {
     a.join().unwrap();
 });
 
-// The same, and the poll comes between the two: it has looked for who has not told before either of them said anything, and raises the
-// shard's next expiration once both have lowered their bucket's. Guards: who waits looks for who has not told, too, and before it looks at
-// the shards.
+// The same, where the poll comes between the two. It has looked for threads that have not notified
+// yet before either touch announced itself. It raises the shard's next expiration once both have
+// lowered their slot block's. Guards: `wait_time` looks for such threads too, and before it looks
+// at the shards.
 model!(q12_wait_time_when_a_poll_has_looked_before, large, || {
     let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
     loom::stop_exploring();
@@ -192,8 +198,9 @@ model!(q12_wait_time_when_a_poll_has_looked_before, large, || {
     a.join().unwrap();
 });
 
-/// As before, where what has not told yet is the insertion of the very key that is touched, to a later time or to the same one.
-/// Guards: who inserts says so before the key can be found.
+/// As before, where the pending notification is of the insertion of the very key that is touched,
+/// to a later deadline or to the same one. Guards: the inserting thread announces itself before the
+/// key can be found.
 #[test]
 fn q12_wait_time_for_what_another_has_yet_to_tell() {
     for ticks in [3, 5] {
@@ -211,7 +218,7 @@ fn q12_wait_time_for_what_another_has_yet_to_tell() {
     }
 }
 
-/// Due at 2, stalled from 2 to 10.
+/// A queue that was due at 2, and stalled from 2 to 10.
 fn stalled(keys: &[(u64, u32)]) -> (Queue, ManualClock) {
     let (queue, clock) = queue(|builder| builder.pause_grace(TICK * 2), keys);
     loom::stop_exploring();
@@ -225,7 +232,8 @@ fn due(queue: &ExpiryQueue<u64>) -> Vec<Duration> {
     queue.dump().into_keys().collect()
 }
 
-// C8: the grace meets a touch. The key lives until the time that it was touched for. Guards: the grace is a swap on the lease.
+// C8: the grace meets a touch. The key lives until the touch's deadline. Guards: the grace is a
+// swap of the lease.
 model!(c8_pause_grace_beside_a_touch, || {
     let (queue, clock) = stalled(&[(1, 2)]);
     let (a, _) = beside(
@@ -243,8 +251,9 @@ model!(c8_pause_grace_beside_a_touch, || {
     assert!(queue.is_empty());
 });
 
-// C8: two polls find one stall, in two ticks. It is added once: from 2 to 10, or from 2 to 11. Guards: one of them decides,
-// having looked again at when it was expected; and both know before they get to a shard.
+// C8: two polls find one stall, in two ticks. It is added once: from 2 to 10, or from 2 to 11.
+// Guards: one of them decides, after a second look at when it was expected. Both know before they
+// get to a shard.
 model!(c8_two_polls_find_one_stall, || {
     let (queue, clock) = stalled(&[(1, 2)]);
     let (other, time) = (queue.clone(), clock.clone());
@@ -263,8 +272,8 @@ model!(c8_two_polls_find_one_stall, || {
 });
 
 // C8: a poll finds a stall, and its budget runs out; another poll goes on. It gives the other keys
-// their grace, too. Guards: a poll that finds itself in time, because of what the first poll says of
-// the next one, finds that a stall stands.
+// their grace, too. Guards: the first poll's announcement of the next one makes this poll look in
+// time; it still finds that a stall stands.
 model!(c8_a_stall_outlasts_a_budget, || {
     let (queue, _) = stalled(&[(1, 2), (2, 2), (3, 2), (4, 2)]);
     let a = aside(&queue, |queue| {

@@ -10,8 +10,8 @@ use loom_tests::{
 };
 use std::sync::Arc;
 
-/// Two threads do something, each for one tuple, and ack it. Who completes the tree sees what the other did. Guards: AcqRel of an
-/// ack's swap.
+/// Two threads do something, each for one tuple, and ack it. The thread that completes the tree
+/// sees what the other did. Guards: AcqRel of an ack's swap.
 fn a_completion_sees_what_was_done(rig: Arc<Rig>, ack: impl Fn(&Rig, u64) -> Ack + Copy + 'static) {
     let done = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
     let work = move |rig: &Rig, done: &[AtomicU32; 2], mine: usize| {
@@ -39,8 +39,8 @@ model!(a_completion_sees_what_was_done_chosen, || {
     a_completion_sees_what_was_done(rig, |rig, edge| rig.ack(1, edge).unwrap());
 });
 
-// A root's id comes to another thread by a way that orders nothing: its ack finds the root, or not yet. Guards: Release and Acquire of
-// what leads to a slot.
+// Another thread gets a root's id by a way that orders nothing: its ack finds the root, or not yet.
+// Guards: Release and Acquire of what leads to a slot.
 model!(an_id_that_comes_without_an_edge, || {
     let rig = Rig::new();
     let way = Arc::new(AtomicU64::new(0));
@@ -61,8 +61,8 @@ model!(an_id_that_comes_without_an_edge, || {
     a.join().unwrap();
 });
 
-// The one who failed an early root is named while its init comes, and the root is initialised again in the same slot, maybe.
-// Guards: the culprit is put into no later occupant's word.
+// A thread fails an early root, and records the culprit while its init comes; the root may be
+// initialised again in the same slot. Guards: the culprit is written into no later occupant's word.
 model!(s10_a_culprit_of_an_early_root, deep(3), || {
     let rig = Rig::new();
     assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
@@ -88,8 +88,9 @@ model!(s10_a_culprit_of_an_early_root, deep(3), || {
 
 const NOBODY: fn(u32) -> bool = |_| false;
 
-// One place is left for keys of this hash, and two come, while the index grows: one is refused. Guards: they are counted under
-// the header that the publication expects, and in the tables before.
+// One place is left for keys of this hash, and two inserts come while the index grows: one is
+// refused. Guards: the words are counted under the header that the publication expects, and in the
+// older tables.
 model!(the_last_place_of_a_hash, || {
     let index = index_with(&[(5, 1), (5, 2)]);
     let (a, b) =
@@ -101,7 +102,7 @@ model!(the_last_place_of_a_hash, || {
     assert_eq!(all(&index, 5).len(), 3);
 });
 
-// W12 of a word that lies beyond its home. Guards: these words are loaded with Acquire too.
+// W12 of a word that lies beyond its index bucket. Guards: these words are loaded with Acquire too.
 model!(w12_migrate_over_of_a_spilled_word, || {
     let index = index_with(&[(4, 7), (5, 1)]);
     index.grow();
@@ -110,15 +111,18 @@ model!(w12_migrate_over_of_a_spilled_word, || {
     assert_eq!(a, Some(1));
 });
 
-/// W12 where another home, which shares the line of the word that was migrated, reserves it and gives it back: to whoever finds it
-/// empty the copy is there. Guards: reserving is AcqRel, giving back Release, so that they pass on what the migrating thread has told.
+/// W12 where another index bucket shares the overflow bucket of the migrated word, reserves that
+/// word and gives it back. A thread that finds the word empty sees the copy. Guards: reserving is
+/// AcqRel and giving back is Release, so they pass on what the migrating thread has published.
 ///
-/// Twice: the migrating thread closes the reserver's home after it has emptied that word, and then before, so that who finds the home
-/// closed knows nothing of it.
+/// There are two cases. The migrating thread closes the reserver's index bucket after it has
+/// emptied that word, and then before. In the second case, a thread that finds the index bucket
+/// closed learns nothing from it.
 #[test]
 fn w12_migrate_over_beside_a_reservation() {
     let name = "w12_migrate_over_beside_a_reservation";
-    // The word lies in a line that the other home, which is full, has too: that of the second key, and of the third.
+    // The word lies in an overflow bucket that the other, full index bucket has too: that of the
+    // second key, and of the third.
     for (keys, sought, inserted) in
         [([(2, 20), (4, 7), (5, 21), (3, 22)], 4, 5), ([(3, 20), (5, 7), (4, 21), (2, 22)], 5, 4)]
     {
@@ -129,7 +133,8 @@ fn w12_migrate_over_beside_a_reservation() {
             fill(&index, &keys);
             let mut others = None;
             let inserted = index.insert(inserted, 1, |slot| {
-                // The inserter has its directory, and looks at the other key with this hash.
+                // The inserting thread has its directory, and looks at the other key with this
+                // hash.
                 if slot == 21 && others.is_none() {
                     index.grow();
                     let (migrator, seeker) = (index.clone(), index.clone());
@@ -149,8 +154,9 @@ fn w12_migrate_over_beside_a_reservation() {
     }
 }
 
-// W12 where an init reserves the word at home, whose key has come and been migrated away since it looked at the header, and gives it
-// back. Guards: reserving is AcqRel there, giving back Release.
+// W12 where an init reserves the word in the index bucket itself, and gives it back. The word's key
+// has come and been migrated away since the init read the header. Guards: reserving is AcqRel
+// there, giving back Release.
 model!(
     w12_migrate_over_beside_a_reservation_at_home,
     bounded(preemptions().saturating_sub(1)),
@@ -168,8 +174,9 @@ model!(
     }
 );
 
-// W14 where the candidate's word has gone, and in its place is one that is reserved for the same key, and given back, as a third
-// thread comes first. Guards: the word is loaded with Acquire once more, so that the header is another one.
+// W14 where the candidate's word has gone. The word in its place is reserved for the same key, and
+// given back, as a third thread comes first. Guards: the word is loaded with Acquire once more, so
+// the thread sees another header.
 model!(w14_a_candidate_that_was_only_reserved, bounded(preemptions().saturating_sub(1)), || {
     let index = index();
     assert_eq!(index.init(5, 1, NOBODY), Inserted::Done);
@@ -194,8 +201,8 @@ model!(w14_a_candidate_that_was_only_reserved, bounded(preemptions().saturating_
     }
 });
 
-// W7 where a third thread has closed the home: who finds it closed sees what was published there before. Guards: the load that
-// finds it closed is an Acquire.
+// W7 where a third thread has closed the index bucket: a thread that finds it closed sees what was
+// published there before. Guards: the load that finds it closed is an Acquire.
 model!(w07_growth_closed_by_a_third, large, || {
     let index = index();
     let a = aside(&index, |index| index.insert(5, 1, EITHER));
@@ -213,8 +220,8 @@ model!(w07_growth_closed_by_a_third, large, || {
     assert_eq!(all(&index, 5).len(), 1);
 });
 
-// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read;
-// whose swap fails gives its table back.
+// Two threads let the index grow, and insert a key each: neither's table is lost. Guards: the
+// directory's swap expects what was read; a thread whose swap fails gives its table back.
 model!(two_growths, || {
     let index = index();
     let a = aside(&index, |index| {
@@ -228,7 +235,8 @@ model!(two_growths, || {
     assert_eq!(index.in_use(), index.tables(), "a class is lost");
 });
 
-// The index grows, and a key goes in, while the migrating thread takes the oldest table off the directory. Guards: as before, of that swap.
+// The index grows, and a key is inserted, while the migrating thread takes the oldest table off the
+// directory. Guards: as before, of that swap.
 model!(growth_while_a_table_is_retired, || {
     let index = index();
     index.grow();
@@ -243,8 +251,9 @@ model!(growth_while_a_table_is_retired, || {
     assert_eq!(all(&index, 5), [1]);
 });
 
-// A table that was emptied and given back is put to use again by another thread than the driver. Guards: UNUSED is stored with
-// Release and taken with Acquire, so that its homes are open and empty.
+// A table that was emptied and given back is put to use again by another thread than the driver.
+// Guards: UNUSED is stored with Release and taken with Acquire, so that its index buckets are open
+// and empty.
 model!(grace_another_puts_a_table_to_use, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
@@ -261,11 +270,13 @@ model!(grace_another_puts_a_table_to_use, || {
     assert_eq!((all(&index, 4), all(&index, 5)), (vec![2], vec![1]));
 });
 
-// A slot goes onto the deferred-free list while a driver empties it. Guards: the list's links are published by the swap that pushes, and seen by the
-// one that takes: with an old one, which is a key, another slot would be freed.
+// A slot goes onto the deferred-free list while a driver empties it. Guards: the swap that pushes
+// publishes the list's links, and the swap that takes sees them. With an old link, which is a key,
+// another slot would be freed.
 model!(deferred_is_emptied_meanwhile, large, || {
     let rig = Rig::new();
-    // They fill the smallest index; taken for a link, the second key leads to the first one's slot.
+    // They fill the smallest index. Taken for a link, the second key would lead to the first one's
+    // slot.
     rig.init(2, 3, 20).unwrap();
     rig.init(1, 3, 10).unwrap();
     let a = aside(&rig, |rig| {
@@ -279,8 +290,9 @@ model!(deferred_is_emptied_meanwhile, large, || {
     assert!(rig.is_empty());
 });
 
-// One thread replaces a value twice, another once. Guards: who sees a replacement through reads offer and word with Acquire, before
-// it asks for the lease: or a helper of the first would let the second's value move in before its time.
+// One thread replaces a value twice, another once. Guards: a thread that helps a replacement reads
+// the replacement descriptor and the word with Acquire, before it loads the lease. Otherwise a
+// helper of the first replacement would let the second's value move in too early.
 model!(three_replacements, bounded(preemptions().saturating_sub(2)), || {
     let rig = MapRig::new(|builder| builder);
     let insert = |rig: &MapRig, value| rig.insert(1, value).map(drop).unwrap();
@@ -294,7 +306,8 @@ model!(three_replacements, bounded(preemptions().saturating_sub(2)), || {
     assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Replaced));
 });
 
-// Two buckets are pushed at once: the driver finds both. Guards: the swap that pushes expects the head that was linked.
+// Two slot blocks are pushed at once: the driver finds both. Guards: the swap that pushes expects
+// the head that was linked.
 model!(two_pushes, || {
     let mail = Arc::new(Mail::new(2));
     beside(&mail, |mail| assert!(mail.lower(0, 5)), |mail| assert!(mail.lower(1, 7)));

@@ -71,9 +71,9 @@ const ENDS: [(&str, Ends); 2] = [
     ("replaced", |rig| rig.map.insert(1, rig.value(20)).unwrap().unwrap()),
 ];
 
-/// Two threads drop their handles to an ended slot at the same time: the caller, to which the call has
-/// returned one, and the receiver. The caller then drives the map. Guards: the last handle to go
-/// frees the slot, and no other.
+/// Two threads drop their handles to an ended slot at the same time: the caller, to which the call
+/// has returned one, and the receiver. The caller then drives the map. Guards: the last handle to
+/// go frees the slot, and no other.
 #[test]
 fn two_holders_let_go() {
     for (what, ends) in ENDS {
@@ -83,7 +83,8 @@ fn two_holders_let_go() {
             let ended = ends(&rig);
             let a = thread::spawn(move || receiver.receive());
             drop(ended);
-            // Until the value has been dropped, if the receiver has let go before.
+            // This loops until the value has been dropped, if the receiver has dropped its handle
+            // before.
             let _ = (0..4).any(|_| rig.map.flush(Duration::ZERO) && rig.dropped() > 0);
             a.join().unwrap();
             rig.check();
@@ -91,8 +92,9 @@ fn two_holders_let_go() {
     }
 }
 
-/// The caller takes the value out while the receiver may be looking at it. Guards: the caller gets its
-/// handle back unless the receiver has let go, and all that the receiver has read comes before.
+/// The caller takes the value out while the receiver may be looking at it. Guards: the caller gets
+/// its handle back unless the receiver has dropped its own. All that the receiver has read comes
+/// before.
 #[test]
 fn a_value_taken_out_beside_its_receiver() {
     for (what, ends) in ENDS {

@@ -1,5 +1,5 @@
-//! Replacement beside growth: an index whose words are swung from slot to slot while they are migrated. The slots are a model's own:
-//! what runs is the real index.
+//! Replacement beside growth: an index whose words are swung from slot to slot while they are
+//! migrated. The slots are a model's own; the index is the real one.
 
 use expiry::model::{Index, Inserted};
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 /// The hash of the one key that there is, in all models but one.
 const HASH: u32 = 5;
 
-/// The hash of another key, which has the same home in each table.
+/// The hash of another key, which has the same index bucket in each table.
 const NEIGHBOUR: u32 = HASH + (1 << 16);
 
 /// A slot that has ended.
 const DEAD: u32 = u32::MAX;
 
-/// An index with one key, whose entry is in slot 1, and the leases of the slots: 0 is live, another number the slot that this one is
-/// forwarded to.
+/// An index with one key, whose entry is in slot 1, and the leases of the slots. A lease of 0 is
+/// live; another number is the slot that this one is forwarded to.
 #[derive(Clone)]
 struct Rig {
     index: Arc<Index>,
@@ -28,7 +28,7 @@ impl Rig {
         Rig::with(|_| ())
     }
 
-    /// As [`new`](Self::new), and `prepare` is done with the index before the key is put in.
+    /// As [`new`](Self::new), but `prepare` runs on the index before the key is put in.
     fn with(prepare: impl FnOnce(&Index)) -> Self {
         let rig = Rig {
             index: Arc::new(Index::new()),
@@ -44,7 +44,7 @@ impl Rig {
         self.leases[slot as usize].store(lease, Ordering::Release);
     }
 
-    /// Puts a live entry into a slot that is in no thread's hands but the caller's.
+    /// Puts a live entry into a slot that only the calling thread uses.
     fn fill(&self, slot: u32) {
         self.leases[slot as usize].store(0, Ordering::Release);
     }
@@ -53,7 +53,7 @@ impl Rig {
         self.leases[slot as usize].load(Ordering::Acquire)
     }
 
-    /// Where a slot leads to, and the lease that says that it goes no further.
+    /// The slot that a slot leads to, and the lease that ends the way there.
     fn end(&self, mut slot: u32) -> (u32, u32) {
         loop {
             match self.lease(slot) {
@@ -113,7 +113,8 @@ impl Rig {
         false
     }
 
-    /// As [`replace`](Self::replace), as a store does it that has seen the word in its home.
+    /// As [`replace`](Self::replace), as a store does it that has seen the word in its index
+    /// bucket.
     fn replace_seen(&self, new: u32) -> bool {
         let pin = self.index.pin();
         self.fill(new);
@@ -173,7 +174,8 @@ fn beside_a_migration<T: 'static>(rig: &Rig, does: impl FnOnce(&Rig) -> T + 'sta
     done
 }
 
-// A word is swung while it is migrated. Guards: the migrating thread takes the old word by a swap, and mends its copy.
+// A word is swung while it is migrated. Guards: the migrating thread takes the old word by a swap,
+// and corrects its copy.
 model!(a_swing_beside_a_migration, || {
     let rig = Rig::new();
     assert!(beside_a_migration(&rig, |rig| rig.replace(2)));
@@ -181,8 +183,8 @@ model!(a_swing_beside_a_migration, || {
     assert_eq!(rig.index.tables(), 1);
 });
 
-/// A replacing thread swings the word where it saw it, while the index begins to grow. Guards: it swaps
-/// the word by a compare-and-swap, which fails where the migrating thread has taken the word.
+/// A replacing thread swings the word where it saw it, while the index begins to grow. Guards: it
+/// swaps the word by a compare-and-swap, which fails where the migrating thread has taken the word.
 #[test]
 fn a_swing_at_home_beside_a_migration() {
     for replaces_again in [false, true] {
@@ -202,8 +204,8 @@ fn a_swing_at_home_beside_a_migration() {
     }
 }
 
-/// A replacing thread swings the word where it saw it, while another thread replaces the value once more,
-/// or removes it. Guards: it swaps the word by a compare-and-swap with the slot that it saw.
+/// A replacing thread swings the word where it saw it, while another thread replaces the value once
+/// more, or removes it. Guards: it swaps the word by a compare-and-swap with the slot that it saw.
 #[test]
 fn a_swing_at_home_beside_another_change() {
     model("a_swing_at_home_beside_a_replacement", || {
@@ -220,7 +222,8 @@ fn a_swing_at_home_beside_another_change() {
     });
 }
 
-// The same twice. Guards: the copy is mended until it names what it leads to.
+// The same twice. Guards: the migrating thread corrects the copy until it names the slot that it
+// leads to.
 model!(two_swings_beside_a_migration, deep(1), || {
     let rig = Rig::new();
     rig.index.grow();
@@ -231,8 +234,9 @@ model!(two_swings_beside_a_migration, deep(1), || {
     assert_eq!(rig.all(), [rig.tail(1)]);
 });
 
-// An entry is replaced and removed while its word is migrated. Guards: a copy is withdrawn by its place, a removal takes the word that
-// leads to its slot, and a swing asks after each table whether its target is live.
+// An entry is replaced and removed while its word is migrated. Guards: a copy is withdrawn by its
+// place; a removal takes the word that leads to its slot; a swing asks after each table whether its
+// target is live.
 model!(a_swing_and_a_removal_beside_a_migration, deep(1), || {
     let rig = Rig::new();
     rig.index.grow();
@@ -246,8 +250,8 @@ model!(a_swing_and_a_removal_beside_a_migration, deep(1), || {
     assert_eq!(rig.index.tables(), 1);
 });
 
-// A look-up beside a replacement and a migration finds one of the two values. Guards: a look-up reads the word again after the look
-// into its slot.
+// A look-up beside a replacement and a migration finds one of the two values. Guards: a look-up
+// reads the word again after the look into its slot.
 model!(a_look_up_beside_a_swing_and_a_migration, deep(1), || {
     let rig = Rig::new();
     rig.index.grow();
@@ -258,7 +262,8 @@ model!(a_look_up_beside_a_swing_and_a_migration, deep(1), || {
     assert!(matches!(b.join().unwrap(), Some(1 | 2)));
 });
 
-// Two replacements and a removal, without growth. Guards: the lease decides, and every word that leads to an entry is one.
+// Two replacements and a removal, without growth. Guards: the lease decides, and only one word
+// leads to an entry.
 model!(two_replacements_and_a_removal, bounded(1), || {
     let rig = Rig::new();
     let a = aside(&rig, |rig| rig.replace(2));
@@ -267,8 +272,8 @@ model!(two_replacements_and_a_removal, bounded(1), || {
     assert_eq!(rig.all(), []);
 });
 
-// One of two replacing threads is late with its swing: the index names the other thread's slot already.
-// Guards: a swing changes only a word that leads to its target, and by a compare-and-swap.
+// One of two replacing threads is late with its swing: the index names the other thread's slot
+// already. Guards: a swing changes only a word that leads to its target, and by a compare-and-swap.
 model!(a_late_swing, || {
     let rig = Rig::new();
     let (a, _) = beside(&rig, |rig| rig.replace(2), |rig| assert!(rig.replace(3)));
@@ -276,13 +281,13 @@ model!(a_late_swing, || {
     assert_eq!(rig.all(), [rig.tail(1)]);
 });
 
-// As [`a_late_swing`]. A former occupant of slot 3 was forwarded to slot 2. The late thread looks for its word
-// while another value moves into slot 3. Guards: a swing reads the word with Acquire, so it sees the lease of
-// the slot's present occupant.
+// As [`a_late_swing`]. A former occupant of slot 3 was forwarded to slot 2. The late thread looks
+// for its word while another value moves into slot 3. Guards: a swing reads the word with Acquire,
+// so it sees the lease of the slot's present occupant.
 //
-// An older table, which is empty, is listed too. After that one the late thread looks whether slot 2 is live,
-// and there both threads change `met`: so loom tries the other thread first. (After a `yield_now` loom shows
-// the late thread no old value that it has seen before.)
+// An older table, which is empty, is in the directory too. After it the late thread looks whether
+// slot 2 is live. There both threads change `met`, so loom tries the other thread first. (After a
+// `yield_now` loom shows the late thread no old value that it has seen before.)
 model!(a_late_swing_beside_a_reused_slot, || {
     let rig = Rig::with(|index| assert!(index.grow()));
     rig.leave(3, 2);
@@ -306,9 +311,9 @@ model!(a_late_swing_beside_a_reused_slot, || {
     assert_eq!(rig.all(), [3]);
 });
 
-// An entry is replaced twice while its word is migrated. A former occupant of slot 3 was forwarded to slot 4.
-// The migrating thread may find slot 3 in its copy. Guards: it reads the copy with Acquire, also by a swap that
-// fails, so it sees the lease of that slot's occupant of now.
+// An entry is replaced twice while its word is migrated. A former occupant of slot 3 was forwarded
+// to slot 4. The migrating thread may find slot 3 in its copy. Guards: it reads the copy with
+// Acquire, also by a swap that fails, so it sees the lease of that slot's present occupant.
 model!(a_copy_is_mended_beside_a_reused_slot, || {
     let rig = Rig::new();
     rig.leave(3, 4);
@@ -321,9 +326,9 @@ model!(a_copy_is_mended_beside_a_reused_slot, || {
     assert_eq!(rig.all(), [3]);
 });
 
-// As [`a_look_up_beside_a_swing_and_a_migration`], and slot 2 was free before. The look-up may read as old a
-// lease as it likes. Guards: the migrating thread mends its copy with Release, so a look-up that finds slot 2
-// in the copy finds the slot filled.
+// As [`a_look_up_beside_a_swing_and_a_migration`], and slot 2 was free before. The look-up may read
+// as old a lease as it likes. Guards: the migrating thread corrects its copy with Release, so a
+// look-up that finds slot 2 in the copy finds the slot filled.
 model!(a_look_up_of_a_mended_copy, bounded(1), || {
     let rig = Rig::new();
     rig.leave(2, DEAD);
@@ -335,8 +340,9 @@ model!(a_look_up_of_a_mended_copy, bounded(1), || {
     assert!(matches!(b.join().unwrap(), Some(1 | 2)));
 });
 
-// An entry is replaced and then removed while its word is migrated, and another key's word takes the copy's
-// place. Guards: the migrating thread mends its copy by a compare-and-swap, which fails where the copy has gone.
+// An entry is replaced and then removed while its word is migrated, and another key's word takes
+// the copy's place. Guards: the migrating thread corrects its copy by a compare-and-swap, which
+// fails where the copy has gone.
 model!(a_copy_is_removed_before_it_is_mended, || {
     let rig = Rig::new();
     beside_a_migration(&rig, |rig| {
@@ -350,8 +356,9 @@ model!(a_copy_is_removed_before_it_is_mended, || {
     assert_eq!(rig.index.find(NEIGHBOUR, |_| true), Some(3));
 });
 
-/// One thread replaces an entry and removes it, or replaces it twice, while its word is migrated. Guards: as
-/// [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`], which have a thread more.
+/// One thread replaces an entry and removes it, or replaces it twice, while its word is migrated.
+/// Guards: as [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`],
+/// which have one more thread.
 #[test]
 fn two_changes_beside_a_migration() {
     large("two_changes_beside_a_migration, removed", || {
@@ -367,23 +374,24 @@ fn two_changes_beside_a_migration() {
     });
 }
 
-// A look-up beside two replacements finds a value. Guards: a forwarded slot is judged by the lease that ended the way there.
+// A look-up beside two replacements finds a value. Guards: the look-up judges a forwarded slot by
+// the lease that ended the way there.
 //
-// The thread that looks up is the spawned one: loom finds little to interrupt where the main thread only
-// reads (`docs/verification.md`).
+// The thread that looks up is the spawned one: loom finds little to interrupt where the main thread
+// only reads (`docs/verification.md`).
 model!(a_look_up_beside_a_swing, || {
     let rig = Rig::new();
     let (a, _) = beside(&rig, |rig| rig.find(), |rig| assert!(rig.replace(2) && rig.replace(3)));
     assert!(matches!(a, Some(1..=3)));
 });
 
-// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. The driver
-// looks slot 2 up by that copy, and stalls in its swing, pinned. The entry is then replaced once more. If
-// slot 1 were free by then, the third value could lie in it. The driver's swing would succeed, and leave a
-// word that names slot 2, which leads nowhere once it is free.
+// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. The
+// driver looks slot 2 up by that copy, and stalls in its swing, pinned. The entry is then replaced
+// once more. If slot 1 were free by then, the third value could lie in it. The driver's swing would
+// succeed, and leave a word that names slot 2, which leads nowhere once it is free.
 //
-// Guards: a retired slot waits for two grace periods. The driver has pinned after the first began, and
-// before the migrating thread unpins, so only the second waits for it.
+// Guards: a retired slot waits for two grace periods. The driver has pinned after the first began,
+// and before the migrating thread unpins, so only the second waits for it.
 model!(a_slot_retired_beside_a_copy, bounded(3), || {
     let rig = Rig::new();
     rig.index.grow();
@@ -409,9 +417,9 @@ model!(a_slot_retired_beside_a_copy, bounded(3), || {
     assert_eq!(rig.all(), [if reused { 1 } else { 2 }]);
 });
 
-// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. Slot 1 then
-// gets another key's entry, if it is free. The migrating thread would take that entry for the copy's own,
-// and leave the copy as it is.
+// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. Slot
+// 1 then gets another key's entry, if it is free. The migrating thread would take that entry for
+// the copy's own, and leave the copy as it is.
 //
 // Guards: a grace period, and the migrating thread's pin.
 model!(a_slot_freed_beside_a_copy, light, || {

@@ -1,4 +1,4 @@
-//! Tasks that wait for room: nobody sleeps beside a free slot.
+//! Tasks that wait for room: no task sleeps beside a free slot.
 
 use expiry::{Ack, CapacityReady, Closed, RootId, ShutdownMode};
 use loom_tests::{large, model, thread, Rig, Task};
@@ -22,7 +22,8 @@ impl Full {
         Full { rig, roots }
     }
 
-    /// One more who wants to come in. The rig outlives all of them: they end before it does, on one thread or the other.
+    /// Another waiter. The rig outlives all of them: they end before it does, on one thread or the
+    /// other.
     fn waiter(&self) -> Waiter {
         let rig: &'static Rig = {
             // SAFETY: the waiter holds a share of the rig, and drops its future before that.
@@ -37,7 +38,7 @@ impl Full {
         }
     }
 
-    /// One that waits.
+    /// A waiter that waits already.
     fn waiting(&self) -> Waiter {
         let mut waiter = self.waiter();
         waiter.poll();
@@ -45,7 +46,7 @@ impl Full {
         waiter
     }
 
-    /// What ends the root at `at`, in another thread.
+    /// Ends the root at `at`, in another thread.
     fn ends(&self, at: usize) -> thread::JoinHandle<()> {
         let (rig, root) = (self.rig.clone(), self.roots[at]);
         thread::spawn(move || assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed)))
@@ -70,7 +71,7 @@ impl Waiter {
         }
     }
 
-    /// Polled as an executor does it: if it has been woken since. Whether it was.
+    /// Polls as an executor does: only if the waiter was woken since. Returns whether it polled.
     fn run(&mut self) -> bool {
         let woken = self.answer.is_none() && self.seen < Some(self.task.woken());
         if woken {
@@ -80,7 +81,7 @@ impl Waiter {
     }
 }
 
-/// Polls those that are woken until nobody is.
+/// Polls the woken waiters until none is woken.
 fn settle(waiters: &mut [Waiter]) {
     while waiters.iter_mut().any(Waiter::run) {}
 }
@@ -92,7 +93,8 @@ fn all_have_room(waiters: &mut [Waiter]) {
     }
 }
 
-// P1: a slot gets free as a task goes to sleep. Guards: both read-modify-writes on the credits, and that who waits makes his after he has joined.
+// P1: a slot gets free as a task goes to sleep. Guards: both threads change the permits by
+// read-modify-writes, and the waiter does so after it has joined the waiter queue.
 model!(p1_free_and_wait, || {
     let full = Full::new(1);
     let mut waiter = full.waiter();
@@ -102,7 +104,8 @@ model!(p1_free_and_wait, || {
     all_have_room(&mut [waiter]);
 });
 
-// P2: the one who comes first leaves as a slot gets free: the other one hears of it. Guards: a token is handed on by who leaves.
+// P2: the first waiter leaves as a slot gets free: the other one is woken. Guards: a waiter that
+// leaves hands its token on.
 model!(p2_free_and_leave, || {
     let full = Full::new(1);
     let (first, second) = (full.waiting(), full.waiting());
@@ -112,7 +115,8 @@ model!(p2_free_and_leave, || {
     all_have_room(&mut [second]);
 });
 
-// P2: a slot gets free as the first of two is polled: both find it, as nobody takes it. Guards: who is ready hands the token on.
+// P2: a slot gets free as the first of two waiters is polled. Both find it, as neither takes it.
+// Guards: a waiter that is ready hands the token on.
 model!(p2_free_and_poll, || {
     let full = Full::new(1);
     let (mut first, second) = (full.waiting(), full.waiting());
@@ -122,7 +126,8 @@ model!(p2_free_and_poll, || {
     all_have_room(&mut [first, second]);
 });
 
-// P2: it is taken by somebody who has not waited, and gets free again, as one is polled who was woken for it before.
+// P2: a thread that has not waited takes the slot and frees it again, while a waiter that was woken
+// for it before is polled.
 model!(p2_overtaken, large, || {
     let full = Full::new(1);
     let mut waiter = full.waiting();
@@ -139,7 +144,8 @@ model!(p2_overtaken, large, || {
     all_have_room(&mut [waiter]);
 });
 
-// P3: two slots get free at once, and two wait. Guards: who is at the line comes back for tokens that were added meanwhile.
+// P3: two slots get free at once, and two tasks wait. Guards: the thread that wakes waiters comes
+// back for tokens that were added meanwhile.
 model!(p3_two_get_free, large, || {
     let full = Full::new(2);
     let mut waiters = [full.waiting(), full.waiting()];
@@ -151,7 +157,7 @@ model!(p3_two_get_free, large, || {
     all_have_room(&mut waiters);
 });
 
-// P3: one comes as a slot gets free that another waits for; neither takes it.
+// P3: another task comes as a slot gets free that a task waits for; neither takes it.
 model!(p3_free_beside_another_who_comes, || {
     let full = Full::new(1);
     let (first, mut second) = (full.waiting(), full.waiter());
@@ -161,8 +167,8 @@ model!(p3_free_beside_another_who_comes, || {
     all_have_room(&mut [first, second]);
 });
 
-// P4: new roots are refused as a task goes to sleep; those in flight go on, so no slot gets free that would wake it. Guards: the fences of
-// both, and that who refuses wakes.
+// P4: a shutdown refuses new roots as a task goes to sleep. Roots in flight go on, so no slot gets
+// free that would wake the task. Guards: the fences of both, and the refusing thread wakes waiters.
 model!(p4_shutdown_and_wait, || {
     let full = Full::new(1);
     let mut waiter = full.waiter();
@@ -176,7 +182,7 @@ model!(p4_shutdown_and_wait, || {
     assert_eq!(waiter.answer, Some(Err(Closed)), "it sleeps until the end");
 });
 
-// P5: another waker as a slot gets free.
+// P5: a waiter changes its waker as a slot gets free.
 model!(p5_free_and_another_waker, || {
     let full = Full::new(1);
     let (mut first, second) = (full.waiting(), full.waiting());

@@ -1,4 +1,5 @@
-//! The races of sessions (Q7, Q14, and what owners, upgrades and ends have of their own), through the public interface.
+//! The races of sessions (Q7, Q14, and those of owners, upgrades and ends), through the public
+//! interface.
 
 use expiry::{
     ManualClock, Session, SessionError, SessionId, SessionInfo, SessionTracker,
@@ -8,7 +9,7 @@ use loom_tests::{aside, at_once, beside, bounded, large, model, TICK};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Preemptions where two threads create: each looks for a chunk and a bucket of its own.
+/// Preemptions where two threads create: each looks for a chunk and a slot block of its own.
 const FEW: usize = 1;
 
 /// A tracker by itself, polled, of one shard. Timeouts are of 1 to 100 ticks.
@@ -23,7 +24,8 @@ impl Rig {
         Rig::with(|builder| builder)
     }
 
-    /// One that has had a session, with id 1, so that its first chunk and the table of its index are there.
+    /// A rig that has had a session, with id 1, so its first chunk and the table of its index
+    /// exist.
     fn used() -> Self {
         at_once(|| {
             let rig = Rig::new();
@@ -45,7 +47,7 @@ impl Rig {
         Rig { sessions: Arc::new(settings(builder).build_manual().unwrap()), clock }
     }
 
-    /// One that lives for ten ticks, and is owner 1's.
+    /// A session that lives for ten ticks, and has owner 1.
     fn create(&self) -> Session {
         self.sessions.create(TICK * 10, 1).unwrap()
     }
@@ -73,7 +75,8 @@ impl Deref for Rig {
     }
 }
 
-// Q7: a touch meets the closing. One that comes after it fails, and nothing brings the session back.
+// Q7: a touch meets the closing. A touch that comes after it fails, and nothing brings the session
+// back.
 model!(q07_touch_and_closing, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -105,7 +108,8 @@ model!(q07_closing_and_expiry, || {
     assert!(rig.is_empty());
 });
 
-// Q7, all three: whatever comes first, the session has one end, and no touch succeeds after the closing.
+// Q7, all three: whatever comes first, the session has one end, and no touch succeeds after the
+// closing.
 model!(q07_touch_closing_and_expiry, large, || {
     let rig = Rig::new();
     let session = rig.create();
@@ -136,7 +140,7 @@ model!(two_closers, || {
     assert!(a != b);
 });
 
-// A removal meets the expiry: one story.
+// A removal meets the expiry: exactly one of them ends the session.
 model!(remove_and_expiry, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -148,7 +152,7 @@ model!(remove_and_expiry, || {
     assert!(rig.is_empty());
 });
 
-// Two upgraders: one is told that it did.
+// Two threads upgrade a session: the result of one of them says that it did so.
 model!(two_upgraders, || {
     let rig = Rig::new();
     let id = rig.create_local(TICK * 10, 1).unwrap().id();
@@ -157,8 +161,8 @@ model!(two_upgraders, || {
     assert_eq!(rig.is_global(id), Ok(true));
 });
 
-// An upgrade meets the removal: whoever removes is told of it, or it is told that there is no session. Guards: one word, changed
-// by both.
+// An upgrade meets the removal: the removal returns an upgraded session, or the upgrade finds no
+// session. Guards: one word, changed by both.
 model!(upgrade_and_remove, || {
     let rig = Rig::new();
     let id = rig.create_local(TICK * 10, 1).unwrap().id();
@@ -189,7 +193,7 @@ model!(check_and_set_owner, || {
     assert_eq!(rig.check(id, 2), Ok(()));
 });
 
-// A session that is nobody's, checked by two: it is one's.
+// Two threads check a session without an owner: one of them becomes its owner.
 model!(two_checks_of_nobodys, || {
     let rig = Rig::new();
     let id = rig.sessions.create(TICK * 10, 0).unwrap().id();
@@ -201,8 +205,8 @@ model!(two_checks_of_nobodys, || {
     }
 });
 
-// A move meets the removal: if it succeeds, whoever removes is told of the new owner; if it fails, it came too late. Guards: the
-// read-modify-write of the lease after the owner.
+// A change of owner meets the removal. If it succeeds, the removal returns the new owner; if it
+// fails, it came too late. Guards: the read-modify-write of the lease after the owner.
 model!(set_owner_and_remove, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -214,7 +218,8 @@ model!(set_owner_and_remove, || {
     }
 });
 
-// A move meets the closing and the removal. Guards: as before; one that finds the session being closed writes nothing.
+// A change of owner meets the closing and the removal. Guards: as before; a change that finds the
+// session closing writes nothing.
 model!(set_owner_closing_and_remove, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -239,7 +244,7 @@ model!(w08_create_and_shutdown, || {
     assert_eq!(rig.drain(), []);
 });
 
-// As before, the bucket being there already.
+// As before, where the slot block exists already.
 model!(w08_create_beside_another_and_shutdown, large, || {
     let rig = Rig::new();
     let a = aside(&rig, |rig| {
@@ -252,8 +257,8 @@ model!(w08_create_beside_another_and_shutdown, large, || {
     assert!(rig.is_empty());
 });
 
-// W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the shutdown ends what is being
-// closed.
+// W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the
+// shutdown ends what is being closed.
 model!(w08_closing_and_shutdown, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -274,8 +279,8 @@ fn left(taken: &[(SessionId, std::time::Duration)]) -> Vec<u128> {
     taken.iter().map(|(_, time)| ticks(time)).collect()
 }
 
-// Q14: a touch meets a taking, the session having been touched before. What the last touch has made of the session is told, by
-// this taking or the next one.
+// Q14: a touch meets a taking, and the session was touched before. This taking or the next one
+// returns the last touch's deadline.
 model!(q14_touch_and_taking, || {
     let rig = collecting();
     let id = rig.create().id();
@@ -294,7 +299,7 @@ model!(q14_touch_and_taking, || {
     assert_eq!(rig.take_touched(), []);
 });
 
-// Q14 by handle, the session not having been touched before.
+// Q14 by handle, where the session was not touched before.
 model!(q14_first_touch_and_taking, || {
     let rig = collecting();
     let session = rig.create();
@@ -323,7 +328,7 @@ model!(q14_two_touches_and_taking, large, || {
     assert!(taken.len() <= 2, "{taken:?}");
 });
 
-// Q14: two takings. Each touch is told by one of them.
+// Q14: two takings. One of them returns each touch.
 model!(q14_two_takings, || {
     let rig = collecting();
     let ids = [rig.create().id(), rig.create().id()];
@@ -337,8 +342,8 @@ model!(q14_two_takings, || {
     assert_eq!(all, ids);
 });
 
-// Q14: the session is removed and tracked anew, with the same id and in the same slot or another, while it is taken. A touch of
-// the new one is told.
+// Q14: the session is removed and tracked anew while it is taken, with the same id and in the same
+// slot or another. A taking returns a touch of the new one.
 model!(q14_taking_across_two_lives, large, || {
     let rig = collecting();
     let id = rig.create().id();
@@ -354,15 +359,16 @@ model!(q14_taking_across_two_lives, large, || {
     a.join().unwrap();
     let second = left(&rig.take_touched());
     match (&first[..], &second[..]) {
-        // The old life, told or not; then the new one.
+        // The old life, taken or not; then the new one.
         ([10] | [], [30]) => {}
-        // The new one only: the taking came to it after its touch.
+        // The new one only: the taking reached the session after its touch.
         ([30], []) => {}
         other => panic!("{other:?}"),
     }
 });
 
-// W15: a touch by handle, which is to be told, meets the removal. Guards: the pin, and that the place is looked at under it.
+// W15: a touch by handle, which a taking is to return, meets the removal. Guards: the pin, and the
+// look at the place under it.
 model!(w15_touch_by_handle_and_remove, || {
     let rig = collecting();
     let session = rig.create();
@@ -374,7 +380,8 @@ model!(w15_touch_by_handle_and_remove, || {
     assert_eq!(rig.take_touched(), []);
 });
 
-// Q8, W15: a touch by id, which asks the session for its timeout, meets the removal: nothing comes back. Guards: the pin.
+// Q8, W15: a touch by id, which asks the session for its timeout, meets the removal: nothing comes
+// back. Guards: the pin.
 model!(q08_touch_and_remove, || {
     let rig = Rig::new();
     let id = rig.create().id();
@@ -397,8 +404,8 @@ model!(w15_look_and_remove, || {
     assert!(seen.is_empty() || seen == [id]);
 });
 
-// A dump meets a session's end, and another one in the same slot: neither is said to expire when the other does. Guards: the
-// lease is asked again, for its generation.
+// A dump meets a session's end, and another one in the same slot: the dump lists neither under the
+// other's deadline. Guards: the dump reads the lease again, for its generation.
 model!(w06_a_dump_meets_a_later_occupant, bounded(FEW + 1), || {
     let rig = Rig::new();
     // They fill the chunk.
@@ -412,7 +419,7 @@ model!(w06_a_dump_meets_a_later_occupant, bounded(FEW + 1), || {
     }
 });
 
-// W15: a taking meets the removal of what was touched.
+// W15: a taking meets the removal of a touched session.
 model!(w15_taking_and_remove, || {
     let rig = collecting();
     let session = rig.create();
@@ -426,7 +433,8 @@ model!(w15_taking_and_remove, || {
     assert_eq!(rig.take_touched(), []);
 });
 
-// Two creations: no id is issued twice, be its first session gone. Guards: the read-modify-write of the issuer.
+// Two creations issue different ids, even if the first session is gone. Guards: the
+// read-modify-write of the issuer.
 model!(two_creations, large, || {
     let rig = Rig::used();
     let a = aside(&rig, |rig| {
@@ -449,7 +457,8 @@ model!(two_pollers, || {
     assert_eq!(all, [id]);
 });
 
-// A creation meets the adoption of the id that it is about to issue: there are two sessions, with ids of their own.
+// A creation meets the adoption of the id that it is about to issue: there are two sessions, with
+// ids of their own.
 model!(create_and_track, large, || {
     let rig = Rig::used();
     let (a, created) =

@@ -1,4 +1,4 @@
-//! Shutdowns as futures: who waits for the end is woken by it.
+//! Shutdowns as futures: the end wakes a task that waits for it.
 
 use expiry::{
     Ack, AckTracker, ExpiringMap, Lifetimes, ManualClock, Outcome, RemovalCause, ShutdownMode,
@@ -15,10 +15,12 @@ use std::task::{Context, Poll, Wake, Waker};
 
 const EDGE: u64 = 5;
 
-/// A task of a thread that sleeps when there is nothing to do. If nobody wakes it the checker reports a deadlock.
+/// A task of a thread that sleeps when there is nothing to do. If no thread wakes it, the checker
+/// reports a deadlock.
 struct Task {
     thread: Thread,
-    /// Not of loom: it only tells a wake-up from others that the thread may have had.
+    /// An atomic of std, not of loom: it only distinguishes a wake-up from others that the thread
+    /// may have had.
     woken: AtomicBool,
 }
 
@@ -44,11 +46,12 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// What the handler was told, and that it was: by a word whose orderings are none.
+/// The outcomes that the handler received, and a flag that it was called. All orderings of the flag
+/// are relaxed.
 #[derive(Default)]
 struct Told(Mutex<Vec<Outcome>>, Modelled);
 
-/// A tracker with a reaper, one root in flight, and what it tells.
+/// A tracker with a reaper and one root in flight, and a log of its outcomes.
 fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
     loom::stop_exploring();
     let told = Arc::<Told>::default();
@@ -65,8 +68,8 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
     (ManuallyDrop::new(tracker), told)
 }
 
-// E1: the reaper ends as a task goes to sleep that waits for that. Guards: the fences of both, and that it has done its last before it says so,
-// by a Release.
+// E1: the reaper ends as a task that waits for that goes to sleep. Guards: the fences of both; the
+// reaper delivers its last event before it announces its end, by a Release.
 model!(e1_end_and_wait, || {
     let (tracker, told) = begun();
     assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
@@ -75,7 +78,7 @@ model!(e1_end_and_wait, || {
     drop(ManuallyDrop::into_inner(tracker));
 });
 
-// E1: what is returned is there at the end; the future that was dropped takes nothing with it.
+// E1: the returned roots are there at the end; the dropped future takes nothing with it.
 model!(e1_returned_at_the_end, || {
     let (tracker, told) = begun();
     drop(tracker.shutdown_async(ShutdownMode::Return));
@@ -85,8 +88,8 @@ model!(e1_returned_at_the_end, || {
     drop(ManuallyDrop::into_inner(tracker));
 });
 
-// E2: a tracker that is polled drains. Its last root is acked, and it is polled, as the task that waits for that goes to sleep. Guards: the
-// fences of both, and that a poll wakes after it.
+// E2: a polled tracker drains. Its last root is acked, and a thread polls it, as the task that
+// waits for the drain goes to sleep. Guards: the fences of both; a poll wakes tasks after it.
 model!(e2_drained_and_polled, large, || {
     let rig = Rig::new();
     let root = rig.issue(EDGE, 42).unwrap();
@@ -119,8 +122,8 @@ model!(a_shutdown_in_a_listener_beside_a_driver, || {
     assert_eq!(rig.told(), [(10, RemovalCause::Closed)]);
 });
 
-// The listeners of two maps, which two threads drive, shut each other's map down. Neither waits, and
-// both maps are closed.
+// The listeners of two maps, which two threads drive, shut each other's map down. Neither waits,
+// and both maps are closed.
 model!(two_stores_shut_each_other_down, large, || {
     let asked = Arc::new(Mutex::new([false; 2]));
     let maps: [Arc<OnceLock<Weak<ExpiringMap<u64, u64>>>>; 2] = Default::default();

@@ -1,4 +1,4 @@
-//! Tasks that wait for what has ended: no wake-up is lost, and nothing that was told.
+//! Tasks that wait for events: no wake-up is lost, and no event.
 
 use expiry::model::{stop_at, Told};
 use expiry::{AckTracker, ManualClock, ReceiverStream, RootId, ShutdownMode, WhenFull};
@@ -20,7 +20,8 @@ fn waiting<T>(task: &Arc<Task>, stream: &mut ReceiverStream<T>) {
     assert!(task.next(stream).is_pending());
 }
 
-/// What a task finds: at once, or, where it has been told to wait, having been woken since it had been `before` times.
+/// What a task finds: at once, or, if it was pending, once its count of wake-ups has passed
+/// `before`.
 fn finds<T>(
     task: &Arc<Task>,
     polled: Poll<Option<T>>,
@@ -39,7 +40,8 @@ fn finds<T>(
     }
 }
 
-// R1: a task finds nothing and goes to sleep as something is told. Guards: the fence of who joins, and that it joins before it looks again.
+// R1: a task finds nothing and goes to sleep as an event is sent. Guards: the fence of the joining
+// task, which joins before it looks again.
 model!(r1_tell_and_poll, || {
     let (told, task, mut stream) = begun();
     let a = thread::spawn(move || {
@@ -53,7 +55,8 @@ model!(r1_tell_and_poll, || {
     assert_eq!(task.next(&mut stream), Poll::Ready(None));
 });
 
-// R1: two are told, of which one spills, to a task that waits already and takes the one while the other comes.
+// R1: two events are sent, one of which spills. A task that waits already takes one while the other
+// comes.
 model!(r1_two_are_told, large, || {
     let (told, task, mut stream) = begun();
     waiting(&task, &mut stream);
@@ -74,7 +77,7 @@ model!(r1_two_are_told, large, || {
     assert!(task.next(&mut stream).is_pending());
 });
 
-// R2: the stream is polled by another task as something is told: that one is woken, or finds it.
+// R2: another task polls the stream as an event is sent: that task is woken, or finds the event.
 model!(r2_tell_and_another_waker, || {
     let (told, receiver) = Told::new();
     let (one, two) = (Task::new(), Task::new());
@@ -86,7 +89,7 @@ model!(r2_tell_and_another_waker, || {
     assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
 });
 
-// R3: a stream is dropped as it is woken, and another one is taken.
+// R3: a stream is dropped as its task is woken, and another stream is made.
 model!(r3_tell_and_another_stream, || {
     let (told, receiver) = Told::new();
     let (one, two) = (Task::new(), Task::new());
@@ -100,7 +103,7 @@ model!(r3_tell_and_another_stream, || {
     assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
 });
 
-// R3: of two streams that wait one goes as something is told: the other one has it.
+// R3: one of two waiting streams is dropped as an event is sent: the other one has it.
 model!(r3_tell_and_one_of_two_drops, || {
     let (told, receiver) = Told::new();
     let (one, two) = (Task::new(), Task::new());
@@ -114,8 +117,8 @@ model!(r3_tell_and_one_of_two_drops, || {
     assert_eq!(finds(&two, Poll::Pending, 0, &mut stays), Some(7));
 });
 
-// R4: it ends as a task goes to sleep; what was told before that comes first. Guards: the fences of both, and that the end is looked at
-// before the last look.
+// R4: the stream ends as a task goes to sleep; earlier events come first. Guards: the fences of
+// both, and the task reads the end before its last look.
 model!(r4_end_and_poll, || {
     let (told, task, mut stream) = begun::<u32>();
     let a = thread::spawn(move || told.finish());
@@ -124,7 +127,8 @@ model!(r4_end_and_poll, || {
     assert_eq!(finds(&task, polled, 0, &mut stream), None);
 });
 
-/// R4: the last item, and then the end, as a stream is polled, for the first time or once more.
+/// R4: the last item, and then the end, come as a task polls a stream, for the first time or once
+/// more.
 fn last_and_end_and_poll(again: bool) {
     let (told, task, mut stream) = begun();
     if again {
@@ -142,10 +146,11 @@ fn last_and_end_and_poll(again: bool) {
 
 model!(r4_last_and_end_and_poll, || last_and_end_and_poll(false));
 
-// Guard: that it looks once more where it finds the end.
+// Guards: the task looks once more where it finds the end.
 model!(r4_last_and_end_and_poll_again, || last_and_end_and_poll(true));
 
-// R4: who finds the end sees what was done before. Guards: Release and Acquire of the word that says it.
+// R4: a task that finds the end sees what was done before. Guards: Release and Acquire of the word
+// that announces it.
 model!(r4_the_end_hands_on_what_was_done, || {
     let (told, task, mut stream) = begun::<u64>();
     let done = Arc::new(AtomicUsize::new(0));
@@ -160,8 +165,10 @@ model!(r4_the_end_hands_on_what_was_done, || {
     drop(a.join().unwrap());
 });
 
-/// R5: a root ends in another thread as the tracker is shut down: its outcome comes before the end of the stream, whoever tells it. Guards:
-/// that who ends a root says so first, and that the shutdown waits for who has. `then` is tried when that has returned, and refused.
+/// R5: another thread ends a root as the tracker is shut down: its outcome comes before the end of
+/// the stream, whichever thread delivers it. Guards: a thread that ends a root announces that
+/// first, and the shutdown waits for announced threads. `then` is tried after the shutdown has
+/// returned, and is refused.
 fn shutdown_beside(
     begun: fn(&AckTracker) -> RootId,
     ends: fn(&AckTracker, RootId) -> bool,
@@ -198,12 +205,12 @@ fn issue(tracker: &AckTracker) -> RootId {
     tracker.issue(EDGE, 42).unwrap().into()
 }
 
-/// An init of root 7, and whether it was not refused.
+/// Inits root 7. Returns whether the init was accepted.
 fn init(tracker: &AckTracker, _: RootId) -> bool {
     tracker.init(7, EDGE, 42).is_ok()
 }
 
-// R5, of an issued root: told by the ack, or as cancelled.
+// R5, of an issued root: the ack delivers its outcome, or it is cancelled.
 model!(r5_ack_and_shutdown, large, || {
     shutdown_beside(
         issue,
@@ -227,14 +234,14 @@ model!(r5_fail_and_shutdown, large, || {
     );
 });
 
-// R5, of a root whose acks came first: told if its init was not refused.
+// R5, of a root whose acks came first: it has an outcome if its init was not refused.
 model!(r5_init_and_shutdown, large, || {
     shutdown_beside(|tracker| tracker.ack(7, EDGE).map(|_| 7.into()).unwrap(), init, None);
 });
 
-// R6: a root whose init is under way as the tracker is shut down is ended by somebody else when that has returned. Nothing is
-// told after the end. Guards: that who ends a chosen root looks first whether its bucket has been closed, by a
-// read-modify-write.
+// R6: a root's init is under way as the tracker is shut down, and another thread ends the root
+// after that has returned. No event follows the end of the stream. Guards: a thread that ends a
+// chosen root first looks, by a read-modify-write, whether its slot block has been closed.
 model!(r6_init_and_shutdown_then_ack, large, || {
     shutdown_beside(|_| 7.into(), init, Some(|tracker| tracker.ack(7, EDGE).is_ok()));
 });
@@ -244,8 +251,8 @@ model!(r6_init_and_shutdown_then_fail, large, || {
     shutdown_beside(|_| 7.into(), init, Some(|tracker| tracker.fail(7).is_ok()));
 });
 
-/// R6: as before, where another thread acks the root beside the shutdown, with the fence of two sides
-/// and without. It does not fail without the ack's side, nor without the read-modify-write.
+/// R6: as before, where another thread acks the root beside the shutdown, with the fence of two
+/// sides and without. It does not fail without the ack's side, nor without the read-modify-write.
 #[test]
 fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
     for fence in [true, false] {

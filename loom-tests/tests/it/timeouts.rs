@@ -1,4 +1,5 @@
-//! Wakers in slots: of whoever ends an entry one wakes or drops the waker, once, and no poll that says "pending" is forgotten.
+//! Wakers in slots. Of the threads that may end an entry, exactly one wakes or drops the waker, and
+//! no poll that returns "pending" is forgotten.
 
 use expiry::timeouts::{Sleep, TimerError};
 use expiry::{ManualClock, Timeouts};
@@ -14,7 +15,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 /// Ticks until what the models wait for.
 const LIMIT: u32 = 10;
 
-/// Timeouts without a reaper, of one shard, on a manual clock. Whatever borrows them may go to another thread.
+/// Timeouts without a reaper, of one shard, on a manual clock. Futures that borrow them may go to
+/// another thread.
 #[derive(Clone)]
 struct Rig {
     timeouts: &'static Timeouts,
@@ -22,7 +24,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With the fence of two sides that owners lean on, or as where the system has none.
+    /// Timeouts with the fence of two sides that owners rely on, or as on a system without it.
     fn new(fence: bool) -> Self {
         let clock = ManualClock::new();
         let mut builder = Timeouts::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
@@ -37,21 +39,21 @@ impl Rig {
         self.timeouts.sleep(TICK * LIMIT)
     }
 
-    /// One that waits already, for this task.
+    /// A sleep that waits already, for this task.
     fn waiting(&self, task: &Arc<Task>) -> Sleep<'static> {
         let mut sleep = self.sleep();
         assert!(task.poll(&mut sleep).is_pending());
         sleep
     }
 
-    /// One that waits for another task, and is due after a tick.
+    /// A sleep that waits for another task, and is due after a tick.
     fn neighbour(&self) -> Sleep<'static> {
         let mut sleep = self.timeouts.sleep(TICK);
         assert!(Task::new().poll(&mut sleep).is_pending());
         sleep
     }
 
-    /// One round: what is found due is woken.
+    /// Polls for one round, which wakes the due sleeps.
     fn poll(&self) {
         self.timeouts.poll(1 << 20);
     }
@@ -65,8 +67,8 @@ impl Rig {
         while self.timeouts.poll(1 << 20).more {}
     }
 
-    /// These tasks have no waker left. Once the futures are dropped nothing waits, and each that was registered has ended
-    /// once.
+    /// These tasks have no waker left. Once the futures are dropped nothing waits, and each that
+    /// was registered has ended once.
     fn end<F>(self, tasks: &[&Arc<Task>], futures: F) {
         assert!(tasks.iter().all(|task| task.is_free()));
         drop(futures);
@@ -78,7 +80,7 @@ impl Rig {
     }
 }
 
-/// What a model is called with that fence, and without.
+/// The names of a model with that fence, and without.
 fn fences(name: &str) -> [(String, bool); 2] {
     [(name.into(), true), (format!("{name}, no fence"), false)]
 }
@@ -99,7 +101,8 @@ fn large_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
     }
 }
 
-// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
+// T1: a timeout fires as its owner drops it. One of the two has the waker, and the slot is freed
+// once.
 model!(t1_wake_and_drop, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -112,14 +115,15 @@ model!(t1_wake_and_drop, model_both, |fence| {
     assert_eq!((metrics.waiting, metrics.fired + metrics.cancelled), (0, 1));
     assert_eq!(task.woken() as u64, metrics.fired);
     assert!(task.is_free());
-    // The slot is as good as any other.
+    // This slot is as good as any other.
     let next = rig.waiting(&task);
     rig.pass(LIMIT);
     assert_eq!(task.woken() as u64, metrics.fired + 1);
     rig.end(&[], next);
 });
 
-// T1: the future is ready as its time is up. It has its output, whatever becomes of the entry.
+// T1: the future is ready as its timeout fires. The task gets the output, whatever becomes of the
+// entry.
 model!(t1_wake_and_cancel, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -137,7 +141,8 @@ model!(t1_wake_and_cancel, model_both, |fence| {
     rig.end(&[&task], ());
 });
 
-// T2: polled with another waker as it fires. Where the poll says "pending", that waker is woken.
+// T2: a task polls with another waker as the timeout fires. If the poll returns "pending", that
+// waker is woken.
 model!(t2_wake_and_another_waker, model_both, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
@@ -146,10 +151,10 @@ model!(t2_wake_and_another_waker, model_both, |fence| {
         rig.advance(LIMIT);
         rig.poll();
     });
-    // The time may be up before this, or in the middle of it.
+    // The timeout may be due before this, or in the middle of it.
     let polled = second.poll(&mut sleep);
     a.join().unwrap();
-    // What the driver has passed by while it was neither here nor there.
+    // This finds an entry that the driver has passed by in the middle of its change.
     rig.pass(0);
     let woken = (first.woken(), second.woken());
     if polled.is_pending() {
@@ -161,8 +166,8 @@ model!(t2_wake_and_another_waker, model_both, |fence| {
     rig.end(&[&first, &second], sleep);
 });
 
-// T2: polled with another waker while its bucket is looked through for a neighbour's sake. The scan passes it by, and it fires in time
-// all the same.
+// T2: a task polls a timeout with another waker while a scan looks through its slot block for a
+// neighbour's sake. The scan passes it by, and it fires in time all the same.
 model!(t2_another_waker_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let tasks = [Task::new(), Task::new(), Task::new()];
@@ -184,7 +189,8 @@ model!(t2_another_waker_beside_a_scan, model_both, |fence| {
     rig.end(&[], (sleep, neighbour));
 });
 
-// T3: reset to later as it fires. It has fired, or it does not before the new time.
+// T3: a reset to a later deadline as the timeout fires. It has fired, or it does not fire before
+// the new deadline.
 model!(t3_reset_and_fire, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -206,7 +212,8 @@ model!(t3_reset_and_fire, model_both, |fence| {
     rig.end(&[&task], sleep);
 });
 
-// T3: reset to nearer while the bucket is looked through. The driver hears of it.
+// T3: a reset to a nearer deadline while a scan looks through the slot block. The reset notifies
+// the driver.
 model!(t3_reset_to_nearer_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -227,7 +234,8 @@ model!(t3_reset_to_nearer_beside_a_scan, model_both, |fence| {
     rig.end(&[], (sleep, neighbour));
 });
 
-/// The timeouts were shut down as the task polled. It was refused, or has been woken and finds them closed.
+/// The timeouts were shut down as the task polled. It was refused, or has been woken and finds them
+/// closed.
 fn closed<E>(
     task: &Arc<Task>,
     polled: Polled<E>,
@@ -246,12 +254,13 @@ fn closed<E>(
 
 type Polled<E> = Poll<Result<(), E>>;
 
-// T4 (W8): it is registered as all is shut down. Refused, or woken by the shutdown: never left waiting.
+// T4 (W8): a timeout is registered as all is shut down. It is refused, or woken by the shutdown:
+// never left waiting.
 model!(t4_shutdown_and_register, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
     let (other, same) = (rig.clone(), task.clone());
-    // So that there is a bucket, and this thread's own claims are another's.
+    // So that there is a slot block, and this thread's own claims are another's.
     drop(rig.waiting(&task));
     let a = thread::spawn(move || {
         let forever = std::future::pending::<()>();
@@ -264,7 +273,7 @@ model!(t4_shutdown_and_register, model_both, |fence| {
     rig.end(&[&task], limited);
 });
 
-// T4 (W8): it changes its waker as all is shut down.
+// T4 (W8): a task changes its waker as all is shut down.
 model!(t4_shutdown_and_another_waker, model_both, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
@@ -278,7 +287,8 @@ model!(t4_shutdown_and_another_waker, model_both, |fence| {
     rig.end(&[&first, &second], sleep);
 });
 
-// T4 (W8): as all is shut down, in a bucket where one waits already that is due before: its owner needs no read-modify-write to register it.
+// T4 (W8): as all is shut down, in a slot block with an earlier timeout: its owner needs no
+// read-modify-write to register it.
 model!(t4_shutdown_and_register_beside_another, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -291,7 +301,7 @@ model!(t4_shutdown_and_register_beside_another, model_both, |fence| {
     rig.end(&[&task], (sleep, neighbour));
 });
 
-// T4 (W8): its owner lets go of it as all is shut down. It ends once.
+// T4 (W8): the owner drops its timeout as all is shut down. The timeout ends once.
 model!(t4_shutdown_and_drop, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -303,7 +313,8 @@ model!(t4_shutdown_and_drop, model_both, |fence| {
     rig.end(&[&task], ());
 });
 
-// T7 (W5): it is registered in a bucket that is looked through just then, for a neighbour's sake. The scan finds it, or its owner tells of it.
+// T7 (W5): a timeout is registered while a scan looks through its slot block for a neighbour's
+// sake. The scan finds it, or its owner notifies the driver.
 model!(t7_register_beside_a_scan, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -317,7 +328,8 @@ model!(t7_register_beside_a_scan, model_both, |fence| {
     rig.end(&[], (sleep, neighbour));
 });
 
-/// T7 (W5): as before, and of that bucket the driver has noted what is due when. What it has not noted is news.
+/// T7 (W5): as before, and the driver has a plan of that slot block. A timeout that the plan does
+/// not contain sets the dirty bit.
 #[test]
 fn t7_register_beside_a_scan_by_a_plan() {
     let reused = Arc::new(AtomicBool::new(false));
@@ -328,7 +340,7 @@ fn t7_register_beside_a_scan_by_a_plan() {
         let mut neighbour = rig.waiting(&Task::new());
         let mut first = rig.waiting(&Task::new());
         let place = slot(&first);
-        // Looked through where nothing is due, and then with the one that was noted first gone.
+        // A scan finds nothing due, and then finds the slot that was noted first empty.
         neighbour.reset(TICK * 5);
         first.reset(TICK * 3);
         first.reset(TICK);
@@ -350,7 +362,8 @@ fn t7_register_beside_a_scan_by_a_plan() {
     assert!(reused.load(Ordering::Relaxed), "it was never in that bucket");
 }
 
-// T7 (W6): two let go of what waits in one bucket, as it is looked through. Each ends once.
+// T7 (W6): two owners drop their timeouts in one slot block while a scan looks through it. Each
+// timeout ends once.
 model!(t7_two_drops_beside_a_scan, large_both, |fence| {
     let rig = Rig::new(fence);
     let tasks = [Task::new(), Task::new()];
@@ -374,7 +387,8 @@ fn slot(sleep: &Sleep<'_>) -> String {
     id.chars().take_while(char::is_ascii_digit).collect()
 }
 
-/// As [`large_both`], of what says whether a slot has been another's: in some execution it has.
+/// As [`large_both`], for a model that returns whether another owner has had a slot: in some
+/// execution that is so.
 fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static) {
     let reused = Arc::new(AtomicBool::new(false));
     let seen = reused.clone();
@@ -384,12 +398,13 @@ fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static)
     assert!(reused.load(Ordering::Relaxed), "the slot was never another's");
 }
 
-/// What a late owner comes to: four others, of `occupant`, that were registered when its entry, of `task`, had fired.
+/// What a late owner meets: four timeouts of `occupant`, registered after its entry, of `task`, had
+/// fired.
 struct Late<T> {
-    /// What the owner does with its entry, in a thread of its own, from before that on.
+    /// The owner's thread, which uses its entry from before that on.
     owner: thread::JoinHandle<T>,
     occupants: [Sleep<'static>; 4],
-    /// One of them has the slot.
+    /// Whether one of them has the slot.
     same: bool,
 }
 
@@ -400,7 +415,7 @@ impl Rig {
         owner: impl FnOnce(Sleep<'static>) -> T + Send + 'static,
     ) -> Late<T> {
         let sleep = self.waiting(task);
-        // So many that this thread leaves the first one's bucket.
+        // There are so many that this thread leaves the first one's slot block.
         let more = [self.waiting(task), self.waiting(task)];
         let place = slot(&sleep);
         self.advance(LIMIT);
@@ -413,7 +428,7 @@ impl Rig {
     }
 }
 
-// T5 (W6): its slot has another occupant, of another thread, when the owner of what has fired comes to let go of it.
+// T5 (W6): the slot has another thread's occupant when the owner of a fired timeout drops it.
 model!(t5_a_late_owner_and_the_next_occupant, reusing, |fence| {
     let rig = Rig::new(fence);
     let (task, occupant) = (Task::new(), Task::new());
@@ -439,8 +454,8 @@ model!(t5_a_late_owner_beside_a_scan, reusing, |fence| {
     late.same
 });
 
-// T5 (W6): the owner looks, with another waker, at what has fired, and the next occupant has that same waker. It is not taken for the
-// owner's own.
+// T5 (W6): the owner looks at its fired timeout with another waker, and the next occupant has that
+// same waker. The owner does not take it for its own.
 model!(t5_the_next_occupant_has_this_waker, reusing, |fence| {
     let rig = Rig::new(fence);
     let (first, second) = (Task::new(), Task::new());
@@ -470,7 +485,7 @@ fn twins() -> (Waker, Waker, &'static std::sync::atomic::AtomicUsize) {
         &RawWakerVTable::new(|data| RawWaker::new(data, SECOND), count, count, |_| ());
     let count: &'static std::sync::atomic::AtomicUsize = Box::leak(Box::default());
     let data = std::ptr::from_ref(count).cast();
-    // SAFETY: the counter is there for ever and may be shared; nothing is owned.
+    // SAFETY: the counter lives for ever and may be shared; nothing is owned.
     let [first, second] = [FIRST, SECOND].map(|of| unsafe { Waker::new(data, of) });
     (first, second, count)
 }
@@ -479,7 +494,8 @@ fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
-// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
+// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words
+// are read before the lease.
 model!(t5_the_next_occupant_has_a_twin_of_this_waker, large_both, move |fence| {
     let rig = Rig::new(fence);
     let (first, second, woken) = twins();
@@ -504,7 +520,8 @@ model!(t5_the_next_occupant_has_a_twin_of_this_waker, large_both, move |fence| {
     rig.end(&[], (sleep, occupants));
 });
 
-// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.
+// A poll that finds a timeout fired sees what was done before that, also if no thread has woken its
+// task.
 model!(t6_the_firing_hands_on_what_was_done, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();

@@ -1,4 +1,5 @@
-//! What the topology's executor rests on beside crossbeam's queues: the bell, and the gate that spouts go through.
+//! What the topology's executor relies on beside crossbeam's queues: the bell, and the gate that
+//! spouts go through.
 
 use expiry_topology::model::{Bell, Call, Gate, Jam, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -29,8 +30,9 @@ impl Queue {
     }
 }
 
-// Two send, each one item, and ring; the owner sleeps until it has both. Guards: both fences, saying before looking, and the swap
-// that leaves the waking to one of the two. A wake-up that is lost is a deadlock.
+// Two threads send one item each, and ring; the owner sleeps until it has both. Guards: both
+// fences, announcing before looking, and the swap that leaves the waking to one of the two. A lost
+// wake-up is a deadlock.
 model!(no_bell_is_missed, || {
     let (bell, sleeper) = Bell::new();
     let queue = Queue(Arc::new(AtomicU32::new(0)));
@@ -51,8 +53,9 @@ model!(no_bell_is_missed, || {
     senders.into_iter().for_each(|sender| sender.join().unwrap());
 });
 
-// Two threads send, each one item, and call; the task takes a call before it looks, until it has both items. Guards: the store and the
-// swap of the call, which hand on what was sent, and taking before looking. A wake-up that is lost is a deadlock.
+// Two threads send one item each, and call; the task takes a call before it looks, until it has
+// both items. Guards: the store and the swap of the call, which hand on what was sent, and taking
+// before looking. A lost wake-up is a deadlock.
 model!(no_call_is_missed, || {
     let (bell, sleeper) = Bell::new();
     let (call, sent) = (Arc::new(Call::new(&bell)), Arc::new(AtomicU32::new(0)));
@@ -76,9 +79,10 @@ model!(no_call_is_missed, || {
     senders.into_iter().for_each(|sender| sender.join().unwrap());
 });
 
-// A queue of two, worth coming to when there is one item at most. It is full; its owner takes both out. One sender sleeps until it is
-// worth coming; another one sees to it that it may be full again before the first has looked. Guards: both fences of the room,
-// saying that one waits before the last look, and not before one has said that one sleeps. A wake-up that is lost is a deadlock.
+// A queue of two has room when it holds one item at most. It is full, and its owner takes both out.
+// One sender sleeps until there is room; another one may fill the queue again before the first has
+// looked. Guards: both fences of the room. The sender announces that it waits before its last look,
+// and after it has announced its sleep. A lost wake-up is a deadlock.
 model!(nobody_sleeps_beside_an_empty_queue, || {
     let (bell, sleeper) = Bell::new();
     let room = Arc::new(Room::new());
@@ -111,8 +115,9 @@ model!(nobody_sleeps_beside_an_empty_queue, || {
     owner.join().unwrap();
 });
 
-// Two tasks on a cycle have overflow; one gets rid of it and has some once more, the spout sleeps until there is none. Guards: taking it
-// back before one rings, and that the last one rings. A wake-up that is lost is a deadlock.
+// Two tasks on a cycle have overflow; one gets rid of it and has some once more; the spout sleeps
+// until there is none. Guards: a task takes it back before it rings, and the last one rings. A lost
+// wake-up is a deadlock.
 model!(a_jam_that_is_over_wakes_the_spout, || {
     let (bell, sleeper) = Bell::new();
     let jam = Arc::new(Jam::new(&bell));
@@ -136,8 +141,9 @@ model!(a_jam_that_is_over_wakes_the_spout, || {
     tasks.into_iter().for_each(|task| task.join().unwrap());
 });
 
-// A spout's task goes in, emits, and goes out when it sees the gate closed; who has closed it and finds nobody inside knows all
-// that was emitted, and nothing comes after. Guards: both fences, saying before looking.
+// A spout's task goes in, emits, and goes out when it sees the gate closed. A thread that has
+// closed the gate and finds no task inside knows all that was emitted, and nothing comes after.
+// Guards: both fences, announcing before looking.
 model!(nobody_comes_through_a_closed_gate, || {
     let (gate, visitor) = (Arc::new(Gate::new()), Arc::new(Visitor::new()));
     assert!(visitor.enter(&gate) && visitor.is_inside());

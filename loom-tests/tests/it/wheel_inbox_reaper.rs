@@ -1,4 +1,5 @@
-//! Races W1 to W5 and W8 to W11: the inbox, the buckets' next expirations, the driver, the reaper's sleep, shutdown.
+//! Races W1 to W5 and W8 to W11: the inbox, the slot blocks' next expirations, the driver, the
+//! reaper's sleep, shutdown.
 
 use crate::ack_trees::{renewed_for_a_tick, timed_out};
 use expiry::model::{stop_at, Exclusive, Mail};
@@ -9,8 +10,9 @@ use loom_tests::{
 };
 use std::sync::Arc;
 
-// W1: add, cancel and flush, three threads. The inbox has buckets, not entries, so that a cancelled entry is not in it:
-/// nothing is told twice, nothing stays. Guards: the driver goes by the lease.
+/// W1: add, cancel and flush, three threads. The inbox has slot blocks, not entries, so it never
+/// contains a cancelled entry. No outcome is delivered twice, and no entry stays. Guards: the
+/// driver goes by the lease.
 #[test]
 fn w01_add_cancel_flush() {
     // Three threads, each of which does much: half a million executions with one interruption more.
@@ -42,8 +44,9 @@ model!(w02_driver_exclusivity, || {
     assert_eq!(value.enter(|value| *value), Some(entered));
 });
 
-// W2, W3: adds, an ack before the bucket is taken out of the inbox, and a second occupant of its slot, while another
-// thread drives. The second is told when it is due, and the first is not told again.
+// W2, W3: adds, an ack before the slot block is taken out of the inbox, and a second occupant of
+// its slot, while another thread drives. The second one expires when it is due, and the first has
+// no second outcome.
 model!(w03_cancel_before_it_is_filed, || {
     let rig = Rig::new();
     let flush = aside(&rig, |rig| rig.poll(100));
@@ -57,8 +60,9 @@ model!(w03_cancel_before_it_is_filed, || {
     assert!(timed_out(&rig.outcomes(second)), "it was never filed");
 });
 
-// W4: a first deadline while the reaper decides how long to sleep; the real reaper, which really sleeps. Guards:
-// the announcement comes before the second look at the inbox, and the push before the look at the announcement.
+// W4: a first deadline while the reaper decides how long to sleep; it is the real reaper, which
+// really sleeps. Guards: the announcement comes before the second look at the inbox, and the push
+// before the look at the announcement.
 model!(w04_lost_wake_up, || {
     let rig = Awake::new();
     rig.issue(3, 10).unwrap();
@@ -75,8 +79,8 @@ model!(w04_lost_wake_up_for_a_nearer_deadline, light, || {
     assert_eq!(rig.wait_for(1)[0].owner, 10);
 });
 
-// W4 where somebody polls beside the reaper, and takes the news out of the inbox before the reaper announces
-// its sleep. Guards: the announcement is compared with the wheels.
+// W4 where another thread polls beside the reaper, and empties the inbox before the reaper
+// announces its sleep. Guards: the announcement is compared with the wheels.
 model!(w04_a_poll_beside_the_reaper, light, || {
     let rig = Awake::new();
     beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 10, after(2)).unwrap());
@@ -84,8 +88,8 @@ model!(w04_a_poll_beside_the_reaper, light, || {
     assert_eq!(rig.wait_for(1)[0].owner, 10);
 });
 
-// W4 where a poll beside the reaper scans a bucket just when a pusher wants to know what to announce: the pusher reads
-// "never", and what the poll then files is for the poll to announce.
+// W4 where a poll beside the reaper scans a slot block just when a pusher wants to know what to
+// announce. The pusher reads "never", and the poll must announce what it then files.
 model!(w04_a_poll_scans_beside_the_reaper, costly(1, 3), || {
     // Three threads, the reaper among them.
     stop_at(|step| step == "taken");
@@ -102,8 +106,9 @@ model!(w04_a_poll_scans_beside_the_reaper, costly(1, 3), || {
     assert_eq!(rig.wait_for(2).len(), 2);
 });
 
-// W4 for what the reaper does besides expiry: a slot is put on the deferred-free list when the reaper is past that part of its round.
-// Guards: it looks whether there is something to migrate or to free after it has announced its sleep.
+// W4 for the reaper's maintenance: a slot is put on the deferred-free list when the reaper is past
+// that part of its round. Guards: the reaper looks whether there is something to migrate or to free
+// after it has announced its sleep.
 model!(w04_deferred_is_emptied, large, || {
     // Two keys fill the smallest index, so there is something to migrate from the beginning.
     let (rig, ()) = Awake::with(
@@ -111,7 +116,8 @@ model!(w04_deferred_is_emptied, large, || {
         |tracker| (1..=2).for_each(|key| tracker.init(key, 3, key).unwrap()),
     );
     rig.fail(1).unwrap();
-    // The place comes back at once, or out of the deferred-free list: if nobody empties that, this never ends.
+    // The place comes back at once, or out of the deferred-free list: if no thread empties that,
+    // this loop never ends.
     while rig.issue(5, 9) == Err(AckError::Full) {
         thread::yield_now();
     }
@@ -119,13 +125,13 @@ model!(w04_deferred_is_emptied, large, || {
     assert_eq!(rig.wait_for(3).len(), 3);
 });
 
-/// Two roots in one bucket that would never time out.
+/// Two roots in one slot block that would never time out.
 fn two_without_a_deadline(tracker: &AckTracker) -> [Root; 2] {
     [10, 11].map(|owner| tracker.issue_with(3, owner, Lifetime::Never).unwrap())
 }
 
-// W5: an entry comes into a bucket while the driver scans it and rewrites its next expiration. Guards: both sides
-// change that word by read-modify-writes only.
+// W5: an entry comes into a slot block while the driver scans it and rewrites its next expiration.
+// Guards: both sides change that word by read-modify-writes only.
 model!(w05_lost_summary, || {
     let rig = Rig::new();
     let soon = rig.issue_with(3, 10, after(1)).unwrap();
@@ -137,7 +143,8 @@ model!(w05_lost_summary, || {
     assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
 });
 
-// W5 once more, with a third entry that keeps the bucket's next expiration late: the scan writes a minimum.
+// W5 once more, with a third entry that keeps the slot block's next expiration late: the scan
+// writes a minimum.
 model!(w05_the_scan_writes_a_minimum, || {
     let rig = Rig::new();
     let soon = rig.issue_with(3, 10, after(1)).unwrap();
@@ -151,11 +158,12 @@ model!(w05_the_scan_writes_a_minimum, || {
     assert_eq!(rig.outcomes(never_touched), []);
 });
 
-// The driver comes by while an entry is filled, and due already, but not published: it is its claimer's still, who
-// publishes it, or withdraws it because the key is there. Guards: the driver asks the index before it ends an entry.
+// The driver reaches an entry that is filled, and due already, but not published. The entry still
+// belongs to the claiming thread, which publishes it, or withdraws it because the key exists.
+// Guards: the driver asks the index before it ends an entry.
 model!(w05_due_before_it_is_published, || {
     let rig = Rig::new();
-    // In the same bucket, and due at the same time.
+    // This root is in the same slot block, and due at the same time.
     rig.issue(7, 9).unwrap();
     let driver = drive(&rig, 10);
     assert_eq!(rig.init(1, 3, 10), Ok(()));
@@ -165,8 +173,9 @@ model!(w05_due_before_it_is_published, || {
     assert!(rig.is_empty());
 });
 
-// W9: a bucket is pushed again while the driver takes it out of the list. Guards: the link is read before the
-// flag is cleared; whoever finds the flag taken has lowered the next expiration before.
+// W9: a slot block is pushed again while the driver takes it out of the list. Guards: the driver
+// reads the link before it clears the flag; a thread that finds the flag taken has lowered the next
+// expiration before.
 model!(w09_flag_and_link, || {
     let mail = Arc::new(Mail::new(2));
     assert!(mail.lower(0, 50));
@@ -178,14 +187,15 @@ model!(w09_flag_and_link, || {
     }
 });
 
-// W10: one thread takes the flag and stalls, another lowers further and finds the flag taken; three threads, one of them
-// the reaper. Guards: the pusher announces the bucket's next expiration, not its own deadline.
+// W10: one thread takes the flag and stalls, another lowers further and finds the flag taken; three
+// threads, one of them the reaper. Guards: the pusher announces the slot block's next expiration,
+// not its own deadline.
 model!(w10_stale_wake_up, large, || {
     let (rig, [late, soon]) = Awake::with(
         |builder| builder,
         |tracker| {
             let two = two_without_a_deadline(tracker);
-            // In another bucket: so the reaper sleeps until a time between the two.
+            // In another slot block: so the reaper sleeps until a time between the two.
             tracker.issue_with(3, 12, after(5)).unwrap();
             two
         },
@@ -199,8 +209,8 @@ model!(w10_stale_wake_up, large, || {
     assert_eq!(rig.wait_for(1)[0].root, soon.into());
 });
 
-// W11: a touch that shortens, while the driver rescans the bucket. Guards: as for W5, and the touch lowers the
-// next expiration after the lease.
+// W11: a touch that shortens, while the driver rescans the slot block. Guards: as for W5, and the
+// touch lowers the next expiration after the lease.
 model!(w11_shortening_touch, || {
     let rig = Rig::new();
     let root = rig.issue_with(3, 10, after(20)).unwrap();
@@ -212,8 +222,9 @@ model!(w11_shortening_touch, || {
     assert!(timed_out(&rig.outcomes(root)), "it expires by its old deadline");
 });
 
-// W8: an issue and an init beside a shutdown: every `Ok` has an outcome, every `Err` none, and the slot's bucket may
-// be new. Guards: buckets are closed before they are scanned, and the chunk count before that.
+// W8: an issue and an init beside a shutdown: every `Ok` has an outcome, every `Err` none, and the
+// slot's block may be new. Guards: slot blocks are closed before they are scanned, and the chunk
+// count before that.
 model!(w08_shutdown, || {
     let rig = Rig::new();
     let (issued, returned) =
@@ -230,7 +241,8 @@ model!(w08_shutdown, || {
     assert!(rig.is_empty());
 });
 
-// W8 while somebody polls: what is there is returned. Guards: the shutdown waits for who is at a shard.
+// W8 while another thread polls: the shutdown returns what is there. Guards: the shutdown waits for
+// a shard's driver.
 model!(w08_shutdown_beside_a_poll, || {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
@@ -250,7 +262,7 @@ fn cancelled_or_refused(rig: &Rig, begun: Result<(), AckError>) {
     assert!(rig.is_empty());
 }
 
-// W8 for a chosen root, in a bucket that is there already.
+// W8 for a chosen root, in a slot block that is there already.
 model!(w08_shutdown_beside_an_init, || {
     let rig = Rig::new();
     let before = rig.issue(7, 9).unwrap();
@@ -269,7 +281,8 @@ model!(w08_shutdown_beside_a_merge, || {
     cancelled_or_refused(&rig, begun);
 });
 
-// W8 with the reaper, which is stopped and joined: it does not sleep through it, and nothing is told twice.
+// W8 with the reaper, which is stopped and joined: it does not sleep through it, and no outcome is
+// delivered twice.
 model!(w08_shutdown_stops_the_reaper, || {
     let rig = Awake::new();
     rig.issue(3, 10).unwrap();
@@ -278,8 +291,8 @@ model!(w08_shutdown_stops_the_reaper, || {
     assert_eq!((told.len(), told[0].reason), (1, Reason::Cancelled));
 });
 
-/// Two roots in one bucket that the driver has looked through, and made a plan of: one is due at tick 3, the other at `late`.
-/// The clock stands at tick 1.
+/// Two roots in one slot block that the driver has scanned, and made a plan of: one is due at tick
+/// 3, the other at `late`. The clock stands at tick 1.
 fn planned(late: u32) -> (Arc<Rig>, [Root; 2]) {
     let rig = Rig::new();
     let issue = |owner, ticks| rig.issue_with(3, owner, after(ticks)).unwrap();
@@ -299,8 +312,9 @@ fn drive(rig: &Arc<Rig>, ticks: u32) -> thread::JoinHandle<()> {
     })
 }
 
-// W5 with a plan: an entry comes into a bucket that the driver has a plan of, and lowers nothing. Guards: it is news all the
-// same, and with news the driver looks at everything.
+// W5 with a plan: an entry comes into a slot block that the driver has a plan of, and lowers
+// nothing. Guards: it sets the dirty bit all the same, and with the dirty bit the driver looks at
+// every slot.
 model!(w05_news_that_lowers_nothing, || {
     let (rig, [soon, later]) = planned(5);
     rig.pass(2);
@@ -313,8 +327,8 @@ model!(w05_news_that_lowers_nothing, || {
     assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
 });
 
-// W11 with a plan: a touch makes a deadline nearer, which lowers nothing because the bucket's first one is nearer still.
-// Guards: as before; and what the driver puts back does not take the news away.
+// W11 with a plan: a touch lowers a deadline, but not the slot block's, which is nearer still.
+// Guards: as before; what the driver puts back does not clear the dirty bit.
 model!(w11_a_touch_that_lowers_nothing, || {
     let (rig, [soon, later]) = planned(20);
     rig.advance(2);
@@ -326,8 +340,8 @@ model!(w11_a_touch_that_lowers_nothing, || {
     assert!(timed_out(&rig.outcomes(later)), "it expires by the plan's deadline");
 });
 
-// Q6 with a plan: a touch to later, of which the driver is not told, while the plan's note of it comes up. Guards: the
-// driver goes by the lease, and notes what it finds.
+// Q6 with a plan: a touch to a later deadline, which does not notify the driver, while the plan's
+// note of it comes up. Guards: the driver goes by the lease, and notes what it finds.
 model!(q06_renewed_while_the_plan_is_worked_off, || {
     let (rig, [soon, later]) = planned(5);
     rig.advance(2);
@@ -339,8 +353,9 @@ model!(q06_renewed_while_the_plan_is_worked_off, || {
     renewed_for_a_tick(&rig, soon, renewed);
 });
 
-// W6 with a plan: a slot that is noted as due is freed and has another occupant, due later, while the plan is worked off.
-// Guards: the driver goes by the lease; what it puts back does not take the news away.
+// W6 with a plan: a slot that the plan notes as due is freed and has another occupant, due later,
+// while the driver follows the plan. Guards: the driver goes by the lease; what it puts back does
+// not clear the dirty bit.
 model!(w06_a_noted_slot_changes_hands, || {
     let (rig, [soon, later]) = planned(5);
     rig.advance(2);
@@ -364,8 +379,9 @@ model!(w06_a_noted_slot_changes_hands, || {
     assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
 });
 
-// Q6 for a root whose init has not told the driver yet: a touch makes its deadline later, and tells nobody. Guards: the
-// init tells of the first deadline, by which the driver comes and finds the second.
+// Q6 for a root whose init has not notified the driver yet: a touch raises its deadline, and
+// notifies no thread. Guards: the init notifies the driver of the first deadline, by which the
+// driver comes and finds the second.
 model!(q06_renewed_before_its_init_has_told, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     let renewed = aside(&rig, |rig| {
@@ -386,14 +402,15 @@ model!(q06_renewed_before_its_init_has_told, || {
     assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
 });
 
-// W11 for a root whose init has not told the driver yet: a touch makes its deadline nearer, and it expires by that.
-// Guards: the touch tells the driver.
+// W11 for a root whose init has not notified the driver yet: a touch lowers its deadline, and it
+// expires by that. Guards: the touch notifies the driver.
 model!(w11_shortened_before_its_init_has_told, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     let renewed = aside(&rig, |rig| {
         let renewed = rig.reset_timeout_to(1, after(2));
         if renewed == Ok(Done::Now) {
-            // Not yet if the init has taken the bucket's flag, and has yet to put it into the inbox (W10).
+            // It does not expire yet if the init has taken the slot block's flag, and has yet to
+            // put the block into the inbox (W10).
             rig.advance(2);
             rig.poll(100);
         }
@@ -405,9 +422,9 @@ model!(w11_shortened_before_its_init_has_told, || {
     assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
 });
 
-// W11: two touches, one of which makes the deadline nearer, and the other later than that but nearer than it was: whichever
-// comes second, the root has expired by the later of the two. Guards: who finds a nearer deadline than its own leaves it to
-// whoever made it to tell.
+// W11: two touches lower a deadline, one further than the other. Whichever comes second, the root
+// has expired by the later of the two. Guards: a touch that finds a nearer deadline than its own
+// leaves the notification to the thread that set it.
 model!(w11_two_touches, || {
     let rig = Rig::new();
     let long = after(20);
@@ -420,10 +437,11 @@ model!(w11_two_touches, || {
     assert!(timed_out(&rig.outcomes(root)), "it expires too late");
 });
 
-// W5 for a batch, whose buckets are told of once each, while the driver scans the first of them.
+// W5 for a batch, which notifies the driver of each slot block once, while the driver scans the
+// first of them.
 model!(w05_a_batch_beside_a_poll, || {
     let rig = Rig::new();
-    // In the first bucket of the batch, and due when the other thread drives.
+    // In the first slot block of the batch, and due when the other thread drives.
     let before = rig.issue(7, 9).unwrap();
     let driver = drive(&rig, 10);
     let mut roots = Vec::new();
@@ -439,8 +457,8 @@ model!(w05_a_batch_beside_a_poll, || {
     assert!(rig.is_empty());
 });
 
-// W8 for a batch: all that it returns has an outcome, and nothing else has. Guards: each bucket's roots are kept if the
-// shutdown has told of them, and undone if it has not.
+// W8 for a batch: all that it returns has an outcome, and nothing else has. Guards: the batch keeps
+// a slot block's roots if the shutdown has delivered their outcomes, and undoes them if not.
 model!(w08_shutdown_beside_a_batch, || {
     let rig = Rig::new();
     let a = aside(&rig, |rig| {

@@ -1,4 +1,4 @@
-//! Does the same to a tracker and to the oracle, and compares everything that can be seen of it.
+//! Makes the same calls on a tracker and on the oracle, and compares everything visible.
 
 use super::model::{Counts, Ended, Entry, Limits, Model, Time};
 use crate::shared::{same, set, Told, LONGEST};
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub interval: Duration,
-    /// In intervals and thousandths of them; `None` for off.
+    /// The timeout in intervals and thousandths of them; `None` for off.
     pub timeout: Option<(u64, u64)>,
     pub early_timeout: (u64, u64),
     pub early_capacity: usize,
@@ -82,13 +82,13 @@ pub enum Move {
     Nanos(u64),
     /// Thousandths of an interval.
     Ticks(u64),
-    /// To the next deadline, and this much before it.
+    /// Moves the clock to the next deadline, and this much before it.
     Due(u64),
     Back(u64),
     BackTicks(u64),
 }
 
-/// Which root: among the chosen ids of the pool, those used lately, or all issued ones.
+/// The root: one of the chosen ids of the pool, of those used lately, or of all issued ones.
 #[derive(Debug, Clone, Copy)]
 pub enum Pick {
     Pool(u64),
@@ -107,7 +107,7 @@ pub enum Op {
     Fail(Pick, Option<u64>),
     Reset(Pick, Kind),
     Clock(Move),
-    /// One call with this budget.
+    /// Calls `poll` once with this budget.
     Poll(usize),
     /// Calls with this budget until the work is done.
     Settle(usize),
@@ -481,7 +481,7 @@ impl Run {
         self.model.set_clock(Time::from(to) - Time::from(self.setup.start));
     }
 
-    /// One call. Whether there is more to do.
+    /// Polls once. Returns whether there is more to do.
     fn poll(&mut self, budget: usize) -> Check<bool> {
         let polled = self.tracker.poll(budget);
         if !polled.more {
@@ -502,7 +502,7 @@ impl Run {
         let expired = self.tracker.metrics().total.early_expired;
         self.model.polled(!polled.more, expired).map_err(TestCaseError::fail)?;
         if !polled.more {
-            // It may wake up for nothing, but never too late for something.
+            // A poll may come for nothing, but never too late for something.
             let due = self.model.next_certain();
             let last = Time::from(u64::MAX - self.setup.start);
             if let Some(due) = due.filter(|&due| due < last) {
@@ -521,9 +521,9 @@ impl Run {
         Ok(polled.more)
     }
 
-    /// Where the clock has jumped by 2^38 intervals since anybody polled, a reset and the init of
-    /// an early arrival poll first, as their docs say. Here, so that what that tells is compared as
-    /// after any other poll.
+    /// A reset and the init of an early arrival poll first if the clock has jumped by 2^38
+    /// intervals since the last poll, as their docs say. This polls before they do, so that the
+    /// outcomes are compared as after any other poll.
     fn catches_up(&mut self) -> Check<bool> {
         let interval = self.setup.interval.as_nanos() as Time;
         let lapsed = (self.model.now - self.polled) / interval >= (1 << 38) - 1;
@@ -542,7 +542,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was told is what had to be told, each once.
+    /// The tracker has delivered exactly the expected outcomes, each once.
     fn compare(&mut self) -> Check {
         let mut ended = std::mem::take(&mut self.model.ended);
         let mut told = self.told.take();
@@ -673,7 +673,7 @@ impl Run {
         Ok(())
     }
 
-    /// Everything adds up, and the shutdown tells of what is left, each once.
+    /// Everything adds up, and the shutdown delivers what is left, each once.
     pub fn finish(mut self) -> Check {
         self.settle(usize::MAX)?;
         self.look()?;

@@ -20,15 +20,15 @@ use std::time::Duration;
 /// Nanoseconds since the tracker was built.
 pub type Time = i128;
 
-/// From when on a poll may, and from when on it must, end an entry.
+/// From when on a poll may end an entry, and from when on it must.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// By the clock as it read when the deadline was set.
+    /// The earliest expiry, by the clock as it read when the deadline was set.
     pub may: Time,
-    /// By the latest reading that there had been until then. The same if the clock never went
-    /// backwards.
+    /// When it must expire, by the latest reading until then. It is the same as `may` if the clock
+    /// never went backwards.
     pub must: Time,
-    /// How many readings of the clock there had been when the deadline was set.
+    /// Number of readings of the clock when the deadline was set.
     pub from: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct Entry {
     pub born: (Time, u32),
 }
 
-/// An outcome that has to be told.
+/// An outcome that the tracker must deliver.
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub root: RootId,
@@ -89,9 +89,9 @@ pub struct Limits {
 pub struct Model {
     limits: Limits,
     pub entries: HashMap<RootId, Entry>,
-    /// Early arrivals of which it cannot be told from outside whether they have expired: due, with
-    /// a budget that ran out before the poll was through, or with a clock that went backwards.
-    /// `limbo_gone` of them have.
+    /// Early arrivals that may have expired; the model cannot know. They are due, but a budget ran
+    /// out before the poll was through, or the clock went backwards. `limbo_gone` of them have
+    /// expired.
     pub limbo: HashMap<u64, Entry>,
     pub limbo_gone: u64,
     /// Early arrivals in `entries`.
@@ -100,11 +100,12 @@ pub struct Model {
     /// The clock, and the latest it has ever been.
     pub now: Time,
     pub high: Time,
-    /// All that it has read: what was due at one of them may be told later, when a budget allows.
+    /// All clock readings: an entry that was due at one of them may be reported later, when a
+    /// budget allows.
     readings: Vec<Time>,
     /// How often it has gone backwards.
     pub backwards: u32,
-    /// Outcomes that the step must tell.
+    /// Outcomes that the step must deliver.
     pub ended: Vec<Ended>,
 }
 
@@ -339,7 +340,8 @@ impl Model {
                     Ok(Done::Now)
                 }
                 Phase::Early { .. } => {
-                    // Whether this also renews how long it may wait for its init is not promised.
+                    // The docs do not promise whether this also renews how long it may wait for its
+                    // init.
                     if let Some(window) = &mut entry.window {
                         window.may = window.may.min(early.may);
                         window.must = window.must.max(early.must);
@@ -368,7 +370,7 @@ impl Model {
         self.now >= window.must
     }
 
-    /// A poll has told that `root` timed out. The error says what is wrong with that.
+    /// A poll has reported that `root` timed out. The error says what is wrong with that.
     pub fn timed_out(&mut self, root: RootId, due: Time, seen: Time) -> Result<Ended, String> {
         let Some(entry) = self.entries.get(&root) else {
             return Err(format!("{root} timed out, but is not in flight"));
@@ -454,7 +456,7 @@ impl Model {
         next(self.entries.values())
     }
 
-    /// The same with what is in limbo, which may have expired.
+    /// The same with the entries in `limbo`, which may have expired.
     pub fn next_due(&self) -> Option<Time> {
         next(self.entries.values().chain(self.limbo.values()))
     }

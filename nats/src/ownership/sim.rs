@@ -41,7 +41,7 @@ enum Ev {
 struct Node {
     /// Its name. The last node is an impostor, under the name of another one.
     name: usize,
-    /// What it was told that it is losing.
+    /// The partitions for which it got `Losing`.
     losing: BTreeSet<u32>,
     leaving: bool,
     machine: Ownership,

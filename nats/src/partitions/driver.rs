@@ -1,10 +1,10 @@
-//! Carries the actions of [`Ownership`] out on NATS, and tells it what the brokers say.
+//! Carries out the actions of [`Ownership`] on NATS, and reports to it what the brokers say.
 //!
 //! One task owns the dialogue. Requests run as tasks of their own, each with a time limit, and so
-//! does the watch; all of them tell the one task through a channel. A watch that ends, for whatever
-//! reason, tells so, and the machine asks for a new one. A watch that finds a stream made anew
-//! tells so too: the stream's sequences began again, so the worker loses everything and begins
-//! anew, as a new incarnation.
+//! does the watch; all of them report to the one task through a channel. A watch that ends, for
+//! whatever reason, reports that, and the machine asks for a new one. A watch that finds a stream
+//! made anew reports that too. The stream's sequences began again, so the worker loses everything
+//! and begins anew, with a new `incarnation`.
 
 use super::{count, header, last_of_each, swapped, Change, Held, Shared, Unswapped};
 use super::{EXPECTED, INCARNATION, OWNER};
@@ -22,9 +22,9 @@ use tokio::task::AbortHandle;
 const BEAT: &str = "Expiry-Beat";
 const LEAVING: &str = "Expiry-Leaving";
 
-/// What the task is told.
+/// What the other tasks report to this one.
 pub(super) enum Told {
-    /// An answer to a request of this incarnation.
+    /// An answer to a request of this `incarnation`.
     Answer(u64, Event),
     /// The watch of this number shows something.
     Watch(u64, Event),

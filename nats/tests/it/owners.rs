@@ -12,14 +12,14 @@ fn set(worker: &Worker) -> PartitionSet {
     worker.nats.partitions("set", COUNT).lease(LEASE)
 }
 
-/// A worker that has joined, and what it was told.
+/// A worker that has joined, and the events that it has received.
 struct Member {
     worker: Worker,
     partitions: Partitions,
     held: BTreeMap<u32, Held>,
     lost: u32,
     ended: Option<NatsError>,
-    /// Whether it lets go at once of what it is losing.
+    /// Whether it releases at once what it is losing.
     lets_go: bool,
 }
 
@@ -44,7 +44,7 @@ impl Member {
         }
     }
 
-    /// Takes what it was told by now.
+    /// Takes the events that it has received by now.
     fn look(&mut self) {
         let now = Duration::from_millis(1);
         let next = |partitions: &mut Partitions| {
@@ -137,7 +137,7 @@ fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
     let late = Err(NatsError::Late { partition, epoch });
     assert_eq!(members[0].write(&old[0], &[("one", Some("late"))]), late);
     rig.until("both have some again", || shared_out(&mut members));
-    // One leaves: the other has all at once.
+    // One member leaves: the other has all partitions at once.
     members[0].partitions.leave();
     rig.until("it has left", || {
         members[0].look();
@@ -171,7 +171,7 @@ fn an_engine_that_was_away_makes_no_owner_lose_anything() {
         members.iter().all(|m| m.lost > 0)
     });
     rig.until("both act again", || shared_out(&mut members));
-    // And all that was stored.
+    // The stream goes with all that was stored.
     rig.delete_stream("it+set");
     rig.until("both have lost all again", || {
         members.iter_mut().for_each(Member::look);

@@ -121,8 +121,8 @@ impl Rig {
         self.call(async |context| context.get_stream(stream).await).cached_info().state.messages
     }
 
-    /// The number of messages that a consumer has not delivered or has no ack for. After an outage a
-    /// work queue may keep messages that its consumer has acked (nats-server #5542).
+    /// The number of messages that a consumer has not delivered or has no ack for. After an outage
+    /// a work queue may keep messages that its consumer has acked (nats-server #5542).
     pub fn unacked(&self, stream: &str, consumer: &str) -> u64 {
         let found = self.call(async |context| {
             let found = context.get_consumer_from_stream::<pull::Config, _, _>(consumer, stream);

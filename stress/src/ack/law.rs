@@ -1,8 +1,8 @@
-//! The law of a root: what may be true of one at the end of its life, whatever has happened in between.
+//! The law of a root: what may be true at the end of its life, whatever has happened in between.
 
 use std::time::Duration;
 
-/// How a root has ended, for all that the handler was told.
+/// How a root ended, by the outcomes that the handler received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Acked,
@@ -12,7 +12,7 @@ pub enum End {
     Other,
 }
 
-/// The life of a root, told by those who took part: its ledger entry and the results that they got.
+/// The life of a root: its ledger entry, and the results of the threads that took part.
 #[derive(Debug, Clone)]
 pub struct Life {
     pub end: End,
@@ -26,26 +26,26 @@ pub struct Life {
     pub failed: u32,
     /// Whether an ack came before the init, so that the init itself may have completed it.
     pub early: bool,
-    /// Whether so much time has passed between the two that the ack may have expired before the init.
+    /// Whether so much time passed between the two that the ack may have expired before the init.
     pub early_lost: bool,
-    /// From a clock reading before its init (or the last reset that took effect) to one after its end; for
-    /// timeouts.
+    /// Time from a clock reading before its init (or the last reset that took effect) to one after
+    /// its end; for timeouts.
     pub at_least: Duration,
     /// From a clock reading after its init (or the last reset) to one after its end; for timeouts.
     pub at_most: Duration,
-    /// When its timeout was due, and when it was seen.
+    /// When its timeout was due, and when the tracker saw it.
     pub due_and_seen: (Duration, Duration),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Promise {
     pub timeout: Duration,
-    /// The most that the outcome may come later: the interval, what a cheap clock may lag, and what is allowed to
-    /// the reaper.
+    /// The most that the outcome may come later: the interval, the lag of a cheap clock, and the
+    /// reaper's allowance.
     pub late: Duration,
 }
 
-/// What is wrong with a life: each a check's name and the reason.
+/// What is wrong with a life: for each breach a check's name and the reason.
 pub fn breaches(life: &Life, promise: &Promise) -> Vec<(&'static str, &'static str)> {
     let mut wrong = Vec::new();
     let mut law = |check, holds: bool, reason| {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(failing(End::TimedOut, |life| life.at_least = ms(99)), ["none_early"]);
         assert_eq!(failing(End::TimedOut, |life| life.due_and_seen.1 = ms(99)), ["none_early"]);
         assert_eq!(failing(End::TimedOut, |life| life.at_most = ms(111)), ["none_late"]);
-        // Times of other ends are not looked at.
+        // The law ignores the times of other ends.
         assert!(failing(End::Acked, |life| life.at_least = ms(0)).is_empty());
     }
 }

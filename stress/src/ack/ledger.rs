@@ -1,5 +1,5 @@
-//! The ledger: a fixed number of places, one for each root in flight, in which the handler enters each
-//! root's one outcome.
+//! The ledger: a fixed number of places, one for each root in flight, in which the handler enters
+//! each root's one outcome.
 
 use super::law::End;
 use crate::checks::Checks;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// States of a place, in the low bits of its `state`, above which is the tenant's number.
+/// States of a place, in the low bits of its `state`. The occupant's number is above them.
 const FREE: u64 = 0;
 const LIVE: u64 = 1;
 const ENDING: u64 = 2;
@@ -24,7 +24,8 @@ pub struct Place {
     state: AtomicU64,
     /// The root that the outcome named.
     root: AtomicU64,
-    /// Of a timeout: when the handler was told, when it was due, when it was seen.
+    /// Readings of a timeout: when the handler received it, when it was due, when the tracker saw
+    /// it.
     at: AtomicU64,
     due: AtomicU64,
     seen: AtomicU64,
@@ -41,13 +42,13 @@ pub struct Place {
 pub struct Entry {
     pub end: End,
     pub root: u64,
-    /// When the handler was told of a timeout, in nanoseconds since the ledger was opened.
+    /// When the handler received a timeout, in nanoseconds since the ledger was opened.
     pub at: u64,
     /// When a timeout was due and when it was seen.
     pub due_and_seen: (Duration, Duration),
 }
 
-/// The token of a root: which place, and which tenant of it.
+/// The token of a root: its place, and the number of its occupancy there.
 pub fn owner(place: usize, tenant: u32) -> u64 {
     (place as u64) << 32 | u64::from(tenant)
 }
@@ -86,22 +87,22 @@ impl Ledger {
         self.places.len()
     }
 
-    /// A tenant moves in, before its root is issued. Only its thread may call this.
+    /// An occupant moves in, before its root is issued. Only its thread may call this.
     #[inline]
     pub fn begin(&self, place: usize, tenant: u32) {
         let place = &self.places[place];
         place.accepted.store(0, Ordering::Relaxed);
         place.completed.store(0, Ordering::Relaxed);
-        // Release: whoever sees the tenant sees a clean place.
+        // Release: a thread that sees the occupant sees a clean place.
         place.state.store(u64::from(tenant) << BITS | LIVE, Ordering::Release);
     }
 
-    /// The tenant's root was refused: there will be no outcome.
+    /// The occupant's root was refused: it will have no outcome.
     pub fn cancel(&self, place: usize, tenant: u32) {
         self.places[place].state.store(u64::from(tenant) << BITS | FREE, Ordering::Release);
     }
 
-    /// The tenant's outcome, if it is there.
+    /// The occupant's outcome, if it has arrived.
     #[inline]
     pub fn entry(&self, place: usize) -> Option<Entry> {
         let place = &self.places[place];
@@ -130,7 +131,7 @@ impl Ledger {
         };
         let live = tenant << BITS | LIVE;
         let ending = tenant << BITS | ENDING;
-        // Whoever wins this has the place to itself until it says that it has ended.
+        // The thread that wins this has the place to itself until it stores the end.
         let won = place.state.compare_exchange(live, ending, Ordering::Acquire, Ordering::Relaxed);
         if won.is_err() {
             return self.too_many(outcome, "of a root that has had one");

@@ -1,9 +1,9 @@
-//! Scenario `ack`: the tracker alone under load from all threads, and every root's life held against the law.
+//! Scenario `ack`: the tracker alone under load from all threads. A law judges every root's life.
 //!
-//! Each thread keeps a window of roots in flight. What is to happen to a root is drawn when it is issued (see
-//! `plan`), its one outcome is entered in the ledger by the handler (see `ledger`), and at its end its
-//! thread holds outcome, times and the results of all operations against what may be true (see `law`). Memory is
-//! proportional to the roots in flight.
+//! Each thread keeps a window of roots in flight. It draws a root's course when it issues the root
+//! (see `plan`). The handler enters the root's one outcome in the ledger (see `ledger`). At the
+//! root's end its thread checks outcome, times and the results of all operations against what may
+//! be true (see `law`). Memory is proportional to the roots in flight.
 
 mod law;
 mod ledger;
@@ -38,7 +38,7 @@ use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
 const CHANNEL: usize = 64;
-/// How long after everything should have ended the run gives up waiting.
+/// How long the run waits after everything should have ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn run(options: &Ack) -> Result<Report, Error> {
@@ -69,7 +69,8 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         (&planner, promise),
         (threads, each),
     );
-    // Late acks of chosen roots are held as if they were early; they expire, and then nothing is left.
+    // The tracker holds late acks of chosen roots as if they were early. They expire, and then
+    // nothing is left.
     let patience = options.timeout + promise.late + PATIENCE;
     let waiting = Instant::now();
     while !tracker.is_empty() && waiting.elapsed() < patience {
@@ -118,7 +119,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Runs the load to its end; also returns how long it was kept up.
+/// Runs the load to its end. Also returns how long it lasted.
 fn load(
     options: &Ack,
     (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
@@ -165,7 +166,7 @@ fn load(
     if options.bare {
         live = live.without_readings();
     }
-    // In an open loop what counts is how long they have waited.
+    // In an open loop the time that they have waited counts.
     let shown = if options.rate.is_some() { 2 } else { 0 };
     let mut ages = None;
     let brought = crowd(works, &mut live, |live| {
@@ -181,7 +182,7 @@ fn load(
     (brought, took, live.finish(), ages)
 }
 
-/// How the roots in flight are spread over the time that they have, in the middle of a run.
+/// The distribution of the roots in flight over their ages, in the middle of a run.
 fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
     const BARS: u32 = 32;
     let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();

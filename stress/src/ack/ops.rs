@@ -5,9 +5,9 @@ use crate::options::Ids;
 use expiry::{Ack, AckError, AckTracker, Root, RootId};
 use std::time::Instant;
 
-/// Of single operations, one in this many is timed. A power of two.
+/// One single operation in this many is timed. A power of two.
 const TIMED: u64 = 256;
-/// Of batches, one in this many. A power of two.
+/// One batch in this many is timed. A power of two.
 const TIMED_BATCHES: u64 = 16;
 
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ impl<'t> Ops<'t> {
         (self.calls & (one_in - 1) == 0 && !self.bare).then(Instant::now)
     }
 
-    /// Acks them all in order, and tells `each` what came of it.
+    /// Acks them all in order, and passes each result to `each`.
     pub fn ack(&mut self, acks: &[ToAck], mut each: impl FnMut(&ToAck, Result<Ack, AckError>)) {
         if self.batch <= 1 {
             for ack in acks {
@@ -118,7 +118,7 @@ impl<'t> Ops<'t> {
         }
     }
 
-    /// Issues, or inits, them all in order, and tells `each` the root's bits or what was wrong.
+    /// Issues, or inits, them all in order, and passes each root's bits or error to `each`.
     pub fn issue(
         &mut self,
         roots: &[ToIssue],

@@ -1,4 +1,4 @@
-//! What is going to happen to a root: drawn when it is issued.
+//! The course of a root's life, drawn when it is issued.
 
 use crate::error::Error;
 use crate::mix::{mix, STEP};
@@ -94,7 +94,7 @@ impl Planner {
     }
 }
 
-/// The id of a root's edge: a function of the root's base, never zero, so that edges need no memory.
+/// The id of a root's edge: a function of the root's base, and never zero. So edges need no memory.
 #[inline]
 pub fn edge(base: u64, number: u32) -> u64 {
     mix(base.wrapping_add(u64::from(number).wrapping_mul(STEP))).max(1)

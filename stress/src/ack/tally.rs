@@ -1,4 +1,4 @@
-//! What the threads of a run have done and seen.
+//! Counts of what the threads of a run have done and seen.
 
 use crate::counts::counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,7 +44,7 @@ impl Tally {
     }
 }
 
-/// What is shown live. Relaxed counters, not used for any check.
+/// Live figures. The counters are relaxed; no check uses them.
 #[derive(Debug, Default)]
 pub struct Stats {
     pub issued: AtomicU64,
@@ -56,7 +56,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds what has come to `now` since `before`.
+    /// Adds the difference between `before` and `now`.
     pub fn advance(&self, before: &Tally, now: &Tally) {
         self.issued.fetch_add(now.issued - before.issued, Relaxed);
         self.operations.fetch_add(now.operations() - before.operations(), Relaxed);

@@ -1,4 +1,5 @@
-//! The verdict over a whole run: the counts of all threads against each other and against the metrics.
+//! The verdict over a whole run: the counts of all threads compared with each other and with the
+//! metrics.
 
 use super::tally::Tally;
 use crate::checks::{Check, Checks, METRICS_ADD_UP};
@@ -16,7 +17,7 @@ pub const NAMES: [Check; 9] = [
     "no_surprises",
 ];
 
-/// Checks everything that can be checked once the run is over.
+/// Checks everything that can be checked after the run.
 pub fn verdict(tally: &Tally, metrics: &Metrics, left: u64, checks: &Checks) {
     let total = &metrics.total;
     let ended = tally.acked + tally.failed + tally.timed_out;

@@ -1,4 +1,5 @@
-//! A thread of the load: keeps its places full, acts out each root's plan, and judges each life at its end.
+//! A thread of the load: it keeps its places full, follows each root's plan, and judges each life
+//! at its end.
 
 mod acts;
 
@@ -24,10 +25,10 @@ use std::time::Duration;
 const HANDED: usize = 64;
 /// How many places a step looks at where operations are single.
 const STEP: usize = 16;
-/// After how many steps the shared counters are brought up to date. A power of two.
+/// Number of steps after which a thread updates the shared counters. A power of two.
 const TELL: u32 = 64;
 
-/// Where a place of this thread stands.
+/// The phase of a place of this thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Phase {
     /// No root.
@@ -39,7 +40,7 @@ enum Phase {
     Waiting,
 }
 
-/// What this thread knows of a root. The rest is in the ledger.
+/// What this thread knows of a root. The ledger has the rest.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tenant {
     root: u64,
@@ -48,7 +49,7 @@ struct Tenant {
     /// Clock readings from before and after the issue or the last reset.
     before: u64,
     after: u64,
-    /// The same, of the issue (and the early ack before it) only.
+    /// Clock readings from before and after the issue (and the early ack before it) only.
     prepared: u64,
     issued: u64,
     /// When it was due to begin, in an open loop.
@@ -66,7 +67,7 @@ struct Tenant {
 #[derive(Clone, Copy)]
 pub struct Shared<'a> {
     pub ledger: &'a Ledger,
-    /// Who is told that something is wrong.
+    /// The checks that receive violations.
     pub checks: &'a Checks,
     pub stats: &'a Stats,
     pub promise: Promise,
@@ -74,7 +75,7 @@ pub struct Shared<'a> {
     pub busy: &'a AtomicUsize,
     /// In what order roots are visited.
     pub order: Order,
-    /// Who makes ids.
+    /// Whether the tracker or the thread makes ids.
     pub ids: Ids,
     pub edges: u32,
     /// Share of roots for which something comes after the end.
@@ -88,9 +89,10 @@ pub struct Worker<'a> {
     ops: Ops<'a>,
     planner: Planner,
     rng: SmallRng,
-    /// When roots are to begin, and how long after that they have; `None` in a closed loop.
+    /// The schedule of the roots' beginnings, and a recorder of their delays; `None` in a closed
+    /// loop.
     pace: Option<(Pace, Recorder)>,
-    /// Where its places begin in the ledger.
+    /// The number of its first place in the ledger.
     first: usize,
     tenants: Vec<Tenant>,
     /// How many places are not free.
@@ -99,7 +101,8 @@ pub struct Worker<'a> {
     step: u32,
     width: usize,
     outbox: Vec<ToAck>,
-    /// To the next thread, and from the one before. With one thread nobody hands anything off.
+    /// The channels to the next thread, and from the one before. With one thread no ack is handed
+    /// off.
     to: Sender<Vec<ToAck>>,
     from: Receiver<Vec<ToAck>>,
     tally: Tally,
@@ -112,7 +115,7 @@ pub struct Worker<'a> {
 
 pub struct Brought {
     pub tally: Tally,
-    /// How much of that before it was time to stop.
+    /// The part of it from before the time to stop.
     pub during: Tally,
     /// When that was.
     pub until: u64,
@@ -181,10 +184,10 @@ impl<'a> Worker<'a> {
         Brought { tally: self.tally, during, until, lateness: self.lateness }
     }
 
-    /// Looks at some places: acts out plans, judges what has ended, fills what is free.
+    /// Looks at some places: follows plans, judges roots that have ended, fills free places.
     fn step(&mut self, issue: bool) {
         self.step = self.step.wrapping_add(1);
-        // At the end, everything has to be looked at.
+        // At the end, the worker has to look at every place.
         self.pick(issue && self.shared.order == Order::Shuffled);
         self.acks.clear();
         let picked = std::mem::take(&mut self.picked);
@@ -233,7 +236,7 @@ impl<'a> Worker<'a> {
             self.told = self.tally.clone();
         }
         if idle && self.pace.is_some() {
-            // It is not to be late for what is due next.
+            // The thread must not be late for the next root that is due.
             std::thread::yield_now();
         } else if idle && self.step & (TELL - 1) == 0 {
             // Everything in sight waits for its timeout.
@@ -241,7 +244,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets a free place to a new root, if one is due.
+    /// Gives a free place to a new root, if one is due.
     fn begin(&mut self, at: usize, now: u64) {
         let due = match &mut self.pace {
             Some((pace, _)) => pace.due(now),
@@ -276,7 +279,7 @@ impl<'a> Worker<'a> {
         self.ops.ack(acks, |ack, done| acked((tally, ledger, checks, ids), ack, done));
     }
 
-    /// Hands over what is to be acked by the next thread, or does it if that one has enough to do.
+    /// Hands over the acks for the next thread, or does them itself if that one has enough to do.
     fn send_outbox(&mut self) {
         if self.outbox.is_empty() {
             return;
@@ -286,7 +289,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Acks what the thread before has handed over. Whether there was anything.
+    /// Does the acks that the thread before has handed over. Returns whether there were any.
     fn serve(&mut self) -> bool {
         let Ok(acks) = self.from.try_recv() else {
             return false;
@@ -305,7 +308,7 @@ impl<'a> Worker<'a> {
         });
     }
 
-    /// What has no outcome by now will not get one.
+    /// Gives up the roots that have no outcome by now.
     fn give_up(&mut self) {
         for tenant in self.tenants.iter().filter(|tenant| tenant.phase != Phase::Free) {
             self.shared.checks.violated("every_root_ended", || {
@@ -318,7 +321,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Notes what came of an ack, in the tally and in the root's place.
+/// Notes the result of an ack, in the tally and in the root's place.
 #[inline]
 fn acked(
     (tally, ledger, checks, ids): (&mut Tally, &Ledger, &Checks, Ids),

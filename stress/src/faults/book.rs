@@ -1,4 +1,4 @@
-//! The book of a fault's run: its ledger, before when each entry must not expire, and sums.
+//! The book of a fault's run: its ledger, the times before which entries must not expire, and sums.
 
 use crate::checks::{Check, Checks};
 use crate::ledger::{Ledger, Names};
@@ -20,7 +20,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// With room for this many entries of a kind. Whatever is wrong with one violates this check.
+    /// A book with room for this many entries of a kind. Any error in an entry violates this check.
     pub fn new(entries: usize, kind: Kind, check: Check, checks: &Arc<Checks>) -> Self {
         let names = Names {
             entry: match kind {
@@ -48,25 +48,26 @@ impl Book {
         }
     }
 
-    /// The number of a new entry, which must not expire before this clock reading. `None` if the book is full.
+    /// The number of a new entry, which must not expire before this clock reading. `None` if the
+    /// book is full.
     pub fn begin(&self, not_before: u64) -> Option<u64> {
         let number = self.used.fetch_add(1, Relaxed);
         self.not_before.get(number)?.store(not_before, Release);
         Some(number as u64)
     }
 
-    /// It was accepted: it has one end. (That may have been told already.)
+    /// The engine accepted the entry: it has one end, which may have been delivered already.
     pub fn accepted(&self, number: u64) {
         self.ledger.accepted(number);
         self.accepted.fetch_add(1, Relaxed);
     }
 
-    /// It was renewed, and must not expire before this clock reading.
+    /// The entry was renewed, and must not expire before this clock reading.
     pub fn renewed(&self, number: u64, not_before: u64) {
         self.not_before[number as usize].fetch_max(not_before, AcqRel);
     }
 
-    /// It was told at this clock reading to have ended.
+    /// The entry's end was delivered at this clock reading.
     pub fn ended(&self, number: u64, cause: RemovalCause, now: u64) {
         let due = self.not_before.get(number as usize).map_or(0, |due| due.load(Acquire));
         self.ledger.told(number, cause, now, due..=u64::MAX);
@@ -95,11 +96,11 @@ pub struct Sums {
     /// Entries that were accepted, and those that were not, or not yet.
     pub accepted: usize,
     pub refused: usize,
-    /// Ends that were told.
+    /// Number of ends delivered.
     pub told: usize,
-    /// Of these, expiries.
+    /// Number of these that expired.
     pub expired: usize,
-    /// And those with their engine.
+    /// Number of these that were closed with their engine.
     pub closed: usize,
 }
 

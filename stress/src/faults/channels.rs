@@ -1,4 +1,5 @@
-//! Whoever reads the channel stops, or goes away: what each policy for a full channel promises.
+//! The reader of the channel stops, or goes away: this checks what each policy for a full channel
+//! promises.
 
 use super::ground::{Ground, Put};
 use crate::subject::{Kind, Reader, Subject};
@@ -27,7 +28,7 @@ pub fn consumers_stop(ground: &Ground) {
     }
 }
 
-/// A subject, and the channel through which it tells of ends.
+/// A subject, and the channel through which it delivers ends.
 struct Line {
     ground: Ground,
     clock: Arc<MonotonicClock>,
@@ -36,7 +37,7 @@ struct Line {
 }
 
 impl Line {
-    /// One with a book of its own.
+    /// A line with a book of its own.
     fn new(ground: &Ground, when_full: WhenFull) -> Self {
         let (ground, clock) = (ground.again(), Arc::new(MonotonicClock::new()));
         let (subject, reader) = ground.with_channel(clock.clone(), LENGTH, when_full);
@@ -56,13 +57,13 @@ impl Line {
         }
     }
 
-    /// Reads what is there into the book; how many.
+    /// Reads the waiting ends into the book. Returns how many.
     fn read(&self) -> usize {
         let ends = std::iter::from_fn(|| self.reader.next());
         ends.map(|(number, cause)| self.ground.book.ended(number, cause, self.clock.now())).count()
     }
 
-    /// How many have spilled, and how many nobody got.
+    /// How many ends have spilled, and how many no reader got.
     fn astray(&self) -> (usize, usize) {
         let counts = self.subject.counts();
         (counts.spilled as usize, counts.undelivered as usize)
@@ -74,19 +75,19 @@ impl Line {
     }
 }
 
-/// The reaper waits for room, nothing more expires, nobody else waits, and nothing is lost: neither when reading goes on, nor
-/// in a shutdown, after which all that had no room has spilled.
+/// The reaper waits for room, nothing more expires, and no other thread waits. Nothing is lost:
+/// neither once reading goes on, nor in a shutdown, after which all that had no room has spilled.
 fn waits(line: &Line, many: usize) {
     let Line { ground, reader, .. } = line;
     line.begin(many);
     ground.wait("a full channel", || reader.len() == LENGTH);
-    // Beside the reaper, which waits for room, entries still come in.
+    // Entries still come in beside the reaper, which waits for room.
     line.begin(many);
     let (waiting, astray) = (reader.len(), line.astray());
     ground.expect(waiting == LENGTH && astray == (0, 0), || {
         format!("{waiting} outcomes wait, {astray:?} have spilled or gone")
     });
-    // Of each thread that has ended an entry one more is on its way: the reaper's.
+    // Each thread that ends entries has one more on its way: here that is the reaper's.
     let left = line.subject.len();
     ground.expect(left >= 2 * many - LENGTH - 1, || {
         format!("{left} entries are left, though nothing can expire beyond what the channel holds")
@@ -104,7 +105,7 @@ fn waits(line: &Line, many: usize) {
     ground.balanced();
 }
 
-/// Nobody waits: what has no room spills and is read later, or is dropped and counted.
+/// No thread waits: an end that has no room spills and is read later, or is dropped and counted.
 fn goes_on(line: &Line, many: usize, when_full: WhenFull) {
     let ground = &line.ground;
     line.begin(many);
@@ -131,7 +132,7 @@ fn goes_on(line: &Line, many: usize, when_full: WhenFull) {
     }
 }
 
-/// The reader has gone: everything ends all the same, and is counted as got by nobody.
+/// The reader has gone: everything ends all the same, and is counted as undelivered.
 fn goes_away(mut line: Line, many: usize) {
     line.reader = Reader::Gone;
     line.begin(many);

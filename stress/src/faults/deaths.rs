@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How many entries a thread begins before it dies: few, so that there are many threads, each of which owns a bucket.
+/// How many entries a thread begins before it dies: few, so that there are many threads, each of
+/// which owns a slot block.
 const EACH: u32 = 10;
 
-/// What a thread does when its thread-locals are dropped: after its panic, while it ends.
+/// Calls that a thread makes when its thread-locals are dropped: after its panic, while it ends.
 struct LastWill {
     ground: Ground,
     subject: Arc<dyn Subject>,
@@ -22,7 +23,7 @@ struct LastWill {
 
 impl Drop for LastWill {
     fn drop(&mut self) {
-        // Its own index and pin may have gone before or go after this.
+        // The thread's own index and pin may be dropped before this or after it.
         self.ground.put(&*self.subject, &self.clock, SECOND);
         if let Some(number) = self.own.pop() {
             self.subject.end(number);
@@ -35,8 +36,9 @@ impl Drop for LastWill {
 
 thread_local!(static LAST_WILL: RefCell<Option<LastWill>> = const { RefCell::new(None) });
 
-/// Threads begin entries, hold tuples, references and handles, and panic; in waves. Their entries time out, what they held and
-/// owned is used again: memory is that of one wave, however many there are.
+/// Threads begin entries, hold tuples, references and handles, and panic; in waves. Their entries
+/// time out, and the engine uses again what they held and owned. Memory is that of one wave,
+/// however many waves there are.
 pub fn threads_die(ground: &Ground) {
     let clock = ManualClock::new();
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());

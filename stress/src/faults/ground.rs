@@ -20,7 +20,7 @@ pub const INTERVAL: Duration = Duration::from_millis(1);
 const CHUNK: u64 = 4096;
 /// The settings are constants that a builder accepts; without memory there is nothing to be tested.
 const BUILT: &str = "a subject is built";
-/// How often simulated time is let pass for memory to be looked after.
+/// How often the fault lets simulated time pass so that memory is maintained.
 const ROUNDS: usize = 200;
 
 /// One run of a fault.
@@ -37,7 +37,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// For a fault on a face.
+    /// The ground for a fault on one kind of store.
     pub fn new(fault: Check, kind: Kind, options: &Arc<Faults>, checks: &Arc<Checks>) -> Self {
         Ground {
             kind,
@@ -49,12 +49,12 @@ impl Ground {
         }
     }
 
-    /// The same with a book of its own.
+    /// The same ground with a book of its own.
     pub fn again(&self) -> Self {
         self.with_room(self.book.ledger.room())
     }
 
-    /// The same with a book of its own for this many entries.
+    /// The same ground with a book of its own for this many entries.
     pub fn with_room(&self, entries: usize) -> Self {
         let book = Book::new(entries, self.kind, self.fault, &self.checks);
         Ground { book: Arc::new(book), ..self.clone() }
@@ -114,7 +114,8 @@ impl Ground {
         self.checks.expect(self.fault, holds, || format!("{:?}: {}", self.kind, text()));
     }
 
-    /// Waits until `done`, or for the limit of a fault: then something is stuck, and is said to be.
+    /// Waits until `done`, or for the limit of a fault. In that case it reports that something is
+    /// stuck.
     pub fn wait(&self, what: &str, mut done: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
         while !done() {
@@ -139,8 +140,9 @@ impl Ground {
         })
     }
 
-    /// Begins, renews and ends entries of its own, for as long as `goes_on`, which is told how many rounds there were, or until
-    /// the book is full. Refusals that the way does not expect are violations.
+    /// Begins, renews and ends entries of its own while `goes_on` returns true, or until the book
+    /// is full. `goes_on` receives the number of rounds so far. Refusals that the way does not
+    /// expect are violations.
     pub fn churn(
         &self,
         (subject, clock): (&dyn Subject, &dyn Clock),
@@ -171,7 +173,7 @@ impl Ground {
             if own.len() > 64 || rng.random_bool(0.4) {
                 self.operations.fetch_add(1, Relaxed);
                 let number = own.swap_remove(at);
-                // Of those that are not ended here, time will tell.
+                // The entries that are not ended here expire.
                 if rng.random_bool(0.6) {
                     subject.end(number);
                 }
@@ -187,8 +189,8 @@ impl Ground {
         }
     }
 
-    /// Has each worker thread do its `work`, and so many others `poll` over and over, until that is done and `then` too. They begin
-    /// together.
+    /// Runs `work` on each worker thread. So many other threads `poll` over and over, until all
+    /// work and `then` are done. They begin together.
     pub fn crowd(
         &self,
         (pollers, poll): (usize, impl Fn() + Sync),
@@ -242,16 +244,17 @@ impl Ground {
         self.settled(subject);
     }
 
-    /// The end of a run with a reaper: it sees to all of it.
+    /// The end of a run with a reaper, which does all the work.
     pub fn settle_real(&self, subject: Arc<dyn Subject>) {
         self.wait("the end of everything", || subject.len() == 0);
-        // Memory is looked after by the tick, and by calls.
+        // The tick and calls maintain memory.
         self.wait("the end of its memory", || subject.counts().slots <= self.floor());
         self.settled(subject);
     }
 
-    /// As many slots as may be held when nothing is live: three chunks of each shard, which the driver does not think worth
-    /// giving back, and one for each thread there was at the same time, in which it owns a bucket.
+    /// The most slots that may be held when nothing is live. The driver keeps three chunks of each
+    /// shard. Each of the threads that ran at the same time keeps one chunk, in which it owns a
+    /// slot block.
     fn floor(&self) -> u64 {
         CHUNK * (3 * 4 + u64::from(self.options.threads) + 4)
     }
@@ -267,12 +270,12 @@ impl Ground {
         self.balanced();
     }
 
-    /// It has been shut down, and all is over.
+    /// Checks a subject that has been shut down.
     pub fn closed(&self, subject: &Arc<dyn Subject>) {
         let left = subject.len();
         self.expect(left == 0, || format!("{left} entries are left"));
         self.wait("the drop of the last key or value", || {
-            // Whoever uses the grace domain moves it on.
+            // A thread that uses the grace domain advances it.
             let _ = subject.is_there(0);
             subject.undropped() <= 0 || turned(&**subject)
         });
@@ -284,7 +287,7 @@ impl Ground {
     }
 }
 
-/// Moves grace periods on by a map that ends at once; whether all has been dropped.
+/// Advances grace periods by a map that ends at once. Returns whether all has been dropped.
 fn turned(subject: &dyn Subject) -> bool {
     if let Ok(map) = expiry::ExpiringMap::builder().shards(1).build_manual() {
         for key in 0..64 {

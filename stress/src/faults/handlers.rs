@@ -25,17 +25,18 @@ fn all_at(ground: &Ground, subject: &dyn Subject, clock: &dyn Clock, divisor: u3
     ground.crowd((0, || ()), work, || ());
 }
 
-/// Every third call panics: it is caught, counted, and costs nobody anything.
+/// Every third call panics: the engine catches and counts it, and no thread or entry suffers from
+/// it.
 pub fn handlers_panic(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
     let (calls, panics) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
     let (kind, counted) = (ground.kind, panics.clone());
     let subject = ground.subject(clock.clone(), true, move |_, cause| {
-        // A queue calls its handler for what expires; of what is removed it is this program that tells.
+        // A queue calls its handler for what expires. This program itself records what is removed.
         let called = kind != Kind::Queue || cause == RemovalCause::Expired;
         if called && calls.fetch_add(1, Relaxed) % 3 == 0 {
             counted.fetch_add(1, Relaxed);
-            // Without the hook, which would print.
+            // This avoids the hook, which would print.
             std::panic::resume_unwind(Box::new("planned"));
         }
     });
@@ -55,14 +56,15 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Handlers begin, renew, end and look up entries, and poll, of the very subject that has called them.
+/// Handlers begin, renew, end and look up entries of the very subject that has called them, and
+/// poll it.
 pub fn handlers_reenter(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
     let subject = Back::into(ground, clock.clone(), true);
     all_at(ground, &*subject, &*clock, 4);
     ground.settle_real(subject);
 
-    // The same in polls, of which the clock decides when they find something.
+    // The same in polls, where the clock decides when they find something.
     let next = ground.again();
     let clock = ManualClock::new();
     let subject = Back::into(&next, Arc::new(clock.clone()), false);
@@ -117,7 +119,7 @@ impl Back {
         match call % 5 {
             0 => drop(self.ground.put(&*subject, &*self.clock, 3 * MS)),
             1 => {
-                // A neighbour, who is there or not.
+                // A neighbouring entry, which exists or not.
                 subject.end(number ^ 1);
             }
             2 => {
@@ -139,7 +141,8 @@ impl Back {
     }
 }
 
-/// A handler shuts down what has called it, in a poll and on the reaper's thread, while threads are at it.
+/// A handler shuts down the store that has called it, in a poll and on the reaper's thread, while
+/// threads use the store.
 pub fn handlers_shut_down(ground: &Ground) {
     for reaper in [false, true] {
         let next = ground.again();
@@ -159,7 +162,7 @@ pub fn handlers_shut_down(ground: &Ground) {
             }
         });
         let _ = home.set(Arc::downgrade(&subject));
-        // So much that there is something left to be shut down.
+        // There are so many that something is left to be shut down.
         for _ in 0..next.options.size / 10 {
             next.put(&*subject, &*clock, Duration::from_secs(3600));
         }
@@ -172,20 +175,22 @@ pub fn handlers_shut_down(ground: &Ground) {
         };
         next.crowd((usize::from(!reaper), || subject.poll()), work, || {
             next.wait("the shutdown by a handler", || asked.load(Acquire));
-            // The reaper does the rest, or, of a map, whoever polls.
+            // The reaper does the rest; of a map, a polling thread may do it.
             if reaper || next.kind == Kind::Map {
                 next.wait("the end of what was left", || subject.len() == 0);
             }
         });
-        // Asked in a poll, a tracker leaves it to who is outside of one.
+        // If a handler asks a tracker for this in a poll, the tracker leaves it to a call from
+        // outside.
         subject.shutdown();
         let refused = next.put(&*subject, &*clock, MS);
         let closed = matches!(refused, Some(Put::Refused(_)) | None);
         next.expect(closed, || "an entry was accepted after the shutdown".into());
         next.closed(&subject);
         if reaper && next.kind == Kind::Queue {
-            // In its handler a queue's shutdown ends what there is untold, as its docs say: by the count then. That has also
-            // those that were in for a moment, and were refused.
+            // In its handler, a queue's shutdown ends what is left without delivering it, as its
+            // docs say. The count shows those ends. It may contain entries that were in for a
+            // moment, and were refused.
             let (sums, closed) = (next.book.sums(), subject.counts().closed as usize);
             let ended = sums.told - sums.closed + closed;
             let right = (sums.accepted..=sums.accepted + sums.refused).contains(&ended);

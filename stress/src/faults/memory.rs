@@ -11,8 +11,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// So many entries need more than the segment that a subject begins with, of a chunk in each shard.
 const SECOND_SEGMENT: usize = 20_000;
 
-/// Growth is refused its memory: for this thread, for all threads, now and then. Each insertion then is refused as out of
-/// memory, or finds room that there was; all else goes on; nothing is lost; and with memory there is room again.
+/// The system refuses memory for growth: to this thread, to all threads, now and then. Each
+/// insertion then is refused as out of memory, or finds free room. All else goes on, and nothing is
+/// lost. With memory there is room again.
 pub fn memory_refused(ground: &Ground) {
     if !crate::refusing::IS_POSSIBLE {
         return;
@@ -25,7 +26,7 @@ pub fn memory_refused(ground: &Ground) {
     together(&ground.again());
 }
 
-/// One thread, to which no pages are given, or no boxes.
+/// A fault for one thread, which gets no pages, or no boxes.
 fn alone(ground: &Ground, entries: usize, what: What) {
     let clock = ManualClock::new();
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
@@ -39,7 +40,7 @@ fn alone(ground: &Ground, entries: usize, what: What) {
         }
     }
     let mut refused = 0;
-    // The room that there is, is used before.
+    // The engine uses its free room before.
     for _ in 0..2 * entries {
         let attempt = {
             let _no_memory = Refused::to_me(what);
@@ -61,7 +62,7 @@ fn alone(ground: &Ground, entries: usize, what: What) {
         .expect(live == own.len(), || format!("{live} entries are live, should be {}", own.len()));
     {
         let _no_memory = Refused::to_me(What::Pages);
-        // What there is, is there; and what ends makes room.
+        // The entries that exist are found; entries that end make room.
         for &number in own.iter().step_by(97) {
             ground.expect(subject.renew(number, SECOND), || {
                 format!("entry {number} cannot be renewed without memory")

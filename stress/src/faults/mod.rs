@@ -1,8 +1,9 @@
-//! Scenario `faults`: one fault after another is injected into each face of the engine, and what must hold all the same is
-//! checked.
+//! Scenario `faults`: injects one fault after another into each store of the engine, and checks
+//! what must hold all the same.
 //!
-//! A fault runs on a thread of its own beside a watchdog, so that one that gets stuck is a violation and not the end. What it
-//! begins stands in its book (see `book`); what it does all of it through one trait (`crate::subject`).
+//! A fault runs on a thread of its own beside a watchdog, so that one that gets stuck is a
+//! violation and not the end. The book records the entries that it begins (see `book`). A fault
+//! uses the stores through one trait (`crate::subject`).
 
 mod book;
 mod channels;
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A fault: its name, to whom it applies, and what it does.
+/// A fault: its name, the kinds that it applies to, and what it does.
 type Fault = (Check, fn(Kind) -> bool, fn(&Ground));
 
 const FAULTS: [Fault; 9] = [

@@ -9,10 +9,10 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Where the first handler to come waits until it is let go.
+/// A gate at which the first handler waits until it opens.
 #[derive(Default)]
 struct Gate {
-    /// Whether somebody has come; whether it is open.
+    /// Whether a handler has come; whether the gate is open.
     state: Mutex<(bool, bool)>,
     changed: Condvar,
 }
@@ -39,7 +39,8 @@ impl Gate {
     }
 }
 
-/// A handler blocks the reaper's thread: nobody else waits for it, polls do its work at the other shards, and it catches up.
+/// A handler blocks the reaper's thread. No other thread waits for it, polls do its work at the
+/// other shards, and it catches up.
 pub fn reaper_blocked(ground: &Ground) {
     let clock = Arc::new(MonotonicClock::new());
     let gate = Arc::new(Gate::default());
@@ -86,11 +87,12 @@ pub fn reaper_blocked(ground: &Ground) {
     ground.settle_real(subject);
 }
 
-/// The clock stands still: nothing expires, all else goes on; then it moves, and all is as it should be.
+/// The clock stands still: nothing expires, and all else goes on. Then the clock moves, and all is
+/// as it should be.
 pub fn clock_stands_still(ground: &Ground) {
     polled(ground);
     let next = ground.again();
-    // With a reaper, which sleeps by the machine's time.
+    // This is with a reaper, which sleeps by the machine's time.
     let clock = Stoppable::new();
     let subject = next.subject(Arc::new(clock.clone()), true, |_, _| ());
     next.put(&*subject, &clock, 5 * MS);
@@ -102,7 +104,7 @@ pub fn clock_stands_still(ground: &Ground) {
         next.churn((&*subject, &clock), way, |_| began.elapsed() < stall);
     };
     next.crowd((0, || ()), work, || ());
-    // What was on its way when it stopped may have expired.
+    // Entries that were on their way when the clock stopped may have expired.
     let expired = next.book.sums().expired - before;
     next.expect(expired <= 1, || format!("{expired} entries expired while the clock stood still"));
     clock.go();
@@ -126,13 +128,16 @@ fn polled(ground: &Ground) {
     ground.settle_manual(subject, &clock, SECOND);
 }
 
-/// A jump by 2^40 ticks or more goes round all of a deadline's bits: one that is put where a thread that has slept through
-/// the jump has just put another is taken for one of before. No such jump comes in the middle of operations.
+/// A jump by 2^40 ticks or more wraps around all bits of a deadline. A thread that has slept
+/// through the jump may insert an entry where another thread has just done so: the engine takes one
+/// of the two for an old one. No such jump comes in the middle of operations.
 const ROUND: Duration = Duration::from_millis(1 << 40);
 
-/// The clock jumps forwards while threads and pollers are at it, by more each time, and to its end at last.
+/// The clock jumps forwards while threads and pollers run, by more each time, and to its end at
+/// last.
 pub fn clock_jumps(ground: &Ground) {
-    // From 2^38 ticks of a millisecond on (8.7 years) the bits of a deadline do not tell; 2^40 are 34.8 years.
+    // From 2^38 ticks of a millisecond on (8.7 years) the bits of a deadline are ambiguous; 2^40
+    // are 34.8 years.
     let jumps = [
         SECOND,
         3600 * SECOND,
@@ -151,7 +156,7 @@ pub fn clock_jumps(ground: &Ground) {
             let timeout = (1 + thread as u32 % 3) * SECOND;
             let way = Way { place: thread, timeout, expects: None };
             ground.churn((&*subject, &clock), way, |rounds| {
-                // In the middle of it, by whoever comes there first.
+                // The first thread moves the clock, in the middle of its operations.
                 if rounds == quota / 2 && thread == 0 && jump < ROUND {
                     clock.advance(jump);
                 }
@@ -159,7 +164,8 @@ pub fn clock_jumps(ground: &Ground) {
             });
         };
         ground.crowd((2, || subject.poll()), work, || ());
-        // Between operations: what was put before must not survive it, nor what comes after suffer from it.
+        // Between operations: earlier entries must not survive the jump, and later ones must not
+        // suffer from it.
         ground.put(&*subject, &clock, SECOND);
         clock.advance(jump);
         ground.put(&*subject, &clock, SECOND);

@@ -18,12 +18,12 @@ pub const NAMES: [Check; 6] = [
     "count_exact",
 ];
 
-/// How many times as many as may want to get in.
+/// How many times as many entries try to get in as may.
 const CROWD: u64 = 2;
-/// Of so many that are in, one makes room for another one.
+/// One entry in this many that are in makes room for another one.
 const MAKES_ROOM: u64 = 10;
 
-/// Who has wanted to get in.
+/// Counts of entries that have tried to get in.
 #[derive(Default)]
 struct Door {
     begun: AtomicU64,
@@ -31,7 +31,7 @@ struct Door {
     ended: AtomicU64,
 }
 
-/// How many numbers a run needs whose engine has room for this many entries.
+/// How many numbers a run needs if its engine has room for this many entries.
 pub fn numbers(capacity: u64, threads: usize) -> u64 {
     CROWD * (capacity + capacity / MAKES_ROOM + threads as u64)
 }
@@ -47,7 +47,7 @@ impl Run<'_> {
         let accepted = sum(&inside);
         let full = |accepted: u64| {
             let is = self.subject.len() as u64;
-            // Interrupted, it was not tried often enough.
+            // An interrupted run has not tried often enough.
             let right =
                 if interrupt::asked() { accepted <= capacity } else { accepted == capacity };
             self.expect("capacity_exact", right && is == accepted, || {
@@ -56,7 +56,7 @@ impl Run<'_> {
         };
         full(accepted);
 
-        // Each thread ends a part of its own: so much room is there again.
+        // Each thread ends a part of its entries: as much room is free again.
         let mut out: Vec<Vec<u64>> = Vec::new();
         let mut wanted = room;
         for mine in &mut inside {
@@ -83,7 +83,7 @@ impl Run<'_> {
         Row { inserted: accepted + came, ..Row::default() }
     }
 
-    /// All threads want to get in with these numbers. Those of each that have.
+    /// All threads try to enter these numbers. Returns the accepted numbers of each thread.
     fn enter(&self, live: &mut Live, door: &Door, numbers: Range<u64>) -> Vec<Vec<u64>> {
         let work = |thread: usize| -> Work<'_, Vec<u64>> {
             let mine = self.stretch(thread, numbers.end - numbers.start);
@@ -96,7 +96,8 @@ impl Run<'_> {
         self.crowd(live, (0..self.threads).map(work).collect(), None)
     }
 
-    /// Whether an entry gets in. It may be refused only if there may have been as many others as there is room for.
+    /// Whether an entry gets in. The engine may refuse it only if there may have been as many
+    /// others as there is room for.
     fn enters(&self, door: &Door, entry: u64) -> bool {
         let gone = door.refused.load(Acquire) + door.ended.load(Acquire);
         door.begun.fetch_add(1, AcqRel);

@@ -1,8 +1,10 @@
 //! Scenario `growth`: from the default size to many entries, from all threads, and back.
 //!
-//! Entries are numbered; each thread has a stretch of the numbers, inserts it in order, and says how far it has come. What was said
-//! must be found, by readers that look meanwhile and by all threads afterwards; then the threads end their entries, each once. Or the
-//! engine is bounded, and more want to get in than may (see `bounded`). Memory is that of the entries, and of issued roots 8 bytes each.
+//! Entries are numbered. Each thread has a stretch of the numbers, inserts it in order, and
+//! announces its progress. Readers that look meanwhile must find every announced entry, and so must
+//! all threads afterwards. Then the threads end their entries, each once. Or the engine is bounded,
+//! and more entries try to get in than may (see `bounded`). Memory is that of the entries, and 8
+//! bytes for each issued root.
 
 mod bounded;
 
@@ -35,18 +37,20 @@ const NAMES: [Check; 7] = [
     "no_surprises",
 ];
 
-/// Memory that is no entry's: the harness, chunks in which threads sit, and what the system makes huge pages of.
+/// Memory that belongs to no entry: the harness, chunks in which threads own a slot block, and huge
+/// pages that the system makes.
 const FIXED: u64 = 8 << 20;
 /// How long to wait for memory to be given back.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The granularity of time. Nothing expires here.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// After how many operations a thread is counted. A power of two.
+/// Number of operations after which a thread reports its progress. A power of two.
 const TELL: u64 = 256;
-/// Of so many entries that have ended, it is tried once to end them again.
+/// One ended entry in this many is ended a second time, as a trial.
 const AGAIN: u64 = 16;
 
-/// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of its memory.
+/// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of
+/// its memory.
 type Named = (Grown, Kind, [&'static str; 2], [&'static str; 2]);
 
 const KINDS: [Named; 3] = [
@@ -85,7 +89,8 @@ struct Run<'a> {
 struct Row {
     inserted: u64,
     looks: u64,
-    /// Of inserts and of look-ups; bytes an entry, and percent given back: none where the engine is bounded.
+    /// Latencies of inserts and of look-ups; bytes an entry, and percent given back. Both are empty
+    /// where the engine is bounded.
     latency: Vec<Percentiles>,
     memory: Vec<f64>,
     slots: [u64; 2],
@@ -102,14 +107,14 @@ impl Run<'_> {
         self.checks.expect(check, holds, || format!("{:?}: {}", self.kind, text()));
     }
 
-    /// Counts an operation, for what is shown.
+    /// Counts an operation, for the live view.
     fn count(&self, nth: u64) {
         if nth & (TELL - 1) == TELL - 1 {
             self.operations.fetch_add(TELL, Relaxed);
         }
     }
 
-    /// All threads, and what is shown meanwhile.
+    /// Runs all threads, and displays progress.
     fn crowd<T: Send>(
         &self,
         live: &mut Live,
@@ -129,7 +134,7 @@ impl Run<'_> {
         })
     }
 
-    /// Each thread does this with each of its own entries.
+    /// Each thread calls this with each of its own entries.
     fn each<I: Iterator<Item = u64> + Send>(
         &self,
         live: &mut Live,
@@ -207,7 +212,7 @@ impl Run<'_> {
         }
     }
 
-    /// Inserts a thread's numbers, and says after each that it is in.
+    /// Inserts a thread's numbers, and announces each of them after its insert.
     fn write(&self, numbers: Range<u64>, done: &AtomicU64, mut recorder: Recorder) {
         for entry in numbers {
             if interrupt::asked() {
@@ -221,13 +226,13 @@ impl Run<'_> {
                     format!("entry {entry} was refused: {why:?}")
                 });
             }
-            // Release: what was said to be in is in.
+            // Release: an announced entry is in.
             done.fetch_add(1, Release);
             self.count(entry);
         }
     }
 
-    /// Looks for what was said to be in, until all is. How often it has looked.
+    /// Looks for announced entries, until all are announced. Returns how often it has looked.
     fn read(
         &self,
         done: &[CachePadded<AtomicU64>],
@@ -243,7 +248,7 @@ impl Run<'_> {
                 std::thread::yield_now();
                 continue;
             }
-            // What came last half of the time: it is where growth is.
+            // Half of the looks are for the latest entries: growth happens there.
             let back = if looks % 2 == 0 { there.min(1000) } else { there };
             let first = self.stretch(thread, self.options.entries.into()).start;
             let entry = first + there - 1 - rng.random_range(0..back);
@@ -270,7 +275,7 @@ impl Run<'_> {
         }
     }
 
-    /// The engine's counters at rest: so many have come in, and so many are there.
+    /// Checks the engine's counters at rest: so many have come in, and so many are live.
     fn counted(&self, inserted: u64, live: u64) {
         let counts = self.subject.counts();
         for (what, is, should) in [
@@ -297,12 +302,13 @@ impl Run<'_> {
         });
     }
 
-    /// Waits until enough memory has been given back; what there still is of what was `gained`.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
+    /// Waits until enough memory has been given back. Returns the part of `gained` that is left.
+    // The result is a share of `gained`.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn given_back(&self, live: &mut Live, before: u64, gained: u64) -> u64 {
         let may_stay = (gained as f64 * (1.0 - self.options.given_back)) as u64 + FIXED;
         let (began, mut left) = (Instant::now(), gained);
-        // One look more than it takes: it goes on for a while.
+        // The loop looks once more than necessary, as memory comes back for a while.
         while began.elapsed() < PATIENCE {
             let is_enough = left <= may_stay;
             std::thread::sleep(live.pause().max(Duration::from_millis(20)));
@@ -359,7 +365,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
             options,
             checks: &checks,
             kind: grown,
-            // With the list of issued roots, which is the harness's own.
+            // This includes the list of issued roots, which is the harness's own.
             subject: build::<u64>(setting, numbers as usize)?,
             threads,
             operations: &operations,

@@ -1,9 +1,10 @@
 //! Roots of an `AckTracker`: their sequential model, and the calls that are made on them.
 //!
-//! A root that callers choose is absent, or there are early signs of it, or it is in flight. An
-//! init that finds early signs takes them over in two steps, between which others see that it has
-//! come, but acks cannot complete it yet; a renewal then moves the deadline that the init has set.
-//! Early signs expire unreported: a poll may end them, and must if it can.
+//! A root that callers choose is absent, or early, or in flight. An early root has *signs*: acks or
+//! a fail that came before the init. An init of an early root takes the signs over in two steps.
+//! Between them other calls see that the init has come, but acks cannot complete the root yet. A
+//! renewal then moves the deadline that the init has set. Early signs expire unreported: a poll may
+//! end them, and must if it can.
 //!
 //! A root that the tracker issues has no early signs. Each is an object by itself, from its issue
 //! on; calls that come after its end must be refused, whatever has its slot by then.
@@ -20,7 +21,7 @@ use rand::rngs::SmallRng;
 use rand::Rng;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// No two inits, or issues, of a round have the same. Not 0.
+/// The owner of a root: unique among the inits and issues of a round, and not 0.
 type Owner = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,7 +32,7 @@ pub enum State {
     Ended,
 }
 
-/// What there is of a root.
+/// The state of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Root {
     stage: Stage,
@@ -47,11 +48,11 @@ pub struct Root {
 /// How far a root has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// What there is has come before the init.
+    /// Acks have come before the init.
     Early,
     /// The init has come, and has yet to take over what was early.
     Initing,
-    /// The init has taken that over, and has yet to say that the root is in flight.
+    /// The init has taken the signs over, and has yet to publish that the root is in flight.
     Merged,
     /// The root is in flight.
     Live,
@@ -60,7 +61,7 @@ enum Stage {
 use Stage::{Early, Initing, Live, Merged};
 use State::{Absent, Ended, There};
 
-/// An end that the handler was told of during the call, by the thread that made it, and whose.
+/// An end that the calling thread delivered to the handler during the call, and its owner.
 type Told = Option<(Reason, Owner)>;
 
 /// An answer of `None` is that the root is not live.
@@ -88,19 +89,20 @@ pub enum Did {
         timeout: u32,
         answer: Option<Done>,
     },
-    /// The handler was told that it timed out, and when it was due.
+    /// The handler received a timeout, with the tick when it was due.
     TimedOut {
         owner: Owner,
         due: u32,
     },
-    /// The handler was told something that no call accounts for.
+    /// The handler received an outcome that no call accounts for.
     ToldOf(Reason, Owner),
 }
 
 const FAILED: Reason = Reason::Failed { by: None };
 
-/// How far an init has come that found early signs: it has taken the place; it has taken them over,
-/// and they were not all, or they were; the deadline is set, and it has to end it.
+/// How far an init of an early root has come. It has taken the place; then it has taken the signs
+/// over, and they were not all (or they were); then the deadline is set, and the init has to end
+/// the root.
 const TAKEN: u32 = 1;
 const OPEN: u32 = 2;
 const COMPLETE: u32 = 3;
@@ -111,7 +113,7 @@ pub struct Load<const ISSUED: bool> {
     tracker: AckTracker,
     /// The bits of all issued roots by their owners.
     roots: Vec<AtomicU64>,
-    /// The owner of the issued root that is to be had at each place at which threads meet, or 0.
+    /// The owner of the issued root at each place at which threads meet, or 0.
     places: Vec<AtomicU32>,
 }
 
@@ -134,7 +136,7 @@ impl State {
 }
 
 impl<const ISSUED: bool> Load<ISSUED> {
-    /// The first sign of a root. Early signs wait for as long as a root, the longest timeout.
+    /// The first sign of an early root. It waits for as long as a root, the longest timeout.
     fn early(call: &Span, word: u8, failed: bool) -> Option<State> {
         let due = Due::after(call, LONGEST);
         (!ISSUED).then_some(There(Root { stage: Early, word, failed, owner: 0, due }))
@@ -183,7 +185,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
         }
     }
 
-    /// An ack that has made the edges cancel out remembers whose.
+    /// An ack that has made the edges cancel out remembers whose they were.
     fn ack(
         state: State,
         call: &Span,
@@ -220,7 +222,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
             (Early, Some(Ack::Held)) => done(counted),
             (Initing | Merged, None) if root.failed => done(state),
             (Initing | Merged, _) if root.failed => None,
-            // A call that has seen it as early may say so still.
+            // A call that has seen it as early may still answer so.
             (Initing, Some(Ack::Held | Ack::Pending)) => done(counted),
             (Merged | Live, Some(Ack::Pending)) if word != 0 => done(counted),
             (Merged | Live, Some(Ack::Completed) | None) if word == 0 => {
@@ -266,7 +268,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
     }
 }
 
-/// What a thread knows: the owners that it has named; and one that each place had before.
+/// What a thread knows: the owners that it has named, and an earlier one of each place.
 pub struct Knowledge {
     first: Owner,
     next: Owner,
@@ -380,7 +382,7 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
         let (place, before) = (&self.places[key as usize], known.before[key as usize]);
         let owner = match place.load(Acquire) {
             _ if luck.random_bool(0.03) => before,
-            // So old that its slot may have another occupant.
+            // The root is so old that its slot may have another occupant.
             _ if luck.random_bool(0.03) && known.next > known.first => {
                 luck.random_range(known.first..known.next)
             }
@@ -458,7 +460,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
         log: &mut Log<'_, Self>,
     ) {
         let after = Lifetime::After(log.time.ticks(timeout));
-        // Of issued roots mostly single edges, now and then all at once.
+        // Acks of issued roots take mostly single edges, and now and then all at once.
         let xor = match luck.random_range(0..40) {
             _ if !ISSUED => luck.random_range(1..=3),
             0 => 7,
@@ -490,7 +492,7 @@ fn told(key: u32) -> Told {
     })
 }
 
-/// What was done; nothing if the root was not live.
+/// The result of the call, or `None` if the root was not live.
 fn live<T>(done: Result<T, AckError>) -> Result<Option<T>, AckError> {
     match done {
         Ok(done) => Ok(Some(done)),

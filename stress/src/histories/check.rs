@@ -1,17 +1,16 @@
 //! The checker: whether the history of an object is linearizable, given a sequential model of it.
 //!
 //! A history is a list of calls, each with its answer and the interval in which it was made. It is
-//! linearizable (Herlihy & Wing 1990) if each call can be given a point of its interval such that
-//! the model, taking the calls in the order of their points, answers as was answered. A history of
+//! linearizable (Herlihy & Wing 1990) if each call has a point in its interval such that the model
+//! gives the same answers. The model takes the calls in the order of their points. A history of
 //! several objects is linearizable if each object's part of it is.
 //!
-//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead
-//! to the same state by the same calls only one is followed. It goes along the history and keeps a
-//! set of *configurations*, each a state of the model and which of the calls under way have had
-//! their points. A call is given its point as late as possible, when its own end or another call's
-//! asks for it. No order is missed by that: the calls that have their points before one that ends
-//! now, and have none yet, have begun and not ended. Where no configuration is left, the history
-//! has no explanation.
+//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): it follows only one of
+//! the orders that lead to the same state by the same calls. It goes along the history and keeps a
+//! set of *configurations*. Each is a state of the model and the set of calls under way that have
+//! had their points. The search places a point as late as possible, when the call's own end or
+//! another call's requires it. That misses no order: calls placed before an ending one have begun
+//! and have not ended. If no configuration is left, the history has no explanation.
 //!
 //! A model may allow several next states, and a call may take effect in several steps, between
 //! which other calls come.
@@ -20,16 +19,16 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// The most configurations that are followed at a time.
+/// The most configurations that the search follows at a time.
 const WIDEST: usize = 1 << 16;
 
-/// The most calls out of which those are sought that have no part in it.
+/// The most calls among which the report leaves out those that play no part.
 const THINNED: usize = 500;
 
-/// From when on a table is too large to be kept for a few configurations.
+/// Size from which on a table is too large to be kept for a few configurations.
 const ROOMY: usize = 1 << 12;
 
-/// How many calls are told of that had ended before.
+/// How many earlier calls the report of a bad history shows.
 const BEFORE: usize = 4;
 
 /// When a call was made.
@@ -41,8 +40,8 @@ pub struct Span {
     /// The tick of the object's clock at the beginning and at the end.
     pub from: u32,
     pub to: u32,
-    /// The tick when its thread was last told of an end during the call, or when the call began. A
-    /// deadline that the call sets counts from then at the earliest.
+    /// The tick when the calling thread last delivered an end during the call, or when the call
+    /// began. A deadline that the call sets counts from then at the earliest.
     pub since: u32,
     /// The thread that made it.
     pub thread: u8,
@@ -55,11 +54,11 @@ pub struct Call<D> {
     pub did: D,
 }
 
-/// Whether a call is through after a step.
+/// Whether a call is done after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     Done,
-    /// It has another step to make, at which this is what it remembers. Not zero.
+    /// It has another step to make, and remembers this there. Not zero.
     Goes(u32),
 }
 
@@ -68,8 +67,8 @@ pub trait Model {
     type State: Copy + Eq + Hash + Debug + Send + Sync;
     type Did: Copy + Debug + Send + Sync;
 
-    /// What may come of the next step of `call`: into `next`. Nothing if it cannot be made in this
-    /// state. `memory` is what its last step has left, 0 if this is the first.
+    /// Pushes the possible results of the next step of `call` to `next`: none if the step cannot be
+    /// made in this state. `memory` is what the last step has left, 0 if this is the first.
     fn step(
         state: Self::State,
         call: &Call<Self::Did>,
@@ -81,7 +80,8 @@ pub trait Model {
     fn only_looks(did: &Self::Did) -> bool;
 }
 
-/// A state, which calls under way have had all of their points (bits), and what those remember that have had some.
+/// A state. `done` has a bit for each call under way that has taken all its steps; `halfway` has
+/// the memory of those that have taken some.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Configuration<S> {
     state: S,
@@ -96,15 +96,16 @@ impl<S> Configuration<S> {
     }
 }
 
-/// A history without an explanation, cut down to what has none.
+/// A history without an explanation, cut down to the part that has none.
 #[derive(Debug)]
 pub struct Bad<M: Model> {
-    /// For the reader: what came last before that, and what had taken effect by then and had not
-    /// ended.
+    /// For the reader: the last calls before that, and those that had taken effect by then and had
+    /// not ended.
     pub before: Vec<Call<M::Did>>,
     /// What the object may have been at some time, with all that had ended until then.
     pub states: Vec<M::State>,
-    /// What was under way then and had not taken effect, and what came from then on, in order of beginnings.
+    /// The calls that were under way then and had not taken effect, and later calls, in order of
+    /// beginnings.
     pub calls: Vec<Call<M::Did>>,
     /// The call at whose end nothing was left.
     pub culprit: usize,
@@ -120,7 +121,8 @@ struct Pending {
     place: u8,
 }
 
-/// A time at which of all that was under way it was clear whether it had taken effect, and what had not.
+/// A time at which each call under way was known to have taken effect or not, and the calls that
+/// had not.
 struct Settled<S> {
     states: Vec<S>,
     under_way: Vec<usize>,
@@ -138,7 +140,7 @@ struct Search<'a, M: Model> {
     gave_up: bool,
 }
 
-/// Where a search came to nothing.
+/// The point where a search found no explanation.
 struct Stuck<S> {
     call: usize,
     settled: Settled<S>,
@@ -151,13 +153,13 @@ struct Stuck<S> {
 ///
 /// # Errors
 ///
-/// The part of it that has no explanation.
+/// The part of the history that has no explanation.
 pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<usize, Box<Bad<M>>> {
     let stuck = match Search::<M>::new(&[initial], calls).run(u64::MAX) {
         Ok(widest) => return Ok(widest),
         Err(stuck) => stuck,
     };
-    // What begins after the culprit has ended has no part in it.
+    // Calls that begin after the culprit has ended play no part.
     let (settled, end) = (stuck.settled, calls[stuck.call].at.ended);
     let later = (settled.next..calls.len()).take_while(|&at| calls[at].at.began <= end);
     let mut window = settled.under_way;
@@ -187,7 +189,8 @@ pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<usiz
 }
 
 impl<M: Model> Bad<M> {
-    /// Leaves out the looks that have no part in it: if there is still no explanation without one, the rest says why.
+    /// Leaves out looks that play no part: if there is still no explanation without a look, the
+    /// rest shows why.
     fn thin_out(&mut self, end: u64) {
         for at in (0..self.calls.len()).rev() {
             if at == self.culprit || !M::only_looks(&self.calls[at].did) {
@@ -217,13 +220,14 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Goes along the history, up to what ends at `until`.
+    /// Goes along the history, up to the calls that end at `until`.
     fn run(mut self, until: u64) -> Result<usize, Stuck<M::State>> {
         let (mut begun, mut widest) = (0, 0);
         loop {
             let first = (0..self.pending.len()).min_by_key(|&at| self.pending[at].ended);
             let end = first.map_or(u64::MAX, |at| self.pending[at].ended);
-            // Of an end and a beginning at the same time the beginning comes first: they overlap.
+            // If an end and a beginning are at the same time, the beginning comes first: they
+            // overlap.
             if let Some(call) = self.calls.get(begun).filter(|call| call.at.began <= end) {
                 let Some(place) = self.free_place() else {
                     self.gave_up = true;
@@ -260,7 +264,7 @@ impl<'a, M: Model> Search<'a, M> {
         (place < u64::BITS).then_some(place as u8)
     }
 
-    /// Remembers this time if of all that is under way it is clear whether it has taken effect.
+    /// Remembers this time if it is clear of each call under way whether it has taken effect.
     fn settle(&mut self, next: usize) {
         let done = self.configurations.first().map_or(0, |one| one.done);
         let settled = |one: &Configuration<_>| one.done == done && one.halfway.is_empty();
@@ -275,7 +279,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Leaves the configurations in which the call at `place`, which ends, has had its point.
+    /// Keeps the configurations in which the call at `place`, which ends, has had its point.
     fn end(&mut self, place: u8) {
         if self.end_alone() {
             return;
@@ -322,7 +326,8 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// As [`end`](Self::end), where nothing else is under way, if the call makes one step: the likely case.
+    /// As [`end`](Self::end), where nothing else is under way, if the call makes one step: the
+    /// likely case.
     fn end_alone(&mut self) -> bool {
         let ([pending], [one]) = (&self.pending[..], &mut self.configurations[..]) else {
             return false;

@@ -76,7 +76,7 @@ pub fn judge(table: &str, is_explained: fn(&str) -> bool) {
     }
 }
 
-/// A call is when it began and ended, and what it did, with numbers.
+/// A call consists of its beginning, its end, and what it did, with numbers.
 fn is_explained(history: &str) -> bool {
     let read = |text: &str| {
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -160,7 +160,7 @@ fn looks_that_have_no_part_in_it_are_left_out() {
     assert_eq!((told, bad.culprit), (vec![10, 30, 50], 2));
 }
 
-/// As the definition has it: tries every order.
+/// Tries every order, as the definition has it.
 fn by_definition(state: u8, left: &[(Call<Did>, u32)]) -> bool {
     let Some(first_end) = left.iter().map(|(call, _)| call.at.ended).min() else {
         return true;
@@ -212,7 +212,8 @@ fn the_verdict_is_that_of_all_orders() {
         let verdict = check::<Register>(0, &calls);
         assert_eq!(verdict.is_ok(), expected, "seed {seed}: {calls:?}");
         if let Err(bad) = verdict {
-            // What is told of has no explanation by itself, whatever came before.
+            // The calls up to the culprit's end have no explanation by themselves, whatever came
+            // before.
             let end = bad.calls[bad.culprit].at.ended;
             let told = bad.calls.iter().filter(|call| call.at.ended <= end);
             let told: Vec<_> = told.map(|call| (*call, 0)).collect();
@@ -250,7 +251,7 @@ fn a_history_that_was_made_in_some_order_has_that_explanation() {
         }
         calls.sort_by_key(|call| call.at.began);
         assert!(check::<Register>(0, &calls).unwrap() > 1);
-        // And with an answer that nobody can have got it has none.
+        // With an answer that no call can have got, the history has no explanation.
         let at = luck.random_range(0..calls.len());
         calls[at].did = Did::Read(77);
         assert!(!is_linearizable(&calls));

@@ -1,16 +1,17 @@
 //! When something is due, as far as its history says.
 //!
-//! A renewal does not take back what an earlier one reported: with as long a timeout or a longer
-//! one it never sets a nearer deadline, and with a shorter one it counts from a reading of the
-//! clock that is no earlier than the one of the renewal before it. See [`Due::renewed`], and
-//! "Renewals" in the engine's `deadline`.
+//! A renewal does not take back what an earlier one reported. With as long a timeout or a longer
+//! one it never sets a nearer deadline. With a shorter one it counts from a clock reading that is
+//! no earlier than that of the renewal before it. See [`Due::renewed`], and "Renewals" in the
+//! engine's `deadline`.
 
 use super::check::Span;
 
-/// Between which ticks a deadline lies, and when the call had ended that set it.
+/// The ticks between which a deadline lies, and when the call that set it had ended.
 ///
-/// A call reads the clock somewhere between its beginning and its end, so what it sets is known up to the ticks that have gone by
-/// meanwhile: mostly none. What others see of it later narrows that down.
+/// A call reads the clock somewhere between its beginning and its end. So its deadline is known up
+/// to the ticks that have gone by meanwhile: mostly none. What other calls see of it later narrows
+/// that down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Due {
     first: u32,
@@ -21,9 +22,9 @@ pub struct Due {
 }
 
 impl Due {
-    /// The deadline of what the call has put in: so many ticks after the call, which reads the
-    /// clock when it has ended whatever was in its way, and a listener has returned that was told
-    /// of that.
+    /// The deadline of an entry that the call has inserted: so many ticks after the call's clock
+    /// reading. The call reads the clock after it has ended an expired predecessor, and after the
+    /// listener of that end has returned.
     pub fn after(call: &Span, ticks: u32) -> Self {
         Due { first: call.since + ticks, last: call.to + ticks, set: call.ended, timeout: ticks }
     }
@@ -45,12 +46,12 @@ impl Due {
         (first <= last).then_some(Due { first, last, ..self })
     }
 
-    /// This very tick was told.
+    /// A call reported this very tick.
     pub fn at(self, tick: u32) -> Option<Self> {
         self.between(tick, tick)
     }
 
-    /// So many ticks were told to be left when the call looked.
+    /// The call reported so many ticks left.
     pub fn left(self, call: &Span, ticks: u32) -> Option<Self> {
         self.between(call.from + ticks, call.to + ticks)
     }
@@ -65,12 +66,14 @@ impl Due {
         self.between(0, call.to)
     }
 
-    /// A poll has gone by and left it: so it was yet to come when that began, or the driver could not know of it: who says so
-    /// may still have been at it then, or somebody else who was to tell of its bucket. All who were at something have begun
-    /// after `since`.
+    /// A poll has gone by and left the entry. So the deadline was yet to come when the poll began,
+    /// or the driver could not know of it. The setting call may still have been under way then, or
+    /// another call that was to notify the driver of the same slot block. All calls under way then
+    /// began after `since`.
     pub fn is_left(self, poll: &Span, since: u64) -> Option<Self> {
         if self.set < since {
-            // From now on so are all polls. Forgotten: what differs in nothing else is then the same.
+            // From now on every poll decides it. `set` is forgotten, so that states that differ in
+            // nothing else are the same.
             Due { set: 0, ..self }.is_to_come(poll)
         } else {
             Some(self)

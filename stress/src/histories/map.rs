@@ -1,8 +1,8 @@
 //! The map: its sequential model, and the calls that are made on it.
 //!
 //! A key has no value, or a living one, or one that has expired as a call has observed, and whose
-//! end has yet to be reported. The report is a step by itself: from when the poll, or the call,
-//! began whose thread reported it, to when the listener was told.
+//! end has yet to be reported. The report is a step by itself. It lies between the beginning of the
+//! poll or call whose thread reported it, and the listener's call.
 
 use super::check::{Span, Then};
 use super::due::Due;
@@ -23,7 +23,7 @@ pub enum State {
         value: Value,
         due: Due,
     },
-    /// A call has found that it is gone.
+    /// A call has observed that it has expired.
     Lapsed {
         value: Value,
         due: Due,
@@ -36,13 +36,14 @@ use State::{Absent, Lapsed, Live};
 pub enum Did {
     /// A look that gave the value: `get`, `peek`, `entry`.
     Got(Option<Value>),
-    /// `insert` and what it replaced, or `upsert` and what it made the new value of.
+    /// `insert` and the value that it replaced, or `upsert` and the old value that it used.
     Inserted {
         value: Value,
         timeout: u32,
         replaced: Option<Value>,
     },
-    /// An entry that was looked at was put in place of `from`; or refused, because that has changed.
+    /// `value` took the place of an observed entry that had `from`; or the call was refused,
+    /// because that had changed.
     Exchanged {
         from: Option<Value>,
         value: Value,
@@ -61,12 +62,12 @@ pub enum Did {
     },
     /// How many ticks are left.
     Remains(Option<u32>),
-    /// The listener was told.
+    /// The listener received the expiry.
     Expired(Value),
 }
 
 impl State {
-    /// That the call found no living value, and made sure that there will be none.
+    /// The state if the call found no living value, and ensured that there will be none.
     fn is_gone(self, call: &Span) -> Option<Self> {
         match self {
             Live { value, due } => Some(Lapsed { value, due: due.has_come(call)? }),
@@ -74,7 +75,7 @@ impl State {
         }
     }
 
-    /// That the call found this value living.
+    /// The state if the call found this value living.
     fn lives(self, call: &Span, wanted: Value) -> Option<Self> {
         match self {
             Live { value, due } if value == wanted => {
@@ -92,7 +93,7 @@ impl State {
             (Did::Got(Some(value)), _) => self.lives(call, value),
             (Did::Remains(Some(left)), Live { value, due }) => {
                 let due = due.is_to_come(call)?;
-                // Its time may have come between two readings of the clock.
+                // It may fall due between two readings of the clock.
                 let now = || due.has_come(call).filter(|_| left == 0);
                 Some(Live { value, due: due.left(call, left).or_else(now)? })
             }
@@ -138,7 +139,7 @@ pub struct Load {
     map: ExpiringMap<u64, Value>,
 }
 
-/// What a thread knows: the value that it saw last under each key, and how many it has made.
+/// What a thread knows: the last value that it saw under each key, and how many it has made.
 pub struct Knowledge {
     seen: Vec<Value>,
     made: u32,

@@ -1,4 +1,5 @@
-//! Scenario `histories`: what real threads do to few keys at full speed, and whether it is linearizable.
+//! Scenario `histories`: records what real threads do to few keys at full speed, and checks whether
+//! that is linearizable.
 //!
 //! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks` and
 //! `sessions` are the store types with their sequential models, `due` is what these know of
@@ -37,8 +38,7 @@ const NAMES: [Check; 10] = [
     "no_surprises",
 ];
 
-/// The entries there may be at once where the capacity is bounded: more than there ever are under a
-/// few keys.
+/// The most entries at once where the capacity is bounded: more than a few keys ever have.
 const CAPACITY: usize = 1024;
 
 /// More entries than ever fit.
@@ -105,7 +105,8 @@ struct Tally {
 }
 
 impl Run<'_> {
-    /// A round of the kind that this number stands for. False if that was not asked for.
+    /// Runs a round of the kind that this number stands for. Returns `false` if the user did not
+    /// ask for that kind.
     fn round(&mut self, number: u64) -> Result<bool, Error> {
         let asked = |on| self.options.on.is_none_or(|only| only == on);
         match number % 6 {
@@ -124,7 +125,7 @@ impl Run<'_> {
     fn load<S: Subject>(&mut self, number: u64) -> Result<(), Error> {
         let (options, checks, time) = (self.options, &self.checks, &Time::new());
         let capacity = (number / 6 % 2 == 1).then(|| match number % 6 {
-            // While there is no poll, all that are issued or created may be there at once.
+            // While there is no poll, all issued or created objects may be there at once.
             4 | 5 => usize::from(options.threads) * options.operations as usize,
             _ => CAPACITY,
         });
@@ -176,7 +177,7 @@ impl Run<'_> {
     }
 }
 
-/// Checks the history of each key. How many there were, and the most configurations of one.
+/// Checks the history of each key. Returns how many there were, and the most configurations of one.
 fn explain<S: Subject>(recorded: &Recorded<S>, checks: &Checks, round: u64) -> (usize, usize) {
     let same_key = |one: &(u32, _), other: &(u32, _)| one.0 == other.0;
     let histories: Vec<_> = recorded.calls.chunk_by(same_key).collect();

@@ -41,7 +41,7 @@ fn call<S: Text>(place: usize, text: &str) -> Call<Event<S::Did>> {
         }
         None => (place, place + 5),
     };
-    // The ticks, and the one when the thread was last told of an end.
+    // The ticks, and the tick when the thread last delivered an end.
     let (ticks, since) = words[0].split_once('/').unwrap_or((words[0], words[0]));
     let (from, to) = ticks.split_once('-').unwrap_or((ticks, ticks));
     let (from, to) = (number(from), number(to));

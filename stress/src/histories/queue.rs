@@ -15,7 +15,7 @@ use rand::Rng;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Absent,
-    /// Since it was put in it has this handle.
+    /// It has had this handle since it was put in.
     Live {
         handle: Handle,
         due: Due,
@@ -28,7 +28,7 @@ use State::{Absent, Live};
 pub enum Did {
     /// `update` put it in.
     Inserted { handle: Handle, timeout: u32, expiry: u32 },
-    /// `update` renewed it; it had that time already if none is told.
+    /// `update` renewed it; with no expiry in the answer, it had that expiry already.
     Renewed { timeout: u32, expiry: Option<u32> },
     /// `touch`, by a handle if there is one.
     Touched { by: Option<Handle>, timeout: u32, done: bool },
@@ -60,8 +60,8 @@ impl State {
             Did::Renewed { timeout, expiry: Some(expiry) } => {
                 Some(Live { handle, due: due.renewed(call, timeout)?.at(expiry)? })
             }
-            // It has written nothing: a renewal under way that asks for less may have read the
-            // clock before this one, and set its deadline after this one had looked.
+            // This call has written nothing. A renewal under way that asks for less may have read
+            // the clock before this call, and set its deadline after this call had looked.
             Did::Renewed { timeout, expiry: None } => {
                 Some(Live { handle, due: due.left(call, timeout)? })
             }
@@ -139,7 +139,7 @@ impl<K: Key> Subject for Load<K> {
         let after = log.time.ticks(timeout);
         let ticks = |time| self.time.to_ticks(time);
         let [last, old] = known[key as usize];
-        // The slot of an old one may have had many others.
+        // An old handle's slot may have had many other occupants.
         let by = if luck.random_bool(0.6) { last } else { old };
         let by = by.filter(|_| luck.random_bool(0.5));
         let chance = luck.random_range(0..100);

@@ -1,28 +1,29 @@
-//! Recording: what is called on an object at full speed, what it answers, and when.
+//! Recording: the calls on an object at full speed, their answers, and their times.
 //!
 //! # Times
 //!
-//! A call's interval must contain the real one: from before its first access to the object's memory
-//! to when its last one is to be seen by all. Too wide an interval only permits more explanations;
-//! too narrow a one would refuse sound histories.
+//! A call's interval must contain the real one. That begins before the call's first access to the
+//! object's memory, and ends when all threads can see the last one. Too wide an interval only
+//! permits more explanations; too narrow a one would refuse sound histories.
 //!
 //! * Readings are [`Instant`]'s, `CLOCK_MONOTONIC` on Linux: one clock for all threads, which never
 //!   goes back. [`Time::is_in_order`] puts that to the test before each run.
 //! * Before a call: the reading is stored, then there is a sequentially consistent fence, then the
 //!   call. The fence waits for the store, and the store for the reading; no access of the call is
 //!   made before the fence.
-//! * After it: a fence, then the reading. What the call has stored can be seen by all when the
-//!   fence is through, and the reading is not made before that (where the counter could be read out
-//!   of order, the system's clock has a barrier before it).
+//! * After it: a fence, then the reading. When the fence is through, all threads can see what the
+//!   call has stored. The reading is not made before that: where the counter could be read out of
+//!   order, the system's clock has a barrier before it.
 //!
-//! The fences are outside of calls: within, the engine's own orderings are all there is. Nothing is
-//! written that another thread looks at.
+//! The fences are outside of calls: within, only the engine's own orderings apply. The recorder
+//! writes nothing that another thread looks at.
 //!
 //! # The object's clock
 //!
-//! A manual one. Every thread moves it on now and then; so does a driver, which alone polls. Each
-//! call notes the tick before and after. An expiry is a call too: made by the thread that reports
-//! it, from when its poll (or whatever it did) began to when it reported.
+//! The clock is a manual one. Every thread moves it now and then; so does a driver, which alone
+//! polls. Each call notes the tick before and after. An expiry is a call too, made by the thread
+//! that reports it. It lasts from the beginning of that thread's poll, or other call, until the
+//! report.
 
 use super::check::{Call, Model, Span, Then};
 use super::due::Due;
@@ -45,16 +46,16 @@ pub const LONGEST: u32 = 8;
 /// A tick: the shortest interval that there is.
 const INTERVAL: Duration = Duration::from_micros(10);
 
-/// After how many operations, on average, a thread lets a tick go by.
+/// Number of operations, on average, after which a thread moves the clock by a tick.
 const TICK_EVERY: f64 = 24.0;
 
-/// The most ticks that the driver lets go by at once.
+/// The most ticks that the driver moves the clock by at once.
 const STRIDE: u32 = 3;
 
-/// The longest that the driver lets the others go on between two polls, in nanoseconds.
+/// The longest time, in nanoseconds, that the driver leaves to the others between two polls.
 const PAUSE: u64 = 4_000;
 
-/// How often a reading is handed to another thread to see whether its own are later.
+/// How often a thread hands a reading to another thread, which checks that its own are later.
 const HANDED: u64 = 200;
 
 /// What happened to an object.
@@ -71,26 +72,26 @@ pub enum Event<D> {
 /// Calls, each with the key that it was made on.
 pub type Calls<S> = Vec<(u32, Call<Event<<S as Subject>::Did>>)>;
 
-/// An object under load, made of many that are known by numbers, a map and its keys; and the
+/// An object under load: many objects that numbers name, such as a map and its keys; and the
 /// sequential model of one of these.
 pub trait Subject: Sized + Sync {
     type State: Copy + Eq + Hash + Debug + Send + Sync;
     /// A call and its answer. Timeouts and times are in ticks.
     type Did: Copy + Debug + Send + Sync + 'static;
-    /// How a call is refused that should not have been.
+    /// An error that a call should not have returned.
     type Error: Display;
     /// What a thread keeps between its calls.
     type Knowledge: Send;
 
     /// The check that says whether the histories are linearizable.
     const CHECK: Check;
-    /// What each is at first, and what it is to be when all time has passed.
+    /// The state of each object at first, and when all time has passed.
     const INITIAL: Self::State;
     const OVER: Self::State;
     /// Whether a poll changes nothing that it does not report.
     const POLLS_LOOK: bool = true;
 
-    /// What comes of the next step of a call. See [`Model::step`].
+    /// The result of the next step of a call. See [`Model::step`].
     fn apply(
         state: Self::State,
         call: &Span,
@@ -125,7 +126,7 @@ pub trait Subject: Sized + Sync {
         log: &mut Log<'_, Self>,
     );
 
-    /// Drives expiry. What is reported is [heard](Time::hear).
+    /// Drives expiry. Its listener reports go to [`Time::hear`].
     fn poll(&self);
 
     /// Ends what does not expire.
@@ -141,7 +142,7 @@ pub trait Subject: Sized + Sync {
     fn put(&self, number: u64) -> bool;
 }
 
-/// That a poll has gone by and left it. See [`Due::is_left`].
+/// The state after a poll that has left the entry. See [`Due::is_left`].
 pub fn left_by_poll<S: Subject>(
     mut state: S::State,
     poll: &Span,
@@ -187,7 +188,7 @@ pub struct Time {
     told: Arc<AtomicU64>,
 }
 
-/// What was reported to this thread: of which key, what, and when.
+/// An end that was reported to this thread: its key, what it was, and when.
 struct Heard {
     key: u64,
     did: Box<dyn Any>,
@@ -197,8 +198,7 @@ struct Heard {
 
 thread_local!(static HEARD: RefCell<Vec<Heard>> = const { RefCell::new(Vec::new()) });
 
-/// What a call makes of the first thing that was reported to this thread about a key, of those that
-/// it accounts for.
+/// Uses up the first report to this thread about a key among those that a call accounts for.
 pub fn heard_of<D: Copy + 'static, T>(key: u64, accounts: impl Fn(D) -> Option<T>) -> Option<T> {
     let accounts = |one: &Heard| accounts(*one.did.downcast_ref().filter(|_| one.key == key)?);
     HEARD.with_borrow_mut(|heard| {
@@ -216,7 +216,7 @@ impl Time {
         INTERVAL
     }
 
-    /// So many ticks.
+    /// A duration of so many ticks.
     pub fn ticks(&self, ticks: u32) -> Duration {
         INTERVAL * ticks
     }
@@ -265,13 +265,13 @@ impl Time {
         }
     }
 
-    /// An end is reported to this thread.
+    /// Notes an end that is reported to this thread.
     pub fn hear<D: 'static>(&self, key: u64, did: D) {
         self.note(key, did);
         self.told.fetch_add(1, Relaxed);
     }
 
-    /// Something is reported that is no end, or that the object does not count as one.
+    /// Notes a report that is no end, or that the object does not count as one.
     pub fn note<D: 'static>(&self, key: u64, did: D) {
         let (did, tick) = (Box::new(did), self.tick());
         let heard = Heard { key, did, at: self.after(), tick };
@@ -283,7 +283,7 @@ impl Time {
         self.told.load(Relaxed)
     }
 
-    /// Lets the others go on for a while.
+    /// Waits for a while, so that the other threads go on.
     fn pause(&self, luck: &mut SmallRng) {
         let until = self.real() + luck.random_range(0..PAUSE);
         while self.real() < until {
@@ -325,7 +325,7 @@ pub struct Log<'a, S: Subject> {
 }
 
 impl<S: Subject> Log<'_, S> {
-    /// Makes a call on `key` and notes what it says of it. An error is a surprise.
+    /// Makes a call on `key` and notes its answer. An error is a violation.
     #[inline]
     pub fn call(
         &mut self,
@@ -386,7 +386,7 @@ impl<S: Subject> Log<'_, S> {
 pub struct Recorded<S: Subject> {
     /// Sorted by key and beginning.
     pub calls: Calls<S>,
-    /// The driver's polls, in order, each with the beginning of what was under way longest.
+    /// The driver's polls, in order, each with the beginning of the longest call under way.
     pub polls: Vec<(u64, Span)>,
     /// When all was over.
     end: u64,
@@ -402,7 +402,7 @@ pub fn record<S: Subject>(
     checks: &Checks,
 ) -> Recorded<S> {
     let Histories { threads, keys, operations, .. } = *options;
-    // Some operations are two calls, and some ends are heard of.
+    // Some operations are two calls, and some ends are calls by themselves.
     let room = operations as usize * 3;
     let log = |thread: u8| Log::<S> {
         time,
@@ -411,7 +411,7 @@ pub fn record<S: Subject>(
         began: AtomicU64::new(0),
         calls: Vec::with_capacity(room),
     };
-    // What this thread was told when an earlier object was dropped.
+    // This forgets the ends that this thread received when an earlier object was dropped.
     HEARD.with_borrow_mut(Vec::clear);
     let busy = AtomicUsize::new(usize::from(threads));
     let start = Barrier::new(usize::from(threads) + 1);
@@ -441,7 +441,7 @@ pub fn record<S: Subject>(
         let began = Instant::now();
         while busy.load(Acquire) > 0 {
             time.clock.advance(INTERVAL * luck.random_range(1..=STRIDE));
-            // What is due is to be seen by others too before it has ended.
+            // Other threads should see a due entry too before it has ended.
             if luck.random() {
                 time.pause(&mut luck);
             }
@@ -466,14 +466,14 @@ pub fn record<S: Subject>(
     })
 }
 
-/// To each poll, when the call began that had been under way longest then; if none was, when the
-/// poll began.
+/// Adds to each poll the beginning of the longest call that was under way then; if there was none,
+/// the poll's own beginning.
 fn with_oldest<S: Subject>(polls: &[Span], logs: &[Calls<S>]) -> Vec<(u64, Span)> {
     let mut at = vec![0; logs.len()];
     let oldest = |poll: &Span| {
         let mut oldest = poll.began;
         for (log, at) in logs.iter().zip(&mut at) {
-            // Of a thread, one is over before the next one begins; what it has heard lies within.
+            // Calls of one thread do not overlap; the ends that it received lie within them.
             while log.get(*at).is_some_and(|(_, call)| call.at.ended < poll.began) {
                 *at += 1;
             }
@@ -491,8 +491,8 @@ impl<S: Subject> Recorded<S> {
     /// in the end.
     pub fn history(&self, of_key: &[(u32, Call<Event<S::Did>>)]) -> Vec<Call<Event<S::Did>>> {
         let mut history: Vec<_> = of_key.iter().map(|(_, call)| *call).collect();
-        // Of the polls between which nothing of this key begins or ends the last one says what the
-        // others say. After the last one of all nothing may be there.
+        // The last of several polls, between which no call of this key begins or ends, says what
+        // the others say. After the last one of all nothing may be there.
         let before = |at| self.polls.partition_point(|(_, poll)| poll.began < at).checked_sub(1);
         let times = history.iter().flat_map(|call| [call.at.began, call.at.ended]);
         let mut matter: Vec<usize> = times.chain([u64::MAX]).filter_map(before).collect();

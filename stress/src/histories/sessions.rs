@@ -1,8 +1,8 @@
 //! A session tracker: its sequential model, and the calls that are made on it.
 //!
 //! Each session is an object by itself, from its creation on. It can be touched until it has ended
-//! or is being closed. It expires in a poll that finds its time up, unless it is being closed. The
-//! call that ends it is told whose it was, whether it was global, and whether it was being closed.
+//! or is being closed. It expires in a poll that finds it due, unless it is being closed. The call
+//! that ends it returns its owner, whether it was global, and whether it was being closed.
 //!
 //! A touch of a global session takes two steps: it renews the session, and it sets the flag that
 //! the session was touched. A taking takes two for each session: it clears the flag, and it reads
@@ -41,7 +41,7 @@ pub enum State {
     Live {
         seat: Seat,
         due: Due,
-        /// The flag is set: the next taking reports it.
+        /// The flag is set: the next taking reports the session.
         touched: bool,
     },
     Ended,
@@ -62,14 +62,14 @@ pub enum Did {
         answer: Answer<()>,
     },
     Closed(Answer<()>),
-    /// What it was when it was removed.
+    /// The session's state when it was removed.
     Removed(Option<Seat>),
-    /// It was given to this owner. Whose it was.
+    /// The session got this owner; the answer is the earlier one.
     Moved {
         owner: u32,
         answer: Answer<u32>,
     },
-    /// Whose it is.
+    /// The session's owner.
     Checked(Answer<u32>),
     /// Whether this made it global.
     Upgraded(Answer<bool>),
@@ -83,7 +83,7 @@ pub enum Did {
 
 /// A touch that has renewed the session.
 const RENEWED: u32 = 1;
-/// A move that has written the owner of a session that somebody is about to end.
+/// A change of owner that has written the owner of a session which another call is about to end.
 const WRITTEN: u32 = 1;
 /// A taking that has cleared the flag.
 const CLEARED: u32 = 1;
@@ -162,7 +162,7 @@ impl State {
 pub struct Load {
     tracker: SessionTracker,
     time: Time,
-    /// The session that was created last at each place at which threads meet.
+    /// The last session that was created at each place at which threads meet.
     places: Vec<Mutex<Option<Session>>>,
     /// Owners so far: no two are the same.
     owners: AtomicU32,
@@ -236,7 +236,7 @@ impl Subject for Load {
             let batch = || tracker.touch_batch(&items).into_iter().map(did);
             return log.calls(|| items.iter().map(|item| number(item.0)).zip(batch()).collect());
         }
-        // Mostly not the owner, which is then told.
+        // The asked owner is mostly not the right one; the answer then names that.
         let asked = luck.random_range(1..=self.owners.load(Relaxed));
         log.call(number(id), || {
             let touched = |timeout, answer| Did::Touched { timeout, answer };
@@ -271,7 +271,7 @@ impl Subject for Load {
         }
     }
 
-    /// What is being closed does not expire.
+    /// A closing session does not expire.
     fn finish(&self) {
         for session in self.tracker.closing().into_iter().filter_map(|id| self.tracker.remove(id)) {
             self.time.note(number(session.id).into(), Did::Removed(Some(seat(&session))));

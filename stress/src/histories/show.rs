@@ -9,7 +9,8 @@ const WIDTH: usize = 60;
 /// The most calls up to the one that has no explanation.
 const MOST: usize = 40;
 
-/// A line for each call, with its interval: columns are beginnings and ends in their order, not to scale.
+/// A line for each call, with its interval. Columns are beginnings and ends in their order, not to
+/// scale.
 pub fn show<M: Model>(bad: &Bad<M>) -> String {
     let left_out = (bad.culprit + 1).saturating_sub(MOST);
     let end = (bad.culprit + MOST / 2).min(bad.calls.len());
@@ -40,7 +41,7 @@ pub fn show<M: Model>(bad: &Bad<M>) -> String {
     text
 }
 
-/// Where times are drawn.
+/// The columns at which times are drawn.
 struct Drawing {
     times: Vec<u64>,
     /// How many times there are to a column.

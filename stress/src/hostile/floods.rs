@@ -20,7 +20,7 @@ const FLAT: u64 = 4 << 20;
 /// Slots in a chunk, the unit in which slots' memory is held.
 const CHUNK: u64 = 4096;
 
-/// A tracker on simulated time, and how many outcomes it has told.
+/// A tracker on simulated time, and how many outcomes it has delivered.
 struct Target<'a> {
     field: &'a Field<'a>,
     tracker: AckTracker,
@@ -28,7 +28,7 @@ struct Target<'a> {
     clock: ManualClock,
 }
 
-/// Of a flood: nothing more than this is held after its first quarter.
+/// The memory of a flood: it holds nothing more than this after its first quarter.
 struct Flat {
     slots: u64,
     resident: u64,
@@ -58,7 +58,7 @@ impl<'a> Target<'a> {
         self.tracker.metrics().total.slots
     }
 
-    /// Lets time pass until nothing is left; memory too. True if that comes.
+    /// Lets time pass until nothing is left, memory included. Returns whether that happens.
     fn drain(&self) -> bool {
         for _ in 0..100_000 {
             let polled = self.tracker.poll(1 << 16);
@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
         Flat { slots: self.slots(), resident: resident() }
     }
 
-    /// What is held is what was held `then`, but for this many slots.
+    /// Checks that the target holds what it held `then`, but for this many slots.
     fn is_flat(&self, then: &Flat, slack: u64) {
         let now = self.flat();
         self.field.expect(now.slots <= then.slots + slack, || {
@@ -86,7 +86,8 @@ impl<'a> Target<'a> {
         });
     }
 
-    /// A flood of `each`, which is given its number; memory must be flat from its first quarter on. How many there were.
+    /// A flood of calls of `each`, which receives its number. Memory must be flat from its first
+    /// quarter on. Returns how many calls there were.
     fn flood(&self, many: u64, mut each: impl FnMut(u64)) -> u64 {
         let quarter = many / 4;
         (0..quarter).for_each(&mut each);
@@ -96,7 +97,7 @@ impl<'a> Target<'a> {
         many
     }
 
-    /// Acks an edge of a live root that it does not have, and again: it stays as it is.
+    /// Acks an edge that a live root does not have, and acks it again: the root stays as it is.
     fn back_and_forth(&self, root: impl Into<RootId>, edge: u64) {
         let root = root.into();
         let done = self.tracker.ack(root, edge).and_then(|_| self.tracker.ack(root, edge));
@@ -122,8 +123,8 @@ impl<'a> Target<'a> {
             .collect()
     }
 
-    /// The residents are there still, and end as they should; nothing is left, and as many outcomes were told as there were
-    /// residents and others.
+    /// The residents are still there, and end as they should. Nothing is left, and there were as
+    /// many outcomes as residents and others.
     fn rests(&self, residents: &[Root], others: u64) {
         residents.iter().for_each(|&root| self.completes(root));
         self.field.expect(self.drain(), || "the tracker does not come to rest".into());
@@ -132,7 +133,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Acks of issued roots that nobody has issued.
+/// Acks of issued roots that no call has issued.
 pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
     let target = Target::new(field, |builder| builder);
     let roots = target.residents();
@@ -156,7 +157,7 @@ pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
     figures
 }
 
-/// Acks of chosen roots that nobody inits.
+/// Acks of chosen roots that no call inits.
 pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
     const HELD: u64 = 10_000;
     let target = Target::new(field, |builder| builder.early_capacity(HELD as usize));
@@ -195,7 +196,8 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
     figures
 }
 
-/// Inits that nobody acks: up to the capacity, and beyond; then time passes. Twice, so that memory is used again.
+/// Inits whose roots are never acked: up to the capacity, and beyond; then time passes. This
+/// happens twice, so that memory is used again.
 pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
     let capacity = field.size();
     let target = Target::new(field, |builder| builder.capacity(capacity as usize));
@@ -229,7 +231,7 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
             });
             match &flat {
                 None => flat = Some(target.flat()),
-                // How full its chunks are may differ by one of each shard.
+                // The fill of its chunks may differ by one chunk of each shard.
                 Some(flat) => target.is_flat(flat, 4 * CHUNK),
             }
             if round == 0 {
@@ -246,14 +248,15 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
     field.expect(rounds == 2 && target.drain(), || "roots that nobody acks do not expire".into());
     let (told, held) = (target.told.load(Relaxed), target.slots());
     field.expect(told == accepted, || format!("{told} outcomes of {accepted}"));
-    // With nothing live three chunks of each shard, which the driver does not think worth giving back, and the one in which this
-    // thread owns a bucket.
+    // With nothing live, the driver keeps three chunks of each shard, and this thread keeps the one
+    // in which it owns a slot block.
     field
         .expect(held <= (3 * 4 + 1) * CHUNK, || format!("{held} slots are held with nothing live"));
     figures
 }
 
-/// Issues roots with these timeouts, then lets time pass to the end: each expires once, at its time.
+/// Issues roots with these timeouts, then lets time pass to the end: each expires once, at its
+/// time.
 fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figures {
     let target = Target::new(field, |builder| builder.interval(MS));
     let size = field.size();
@@ -280,8 +283,8 @@ pub fn one_tick(field: &Field<'_>, hostile: bool) -> Figures {
     expire(field, |_| if hostile { 30 * SECOND } else { MS * rng.random_range(1..=60_000) })
 }
 
-/// Each where it has to be filed again, and again, on its way down: just beyond the span of a level of the wheel, each level in
-/// turn. Or a second away, in a hundred ticks.
+/// Each deadline is just beyond the span of a level of the wheel, each level in turn, so that it is
+/// filed again and again on its way down. The friendly ones are a second away, in a hundred ticks.
 pub fn cascading(field: &Field<'_>, hostile: bool) -> Figures {
     expire(field, |owner| {
         if hostile {
@@ -293,7 +296,8 @@ pub fn cascading(field: &Field<'_>, hostile: bool) -> Figures {
     })
 }
 
-/// Ids that name a live root's slot, with other generations and random bits: whoever has seen one root tries for others.
+/// Ids that name a live root's slot, with other generations and random bits: an attacker who has
+/// seen one root guesses others.
 pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
     let target = Target::new(field, |builder| builder);
     let (roots, tracker) = (target.residents(), &target.tracker);
@@ -304,7 +308,8 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
             if !hostile {
                 return target.back_and_forth(root, 2);
             }
-            // The slot is in the low half; the generation is in the next 16 bits, and likely to be guessed.
+            // The slot is in the low half. The generation is in the next 16 bits, and an attacker
+            // is likely to guess it.
             let mask = if n % 2 == 0 { 0xFFFF << 48 } else { 0xFFFF_FFFF << 32 };
             let guess = Root::from_bits(root.to_bits() ^ (rng.next_u64() & mask));
             if guess == root {

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Bits of its hash that an attacker makes the same for all keys.
 const AIMED: u32 = 8;
 
-/// What a user may think good enough: an integer is its own hash.
+/// A hasher that a user may think good enough: an integer is its own hash.
 #[derive(Debug, Clone, Default)]
 struct Weak;
 
@@ -46,7 +46,7 @@ impl Hasher for Itself {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key(u64);
 
-/// Inserts, gets twice, and removes all keys of a map; and lets the driver look after it.
+/// Inserts, gets twice, and removes all keys of a map, and lets the driver maintain it.
 fn use_map<K, S>(field: &Field<'_>, hasher: S, keys: &[K]) -> Figures
 where
     K: Hash + Eq + Clone + std::fmt::Debug + Send + Sync + 'static,
@@ -95,7 +95,8 @@ fn random(field: &Field<'_>) -> Vec<u64> {
     (0..field.size()).map(|_| rng.next_u64()).collect()
 }
 
-/// A user's weak hasher: half of the runs with keys whose low bits are all the same, half with their high bits.
+/// A user's weak hasher: half of the runs have keys whose low bits are all the same, half have
+/// equal high bits.
 pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
     let keys: Vec<Key> = if hostile {
         let shift = if field.run & 1 == 0 { 40 } else { 0 };
@@ -106,7 +107,7 @@ pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
     use_map(field, Weak, &keys)
 }
 
-/// Integers, which no hasher sees but the index's own.
+/// Integers, which only the index's own hasher hashes.
 pub fn integer_keys(field: &Field<'_>, hostile: bool) -> Figures {
     let keys: Vec<u64> =
         if hostile { (0..field.size()).map(|n| n << 40).collect() } else { random(field) };
@@ -127,7 +128,8 @@ pub fn aimed_keys(field: &Field<'_>, hostile: bool) -> Figures {
     use_map(field, foldhash::fast::RandomState::default(), &keys)
 }
 
-/// The hash that the index of a tracker with this seed has of an id: what somebody who has read the source computes.
+/// The hash of an id in the index of a tracker with this seed, as an attacker who has read the
+/// source computes it.
 #[allow(clippy::cast_possible_truncation)] // halves
 fn index_hash(seed: u64) -> impl Fn(u64) -> u64 {
     let secret = SmallRng::seed_from_u64(seed).next_u64();
@@ -138,7 +140,7 @@ fn index_hash(seed: u64) -> impl Fn(u64) -> u64 {
     }
 }
 
-/// So many ids of which all have the same low bits in the index of a tracker with this seed.
+/// So many ids that have the same low bits in the index of a tracker with this seed.
 fn aimed(field: &Field<'_>, seed: u64, many: u64) -> Vec<u64> {
     let hash = index_hash(seed);
     let mut rng = SmallRng::seed_from_u64(field.seed());
@@ -194,7 +196,8 @@ pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figures {
     use_tracker(field, None, &ids)
 }
 
-/// The same where the secret is known: the aim is true. By it the table has 2^AIMED times the homes that it needs.
+/// The same with a known secret: the keys do collide. As a control, the table then has 2^AIMED
+/// times the index buckets that it needs.
 pub fn roots_hit(field: &Field<'_>) -> Figures {
     // Fewer would find room in the table that there is to begin with.
     let few = (field.size() / 16).max(2_000);

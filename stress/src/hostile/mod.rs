@@ -1,7 +1,9 @@
-//! Scenario `hostile`: whoever chooses keys, ids and deadlines chooses the worst, beside who does not.
+//! Scenario `hostile`: an attacker chooses the worst keys, ids and deadlines, beside a friendly
+//! user.
 //!
-//! Each attack and its friendly case run in turns in the same process, three times each; figures are medians. Time is
-//! simulated, nothing runs beside, so that what is compared is the work alone.
+//! Each attack and its friendly case run in turns in the same process, three times each; figures
+//! are medians. Time is simulated and nothing runs beside them, so the figures compare the work
+//! alone.
 
 mod floods;
 mod keys;
@@ -17,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// How often each case is run.
 const RUNS: usize = 3;
-/// By how much a hostile key may cost more than a random one, and from how many keys on that is judged: the time of fewer is the
-/// machine's.
+/// By how much a hostile key may cost more than a random one, and from how many keys on that is
+/// judged. With fewer keys the machine decides the time.
 const MOST: f64 = 1.5;
 const JUDGED: u64 = 100_000;
 
@@ -28,15 +30,16 @@ pub struct Figures {
     /// Operations, and how long all of them took, by the thread's own time.
     operations: u64,
     took: Duration,
-    /// Of that, what the driver of the engine took.
+    /// Part of `took` in which the engine's driver ran.
     driven: Duration,
-    /// Resident bytes that came in it, and slots that were held at its end.
+    /// Resident bytes that the case added, and slots that were held at its end.
     resident: u64,
     slots: u64,
 }
 
 impl Figures {
-    /// Measures `f`, which is told where to add the driver's time, and returns operations and slots.
+    /// Measures `f`, which adds the driver's time to its argument, and returns operations and
+    /// slots.
     pub fn of(f: impl FnOnce(&mut Duration) -> (u64, u64)) -> Self {
         let (before, mut driven, began) = (resident(), Duration::ZERO, thread_time());
         let (operations, slots) = f(&mut driven);
@@ -69,7 +72,7 @@ pub fn drive<T>(driven: &mut Duration, f: impl FnOnce() -> T) -> T {
 /// What an attack has to work with.
 pub struct Field<'a> {
     pub options: &'a Hostile,
-    /// Who is told that something does not hold.
+    /// The checks that receive violations.
     pub checks: &'a Checks,
     pub attack: Check,
     /// Which run of it.
@@ -97,7 +100,8 @@ struct Attack {
     name: Check,
     /// It, or its friendly case.
     case: fn(&Field<'_>, bool) -> Figures,
-    /// Whether it may cost [`MOST`] times as much as the friendly case at most: where the two do the same.
+    /// Whether it may cost [`MOST`] times as much as the friendly case at most. This is so where
+    /// both do the same work.
     alike: bool,
     control: Option<fn(&Field<'_>) -> Figures>,
 }
@@ -126,7 +130,7 @@ struct Row {
     ns_hostile: f64,
     ns_friendly: f64,
     ratio: f64,
-    /// Whether the ratio is what it should be, where it should be anything.
+    /// Whether the ratio is within its limit, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<bool>,
     resident_mib_hostile: f64,
@@ -135,7 +139,7 @@ struct Row {
     slots_friendly: u64,
     driver_share_hostile: f64,
     driver_share_friendly: f64,
-    /// Of the control: how much the attack costs where it hits.
+    /// The ratio of the control: how much the attack costs where it hits.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_control: Option<f64>,
 }
@@ -169,7 +173,8 @@ pub fn run(options: &Hostile) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// What an operation cost, what memory came, and how much of the time was the driver's: each hostile, and friendly.
+/// A table of an operation's cost, the memory it took, and the driver's share of the time: each
+/// hostile, and friendly.
 fn table(rows: &[Row]) -> Table {
     let head = ["attack", "ns", "friendly", "times", "MiB", "friendly", "driver %", "friendly"];
     let row = |row: &Row| {
@@ -195,7 +200,7 @@ fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut
     let (mut hostile, mut friendly, mut control) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let field = Field { options, checks, attack: attack.name, run: run as u64 };
-        // Who comes first finds the caches cold: each is it in turn.
+        // The case that runs first finds the caches cold: each case is first in turn.
         for first in [run % 2 == 0, run % 2 != 0] {
             let figures = (attack.case)(&field, first);
             *operations += figures.operations;

@@ -1,5 +1,5 @@
-//! What a run shows of itself while it goes on, on standard error: a view that is redrawn on a terminal, a line per second
-//! elsewhere. What was shown is kept as a series, for the report.
+//! What a run shows of itself while it goes on, on standard error: a view that is redrawn on a
+//! terminal, a line per second elsewhere. The run keeps what was shown as a series, for the report.
 
 mod series;
 mod view;
@@ -32,7 +32,7 @@ pub struct Gauge {
     pub shards: Vec<u64>,
     /// How long the reaper has worked.
     pub reaper: Duration,
-    /// Of operations since the reading before.
+    /// Latency of operations since the reading before.
     pub latency: Option<Percentiles>,
     pub violations: u64,
     /// Faults that the scenario has injected.
@@ -67,7 +67,8 @@ impl Gauge {
         of!(metrics)
     }
 
-    /// The largest shard beside the mean, and the smallest. `None` where nothing is to be compared.
+    /// The largest shard beside the mean, and the smallest. `None` where there is nothing to
+    /// compare.
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     pub fn balance(&self) -> Option<(f64, f64)> {
         let (least, most) = (self.shards.iter().min()?, self.shards.iter().max()?);
@@ -79,7 +80,7 @@ impl Gauge {
 /// A run as it is shown.
 pub struct Live {
     view: Option<View>,
-    /// How far it will go, if that is known.
+    /// The last position of the run, if it is known.
     length: Option<u64>,
     began: Instant,
     read: Instant,
@@ -108,7 +109,7 @@ impl Live {
         }
     }
 
-    /// One that reads and shows nothing.
+    /// A view that reads and shows nothing.
     pub fn without_readings(self) -> Self {
         Live { blind: true, ..self }
     }
@@ -152,7 +153,7 @@ impl Live {
         eprintln!("{:>6.1} s  {rate}/s  {text}", at.as_secs_f64());
     }
 
-    /// Clears what is redrawn, and hands over what was read.
+    /// Clears the view, and returns the readings.
     pub fn finish(mut self) -> Series {
         if let Some(view) = self.view.take() {
             view.close();

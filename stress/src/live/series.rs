@@ -1,4 +1,4 @@
-//! What a run has been like over time: samples at equal distances, never more than [`MOST`].
+//! The course of a run over time: samples at equal distances, never more than [`MOST`].
 
 use super::Gauge;
 use crate::latency::nanos;
@@ -20,7 +20,8 @@ pub struct Sample {
     pub live: u64,
     /// Expirations per second.
     pub expired_per_s: f64,
-    /// Half of its expirations were at most so late, in ns: a bound to a factor of two, an edge of a histogram's bucket.
+    /// Half of its expirations were at most so late, in ns. This is a bound to a factor of two, an
+    /// edge of a histogram's bucket.
     pub lateness_p50: u64,
     pub lateness_p99: u64,
     /// Half of its operations took at most so long, in ns.
@@ -35,7 +36,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of two that follow each other, and are as long.
+    /// Merges two samples that follow each other, and are as long.
     fn and(self, next: Sample) -> Sample {
         Sample {
             per_s: (self.per_s + next.per_s) / 2.0,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The length of the bar that shows how far the run is.
 const LENGTH: u64 = 1000;
-/// Columns of what a figure was like over time.
+/// Columns for the course of a figure over time.
 const COLUMNS: usize = 30;
 /// The heights of a column.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -20,7 +20,7 @@ pub struct View {
 }
 
 impl View {
-    /// Takes the rows. A run that does not know how far it will go has no bar.
+    /// Takes the rows. A run whose last position is unknown has no bar.
     pub fn open(scenario: &'static str, has_length: bool) -> Self {
         let bar = if has_length { " {wide_bar:.cyan}" } else { "" };
         let style = ProgressStyle::with_template(&format!("{{prefix:.bold}}{bar}\n{{msg}}"));
@@ -43,7 +43,8 @@ impl View {
     }
 }
 
-/// Whether all checks hold so far, a row for each figure that there is, with what it was like over time, and what the scenario says.
+/// The text of the view: whether all checks hold so far, a row for each figure with its course over
+/// time, and the scenario's own line.
 #[allow(clippy::cast_precision_loss)] // for the eye
 fn text(gauge: &Gauge, samples: &[Sample]) -> String {
     let none = Sample::default();

@@ -1,4 +1,5 @@
-//! What the foreground, the pollers and the queue's handler share: the ledger, when entries are due, and who goes on.
+//! What the foreground, the pollers and the queue's handler share: the ledger, when entries are
+//! due, and which threads go on.
 //!
 //! An entry is renewed and removed by one thread only.
 
@@ -21,18 +22,20 @@ const LEDGER: ledger::Names = ledger::Names {
     late: "none_late",
     again: "one_end_each",
     ends: "all_expire",
-    // A queue tells its handler nothing of removals: their callers do.
+    // A queue does not report removals to its handler: their callers enter them.
     returns: None,
     unknown: "one_end_each",
 };
 
-/// When entries are due, and told.
+/// When entries are due, and how late they may be reported.
 pub struct Terms {
-    /// When the first interval is due in which entries expire, its length, and how many there are.
+    /// When the first of the intervals in which entries expire is due, the length of an interval,
+    /// and how many there are.
     pub due: u64,
     pub interval: u64,
     pub intervals: u64,
-    /// By how much an expiry may be told later than it was due, without what filling took.
+    /// The most that an expiry may be reported after it was due, without the time that filling
+    /// took.
     pub late: u64,
 }
 
@@ -42,12 +45,12 @@ pub struct Books {
     pub time: Arc<dyn Clock>,
     pub checks: Arc<Checks>,
     pub terms: Terms,
-    /// The longest that an insertion has taken, by which deadlines differ from what was asked for.
+    /// The longest time that an insertion has taken: deadlines differ from the request by as much.
     pub slip: AtomicU64,
-    /// Entries that were renewed or have ended; those told to have expired.
+    /// Entries that were renewed or have ended; those reported as expired.
     pub settled: AtomicU64,
     pub told: AtomicU64,
-    /// The first and the last time that something was told, since the run began.
+    /// The first and the last time of a delivery, since the run began.
     pub stretch: (AtomicU64, AtomicU64),
     began: Instant,
     /// Operations of each thread; whether an expiry is to be held up, for how long at most.
@@ -80,7 +83,7 @@ impl Books {
         }
     }
 
-    /// When an entry is due: every so many together.
+    /// When an entry is due: each group of entries together.
     pub fn due(&self, entry: u64) -> u64 {
         self.terms.due + entry % self.terms.intervals * self.terms.interval
     }
@@ -92,7 +95,7 @@ impl Books {
         }
     }
 
-    /// A renewal said that it was done.
+    /// A renewal returned that it was done.
     pub fn renewed(&self, entry: u64) {
         let before = self.ledger.renewed(entry);
         self.settle(before);
@@ -101,7 +104,7 @@ impl Books {
         });
     }
 
-    /// The end of an entry was told now.
+    /// The end of an entry was delivered now.
     fn ended(&self, entry: u64, cause: RemovalCause) -> Story {
         let (now, due) = (self.time.now(), self.due(entry));
         let late = self.terms.late.saturating_add(self.slip.load(Relaxed));
@@ -110,12 +113,12 @@ impl Books {
         before
     }
 
-    /// A removal said that it was done.
+    /// A removal returned that it was done.
     pub fn removed(&self, entry: u64) {
         self.ended(entry, RemovalCause::Removed);
     }
 
-    /// A key was told to have expired.
+    /// A key was reported as expired.
     pub fn expired(&self, key: u64) {
         if key >= FOREGROUND {
             self.checks
@@ -132,8 +135,8 @@ impl Books {
         self.stretch.1.fetch_max(at, Relaxed);
     }
 
-    /// The first time, holds the caller up until each thread has done some operations more: that one at least would not come to
-    /// an end who waited for the caller.
+    /// The first call holds its caller up until each thread has done some more operations. A thread
+    /// that waited for the caller would never get there.
     pub fn hold(&self) {
         if !self.holds.swap(false, AcqRel) {
             return;

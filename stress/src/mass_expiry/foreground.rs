@@ -1,5 +1,5 @@
-//! A thread that goes on: it fills its part, and then inserts, renews and removes keys of its own, and renews and removes
-//! some of the entries that are about to expire.
+//! A thread that goes on. It fills its part, and then inserts, renews and removes keys of its own.
+//! It also renews and removes some of the entries that are about to expire.
 
 use super::books::Books;
 use super::{Shared, BEFORE, FILLING, FOREGROUND, LIFE, OVER};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How many keys of its own a thread has, about.
 const OWN: usize = 1024;
-/// Of so many operations, one is on an entry that is about to expire.
+/// One operation in this many is on an entry that is about to expire.
 const ENTRIES: u32 = 64;
 
 pub struct Foreground<'a> {
@@ -28,7 +28,7 @@ pub struct Foreground<'a> {
     part: Range<u64>,
     own: VecDeque<(u64, Handle)>,
     numbers: u64,
-    /// Before and during the expiry.
+    /// Times before and during the expiry.
     times: [Recorder; 2],
     /// Operations before and during.
     did: [u64; 2],
@@ -53,7 +53,8 @@ impl<'a> Foreground<'a> {
         }
     }
 
-    /// Fills its part, goes on until the expiry is over, and takes out what is left. Operations before and during.
+    /// Fills its part, goes on until the expiry has ended, and takes out what is left. Returns the
+    /// number of operations before and during.
     pub fn run(mut self) -> [u64; 2] {
         self.fill();
         self.shared.ready.fetch_add(1, AcqRel);
@@ -86,11 +87,11 @@ impl<'a> Foreground<'a> {
             if !matches!(done, Ok(Updated::Inserted { .. })) {
                 self.wrong(|| format!("entry {entry} was not inserted: {done:?}"));
             }
-            // What was refused is missed like what is lost.
+            // A refused entry is missed like a lost one.
             self.books.ledger.accepted(entry);
             self.shared.filled[self.thread].store(entry + 1 - self.part.start, Release);
             if interrupt::asked() {
-                // What is not in expires no more.
+                // An entry that is not in does not expire.
                 self.part.end = entry + 1;
                 break;
             }
@@ -133,7 +134,8 @@ impl<'a> Foreground<'a> {
     fn step(&mut self, during: usize) {
         if during == 1 && self.rng.random_ratio(1, ENTRIES) && !self.part.is_empty() {
             let entry = self.rng.random_range(self.part.clone());
-            // The odd ones are left to expire: one that never does would be renewed sooner or later.
+            // The odd ones are left to expire: one that never does would be renewed sooner or
+            // later.
             if entry.is_multiple_of(2) && self.books.ledger.story(entry).is_open() {
                 self.take(entry);
             }

@@ -1,8 +1,10 @@
-//! Scenario `mass-expiry`: many entries expire at once, while threads go on, whom that must not stop.
+//! Scenario `mass-expiry`: many entries expire at once, which must not stop the threads that go on.
 //!
-//! The threads of the foreground fill an [`ExpiryQueue`], go on for a while, and after a leap of the clock go on beside the expiry (see
-//! `foreground`). What becomes of each entry is entered in a ledger (see `books`): it expires once, at its time, unless it was renewed or removed before, by
-//! a call that said so. A thread conducts: it lets time pass, and says what phase it is. Memory is that of the entries, and 8 bytes each.
+//! The threads of the foreground fill an [`ExpiryQueue`] and go on for a while. After a leap of the
+//! clock they go on beside the expiry (see `foreground`). The ledger records what becomes of each
+//! entry (see `books`). An entry expires once, at its time, unless a call has said that it renewed
+//! or removed the entry before. A conducting thread lets time pass, and announces the phases.
+//! Memory is that of the entries, and 8 bytes each.
 
 mod books;
 mod foreground;
@@ -40,12 +42,12 @@ const NAMES: [Check; 9] = [
 /// How long after the queue was built entries are due; and how long all else lives.
 const LEAP: Duration = Duration::from_secs(3600);
 const LIFE: Duration = Duration::from_secs(10 * 3600);
-/// How long before that, in intervals, the clock goes as ever again.
+/// How long before that, in intervals, the clock goes at its usual speed again.
 const LEAD: u32 = 4;
 /// Keys of the foreground are from here on; this one wakes the reaper.
 const FOREGROUND: u64 = 1 << 60;
 const ALARM: u64 = u64::MAX;
-/// How many entries a poll may give beyond its budget: those of a bucket that it has begun.
+/// How many entries a poll may give beyond its budget: those of a slot block that it has begun.
 const BEGUN: u64 = 15;
 /// How long after everything should have expired the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,7 +61,8 @@ const OVER: u8 = 3;
 /// What polls have found.
 #[derive(Default)]
 struct Polls {
-    /// Those that found something, how long they took by their threads' own time, and how many entries they gave.
+    /// Polls that found something, how long they took by their threads' own time, and how many
+    /// entries they gave.
     some: AtomicU64,
     nanos: AtomicU64,
     gave: AtomicU64,
@@ -122,7 +125,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Says what phase it is, and lets time pass. How long the foreground was timed for.
+    /// Announces the phases, and lets time pass. Returns how long the foreground was timed for.
     fn conduct(&self) -> Duration {
         let nap = || std::thread::sleep(Duration::from_millis(1));
         while self.ready.load(Acquire) < self.threads {
@@ -227,7 +230,8 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// All threads to their end. Operations of the foreground before and during, and how long both took.
+/// Runs all threads to their end. Returns the operations of the foreground before and during, and
+/// how long both took.
 fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u64; 2], Duration) {
     let mut works: Vec<Work<'_, ([u64; 2], Duration)>> = Vec::new();
     for thread in 0..shared.threads {

@@ -1,8 +1,8 @@
-//! Scenario `nats`: counts the words of files in three processes on three brokers, kills and stops some of
-//! them, and compares with a direct count.
+//! Scenario `nats`: counts the words of files in three processes on three brokers, kills and stops
+//! some of them, and compares with a direct count.
 //!
-//! The first process starts the brokers and the workers (`worker`: this program again), publishes the
-//! lines, and adds up what arrives in the stream `counts`.
+//! The first process starts the brokers and the workers (`worker`: this program again), publishes
+//! the lines, and adds up what arrives in the stream `counts`.
 
 mod worker;
 

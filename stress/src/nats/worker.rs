@@ -1,5 +1,5 @@
-//! A worker process: a topology whose spout reads the stream `lines`, whose bolt counts the words of a
-//! line, and whose sink publishes the counts to the stream `counts` under the line's number.
+//! A worker process: a topology whose spout reads the stream `lines`, whose bolt counts the words
+//! of a line, and whose sink publishes the counts to the stream `counts` under the line's number.
 
 use super::{decode, failed, Counts, Line, APP};
 use crate::error::Error;

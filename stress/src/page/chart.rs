@@ -1,4 +1,5 @@
-//! Charts, as they are in the JSON, and their drawings. Colours are the page's, by variables, so that light and dark is its matter.
+//! Charts, as they are in the JSON, and their drawings. The page's variables set the colours, so
+//! the page decides between light and dark.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -11,7 +12,7 @@ const SIZE: (u32, u32) = (640, 340);
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 const MARK: RGBColor = RGBColor(3, 3, 3);
-/// How many lines of a chart can be told apart.
+/// How many lines of a chart a reader can distinguish.
 pub const COLOURS: usize = 8;
 
 /// What a number is.
@@ -33,7 +34,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Where a value lies on its scale.
+    /// The place of a value on its scale.
     fn place(self, value: f64) -> f64 {
         match self {
             Unit::Nanos => value.max(1.0).log10(),
@@ -85,7 +86,7 @@ fn short(number: f64) -> String {
     trimmed(&format!("{number:.4}")).into()
 }
 
-/// Without zeroes at the end, if they are behind a point.
+/// The digits without zeroes at the end, if they are behind a point.
 fn trimmed(digits: &str) -> &str {
     match digits.contains('.') {
         true => digits.trim_end_matches('0').trim_end_matches('.'),
@@ -125,20 +126,21 @@ pub struct Chart {
     pub y: Axis,
     pub kind: Kind,
     pub lines: Vec<Line>,
-    /// Where on the x axis faults were injected.
+    /// Times on the x axis at which faults were injected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<f64>,
 }
 
 impl Chart {
-    /// One with nothing in it.
+    /// A chart with nothing in it.
     pub fn new(title: &str, x: (&str, Unit), y: (&str, Unit), kind: Kind) -> Self {
         let axis = |(label, unit): (&str, Unit)| Axis { label: label.into(), unit };
         let (lines, marks) = (Vec::new(), Vec::new());
         Chart { title: title.into(), x: axis(x), y: axis(y), kind, lines, marks }
     }
 
-    /// How many there are of each of several durations, as bars: each up to its bound, above the one before.
+    /// How many samples there are of each of several durations, as bars: each up to its bound,
+    /// above the one before.
     #[allow(clippy::cast_precision_loss)] // for the eye
     pub fn by_duration(
         title: &str,
@@ -150,7 +152,8 @@ impl Chart {
             .with("", bars.map(|(bound, count)| (bound.as_secs_f64(), count as f64)))
     }
 
-    /// With one line more. What is not finite is left out, and what a logarithmic scale does not have.
+    /// The chart with one more line. It leaves out values that are not finite, or that a
+    /// logarithmic scale does not have.
     pub fn with(mut self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let least = if self.y.unit.is_logarithmic() { f64::MIN_POSITIVE } else { f64::MIN };
         let finite =
@@ -166,7 +169,7 @@ impl Chart {
         self.lines.iter().all(|line| line.points.len() < least)
     }
 
-    /// The lines that need to be told apart by their colours, with their numbers.
+    /// The lines that need colours to be distinguished, with their numbers.
     pub fn legend(&self) -> impl Iterator<Item = (usize, &Line)> {
         let named = self.lines.iter().enumerate();
         named.filter(|(_, line)| !line.name.is_empty())
@@ -259,7 +262,7 @@ impl Chart {
     }
 }
 
-/// From the least to the most, and never empty.
+/// The range from the least to the greatest value. It is never empty.
 fn range(placed: &[Vec<(f64, f64)>], of: fn(&(f64, f64)) -> f64) -> std::ops::Range<f64> {
     let values = || placed.iter().flatten().map(of);
     match (values().reduce(f64::min), values().reduce(f64::max)) {

@@ -139,7 +139,8 @@ impl Report {
         Table::new("Options", ["", ""], rows)
     }
 
-    /// The charts that every run has: of what was read while it went on, and of all times that were measured.
+    /// The charts that every run has: the readings that were taken while it went on, and all times
+    /// that were measured.
     pub fn usual_charts(&self) -> Vec<Chart> {
         let samples = self.series.samples();
         let is_there = |(_, of): &Shown| samples.iter().any(|sample| of(sample) > 0.0);
@@ -208,7 +209,7 @@ fn figure(chart: &Chart) -> Markup {
     }
 }
 
-/// What an option was, as it would be said on the command line. `None` if it was not given, or is none.
+/// What an option was, as on the command line. `None` if it was not given, or is none.
 fn option(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

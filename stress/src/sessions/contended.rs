@@ -1,13 +1,12 @@
 //! `sessions --contended`: fresh keys on which threads meet with a few updates, and which no thread
 //! touches again.
 //!
-//! Threads go through the keys of a batch together: a thread that is through with a key goes on to
-//! the next, and so do the others, from where they are, once they are through with theirs. No
-//! thread waits, so that threads that run at the same time are at the same key, and one that is
-//! interrupted in the middle of an update comes back to it when the others have long moved on.
-//! Where there are pollers, time passes in the middle of meetings, so that expiries meet updates.
-//! After each batch all time passes, interval by interval, and the batch is judged key by key (see
-//! `stays`): what is still there then is stranded.
+//! Threads go through the keys of a batch together. A thread that is through with a key goes on to
+//! the next, from where it is, and so do the others. No thread waits, so threads that run at the
+//! same time are at the same key. A thread that is interrupted in the middle of an update comes
+//! back to it when the others have long moved on. With pollers, time passes in the middle of
+//! meetings, so expiries meet updates. After each batch all time passes, interval by interval, and
+//! the batch is judged key by key (see `stays`): what is still there then is stranded.
 
 use super::keys::Key;
 use super::stays::{Fate, Found, Part};
@@ -51,7 +50,7 @@ const BATCH: usize = 1 << 16;
 const LONGEST: u64 = 4;
 /// The most updates of a key by one thread.
 const UPDATES: u64 = 3;
-/// Of so many keys, one is timed, to see whether the threads really were there at once.
+/// One key in this many is timed, to see whether the threads really were there at once.
 const TIMED: usize = 16;
 /// The interval, of simulated time.
 pub const INTERVAL: Duration = Duration::from_millis(1);
@@ -171,7 +170,7 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Sessions) -> Self {
-        // With and without what the options leave open.
+        // The runs cover both choices that the options leave open.
         let polled = options.pollers.map_or(vec![false, true], |pollers| vec![pollers > 0]);
         let removes = options.removes.map_or(vec![0.0, REMOVES], |rate| vec![rate]);
         let both = |polled| removes.iter().map(move |&removes| Manner { polled, removes });
@@ -190,7 +189,7 @@ impl Plan {
     }
 }
 
-/// Threads meet on the keys of a batch, and then all time passes. What was found.
+/// Threads meet on the keys of a batch, and then all time passes. Returns what was found.
 fn batch<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
@@ -284,7 +283,7 @@ fn batch<K: Key, Q: Driven<K>>(
     found
 }
 
-/// Drives a queue; what was found, for each manner.
+/// Drives a queue. Returns what was found, for each manner.
 fn drive<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
@@ -378,7 +377,7 @@ fn total(found: &[Found]) -> Found {
     sum
 }
 
-/// What came of a manner, in words.
+/// The result of a manner, in words.
 fn line(found: &Found) -> String {
     let rate = match found.stranded {
         0 => "none".into(),
@@ -388,7 +387,7 @@ fn line(found: &Found) -> String {
     format!("{keys} keys, {shared} shared, met at {met} of {timed}, stranded {rate}")
 }
 
-/// Holds what was found against what may be.
+/// Compares what was found with what may be.
 fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
     for (manner, found) in plan.manners.iter().zip(found) {
         for (check, what, is) in [
@@ -402,7 +401,7 @@ fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
             checks.equal(check, &format!("{}: {what}", manner.name()), is, 0);
         }
     }
-    // Without meetings nothing has been shown.
+    // A run without meetings has shown nothing.
     let sum = total(found);
     checks.expect("threads_met", sum.met > 0, || {
         format!("of {} keys that were timed, none was a meeting", sum.timed)
@@ -431,7 +430,7 @@ mod tests {
         let alone = |patience| {
             let clock = ManualClock::new();
             let queue = Ours::<u64>::new(&clock, 1).unwrap();
-            // Strangers to every batch: one expires, one stays.
+            // These keys belong to no batch: one expires, one stays.
             queue.update(1 << 40, 1);
             queue.update(1 << 41, 1 << 30);
             let began = Instant::now();

@@ -27,7 +27,8 @@ impl Key for String {
     }
 
     fn number(&self) -> u64 {
-        // A key that this program has not made is nobody's: no number has all bits set.
+        // A key that this program has not made gets a number that no thread has: no number has all
+        // bits set.
         let digits = self.strip_prefix("session-");
         digits.map_or(u64::MAX, |digits| u64::from_str_radix(digits, 16).unwrap_or(u64::MAX))
     }

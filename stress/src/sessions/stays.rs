@@ -18,7 +18,7 @@ pub struct Part {
     pub updates: u8,
     /// When it was to expire by the last of them, in intervals.
     pub last: u64,
-    /// Of meetings that are timed, when the thread began and when it was through.
+    /// When the thread began a timed meeting, and when it was through.
     pub from: u64,
     pub to: u64,
 }
@@ -63,7 +63,7 @@ counts! {
     /// Counts of what was found.
     Found {
         keys,
-        /// Keys that at least two threads came to.
+        /// Keys that at least two threads visited.
         shared,
         updates,
         removed,
@@ -128,8 +128,8 @@ impl Found {
 mod tests {
     use super::*;
 
-    /// Of a key that the first of two threads inserted and the second updated last, which expired
-    /// as it should, but for what `spoil` makes of it.
+    /// The result for a key that the first of two threads inserted and the second updated last. The
+    /// key expired as it should, but for the changes that `spoil` makes.
     fn found(spoil: fn(&mut Fate, &mut Part, &mut Part)) -> Found {
         let mut fate = Fate { expired: 1, ended: 3, stranded: false };
         let mut second = Part { updates: 2, last: 3, from: 10, to: 20, ..Part::default() };

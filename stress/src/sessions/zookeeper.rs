@@ -1,6 +1,7 @@
-//! ZooKeeper's expiry queue, over dashmap: two maps that are brought up to date one after the other, and a counter that says
-//! which bucket is next. The steps and their order are those of its class. An element whose update is overtaken between two of
-//! them may end up mapped to a time in whose bucket it is not: it is never polled.
+//! ZooKeeper's expiry queue, over dashmap: two maps that are updated one after the other, and a
+//! counter that says which bucket is next. The steps and their order are those of its class. If
+//! another update overtakes an element's update between two steps, the element may be mapped to a
+//! time whose bucket does not contain it: no poll returns it.
 
 use super::contended::{Driven, Update};
 use super::keys::Key;
@@ -89,7 +90,7 @@ impl<K: Key> Driven<K> for ZooKeeper<K> {
         while let Some(bucket) = self.poll_interval() {
             let expired: Vec<K> = bucket.iter().map(|key| key.clone()).collect();
             for key in expired {
-                // As its users do: whoever polls an element takes it out.
+                // Its users do the same: a thread that polls an element removes it.
                 self.remove(&key);
                 each(&key);
             }

@@ -1,4 +1,5 @@
-//! The log of a soak: a line of JSON for each run that has finished and each cycle, from which a soak that was killed goes on.
+//! The log of a soak: a line of JSON for each finished run and each cycle. A soak that was killed
+//! goes on from it.
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,8 @@ pub enum Line {
     Soak { seed: u64, runs: usize },
     /// A run has finished.
     Run(Run),
-    /// A cycle has, of the process with this number, with this resident memory when everything was dropped.
+    /// The process with this number has finished a cycle, with this resident memory after
+    /// everything was dropped.
     Cycle { cycle: u64, process: u64, resident: u64 },
 }
 
@@ -24,7 +26,7 @@ pub struct Run {
     pub cycle: u64,
     /// The how manyeth of its cycle.
     pub place: usize,
-    /// With what arguments; these alone repeat it.
+    /// The arguments of the run; these alone repeat it.
     pub arguments: String,
     pub passed: bool,
     /// Operations whose outcomes were checked.
@@ -44,8 +46,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Of a new soak, or of one that goes on in `path`. A last line that is not whole is left out: it was being written when
-    /// the soak was killed.
+    /// The log of a new soak, or of one that goes on in `path`. It leaves out an incomplete last
+    /// line: the killed soak was writing that line.
     pub fn open(path: Option<&Path>, seed: u64, runs: usize) -> Result<Self, Error> {
         let mut log = Log::default();
         if let Some(path) = path {

@@ -76,7 +76,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
         if is_stuck {
             checks.violated(NOBODY_STUCK, || run.arguments.clone());
             log.add(Line::Run(run))?;
-            // What is stuck holds memory and cores: nothing after it would mean anything.
+            // A stuck run holds memory and cores: nothing after it would mean anything.
             break "a run that is stuck";
         }
         eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
@@ -128,7 +128,7 @@ fn one(
     Ok(Some((run, is_stuck)))
 }
 
-/// Of one scenario's runs.
+/// The sums of one scenario's runs.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     runs: u64,

@@ -1,9 +1,9 @@
-//! What a soak runs: of each cycle, the arguments of its runs.
+//! The runs of a soak's cycles, and their arguments.
 
 use std::path::PathBuf;
 
-/// The runs of a cycle: what `--only` calls them, and their arguments without a seed. In braces are those that vary, as [`filled`]
-/// says.
+/// The runs of a cycle: the name for `--only`, and the arguments without a seed. Braces enclose
+/// arguments that vary, as [`filled`] says.
 const RUNS: [(&str, &str); 11] = [
     (
         "ack",
@@ -46,12 +46,14 @@ const RUNS: [(&str, &str); 11] = [
         "histories",
         "histories --threads {3|2|4} --keys {4|1|16|2} --operations {20000|2000} --seconds {seconds}",
     ),
-    // Without faults a topology's throughput is another kind of load. Nothing may time out then, however busy the machine is.
+    // Without faults, a topology's throughput is another kind of load. Nothing may time out then,
+    // however busy the machine is.
     ("topology", "wordcount {text} --timeout 10m --threads {1|2|4} --spouts {1|2}"),
 ];
 
-/// A run's arguments in a cycle. `{a|b}` is one of these, another one in the next cycle; `{seconds}` and `{half}` are the run's and half
-/// of them; `{N x LEAST to MOST|MOST}` is N for each second, within bounds of which the upper one varies; `{text}` is a folder.
+/// A run's arguments in a cycle. `{a|b}` is one of these, another one in the next cycle.
+/// `{seconds}` and `{half}` are the run's and half of them. `{N x LEAST to MOST|MOST}` is N for
+/// each second, within bounds of which the upper one varies. `{text}` is a folder.
 fn filled(run: &str, cycle: usize, seconds: f64, text: &str) -> String {
     let turn = |some: &str| {
         let some: Vec<_> = some.split('|').collect();
@@ -97,7 +99,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Those runs of `only` (all, if that is empty and there is no `also`), and `also`, of about so many seconds each.
+    /// The runs of `only` and of `also`, of about so many seconds each. If both are empty, all runs
+    /// are taken.
     pub fn new(only: &[String], also: &[String], seconds: f64, seed: u64, text: PathBuf) -> Self {
         let all = only.is_empty() && also.is_empty();
         let asked = |at: &usize| all || only.iter().any(|name| name == RUNS[*at].0);
@@ -116,7 +119,7 @@ impl Plan {
         let Some(&at) = self.chosen.get(place) else {
             return self.also[place - self.chosen.len()].clone();
         };
-        // Not all of them are at their first variant at the same time.
+        // The runs are not all at their first variant at the same time.
         let cycle = cycle as usize + at;
         let run = filled(RUNS[at].1, cycle, self.seconds, &self.text.display().to_string());
         format!("{run} --seed {seed}")

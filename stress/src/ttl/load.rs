@@ -12,7 +12,7 @@ use rand_distr::Zipf;
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     pub operation: Operation,
-    /// To which key, by its rank: 0 is the most frequent.
+    /// The key, by its rank: 0 is the most frequent.
     pub key: usize,
     /// If it inserts: for how long, in nanoseconds.
     pub ttl: u64,
@@ -31,7 +31,8 @@ impl Load {
     /// A row's requests to so many keys, with times to live divided by `squeeze`.
     pub fn new(row: &Row, keys: usize, squeeze: f64) -> Self {
         let weights = |shares: Vec<f64>| {
-            // The table's shares are above 0 and there is at least one; keys and exponent are in range, too.
+            // The table's shares are above 0, and there is at least one. Keys and exponent are in
+            // range, too.
             WeightedIndex::new(shares).expect("shares above zero")
         };
         #[allow(clippy::cast_precision_loss)]
@@ -45,7 +46,8 @@ impl Load {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // ranks are whole numbers from 1
+    // Ranks are whole numbers from 1.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn draw(&self, rng: &mut SmallRng) -> Request {
         Request {
             operation: self.operations[self.operation.sample(rng)],
@@ -56,7 +58,8 @@ impl Load {
 }
 
 /// Seconds of a row, as nanoseconds of the run.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+// The conversion saturates.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn squeezed(seconds: u64, squeeze: f64) -> u64 {
     ((seconds as f64 * 1e9 / squeeze) as u64).max(1)
 }
@@ -70,7 +73,7 @@ pub struct Seen {
     pub rest: u64,
 }
 
-/// Who sends requests: what it has done, and the last value that it may `cas`.
+/// A client that sends requests: its counts, and the last value that it may `cas`.
 #[derive(Debug)]
 pub struct Client {
     fill: bool,

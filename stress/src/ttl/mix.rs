@@ -8,7 +8,8 @@ use std::path::Path;
 const BUILT_IN: &str = include_str!("../../data/cache-ttl-mix.csv");
 /// Its name in messages.
 const BUILT_IN_NAME: &str = "the built-in table";
-/// Of the built-in table, the row to run if none is named: it has the most kinds of operations and times to live.
+/// The row of the built-in table to run if the user names none: it has the most kinds of operations
+/// and times to live.
 const DEFAULT_ROW: &str = "23";
 /// Shares are rounded: of many, the sum may be a little more than all.
 const MOST: f64 = 1.1;

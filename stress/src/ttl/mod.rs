@@ -1,8 +1,9 @@
 //! Scenario `ttl`: an expiring map under the load of a cache.
 //!
-//! A row of a table (see `mix`) says what the load is made of: operations, times to live, sizes, how skewed the keys are. Requests
-//! are drawn from it (see `load`) and run from all threads on the real clock; what becomes of each value is entered in the ledger (see `real`). Memory
-//! is proportional to the keys, and to the values inserted, 8 bytes each.
+//! A row of a table (see `mix`) sets the load: operations, times to live, sizes, how skewed the
+//! keys are. All threads draw requests from it (see `load`) and run them on the real clock. The
+//! ledger records what becomes of each value (see `real`). Memory is proportional to the keys, and
+//! to the values inserted, 8 bytes each.
 
 mod load;
 mod mix;
@@ -30,7 +31,8 @@ pub struct Setting {
     squeeze: f64,
 }
 
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // estimates
+// These numbers are estimates.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 impl Setting {
     fn new(options: &Ttl, row: Row) -> Self {
         let requests = options.seconds * PLANNED;

@@ -37,15 +37,16 @@ pub const NAMES: [Check; 9] = [
     "no_surprises",
 ];
 
-/// Of so many operations, one is timed. A power of two.
+/// One operation in this many is timed. A power of two.
 const TIMED: u64 = 64;
 /// After how many requests a thread looks at the time. A power of two.
 const LOOK: u64 = 64;
 
-/// How often an entry is looked at again that has changed: nobody is as unlucky as that.
+/// How often a request looks at an entry again that has changed. No request is that unlucky.
 const ATTEMPTS: u32 = 10_000;
 
-/// What is timed: how long requests of each kind take, and, in an open loop, how long after they were due they were done.
+/// What is timed: how long requests of each kind take, and, in an open loop, how long after they
+/// were due they were done.
 const TIMES: [&str; 5] = ["get", "insert", "update", "remove", "done_since_due"];
 const GET: usize = 0;
 const INSERT: usize = 1;
@@ -71,7 +72,8 @@ struct Books {
     ledger: Ledger,
     time: Arc<dyn Clock>,
     checks: Arc<Checks>,
-    /// How much later than at its time the end of a value may be told: rounding, and the allowance.
+    /// How much later than its time the end of a value may be reported: rounding, and the
+    /// allowance.
     late: u64,
     requests: AtomicU64,
     hits: AtomicU64,
@@ -103,7 +105,8 @@ impl Books {
         });
     }
 
-    /// Holds a value that a get found against what is known of it. `began` is a reading from before the get.
+    /// Checks a value that a get found against what is known of it. `began` is a reading from
+    /// before the get.
     fn found(&self, value: &Value, began: u64) {
         self.intact(value);
         let told = self.ledger.story(value.number).told_at();
@@ -166,7 +169,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         }
     }
 
-    /// A new value, if there is room in the ledger for what becomes of it; and for how long it is to be inserted.
+    /// A new value and its lifetime, if the ledger has room for it.
     fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Lifetime)> {
         let number = number(self.thread, self.inserted);
         if !self.books.ledger.has_room(number) {
@@ -241,8 +244,8 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         }
     }
 
-    /// Looks at a key's entry and puts a value of this length, for this time, in its place if `wanted` says so; as one step. Whether
-    /// it has.
+    /// Looks at a key's entry and, as one step, replaces its value by one of this length and
+    /// lifetime if `wanted` agrees. Returns whether it did.
     pub fn update(
         &mut self,
         key: usize,
@@ -327,7 +330,7 @@ pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Erro
     ]);
     for (name, times) in TIMES.into_iter().zip(&mut times) {
         let times = times.percentiles();
-        // Those of a closed loop were never due.
+        // The requests of a closed loop were never due.
         if times.count > 0 || name != TIMES[SINCE_DUE] {
             report.latency.insert(name, times);
         }
@@ -340,7 +343,8 @@ pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Erro
     Ok(report)
 }
 
-/// All threads, until it is time to stop, and what is shown. What they did, how often an entry had changed, how long it took.
+/// Runs all threads until it is time to stop, and displays progress. Returns what they did, how
+/// often an entry had changed, and how long it took.
 fn shoppers<K: CacheKey>(
     options: &Ttl,
     setting: &Setting,
@@ -383,7 +387,8 @@ fn shoppers<K: CacheKey>(
     (done, changed, took, live.finish())
 }
 
-/// A thread's requests, until it is over. What it did, and how often an entry had changed.
+/// A thread's requests, until it is time to stop. Returns what it did, and how often an entry had
+/// changed.
 fn shop<K: CacheKey>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
@@ -428,7 +433,8 @@ pub mod tests {
     use super::*;
     use expiry::ManualClock;
 
-    /// The checks that fail when at `now` a value is found or ends that was made at 1000 for 100, and may be told 15 later.
+    /// The checks that fail when a value is found or ends at `now`. The value was made at 1000 for
+    /// 100, and may be reported 15 later.
     fn failing(now: u64, act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
         let clock = ManualClock::new();
         clock.set(now);
@@ -449,7 +455,7 @@ pub mod tests {
 
     #[test]
     fn values_that_should_not_have_been_found() {
-        // Its end is told at 1050, before a get or in the middle of it; 1116 is after its time.
+        // Its end is reported at 1050, before a get or in the middle of it; 1116 is after its time.
         for (ends, began, wrong) in [
             (false, 1049, None),
             (true, 1050, None),
@@ -466,7 +472,8 @@ pub mod tests {
         }
     }
 
-    /// Does this with a thread's view of a map of few keys, on a clock that stands still, and that map.
+    /// Calls this with a thread's view of a map of few keys, on a clock that stands still, and with
+    /// that map.
     pub fn with_shopper<T>(
         act: impl FnOnce(&mut Shopper<'_, u64>, &ExpiringMap<u64, Value>) -> T,
     ) -> T {

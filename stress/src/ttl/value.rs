@@ -55,7 +55,7 @@ impl Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // Whoever reads it after this sees that it is not intact.
+        // A thread that reads it after this sees that it is not intact.
         for at in [0, self.len() / 2, self.len().saturating_sub(1)] {
             if let Some(byte) = self.bytes.get_mut(at) {
                 *byte = !fill(self.number);

@@ -1,5 +1,5 @@
-//! What travels: lines and words, each with the attempt that it belongs to. An attempt that is over enters in the books what it has
-//! counted and its line may not keep.
+//! What travels: lines and words, each with the attempt that it belongs to. A finished attempt
+//! enters in the books what it has counted and its line may not keep.
 
 use super::faults::LINE;
 use super::held;
@@ -18,7 +18,8 @@ pub struct Line {
     pub text: Arc<[u8]>,
 }
 
-/// A tuple: a line, or one of its words. Those of one attempt share it, so that none of them allocates.
+/// A tuple: a line, or one of its words. The tuples of one attempt share it, so that none of them
+/// allocates.
 #[derive(Debug, Clone)]
 pub struct Piece {
     pub attempt: Arc<Attempt>,
@@ -57,7 +58,8 @@ pub struct Attempt {
     pub number: u32,
     /// A clock reading from before its root was issued.
     pub issued: Instant,
-    /// Its outcome once that was told: whether everything was acked. If not, there is another attempt.
+    /// Its outcome once that was delivered: whether everything was acked. If not, there is another
+    /// attempt.
     acked: OnceLock<bool>,
     /// How often each of its words was counted, once it is known how many it has.
     counted: OnceLock<Box<[AtomicU8]>>,
@@ -80,17 +82,18 @@ impl Attempt {
     #[inline]
     pub fn count(&self, word: u32) {
         if let Some(count) = self.counted.get().and_then(|counted| counted.get(word as usize)) {
-            // One writer, and the one reader has the last reference: an ordinary addition.
+            // There is one writer, and the one reader has the last reference: an ordinary addition
+            // suffices.
             count.store(count.load(Relaxed).saturating_add(1), Relaxed);
         }
     }
 
-    /// Notes its outcome, after it was told.
+    /// Notes its outcome, after the spout has received it.
     pub fn end(&self, acked: bool) {
         let _ = self.acked.set(acked);
     }
 
-    /// Whether its outcome has been told.
+    /// Whether the spout has received its outcome.
     pub fn ended(&self) -> bool {
         self.acked.get().is_some()
     }
@@ -155,7 +158,8 @@ impl Books {
 mod tests {
     use super::*;
 
-    /// Attempts at "a b a" end with these outcomes and counts: the surplus, words of unsuccessful ones, duplicates, failing checks.
+    /// Attempts at "a b a" end with these outcomes and counts. Returns the surplus, words of
+    /// unsuccessful ones, duplicates, failing checks.
     #[allow(clippy::type_complexity)]
     fn after(
         attempts: &[(Option<bool>, &[u8])],

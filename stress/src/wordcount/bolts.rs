@@ -23,7 +23,8 @@ pub enum Stage {
 pub struct Worker {
     stage: Stage,
     run: Arc<Run>,
-    /// Tuples to be acked late, with when. Not quite in order; each is acked at its own time or after.
+    /// Tuples to be acked late, with the time. They are not quite in order; each is acked at its
+    /// own time or after.
     late: VecDeque<(Instant, Tuple<Piece>)>,
 }
 
@@ -37,7 +38,7 @@ impl Worker {
         match &mut self.stage {
             Stage::Split(places) => {
                 places.extend(words(tuple.text()));
-                // Before any of them is emitted: it may be counted at once.
+                // This comes before any word is emitted: a word may be counted at once.
                 tuple.attempt.has_words(places.len());
                 for (number, place) in (0..).zip(places.drain(..)) {
                     out.emit(tuple, tuple.word(number, place));

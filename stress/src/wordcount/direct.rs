@@ -1,5 +1,5 @@
-//! The direct count: one thread, one byte after the other, sharing nothing with the pipeline but the
-//! definition of a word.
+//! The direct count: one thread reads one byte after the other. It shares nothing with the pipeline
+//! but the definition of a word.
 
 use super::files::Files;
 use super::words::{add, is_word, Counts, LONGEST_WORD};

@@ -1,5 +1,5 @@
-//! Which tuple meets which fault: a function of the seed, the line, the attempt and the word, so that a run
-//! with the same seed hits the same tuples, whatever the threads do.
+//! Which tuple meets which fault. That is a function of the seed, the line, the attempt and the
+//! word. So a run with the same seed hits the same tuples, whatever the threads do.
 
 use crate::error::Error;
 use crate::mix::mix;
@@ -12,7 +12,8 @@ pub enum Fault {
     Drop,
     /// It fails instead of being processed.
     Fail,
-    /// It is processed twice and acked once. (To ack an edge twice is nothing that a bolt can write; `stress ack --duplicate-rate` does.)
+    /// It is processed twice and acked once. (A bolt cannot ack an edge twice;
+    /// `stress ack --duplicate-rate` does.)
     Duplicate,
     /// It is processed, but its ack comes after the line's timeout has passed.
     Late,
@@ -31,7 +32,7 @@ pub const LINE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub struct Faults {
     seed: u64,
-    /// Of 2^64 draws, how many are below each fault's bound in the first attempt.
+    /// How many of 2^64 draws are below each fault's bound in the first attempt.
     bounds: [u64; FAULTS.len()],
 }
 

@@ -14,8 +14,8 @@ use walkdir::WalkDir;
 
 /// How much of a file decides whether it is text.
 const HEAD: usize = 8 << 10;
-/// The longest line, in bytes: longer ones are cut after a word. A multiple of the longest word, so that even
-/// a line that is one long run is cut where the words of the run are.
+/// The longest line, in bytes: longer ones are cut after a word. It is a multiple of the longest
+/// word, so that even a line that is one long run is cut where the words of the run are.
 pub const LONGEST_LINE: usize = LONGEST_WORD << 8;
 /// How many skipped files of each kind are named in the report.
 const NAMED: u64 = 5;
@@ -110,7 +110,7 @@ impl Files {
         }
     }
 
-    /// The error that there is no text, with what there is instead.
+    /// The error that there is no text, with the files that there are instead.
     pub fn no_text(&self) -> Error {
         let skipped = held(&self.skipped);
         let kinds: Vec<_> = skipped.counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
@@ -127,7 +127,8 @@ impl Files {
         self.next.load(Relaxed).min(self.list.len()) as u64
     }
 
-    /// The next file that is text, with its number, for one of several readers. Skips the others. After Ctrl-C there is none.
+    /// The next text file, with its number, for one of several readers. It skips the other files.
+    /// After Ctrl-C there is none.
     pub fn next_text(&self) -> Option<(usize, Lines<Text>)> {
         while !interrupt::asked() {
             let number = self.next.fetch_add(1, Relaxed);
@@ -192,7 +193,8 @@ impl<R: BufRead> Lines<R> {
         Lines { text, rest: Vec::new(), cut: false, bytes: 0, cuts: 0 }
     }
 
-    /// Reads the next line, without its end; false after the last one. The line in which an error happens is lost.
+    /// Reads the next line, without its end. Returns false after the last one. The line in which an
+    /// error happens is lost.
     pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         line.append(&mut self.rest);
@@ -267,7 +269,8 @@ mod tests {
             ("text", "héllo\n".as_bytes(), None),
             ("zero", b"a\0b", Some("binary")),
             ("latin", b"caf\xe9 au lait", Some("not UTF-8")),
-            // A character across the head's end is no reason to skip; half of one at the end of the file is.
+            // A character across the head's end is no reason to skip; half a character at the end
+            // of the file is.
             ("across", &across, None),
             ("half", b"caf\xc3", Some("not UTF-8")),
         ] {

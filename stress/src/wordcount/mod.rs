@@ -1,5 +1,5 @@
-//! Scenario `wordcount`: counts the words of real files in a topology, injects faults, has what they hit emitted again, and holds the
-//! result against a direct count.
+//! Scenario `wordcount`: counts the words of real files in a topology and injects faults. The
+//! topology emits again what the faults hit, and the result is compared with a direct count.
 //!
 //! ```text
 //! lines (reads files) -- shuffle --> split -- fields: word --> count
@@ -7,8 +7,8 @@
 //!   +------------------------- outcomes -------------------------+
 //! ```
 //!
-//! Each line is a root, each word a child. Queues are bounded, so that memory is: the lines in flight (at most
-//! `--max-pending`, and 64 MiB of text), and the distinct words.
+//! Each line is a root, each word a child. Queues are bounded, and so is memory: it holds the lines
+//! in flight (at most `--max-pending`, and 64 MiB of text), and the distinct words.
 
 mod attempt;
 mod bolts;
@@ -56,7 +56,7 @@ pub struct Run {
     files: Files,
     faults: Faults,
     checks: Arc<Checks>,
-    /// Where attempts end.
+    /// The books in which attempts end.
     books: Arc<Books>,
     timeout: Duration,
     /// From when on after its issue a line has surely timed out, unless the reaper is slow.
@@ -67,9 +67,9 @@ pub struct Run {
     /// How much text.
     max_bytes: usize,
     stats: Stats,
-    /// Of all spouts, when they have stopped.
+    /// The tally of all spouts, when they have stopped.
     spouts: Mutex<SpoutTally>,
-    /// Of all bolts that count, when they have stopped.
+    /// The counts of all counting bolts, when they have stopped.
     counted: Mutex<Counts>,
 }
 
@@ -154,7 +154,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// The content of a lock. What is in these locks is whole, whoever has panicked.
+/// The content of a lock. It is whole even if a thread has panicked.
 fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }

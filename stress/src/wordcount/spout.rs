@@ -1,4 +1,4 @@
-//! The spout: reads lines, and keeps an attempt at each that is pending, until it is told how that has ended.
+//! The spout reads lines, and keeps each pending attempt until it receives the outcome.
 
 use super::attempt::{Attempt, Line, Piece};
 use super::files::{Lines, Skip, Text};
@@ -19,7 +19,7 @@ counts! {
     /// What a spout has counted, under the names that the report has for it.
     Counted {
         lines,
-        /// Of these, how many continue a line that was too long.
+        /// How many of these lines continue a line that was too long.
         lines_cut,
         bytes,
         /// Attempts begun.
@@ -40,7 +40,7 @@ pub struct SpoutTally {
     pub most_attempts: u64,
     /// How long the attempts took that succeeded: one for each line.
     pub latency: Latency,
-    /// From when a timeout was due until it was seen.
+    /// Time from when a timeout was due until it was seen.
     pub lateness: Latency,
 }
 
@@ -222,8 +222,9 @@ impl Spout<Piece> for Reader {
     }
 }
 
-/// A timeout must not come before it is due, nor before the timeout has passed since before the issue: by the tracker's clock, to which
-/// the attempt `began` so long after its beginning or more, and by another.
+/// A timeout must not come before it is due, nor before the timeout has passed since before the
+/// issue. This checks two clocks: the tracker's, to which the attempt `began` so long after its
+/// beginning or more, and another one.
 fn not_early(
     checks: &Checks,
     (due, seen): (Duration, Duration),

@@ -1,4 +1,5 @@
-//! Tests of a spout's own checks: outcomes that come twice, to nobody or too early, and room that is not what it should be.
+//! Tests of a spout's own checks: outcomes that come twice, for no attempt or too early, and room
+//! that is not what it should be.
 
 use super::*;
 use crate::wordcount::bolts::{Stage, Worker};
@@ -21,7 +22,7 @@ fn begun_by_hand(run: &Arc<Run>) -> Reader {
 fn outcomes_too_many_and_outcomes_of_nobody_are_violations() {
     let (run, _dir) = prepared("");
     let mut reader = begun_by_hand(&run);
-    // The one that is pending; it again; those that nobody has emitted.
+    // The pending one; it again; those that no spout has emitted.
     for (id, violations) in [(0, 0), (0, 1), (1, 2), (7 << 32, 3), (1 << 32, 4)] {
         reader.ack(id);
         assert_eq!(run.checks.violations(), violations, "{id:#x}");

@@ -1,4 +1,5 @@
-//! What the tests of this scenario share, what each fault does, late acks that take effect, and a run that comes to no end.
+//! What the tests of this scenario share, what each fault does, late acks that take effect, and a
+//! run that does not end.
 
 use super::*;
 use crate::options::{parsed, Scenario};
@@ -13,7 +14,8 @@ pub fn options(args: &str) -> Wordcount {
     }
 }
 
-/// A run over two lines of a word each, whose stalls take no time and whose late acks are due at once.
+/// A run over two lines of a word each, whose stalls take no time and whose late acks are due at
+/// once.
 pub fn prepared(args: &str) -> (Arc<Run>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
@@ -44,12 +46,13 @@ fn lines_that_have_no_outcome_for_long_are_a_violation() {
     finish(&topology, &run, Duration::from_millis(20));
     assert_eq!(run.checks.failing(), ["every_root_ended"]);
     assert_eq!(run.checks.violations(), 1);
-    // And each attempt says so itself.
+    // Each attempt says so itself, too.
     topology.kill();
     assert_eq!(run.checks.violations(), 3);
 }
 
-/// Of two lines of a word each: lines and words processed, lines acked, faults of this kind.
+/// A run over two lines of a word each. Returns lines and words processed, lines acked, faults of
+/// this kind.
 fn each(args: &str, fault: Fault) -> (u64, u64, u64) {
     let (run, _dir) = prepared(args);
     let clock = ManualClock::new();
@@ -62,7 +65,7 @@ fn each(args: &str, fault: Fault) -> (u64, u64, u64) {
     drop(topology);
     assert_eq!(run.stats.held.load(Relaxed), 0);
     let counted = held(&run.counted).values().sum();
-    // Those that are not acked have no outcome when the topology is gone.
+    // Messages that are not acked have no outcome when the topology is gone.
     let open = 2 - metrics[0].acked;
     assert_eq!(run.checks.violations(), open, "{args}");
     (counted, metrics[0].acked, run.stats.faults[fault as usize].load(Relaxed))
@@ -118,7 +121,7 @@ fn late_acks(lies: bool, after: Duration) -> (bool, u64) {
     let mut topology = builder.start_manual().unwrap();
     assert!(topology.settle(1000));
     assert_eq!(run.stats.held.load(Relaxed), 2);
-    // The spout is told before the acks are sent.
+    // The spout receives the outcome before the acks are sent.
     topology.hold("late", true);
     clock.advance(after);
     assert!(topology.settle(1000));

@@ -1,5 +1,5 @@
-//! The verdict: what the topology has counted against the direct count, and its metrics and the tracker's against what was seen of
-//! it.
+//! The verdict: compares the topology's counts with the direct count, and its metrics and the
+//! tracker's with what was seen of it.
 
 use super::direct::Direct;
 use super::faults::FAULTS;
@@ -73,7 +73,7 @@ impl Seen {
     }
 }
 
-/// Checks everything that can be checked once the run is over.
+/// Checks everything that can be checked after the run.
 pub fn verdict(seen: &Seen, checks: &Checks) {
     let counts = &seen.spouts.counts;
     let (lines, acked, issued) = (counts.lines, counts.acked, counts.roots);

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The longest word, in bytes: longer runs are cut into pieces of this length, counted from the run's start.
+/// The longest word, in bytes. Longer runs are cut into pieces of this length, counted from the
+/// run's start.
 pub const LONGEST_WORD: usize = 256;
 
 /// How often each word occurs.
 pub type Counts = HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>;
 
-/// Whether a byte belongs to a word: ASCII letters and digits, the underscore, and everything above ASCII.
+/// Whether a byte belongs to a word: ASCII letters and digits, the underscore, and everything above
+/// ASCII.
 #[inline]
 pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80

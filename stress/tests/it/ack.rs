@@ -1,4 +1,5 @@
-//! `stress ack`, end to end through the binary, about a second each; and what the program says of itself.
+//! `stress ack`, end to end through the binary, about a second each; and what the program says of
+//! itself.
 
 use crate::common::{self, count, stress, with_all};
 use std::io::{BufRead, BufReader};
@@ -51,7 +52,8 @@ fn one_edge_that_comes_before_its_init() {
     assert!(count(&report, "acked") > count(&report, "completed"), "inits complete roots too");
 }
 
-/// In an open loop as many roots are begun as are due, whatever becomes of them, and each is timed from then.
+/// In an open loop as many roots are begun as are due, whatever becomes of them. Each one's time
+/// counts from when it was due.
 #[test]
 fn an_open_loop_goes_by_its_schedule() {
     let report = run("--seconds 1 --rate 5000 --in-flight 4000 --allowance 20s --threads 2");
@@ -70,7 +72,7 @@ fn the_help_has_examples() {
     assert!(help.contains("wordcount") && help.contains("Examples:"), "{help}");
 }
 
-/// It says so, and begins; that all of it passes is `soak`'s matter.
+/// The program says so, and begins. The tests of `soak` check that all of it passes.
 #[test]
 fn without_a_scenario_all_are_run() {
     let mut tour = Command::new(env!("CARGO_BIN_EXE_stress"))

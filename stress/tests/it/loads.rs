@@ -23,7 +23,7 @@ fn what_expires_at_once_stops_nobody() {
     let common = "mass-expiry --entries 5000 --threads 3 --seconds 0.1 --allowance 1m";
     let report = run(&format!("{common} --intervals 3"));
     assert_eq!(count(&report, "filled"), 5000);
-    // Who held up the reaper saw them do that many.
+    // The handler that held up the reaper saw the threads do that many.
     assert!(count(&report, "foreground_during") >= 3000);
     let report = run(&format!("{common} --pollers 2 --budget 50"));
     let most = count(&report, "longest_poll_entries");

@@ -75,7 +75,8 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
-/// No thread is punctual to microseconds, without any allowance, thousands of times; and no root fits in a byte.
+/// No thread is punctual to microseconds, without any allowance, thousands of times. No root fits
+/// in a byte.
 #[test]
 fn a_check_that_fails_fails_the_run() {
     for (args, fails, holds, violation) in [

@@ -1,4 +1,5 @@
-//! `stress soak`, end to end through the binary: it runs, goes on where it was killed, and fails if a run fails.
+//! `stress soak`, end to end through the binary: it runs, goes on where it was killed, and fails if
+//! a run fails.
 
 use crate::common::{count, interrupted, start, stderr, stress, words};
 use std::path::Path;
@@ -62,7 +63,7 @@ fn it_runs_and_goes_on_where_it_was() {
         all.iter().map(|line| line["arguments"].to_string()).collect();
     assert!(seeds.len() > 4, "seeds change: {seeds:?}");
 
-    // Its time is over: nothing more is run.
+    // The soak's time has passed: it runs nothing more.
     let (code, report) = soak("--minutes 0.001", &[], &log);
     assert_eq!((code, count(&report, "runs")), (Some(0), 6));
 }

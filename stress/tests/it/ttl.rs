@@ -1,4 +1,5 @@
-//! `stress ttl`, end to end through the binary, about a second each; and what it says of tables that are wrong.
+//! `stress ttl`, end to end through the binary, about a second each; and what it says of tables
+//! that are wrong.
 
 use crate::common::{self, count, error, stress, with_all};
 

@@ -127,7 +127,7 @@ fn unreadable_files_are_skipped_and_an_unreadable_path_is_an_error() {
     std::fs::write(&secret, "x\n").unwrap();
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::File::open(&secret).is_ok() {
-        // Whoever runs this may read everything; the same is tested with a file that vanishes.
+        // This user may read everything; another test does the same with a file that vanishes.
         return;
     }
     unusable(&secret, "cannot read");

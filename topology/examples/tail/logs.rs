@@ -1,12 +1,14 @@
-//! The parts of the example `tail`: a spout that follows the logs of a directory, and bolts that count their entries.
+//! The parts of the example `tail`: a spout that follows the logs of a directory, and bolts that
+//! count their entries.
 //!
-//! *At least once.* A line is acked when the counts that it is in have been handed out, and the state file names of each log the
-//! offset before which every line has been acked, or was given up as a dead letter. Who is killed reads on from there, and may count
-//! lines twice, but leaves out none.
+//! *At least once.* A line is acked when the counts that contain it have been handed out. The state
+//! file names an offset of each log. Every line before the offset has been acked, or was given up
+//! as a dead letter. A process that is killed reads on from there: it may count lines twice, and
+//! leaves out none.
 //!
-//! A log is known by its inode and its first line, not by its name: `app.log` stays the same log as `app.log.1`. So only whole lines
-//! are read. One that is cut off where it is (`copytruncate`) loses what nobody has read by then, whoever reads it; and it must not
-//! begin with the same line again.
+//! A log is known by its inode and its first line, not by its name: `app.log` stays the same log as
+//! `app.log.1`. So only whole lines are read. A log that is truncated in place (`copytruncate`)
+//! loses the lines that no process has read by then. It must not begin with the same line again.
 
 use expiry_topology::{
     basic, Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector,
@@ -26,8 +28,8 @@ const HEAD: u64 = 256;
 /// How many lines of a log are read before another one has its turn.
 const TURN: usize = 64;
 
-/// After how many looks at the directory that did not find it a log is forgotten. One is not enough: a log that is renamed
-/// meanwhile may escape it.
+/// Number of looks at the directory without a log after which that log is forgotten. One look is
+/// not enough: a log that is renamed meanwhile may escape it.
 const MISSES: u32 = 10;
 
 const LEVELS: [&str; 7] = ["TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "ERROR", "FATAL"];
@@ -48,7 +50,7 @@ pub struct Line {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// As in `2026-11-22 06:30`.
+    /// The minute, as in `2026-11-22 06:30`.
     pub minute: String,
     pub level: &'static str,
     pub message: String,
@@ -63,7 +65,8 @@ impl Record {
     }
 }
 
-/// What a line says: `2026-11-22T06:30:01.5Z INFO all is well`, or with a space for the T, or with the level in brackets.
+/// Parses a line such as `2026-11-22T06:30:01.5Z INFO all is well`. A space may stand for the T,
+/// and brackets may enclose the level.
 pub fn parse(text: &str) -> Result<Entry, &'static str> {
     let is_time = |time: &&str| {
         let like = "dddd-dd-dd dd:dd".bytes().zip(time.bytes());
@@ -138,8 +141,8 @@ impl Settings {
     }
 }
 
-/// Lines, parsed, counted by level. `on_counts` is told of what has come since the last time, and `on_dead` of lines that were given
-/// up, with the reason.
+/// A topology that parses lines and counts them by level. `on_counts` receives the counts since its
+/// last call. `on_dead` receives each line that was given up, with the reason.
 pub fn topology(
     settings: Settings,
     on_counts: impl Fn(&Counts) + Clone + Send + Sync + 'static,
@@ -156,11 +159,12 @@ pub fn topology(
         }
     });
     let (tick_every, replay) = (settings.tick_every, settings.replay);
-    // An instance that follows one that has panicked hears of what that has emitted: the tokens must differ.
+    // An instance that replaces a panicked one receives the outcomes of that one's messages: their
+    // tokens must differ.
     let (settings, ids) = (Arc::new(settings), Arc::new(AtomicU64::new(0)));
     topology
         .spout("tail", move |_| Tail::new(settings.clone(), ids.clone()))
-        // As many as may come between two ticks.
+        // The limit is as many lines as may come between two ticks.
         .max_pending(1 << 16)
         .replay(replay);
     topology
@@ -193,7 +197,7 @@ struct Log {
     /// The line that is being read, and where it begins.
     line: Vec<u8>,
     offset: u64,
-    /// Where the lines begin that are neither acked nor given up.
+    /// Offsets of the lines that are neither acked nor given up.
     pending: BTreeSet<u64>,
     /// Looks at the directory that did not find it.
     misses: u32,
@@ -243,9 +247,9 @@ impl Log {
 struct Tail {
     settings: Arc<Settings>,
     ids: Arc<AtomicU64>,
-    /// By their marks; none before the state has been read.
+    /// The logs by their marks; `None` before the state has been read.
     logs: Option<BTreeMap<u64, Log>>,
-    /// Of each line that is pending, by its token, the log's mark and the line's offset.
+    /// The log's mark and the line's offset of each pending line, by its token.
     pending: HashMap<u64, (u64, u64)>,
     looked: Option<Instant>,
     is_at_end: bool,
@@ -265,7 +269,7 @@ impl Tail {
         }
     }
 
-    /// Emits what there is, and looks for more if that is nothing. How many lines.
+    /// Emits the lines it has, and looks for more if it has none. Returns how many it emitted.
     fn advance(&mut self, out: &mut SpoutCollector<'_, Record>) -> io::Result<usize> {
         if self.logs.is_none() {
             let offsets = offsets(&self.settings.state)?.into_iter();
@@ -361,7 +365,7 @@ impl Tail {
     }
 
     fn settle(&mut self, id: u64) {
-        // Unknown are those that an instance has emitted which has panicked: their lines are read again.
+        // An unknown id was emitted by an instance that has panicked: its line is read again.
         if let Some((mark, offset)) = self.pending.remove(&id) {
             if let Some(log) = self.logs.as_mut().and_then(|logs| logs.get_mut(&mark)) {
                 log.pending.remove(&offset);
@@ -411,7 +415,8 @@ fn is_log(name: &str) -> bool {
     }
 }
 
-/// By what a log is known, if it has a whole line: FNV-1a of its inode (where there is one) and of its first line.
+/// The identity of a log that has a whole line: FNV-1a of its inode (where there is one) and of its
+/// first line.
 fn mark(file: &mut File) -> io::Result<Option<u64>> {
     #[cfg(unix)]
     let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata()?);

@@ -139,9 +139,9 @@ pub trait Spout<M, Id = u64>: Send {
         let _ = (id, failure);
     }
 
-    /// An attempt at the message with this id has failed or timed out, and there is another one
-    /// after the pause, with `message`. The spout may change it for the next attempt, for example
-    /// to count the attempts. The topology emits it: the spout need do nothing.
+    /// An attempt at the message with this id has failed or timed out, and another one follows
+    /// after the pause, with `message`. The spout may change the message for it, for example to
+    /// count the attempts. The topology emits it: the spout need do nothing.
     fn replay(&mut self, id: &Id, failure: &Failure, message: &mut M) {
         let _ = (id, failure, message);
     }

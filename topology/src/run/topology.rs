@@ -153,8 +153,8 @@ impl Topology {
     }
 
     /// Stops the topology at once. Pending messages are left alone, and the spouts get no outcome
-    /// of them. Waits until each thread has finished its current call. In a component of any topology,
-    /// and in a handler or listener of any store, it does not wait.
+    /// of them. The call waits until each thread has finished its current call. It does not wait in
+    /// a component of a topology, nor in a handler or listener of a store.
     ///
     /// # Examples
     ///

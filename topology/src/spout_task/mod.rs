@@ -47,7 +47,7 @@ pub(crate) struct SpoutTask<M, Id> {
     factory: SpoutFactory<M, Id>,
     desk: Desk<M, Id>,
     replays: Replays<M>,
-    /// Where the outcomes of this task's messages arrive.
+    /// The queue of this task's outcomes.
     outcomes: Arc<Inbox<Ended>>,
     jam: Arc<Jam>,
     /// Whether the last step emitted nothing because of the jam.
@@ -174,7 +174,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             if desk.emitter.stats.visitor.enter(&desk.shared.gate) {
                 self.has_begun = true;
                 self.call(|spout, _| spout.activate());
-                // Not before: an instance that the call makes would be activated twice.
+                // This comes after the call: an instance that the call makes would be activated
+                // twice.
                 self.is_active = true;
             }
         } else {

@@ -35,7 +35,8 @@ fn acks(told: &Log<Told>) -> Vec<u64> {
     .collect()
 }
 
-/// An instance that panics is dropped, and that may panic again; and so may the drop of the last ones.
+/// An instance that panics is dropped, and that may panic again; and so may the drop of the last
+/// ones.
 #[test]
 fn drops_of_instances_may_panic() {
     struct Dies(Numbers, usize, Bomb);
@@ -139,7 +140,7 @@ fn drops_of_messages_may_panic() {
     assert!(topology.is_finished());
 }
 
-/// A spout that cannot be made is not made all the time, though there is more than one ack to tell it of.
+/// A spout that cannot be made is not made in a busy loop, though more than one ack waits for it.
 #[test]
 fn a_spout_that_cannot_be_made_does_not_keep_its_thread_busy() {
     struct Panics(Numbers);
@@ -166,7 +167,7 @@ fn a_spout_that_cannot_be_made_does_not_keep_its_thread_busy() {
     assert!(topology.settle(1000));
 }
 
-/// Told of a message that cannot be cloned, though there is nobody to be told just then.
+/// A message that cannot be cloned is given up, and waits until there is a spout to notify.
 #[test]
 fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
     struct Message;
@@ -268,7 +269,7 @@ fn a_name_may_hold_a_nul() {
     assert_eq!(acks(&told), [0, 1, 2, 3]);
 }
 
-/// Who waits for room at one task does not keep back what it has for another one.
+/// A task that waits for room at one task still sends to another one.
 #[test]
 fn what_has_room_is_not_held_up_by_what_has_none() {
     let (clock, came) = (ManualClock::new(), Log::new());
@@ -296,7 +297,7 @@ fn what_has_room_is_not_held_up_by_what_has_none() {
     assert_eq!(came.all(), [0]);
 }
 
-/// Who is asked for ever is named.
+/// A timeout of `settle` names the spout that is asked for ever.
 #[test]
 fn a_spout_that_is_not_done_is_named() {
     struct Never;
@@ -312,8 +313,8 @@ fn a_spout_that_is_not_done_is_named() {
     assert_eq!(stuck.components.len(), 1, "{stuck}");
 }
 
-/// Starts as many topologies as `owns` has places, each with a bolt that drops the topology in its place.
-/// The bolts have all been called when the first one drops.
+/// Starts as many topologies as `owns` has places, each with a bolt that drops the topology in its
+/// place. The bolts have all been called when the first one drops.
 fn dropped_by_bolts(owns: &[usize]) {
     let places: Arc<Vec<Mutex<Option<expiry_topology::Topology>>>> =
         Arc::new(owns.iter().map(|_| Mutex::new(None)).collect());
@@ -367,7 +368,7 @@ fn two_topologies_may_be_dropped_by_each_others_bolts() {
     dropped_by_bolts(&[1, 0]);
 }
 
-/// A tuple may travel anywhere: there it is a tuple of nobody.
+/// A tuple may travel anywhere: in another topology it belongs to no component.
 #[test]
 fn a_tuple_of_another_topology_does_no_harm() {
     let (clock, told) = (ManualClock::new(), Log::new());
@@ -412,7 +413,7 @@ fn a_tuple_of_another_topology_does_no_harm() {
     assert_eq!(far.metrics()[2].timed_out, 3);
 }
 
-/// A tuple may be acked by another bolt than it came to, by way of another thread.
+/// Another bolt, on another thread, may ack a tuple than the one that received it.
 #[test]
 fn a_tuple_may_be_acked_by_another_bolt() {
     let (clock, told) = (ManualClock::new(), Log::new());
@@ -451,7 +452,7 @@ fn a_tuple_may_be_acked_by_another_bolt() {
     assert!(topology.is_finished());
 }
 
-/// Roots that are issued with the topology's tracker, but not by it, whose owners are nobody.
+/// The test issues roots with the topology's tracker; their owners are no component.
 #[test]
 fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
     let (_, told, mut builder) = rig();
@@ -470,7 +471,8 @@ fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
     assert_eq!(topology.metrics()[0].panics, 0);
 }
 
-/// Tens of thousands of tasks: none has a way to those that do not listen to it. (With one they take 64 GB.)
+/// Tens of thousands of tasks: none has a way to those that do not listen to it. (With one they
+/// take 64 GB.)
 #[test]
 fn many_tasks_have_no_ways_that_they_do_not_need() {
     let (_, told, mut builder) = rig();
@@ -488,7 +490,8 @@ fn many_tasks_have_no_ways_that_they_do_not_need() {
     assert_eq!(topology.metrics()[2].acked, 200);
 }
 
-/// Two streams from one task to another are one way: what is emitted on both, in turn, keeps its order, also where there was no room.
+/// Two streams from one task to another are one way: what is emitted on both, in turn, keeps its
+/// order, also where there was no room.
 #[test]
 fn two_streams_keep_their_order() {
     let (clock, came) = (ManualClock::new(), Log::new());
@@ -510,7 +513,8 @@ fn two_streams_keep_their_order() {
     assert_eq!(came.all(), (0..100).collect::<Vec<_>>());
 }
 
-/// Timeouts, pauses and ticks as short and as long as can be: refused, or kept; and a clock that jumps to its end.
+/// Timeouts, pauses and ticks at their shortest and longest are refused or kept; so is a clock that
+/// jumps to its end.
 #[test]
 fn times_at_their_limits() {
     let times = [
@@ -604,7 +608,8 @@ fn a_join_of_many_is_quick() {
     assert_eq!(topology.metrics()[0].acked, MANY as u64);
 }
 
-/// Opened and closed from several threads: whoever was told last was told what is so, nobody was told twice, and all comes to rest.
+/// Several threads open and close the gate. Each spout's last call matches the last state, no spout
+/// is called twice for one state, and all comes to rest.
 #[test]
 fn a_storm_at_the_gate() {
     let told: Log<Told> = Log::new();
@@ -666,7 +671,8 @@ impl Dice {
     }
 }
 
-/// All that is called of users' code may panic, and does so now and then: each message is told of once, and everything comes to rest.
+/// Any call of users' code may panic, and does so now and then. Each message has one outcome, and
+/// everything comes to rest.
 #[test]
 fn everything_may_panic() {
     const MANY: u64 = 60;

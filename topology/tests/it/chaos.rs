@@ -1,5 +1,5 @@
-//! Topologies of components that panic, stall, drop, fail and hold tuples back at random, on threads; and then every message must be
-//! accounted for. `EXPIRY_CHAOS_SEED=7` for other runs.
+//! Topologies of components that panic, stall, drop, fail and hold tuples back at random, on
+//! threads. Every message must be accounted for. `EXPIRY_CHAOS_SEED=7` gives other runs.
 //!
 //! ```text
 //!            +-------- again <---+
@@ -10,13 +10,13 @@
 //!            | right -> right -+                    +- noise, untracked, of left and right
 //! ```
 //!
-//! A message goes round a few times, is split into pairs of leaves, the two of each pair are joined again (in one tree), and two of
-//! these, whosever they are (mostly in two trees). What a component knows outlives its instances, in the `Book`; that something is wrong
-//! is noted there, as a panic would be caught.
+//! A message goes round a few times, and is split into pairs of leaves. A bolt joins the two of
+//! each pair again (in one tree), and then any two of these, mostly in two trees. A component keeps
+//! what outlives its instances in the `Book`. It notes errors there, as a panic would be caught.
 //!
-//! Time is real. On a machine that is slow enough a tree takes longer than the timeout, or the first of a pair does not wait long enough for
-//! the other; then it never comes to rest, and that is right. So one that does not in its time is left, and another one begun in which
-//! everything waits longer.
+//! Time is real. On a slow machine a tree may take longer than the timeout, or the first of a pair
+//! may not wait long enough for the other. Such a run never comes to rest, and that is right. The
+//! test then abandons the run, and begins another one with longer waits.
 
 use expiry::Root;
 use expiry_topology::{
@@ -32,7 +32,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const SPOUTS: usize = 2;
-/// How much longer than on an idle machine everything waits: first, and where that was not long enough.
+/// Factors by which all waits are longer than on an idle machine: the first one, and those that
+/// follow if it was too short.
 const PACES: [u32; 3] = [1, 8, 64];
 /// How long it takes at most to come to rest, at the first pace.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -68,7 +69,7 @@ struct Tally {
     acked: AtomicU64,
     failed: AtomicU64,
     panics: AtomicU64,
-    /// Of these, how many while a tuple was executed, and how many while an instance was made.
+    /// How many of these came while a tuple was executed, and how many while an instance was made.
     panics_executing: AtomicU64,
     panics_made: AtomicU64,
 }
@@ -96,10 +97,10 @@ struct Book {
     wrong: Mutex<Vec<String>>,
     ledgers: [Mutex<Ledger>; SPOUTS],
     trees: Mutex<Trees>,
-    /// Of each pair of tasks the number of the last message from one to the other.
+    /// The number of the last message from one task to another, for each pair of tasks.
     order: Mutex<HashMap<[(String, usize); 2], u64>>,
     tallies: HashMap<&'static str, Tally>,
-    /// By component and task.
+    /// Message numbers by component and task.
     numbers: Mutex<HashMap<(&'static str, usize), u64>>,
     held: AtomicI64,
     letters: AtomicU64,
@@ -356,7 +357,7 @@ impl Chaos {
                 self.emit(out, "default", &tuple, job);
             }
             Work::Join | Work::Pair => {
-                // Of a tree what is halved there, or just anything.
+                // A join needs the tree that was halved; a pair takes any two.
                 let root = job.leaves.first().map(|leaf| leaf.0);
                 let key = if self.work == Work::Join { (root, job.pair.1) } else { (None, 0) };
                 match self.alone.remove(&key) {
@@ -545,12 +546,12 @@ fn build(book: &Arc<Book>) -> TopologyBuilder<Job> {
     builder
 }
 
-/// Waits until all is at rest, and nobody holds a tuple of a tree that has ended any more, which it would still work on.
-/// The reason if that takes too long.
+/// Waits until all is at rest, and until no bolt holds a tuple of an ended tree that it would still
+/// work on. Returns the reason if that takes too long.
 fn rest(topology: &Topology, book: &Book) -> Result<(), String> {
     let began = Instant::now();
     loop {
-        // Who holds a tuple has said so before it counts as executed.
+        // A bolt that holds a tuple has noted that before the tuple counts as executed.
         let executed = || -> u64 { topology.metrics().iter().map(|of| of.executed).sum() };
         let before = executed();
         let held = book.held.load(Relaxed);
@@ -586,7 +587,8 @@ fn check_metrics(book: &Book, metrics: &[ComponentMetrics]) {
             assert_eq!(of.emitted, count(&tally.emitted) + of.replayed, "{of:?}");
             assert_eq!(of.failed + of.timed_out, of.replayed + of.dead_letters, "{of:?}");
             assert_eq!(of.pending, 0, "{of:?}");
-            // Of each task the first one, and one in 16, but for those that came while somebody read the metrics.
+            // Each task samples its first message and one in 16, but for those that came while a
+            // thread read the metrics.
             let sampled = 1..=of.acked / 16 + of.tasks as u64;
             assert!(sampled.contains(&of.latency.count()), "{of:?}");
             assert!(of.failed > 0 && of.timed_out > 0, "{of:?}");

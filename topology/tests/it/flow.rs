@@ -1,4 +1,5 @@
-//! Who waits for whom: full queues, cycles, order, inactive spouts, ticks; and what a panic costs.
+//! Which task waits for which: full queues, cycles, order, inactive spouts, ticks; and what a panic
+//! costs.
 
 use crate::common::*;
 use expiry::ManualClock;
@@ -14,7 +15,8 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// A bolt that takes nothing for minutes: what is to go to it waits, in order, and bounded; and then it goes on.
+/// A bolt takes nothing for minutes. What is to go to it waits, in order and bounded, and then goes
+/// on.
 #[test]
 fn full_queues_for_minutes_lose_and_reorder_nothing() {
     let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
@@ -46,7 +48,8 @@ fn full_queues_for_minutes_lose_and_reorder_nothing() {
     assert_eq!(topology.metrics()[0].acked, 100);
 }
 
-/// A queue that is full for real: the bolt behind it is slow, on threads. Nothing waits for itself, and all arrives.
+/// A queue that is full for real: the bolt behind it is slow, on threads. Nothing waits for itself,
+/// and all arrives.
 #[test]
 fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
     let (told, came) = (Log::new(), Log::new());
@@ -70,7 +73,8 @@ fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
     assert_eq!(told.all().iter().filter(|told| matches!(told, Told::Ack(_))).count(), 2000);
 }
 
-/// A cycle: each message goes round until it has been counted down. Queues of one batch of one message do not make it wait for itself.
+/// A cycle: each message goes round until it has been counted down. Queues of one batch of one
+/// message do not make it wait for itself.
 #[test]
 fn a_cycle_does_not_wait_for_itself() {
     let (_, told, mut builder) = rig();
@@ -93,9 +97,9 @@ fn a_cycle_does_not_wait_for_itself() {
     assert_eq!(topology.metrics()[0].acked, 200);
 }
 
-/// A cycle that leads to a slow bolt, which works for six timeouts on what may be pending. Bolts on a cycle do not wait for room: if the
-/// spout did not either, all but a few messages would time out and be emitted again, and what is left of their attempts would pile
-/// up before the slow bolt.
+/// A cycle leads to a slow bolt, which works for six timeouts on what may be pending. Bolts on a
+/// cycle do not wait for room. If the spout did not wait either, most messages would time out and
+/// be emitted again. Their old attempts would pile up before the slow bolt.
 #[test]
 fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
     let (clock, told, mut builder) = rig();
@@ -132,7 +136,7 @@ fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
     let metrics = topology.metrics();
     assert!(topology.is_finished(), "{most} {metrics:?}");
     assert_eq!((metrics[0].acked, metrics[0].replayed), (200, 0), "{metrics:?}");
-    // Of two messages: one that was being emitted, and one that lay in the queue.
+    // The two messages are one that was being emitted, and one that lay in the queue.
     assert!(most <= 8, "{most} batches of one message overflowed");
 }
 
@@ -156,7 +160,7 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     topology.deactivate();
     clock.advance(SECOND * 12);
     settle(&mut topology);
-    // What was pending comes to its end all the same.
+    // Pending messages end all the same.
     let mut ends = told.take();
     assert!(ends.contains(&Told::Deactivate));
     ends.retain(|told| *told != Told::Deactivate);
@@ -263,7 +267,8 @@ fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
     assert_eq!(metrics[0].failed, metrics[1].panics);
 }
 
-/// A spout that panics is made anew, and the new instance is told what becomes of what the old one has emitted.
+/// A spout that panics is made anew. The new instance receives the outcomes of the old one's
+/// messages.
 #[test]
 fn a_spout_that_panics_is_restarted() {
     struct Panics(Numbers, Arc<AtomicUsize>);
@@ -320,7 +325,8 @@ fn a_spout_that_panics_is_restarted() {
     assert_eq!(topology.metrics()[0].panics, 1);
 }
 
-/// A spout that panics, and cannot be made again at once: what has ended meanwhile waits for an instance that it can be told to.
+/// A spout panics and cannot be made again at once. Outcomes that arrive meanwhile wait for the
+/// next instance.
 #[test]
 fn outcomes_wait_for_a_spout_that_cannot_be_made() {
     struct Panics(Numbers, bool);
@@ -357,7 +363,7 @@ fn outcomes_wait_for_a_spout_that_cannot_be_made() {
     assert!(topology.is_finished());
 }
 
-/// Who has waited for a topology finds that its spouts have been told of everything.
+/// When a wait for a topology returns, its spouts have received every outcome.
 #[test]
 fn nothing_is_at_rest_before_the_spout_has_been_told() {
     struct Slow(Numbers, std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
@@ -402,7 +408,7 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
     }
 }
 
-/// The same of bolts, where nobody waits for an ack.
+/// The same of bolts, where no spout waits for an ack.
 #[test]
 fn nothing_is_at_rest_while_a_bolt_executes() {
     struct Untracked;
@@ -461,7 +467,7 @@ fn latencies_are_what_they_were() {
     );
 }
 
-/// Hooks are told of everything, and one that panics does no harm.
+/// Hooks are notified of everything, and one that panics does no harm.
 #[test]
 fn hooks_are_told() {
     struct Tell(Log<String>);
@@ -524,7 +530,8 @@ fn hooks_are_told() {
     assert_eq!((topology.metrics()[0].panics, topology.metrics()[1].errors), (1, 1));
 }
 
-/// Strategies decide how a thread waits, and are asked in rounds counted from the last time that there was something to do.
+/// Strategies decide how a thread waits, and are asked in rounds counted from the last time that
+/// there was something to do.
 #[test]
 fn waiting_goes_by_the_strategy() {
     use expiry_topology::{Parking, Progressive, Sleeping};
@@ -550,7 +557,7 @@ fn waiting_goes_by_the_strategy() {
     }
 }
 
-/// A spout that blocks is named by who waits for the topology.
+/// A wait for the topology names a spout that blocks.
 #[test]
 fn a_spout_that_blocks_is_named() {
     struct Blocks(std::sync::mpsc::Receiver<()>);
@@ -566,7 +573,7 @@ fn a_spout_that_blocks_is_named() {
     builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
     builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("blocks");
     let topology = builder.start().unwrap();
-    // Until it is in there.
+    // This loops until the spout is in its call.
     let stuck = loop {
         let stuck = topology.wait(Duration::from_millis(1)).unwrap_err();
         if !stuck.components.is_empty() {
@@ -579,7 +586,7 @@ fn a_spout_that_blocks_is_named() {
     topology.wait(Duration::from_secs(60)).unwrap();
 }
 
-/// Drained while it is at it: each message that was emitted has been acked.
+/// A drain comes while the topology works: each emitted message has been acked.
 #[test]
 fn a_drain_leaves_nothing_behind() {
     for _ in 0..20 {
@@ -650,7 +657,8 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
     assert_eq!(told.all(), [Told::Fail(7, Why::Failed)]);
 }
 
-/// What the first tuples of a batch have come to is told while the last ones still take their time.
+/// The tracker receives the acks of the first tuples of a batch while the last ones still take
+/// their time.
 #[test]
 fn a_slow_tuple_holds_no_acks_back() {
     let (clock, live) = (ManualClock::new(), Log::new());
@@ -682,7 +690,8 @@ fn a_slow_tuple_holds_no_acks_back() {
     assert!(slow, "each slow one is acked at once: {live:?}");
 }
 
-/// With a tracker that somebody has shut down nothing can be tracked: messages are given up, none is lost untold, and it comes to rest.
+/// Once a caller has shut the tracker down, nothing can be tracked. Messages are given up, each is
+/// reported, and the topology comes to rest.
 #[test]
 fn a_tracker_that_was_shut_down_gives_messages_up() {
     let (_, told, mut builder) = rig();
@@ -698,7 +707,7 @@ fn a_tracker_that_was_shut_down_gives_messages_up() {
     assert_eq!(topology.metrics()[0].dead_letters, 3);
 }
 
-/// Who waits for room, asleep, is woken when there is some: by nothing else, here.
+/// A task that sleeps until there is room is woken when there is some: here nothing else wakes it.
 #[test]
 fn room_wakes_who_waits_for_it() {
     let mut builder = TopologyBuilder::new();
@@ -720,7 +729,8 @@ fn room_wakes_who_waits_for_it() {
     assert!(waited, "there was always room: {metrics:?}");
 }
 
-/// A spout that sleeps is asked when it is called, and not before; one that has nothing, after its pause or when it is called.
+/// A sleeping spout is asked when it is called, and not before. A spout that had nothing is asked
+/// after its pause, or when it is called.
 #[test]
 fn a_spout_is_asked_when_it_is_called() {
     struct Fed {
@@ -858,7 +868,8 @@ fn a_drain_waits_for_what_a_waker_is_to_settle() {
     peer.join().unwrap();
 }
 
-/// Who drains does not wait for a tick that is an hour away: bolts tick when they have nothing more to execute, one after another.
+/// A drain does not wait for a tick that is an hour away. Bolts tick once they have nothing more to
+/// execute, one after another.
 #[test]
 fn a_drain_does_not_wait_for_ticks() {
     struct Hold(Vec<Tuple<u64>>, bool);
@@ -891,8 +902,8 @@ fn a_drain_does_not_wait_for_ticks() {
     assert!(metrics[2].acked >= 2);
 }
 
-/// A bolt that cannot be made for a while, say because its database is away, costs no message: they wait for it. It is tried again
-/// after pauses that grow.
+/// A bolt cannot be made for a while, say because its database is away. That costs no message:
+/// messages wait for it. The task tries again after pauses that grow.
 #[test]
 fn messages_wait_for_a_bolt_that_cannot_be_made() {
     let (clock, told, tries) = (ManualClock::new(), Log::new(), Log::new());
@@ -1024,8 +1035,8 @@ fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
     }
 }
 
-/// A spout's thread is parked, and nothing else wakes it. An outcome that another thread has brought
-/// about wakes it, and the spout's own thread calls the spout.
+/// A spout's thread is parked, and only an outcome wakes it. Another thread brings the outcome
+/// about, and the spout's own thread calls the spout.
 #[test]
 fn an_outcome_from_another_thread_comes_back_to_the_spouts() {
     let (asked, calls, settled) = (Log::new(), Log::new(), Log::new());

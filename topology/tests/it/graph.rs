@@ -1,4 +1,4 @@
-//! Who gets what: groupings, streams; and what is refused when a topology is built.
+//! Which tasks get which message: groupings, streams; and what is refused when a topology is built.
 
 use crate::common::*;
 use expiry::ManualClock;
@@ -8,7 +8,7 @@ use expiry_topology::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A topology of a spout with this many tasks, and one bolt whose tasks note what comes to them.
+/// A topology of a spout with this many tasks, and one bolt whose tasks note what they receive.
 fn sink(
     spouts: usize,
     numbers: u64,
@@ -109,7 +109,7 @@ impl Spout<u64> for Ways {
         let refused = out.emit_on("nowhere", 4, 4).unwrap_err();
         assert_eq!((refused.message, refused.why), (4, Refused::UndeclaredStream));
         out.emit_untracked(5).unwrap();
-        // Nobody listens to it unless directly.
+        // Components listen to it by direct grouping only.
         out.emit_on("direct", 6, 6).unwrap();
         Next::Done
     }
@@ -138,7 +138,7 @@ fn streams_and_direct_messages() {
     came.sort();
     let expected = [("default", 0, 5), ("direct", 2, 2), ("other", 0, 1)];
     assert_eq!(came, expected.map(|(stream, task, n)| (stream.to_string(), task, n)));
-    // Three tracked ones, one of which had nobody to go to.
+    // Three were tracked; one of them had no task to go to.
     assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].pending), (3, 0));
 }
 

@@ -1,4 +1,5 @@
-//! The parts of the example `tail`, over real files: rotation, bad lines, new lines as they come, restarts.
+//! The parts of the example `tail`, over real files: rotation, bad lines, new lines as they come,
+//! restarts.
 
 #[path = "../../examples/tail/logs.rs"]
 mod logs;
@@ -17,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Logs {
     directory: PathBuf,
     written: Counts,
-    /// With their offsets.
+    /// Bad lines, with their offsets.
     bad: Vec<(u64, String)>,
     lines: u64,
 }
@@ -67,7 +68,7 @@ impl Logs {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// As `logrotate` does it: the last first.
+    /// Rotates as `logrotate` does: the last first.
     fn rotate(&self, name: &str) {
         for nth in (1..9).rev() {
             let _ = fs::rename(
@@ -91,7 +92,7 @@ impl Logs {
         Settings { until_idle: true, ..self.settings() }
     }
 
-    /// Of each log the length, as the state has to say in the end.
+    /// Checks that the state has each log's length in the end.
     fn assert_settled(&self) {
         let mut settled: Vec<u64> = offsets(&self.path(".tail")).unwrap().into_values().collect();
         let logs = fs::read_dir(&self.directory).unwrap();
@@ -176,7 +177,8 @@ fn lines_are_parsed_or_refused_with_a_reason() {
     }
 }
 
-/// Logs that are there, rotated ones among them: each line once, each bad one with its reason; and then nothing is left to be read.
+/// Reads existing logs, rotated ones among them: each line once, each bad one with its reason. Then
+/// nothing is left to be read.
 #[test]
 fn all_is_counted_once_and_the_offsets_are_the_lengths() {
     let (mut logs, seen) = (Logs::new("all"), Seen::default());
@@ -200,8 +202,9 @@ fn all_is_counted_once_and_the_offsets_are_the_lengths() {
     logs.assert_settled();
 }
 
-/// Followed: new lines, new logs and rotations as they come, lines that come in two pieces; then it is drained, and another one goes on
-/// where it was, though there was a rotation in between.
+/// Follows logs: new lines, new logs and rotations as they come, and lines that come in two pieces.
+/// Then the topology is drained, and another one goes on where it was, though a rotation came in
+/// between.
 #[test]
 fn a_restart_goes_on_where_it_was() {
     let (mut logs, seen) = (Logs::new("restart"), Seen::default());
@@ -238,7 +241,8 @@ fn a_restart_goes_on_where_it_was() {
     logs.assert_settled();
 }
 
-/// Killed before the counts were handed out: no line before the end of the log is settled, but for those that were given up.
+/// The topology is killed before the counts were handed out. No line before the end of the log is
+/// settled, but for those that were given up.
 #[test]
 fn what_was_not_handed_out_is_read_again() {
     let (mut logs, seen) = (Logs::new("kill"), Seen::default());
@@ -268,7 +272,8 @@ fn what_was_not_handed_out_is_read_again() {
     logs.assert_settled();
 }
 
-/// One log is cut off where it is after all was read, and a log with the same first line takes the place of another.
+/// One log is truncated in place after all was read, and a log with the same first line takes the
+/// place of another.
 #[test]
 fn a_log_is_known_by_more_than_its_name_and_its_first_line() {
     let (mut logs, seen) = (Logs::new("names"), Seen::default());

@@ -1,4 +1,5 @@
-//! Trees of tuples: branches, joins, several trees, what ends them, and what spouts are told.
+//! Trees of tuples: branches, joins, several trees, their outcomes, and the calls that spouts
+//! receive.
 
 use crate::common::*;
 use expiry::ManualClock;
@@ -7,7 +8,8 @@ use expiry_topology::{
 };
 use std::time::Duration;
 
-/// Branches: a message goes to two bolts, one of which derives three more. It is acked when all of them are.
+/// Branches: a message goes to two bolts, one of which derives three more. It is acked when all of
+/// them are.
 #[test]
 fn a_message_is_acked_when_all_its_branches_are() {
     let (clock, told, held) = (ManualClock::new(), Log::new(), Log::<u64>::new());
@@ -35,7 +37,7 @@ fn a_message_is_acked_when_all_its_branches_are() {
         })
         .shuffle("fan");
     let mut topology = builder.start_manual().unwrap();
-    // Not before the last one is acked.
+    // The spout has no outcome before the last one is acked.
     while held.all().len() < 2 {
         topology.step();
         assert!(!told.all().contains(&Told::Ack(1)) || held.all().len() == 3);
@@ -46,7 +48,8 @@ fn a_message_is_acked_when_all_its_branches_are() {
     assert!(topology.is_finished());
 }
 
-/// A tuple in several trees: what is derived from two messages is outstanding in both, and its failure fails both.
+/// A tuple in several trees: what is derived from two messages is outstanding in both, and its
+/// failure fails both.
 #[test]
 fn a_join_is_in_the_trees_of_all_that_it_joins() {
     for fails in [false, true] {
@@ -88,7 +91,8 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
     }
 }
 
-/// Self-anchoring: a message derived twice from the same tuple, or from two tuples of the same tree, is outstanding once in it.
+/// Self-anchoring: a message derived twice from the same tuple, or from two tuples of the same
+/// tree, is outstanding once in it.
 #[test]
 fn an_edge_is_derived_once_in_a_tree() {
     let (clock, told, mut builder) = rig();
@@ -133,7 +137,8 @@ fn an_edge_is_derived_once_in_a_tree() {
     assert_eq!(told.all().last(), Some(&Told::Fail(1, Why::TimedOut)));
 }
 
-/// Timeouts and failures are told apart, and a timeout comes also while as many messages are pending as may be.
+/// A spout can tell timeouts from failures. A timeout also comes while as many messages are pending
+/// as may be.
 #[test]
 fn timeouts_come_while_max_pending_holds_the_spout_up() {
     let (clock, told, mut builder) = rig();
@@ -164,7 +169,7 @@ fn timeouts_come_while_max_pending_holds_the_spout_up() {
     }
 }
 
-/// A bolt that is at it for long renews the timeout of what it holds.
+/// A bolt that works for long renews the timeout of what it holds.
 #[test]
 fn a_bolt_may_begin_a_timeout_anew() {
     let (clock, told, mut builder) = rig();
@@ -191,7 +196,8 @@ fn a_bolt_may_begin_a_timeout_anew() {
     assert_eq!(told.all().last(), Some(&Told::Ack(1)));
 }
 
-/// What fails is emitted again after its pause, under a new root, up to the limit; then it is a dead letter.
+/// A message that fails is emitted again after its pause, under a new root, up to the limit. Then
+/// it is a dead letter.
 #[test]
 fn replays_back_off_and_end_in_a_dead_letter() {
     let (clock, told, seen, letters) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
@@ -267,7 +273,7 @@ fn what_waits_to_be_emitted_again_counts_as_pending() {
     assert_eq!((emitted(), topology.metrics()[0].dead_letters), (10, 10));
 }
 
-/// A message that goes to nobody has nothing outstanding.
+/// A message that goes to no task has nothing outstanding.
 #[test]
 fn what_nobody_listens_to_is_acked_at_once() {
     let (_, told, mut builder) = rig();
@@ -297,7 +303,8 @@ fn without_acking_a_message_is_acked_at_once() {
     assert_eq!(topology.metrics()[0].timed_out, 0);
 }
 
-/// A spout is told of each attempt that has another one, with the tracker's reason, and may change the message for it.
+/// A spout is called before each further attempt, with the tracker's reason, and may change the
+/// message for it.
 #[test]
 fn a_spout_may_change_what_is_emitted_again() {
     struct Counts(Log<(u64, Failure)>, bool);
@@ -346,8 +353,8 @@ fn a_spout_may_change_what_is_emitted_again() {
     }
 }
 
-/// A spout's ids are of its own type. Each is moved into the message's last call, also after a panic
-/// of the spout in between; a refused emission gives it back.
+/// A spout's ids are of its own type. Each is moved into the message's last call, also after a
+/// panic of the spout in between. A refused emission gives it back.
 #[test]
 fn ids_are_of_the_spouts_own_type() {
     #[derive(Debug)]
@@ -450,8 +457,9 @@ fn acks_and_fails_that_come_late_are_counted() {
     }
 }
 
-/// A window: what has been held until a tick goes on as one message, derived from all of it. A simulation runs to its end by itself,
-/// also where a spout is never done; what bolts hold is counted meanwhile.
+/// A window: what a bolt has held until a tick goes on as one message, derived from all of it. A
+/// simulation runs to its end by itself, also where a spout is never done. What bolts hold is
+/// counted meanwhile.
 #[test]
 fn a_window_is_derived_from_all_that_it_holds() {
     struct Endless(Log<u64>);

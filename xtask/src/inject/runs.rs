@@ -1,4 +1,4 @@
-//! The runs of `stress`: with which arguments, and which of its checks no seeded bug makes fail. They
+//! The runs of `stress`: their arguments, and which of their checks no seeded bug makes fail. They
 //! stand in `xtask/bugs/runs`, and in the bugs' files.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -27,7 +27,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads what there is of these mutants.
+    /// Reads the recorded results of these mutants.
     pub fn open(path: &Path, mutants: &[(usize, Mutant)]) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
         let texts: HashMap<String, &str> =

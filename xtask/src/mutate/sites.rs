@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `Ordering::Acquire` (and the others but `Relaxed`) | `order(n, ..)` | `Relaxed` instead |
 //! | `fence(..)` | `if stays(n) { .. }` | nothing |
-//! | `a.compare_exchange(old, new, s, f)` | `a.weak_compare_exchange(n, ..)` | `Ok(a.swap(new, s))` |
+//! | `a.compare_exchange(o, new, s, f)` | `a.weak_compare_exchange(n, ..)` | `Ok(a.swap(new, s))` |
 //!
 //! The functions stand in `weak.rs`.
 

@@ -1,8 +1,8 @@
-//! What rewritten sources call (`sites.rs`). `EXPIRY_MUTANT` chooses one mutant by its number, for the
-//! whole process; without it all is as it was written.
+//! What rewritten sources call (`sites.rs`). `EXPIRY_MUTANT` chooses one mutant by its number, for
+//! the whole process. Without it, the code works as written.
 //!
-//! With `EXPIRY_MUTANT_SEEN` the process writes each number whose mutant would have made a difference
-//! into that file, once: a compare-and-swap does only if it failed.
+//! With `EXPIRY_MUTANT_SEEN` the process writes the number of each mutant that would have made a
+//! difference into that file, once. A compare-and-swap makes a difference only if it failed.
 #![cfg(expiry_loom)]
 #![allow(missing_docs)]
 

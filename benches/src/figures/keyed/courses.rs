@@ -35,8 +35,8 @@ const fn stores(kind: Kind) -> &'static [&'static str] {
 const K10: usize = 10_000;
 const M: usize = 1_000_000;
 
-/// What is asked, on one thread, of `u64` keys, in each order: of a store, with so many entries, in
-/// an operation, at most so many times the time of a peer.
+/// The targets, on one thread, of `u64` keys, in each order: our store, the number of entries, the
+/// operation, the peer, and the most times of the peer's time.
 const ASKED: [(&str, usize, Op, &str, f64); 16] = [
     ("map", K10, Op::Get, "papaya", 1.2),
     ("map", K10, Op::Touch, "sharded-map", 0.2),

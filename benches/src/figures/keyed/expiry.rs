@@ -15,7 +15,7 @@ fn subject<K: Key, V: Value, S: Store<K, V>>() -> Subject {
     (S::NAME, expire::run::<K, V, S>)
 }
 
-/// At most so much of another store's time is asked of ours, if anything is.
+/// The largest share of another store's time that ours may take, if there is a target.
 fn asked(entries: usize, due: Due, ours: &str, theirs: &str) -> Option<f64> {
     let is = |name, store: &str| store.contains(name);
     match due {

@@ -1,5 +1,5 @@
-//! Bytes that an entry takes with everything in: key, value, index, deadlines, allocator. And how long
-//! large values stay in memory after an idle process has removed or replaced them.
+//! Bytes that an entry takes in all: key, value, index, deadlines, allocator. And how long large
+//! values stay in memory after an idle process has removed or replaced them.
 
 use super::super::{count, name, numbers, Options};
 use crate::keyed::course::Kind;

@@ -18,9 +18,9 @@ const PIECE: u64 = 16 * 1024;
 /// How long a connection may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For a line to begin.
+    /// Time until a line begins.
     pub idle: Duration,
-    /// From the first byte of a line until its echo is sent.
+    /// Time from the first byte of a line until its echo is sent.
     pub request: Duration,
 }
 
@@ -37,7 +37,7 @@ pub enum ConnectionError {
     Io(#[from] io::Error),
 }
 
-/// A connection is over: whose it was, and why, unless the client has closed it.
+/// The end of a connection: its address, and the reason unless the client has closed it.
 pub type End = (SocketAddr, Result<(), ConnectionError>);
 
 pub struct Server {
@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// What `work` comes to, if it is not late.
+    /// The result of `work`, if it is not late.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(echo, line);
         }
 
-        /// Until the server has begun to wait for the `nth` time.
+        /// Waits until the server has begun to wait for the `nth` time.
         async fn waits(&self, nth: u64) {
             let began = Instant::now();
             while self.timeouts.metrics().registered < nth {
@@ -177,7 +177,7 @@ mod tests {
             }
         }
 
-        /// How many have run out of time when so much more has passed.
+        /// How many timeouts have fired when so much more time has passed.
         fn fired_after(&self, time: Duration) -> u64 {
             self.clock.advance(time);
             while self.timeouts.poll(1000).more {}

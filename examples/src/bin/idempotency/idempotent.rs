@@ -9,9 +9,9 @@ use std::time::Duration;
 /// An answer, and which call it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<A> {
-    /// From this call.
+    /// The answer of this call.
     Executed(A),
-    /// From the first call with this key.
+    /// The answer of the first call with this key.
     Again(A),
 }
 

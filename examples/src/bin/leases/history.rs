@@ -1,16 +1,16 @@
-//! What happened, and whether it may have.
+//! The history of the leases, and the check whether it is possible.
 
 use crate::lease::Grant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How a holder parted with a lease.
+/// How a holder's lease ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Released,
-    /// It was not heard of again.
+    /// The holder made no further call.
     Died,
-    /// It was told that it had lost it.
+    /// A call reported that the holder had lost it.
     Refused,
 }
 
@@ -25,13 +25,13 @@ pub struct Held {
     pub end: End,
 }
 
-/// What a history comes to.
+/// The summary of a history.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     pub grants: usize,
     pub released: usize,
     pub taken_over: usize,
-    /// From the end of a lease until the next one had the resource, at most.
+    /// The longest time from the end of a lease until the next holder had the resource.
     pub longest_vacancy: Duration,
 }
 

@@ -29,8 +29,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases of that `time` on that many resources. The reaper calls `removal_listener` for a lease that was
-    /// not renewed, when the resource is free again.
+    /// Leases of that `time` on that many resources. The reaper calls `removal_listener` for a
+    /// lease that was not renewed, when the resource is free again.
     pub fn new(
         resources: usize,
         time: Duration,

@@ -130,7 +130,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Done {
-    // One clock for the leases and for the check.
+    // The leases and the check share one clock.
     let clock = Arc::new(MonotonicClock::new());
     let ended = Arc::new(Mutex::new(Vec::new()));
     let reported = ended.clone();

@@ -14,7 +14,7 @@ pub enum Ending<R> {
     Closed,
 }
 
-/// Where a reply has gone.
+/// The receiver of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
     InTime,
@@ -44,7 +44,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
                 let ending = match cause {
                     RemovalCause::Expired => Ending::TimedOut,
                     RemovalCause::Closed => Ending::Closed,
-                    // By `answer`, which has a reply for it.
+                    // `answer` took it, and has a reply for it.
                     _ => return,
                 };
                 // A send is refused if the task has stopped waiting.
@@ -54,7 +54,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
         Ok(InFlight { waiting, issued: AtomicU64::new(0) })
     }
 
-    /// A request's id, and where it will be told its end.
+    /// A request's id, and the channel that receives its end.
     pub fn begin(&self) -> Result<(u64, Receiver<Ending<R>>), StoreError> {
         let (waiter, end) = channel(1);
         let id = self.issued.fetch_add(1, Relaxed);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(requests.answer(quick, "quick"), Delivered::InTime);
         assert_eq!(told(&mut quickly), Ending::Reply("quick"));
         clock.advance(2 * TIMEOUT);
-        // Before anybody has come to end it, too.
+        // The reply is late even before the reaper has ended the request.
         assert_eq!(requests.answer(late, "late"), Delivered::Late);
         requests.expire();
         assert_eq!(told(&mut lately), Ending::TimedOut);

@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-/// A client whose server loses requests: each call ends once, with a reply or a timeout, and late
-/// replies are told apart.
+/// A client whose server loses requests: each call ends once, with a reply or a timeout; late
+/// replies are counted by themselves.
 #[derive(Parser)]
 struct Options {
     #[arg(long, default_value_t = 10_000)]

@@ -36,7 +36,7 @@ pub struct WorkQueue<J: Send + Sync + 'static> {
     visibility: Duration,
 }
 
-/// Where jobs go.
+/// The channels for jobs.
 struct Targets<J> {
     ready: Sender<Attempt<J>>,
     dead: Sender<Arc<J>>,

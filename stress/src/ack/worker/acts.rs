@@ -21,7 +21,8 @@ impl Worker<'_> {
         let first = u32::from(was_early);
         if plan.handoff {
             self.tally.handed_off += 1;
-            // Counted before it can be done: while the count is above zero the place is not let again.
+            // The thread counts the acks before another one can do them: while the count is above
+            // zero, the place is not used again.
             self.shared
                 .ledger
                 .place(self.first + at)
@@ -36,7 +37,7 @@ impl Worker<'_> {
         }
         match plan.kind {
             Kind::Complete => self.acks.extend((first..edges).map(ack)),
-            // At least one edge is outstanding.
+            // These roots keep at least one edge outstanding.
             Kind::TimeOut | Kind::Fail => {
                 let some = self.rng.random_range(0..edges);
                 self.acks.extend((0..some).map(ack));
@@ -111,11 +112,11 @@ impl Worker<'_> {
         }
     }
 
-    /// The outcome of a root, once it is there and nobody else has anything to do with the root.
+    /// The outcome of a root, once it has arrived and no other thread uses the root any more.
     #[inline]
     pub(super) fn ended(&self, at: usize) -> Option<Entry> {
         let place = self.shared.ledger.place(self.first + at);
-        // Acquire: what the others have noted of their acks.
+        // Acquire: this reads what the others have noted of their acks.
         (place.elsewhere.load(Ordering::Acquire) == 0)
             .then(|| self.shared.ledger.entry(self.first + at))
             .flatten()
@@ -172,12 +173,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Does something with a root that has ended.
+    /// Calls the tracker for a root that has ended.
     pub(super) fn too_late(&mut self, tenant: &Tenant) {
         let root = self.ops.id(tenant.root);
         let tracker = self.ops.tracker;
         self.tally.after_end += 1;
-        // In terms of what it may be: `Some(true)` for held.
+        // The answer is whether the tracker held the call: `Some(true)` for held.
         let done = match self.rng.random_range(0..4) {
             0 => {
                 self.tally.fails += 1;

@@ -1,5 +1,5 @@
-//! Tests of what a thread notices: late operations that take effect, roots without an outcome, outcomes of
-//! other roots, and acks that should not have been held.
+//! Tests of what a thread notices: late operations that take effect, roots without an outcome,
+//! outcomes of other roots, and acks that should not have been held.
 
 use super::*;
 use crate::ack::law::End;

@@ -45,7 +45,7 @@ pub fn failing(args: &str, fails: &str, holds: &str) -> serde_json::Value {
     json
 }
 
-/// That a run was refused, and said why.
+/// Checks that a run was refused with this reason.
 pub fn error(output: &Output, why: &str) {
     assert_eq!(output.status.code(), Some(2), "{why}: {}", stderr(output));
     assert!(stderr(output).contains(why), "{why}: {}", stderr(output));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// What somebody has noted.
+/// A log that components write and the test reads.
 #[derive(Debug, Default)]
 pub struct Log<T>(Arc<Mutex<Vec<T>>>);
 
@@ -59,7 +59,7 @@ impl From<&Failure> for Why {
     }
 }
 
-/// What a spout was told.
+/// A call that a spout received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     Open,
@@ -71,7 +71,7 @@ pub enum Told {
     Close,
 }
 
-/// Emits numbers, each under itself as its id, a given many each time it is asked, and is done then.
+/// Emits numbers, each as its own id, a given many each time it is asked; then it is done.
 pub struct Numbers {
     left: Peekable<Box<dyn Iterator<Item = u64> + Send>>,
     at_once: usize,
@@ -88,7 +88,7 @@ impl Numbers {
         Numbers { left: numbers.peekable(), at_once: 1, told: told.clone() }
     }
 
-    /// So many each time that it is asked.
+    /// Emits so many each time that it is asked.
     pub fn at_once(mut self, at_once: usize) -> Self {
         self.at_once = at_once;
         self
@@ -182,7 +182,8 @@ pub fn settle(topology: &mut ManualTopology<u64>) {
     assert!(topology.settle(1_000_000), "it never comes to rest: {:?}", topology.metrics());
 }
 
-/// Moves the clock from one thing that is due to the next, until all is done or `limit` has passed. How long that took.
+/// Moves the clock from one due time to the next, until all is done or `limit` has passed. Returns
+/// how long that took.
 pub fn run(topology: &mut ManualTopology<u64>, clock: &ManualClock, limit: Duration) -> Duration {
     let mut passed = Duration::ZERO;
     loop {
@@ -208,7 +209,7 @@ pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A clock, what the spouts are told, and a [`builder`] on that clock.
+/// A clock, a log of the calls that spouts receive, and a [`builder`] on that clock.
 pub fn rig() -> (ManualClock, Log<Told>, TopologyBuilder<u64>) {
     let clock = ManualClock::new();
     let builder = builder(&clock);

@@ -1,4 +1,5 @@
-//! Correct, and made of the locks and channels that the real tests are made of: a tool that reports this cannot be told from one that reports a bug.
+//! A correct program, with the locks and channels of the real tests. A tool that reports this one
+//! cannot be trusted when it reports a bug.
 
 use std::sync::{mpsc, Arc, Mutex};
 use std::thread;

@@ -1,4 +1,5 @@
-//! Reads a freed allocation. Every tool that claims to find this must, before it is believed anything else.
+//! Reads a freed allocation. A tool that claims to find this must do so before we believe anything
+//! else of it.
 
 fn main() {
     let boxed = Box::new(std::env::args().count());
