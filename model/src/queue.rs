@@ -272,7 +272,7 @@ impl<K: Key> Run<K> {
         Ok(due)
     }
 
-    /// A new key came while the queue was full. Returns what the queue has ended for it: some of
+    /// A new key came while the queue was full. Checks what the queue has ended for it: some of
     /// what was due, if anything was.
     fn room_was_made(&mut self, refused: Option<StoreError>) -> Found {
         let now = self.tick();

@@ -33,7 +33,7 @@
 //! read-modify-write for each insertion (Q12); a poll says when the next one is due.
 
 use super::ticket::{Place, Seal, Ticket, LAST_ROUND};
-use crate::core::engine::{Claim, Engine, Frontend, Refused, Stripe};
+use crate::core::engine::{BadTimeout, Claim, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::per_shard::PerShard;
 use crate::core::prefetch_at;
@@ -47,7 +47,7 @@ use crate::lifecycle::{shut, Leftovers, Reaper, Shut};
 use crate::panics::caught;
 use crate::setup::Setup;
 use crate::sync::Ordering;
-use crate::time::{nanos, Lifetime};
+use crate::time::{nanos, Lifetime, NEVER};
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Mutex;
@@ -108,7 +108,7 @@ impl<T: 'static> Inner<T> {
         timeout: Option<Duration>,
         target: Target<T, Handler<T>>,
     ) -> Result<Self, BuildError> {
-        let (config, mut random) = setup.config(timeout.as_slice())?;
+        let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
         let shards = config.shards;
         let share = move || Share { counts: PerShard::new(shards) };
         Ok(Inner {
@@ -136,17 +136,13 @@ impl<T: 'static> Inner<T> {
     /// Puts a value in. Gives it back if it is refused.
     #[inline]
     pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, (StoreError, T)> {
-        let deadline = match self.engine.renewal(timeout, self.timeout, self) {
-            Ok((deadline, _)) => deadline,
-            Err(bad) => return Err((bad.into(), value)),
-        };
         let (mut value, mut attempts) = (value, 0);
         loop {
-            match self.enter(value, deadline) {
+            match self.enter(value, timeout) {
                 Ok(place) => return Ok(self.seal.seal(place)),
-                Err((refused, back)) => {
-                    if !self.makes_room(refused, &mut attempts) {
-                        return Err((refused.into(), back));
+                Err((error, back)) => {
+                    if !self.makes_room(error, &mut attempts) {
+                        return Err((error, back));
                     }
                     value = back;
                 }
@@ -154,15 +150,36 @@ impl<T: 'static> Inner<T> {
         }
     }
 
+    /// The deadline of a value that comes in now. By the cheap clock where its lag is a 64th of the
+    /// timeout at most.
+    #[inline(always)]
+    fn deadline(&self, mine: &Stripe<Share>, timeout: Lifetime) -> Result<u64, BadTimeout> {
+        let deadlines = &self.engine.deadlines;
+        let Some(after) = deadlines.nanos(timeout, self.timeout)? else {
+            return Ok(NEVER);
+        };
+        let deadline = deadlines.due(&mine.deadlines, after);
+        if !mine.has_lapsed() {
+            return Ok(deadline);
+        }
+        // After a clock jump of years, what was due before goes first.
+        self.engine.catch_up(deadlines.now(), self);
+        Ok(deadlines.due(&mine.deadlines, after))
+    }
+
     /// One attempt to put a value in.
     #[inline(always)]
-    fn enter(&self, value: T, deadline: u64) -> Result<Place, (Refused, T)> {
+    fn enter(&self, value: T, timeout: Lifetime) -> Result<Place, (StoreError, T)> {
         self.engine.with_stripe(|mine, index| {
+            let deadline = match self.deadline(mine, timeout) {
+                Ok(deadline) => deadline,
+                Err(bad) => return Err((bad.into(), value)),
+            };
             let mut refused = Refused::OutOfMemory;
             let (claim, spot, round) = loop {
                 let Some((claim, spot)) = self.engine.claim(mine, index, deadline, &mut refused)
                 else {
-                    return Err((refused, value));
+                    return Err((refused.into(), value));
                 };
                 if let Some(round) = round_of(&claim, spot) {
                     break (claim, spot, round);
@@ -177,7 +194,7 @@ impl<T: 'static> Inner<T> {
             let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
             if enforced.is_err() && claim.slot.end(lease).is_ok() {
                 // The shutdown has not seen it.
-                return Err((Refused::Closed, self.leave(mine, &claim, End::Closed)));
+                return Err((StoreError::Closed, self.leave(mine, &claim, End::Closed)));
             }
             Ok(Place { id: claim.id, generation: claim.generation, round })
         })
@@ -192,13 +209,13 @@ impl<T: 'static> Inner<T> {
 
     /// Whether the caller tries again, after values that are due have ended.
     #[cold]
-    fn makes_room(&self, refused: Refused, attempts: &mut u32) -> bool {
-        if refused == Refused::Closed {
+    fn makes_room(&self, error: StoreError, attempts: &mut u32) -> bool {
+        if !matches!(error, StoreError::Full | StoreError::OutOfMemory) {
             return false;
         }
         let now = self.engine.deadlines.clock().now();
         *attempts += 1;
-        let tries = refused == Refused::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
+        let tries = error == StoreError::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
         if tries {
             self.engine.poll_beside(now, ROOM, self);
         } else {

@@ -55,8 +55,9 @@ use std::time::Duration;
 ///
 /// # Time
 ///
-/// A value expires when its timeout has passed, rounded up to the interval: never early. Until the
-/// reaper, or a poll, has come to it, `take` still finds it.
+/// A value expires when its timeout has passed, rounded up to the interval: never early. From 64 times
+/// the [lag](crate::Clock::lag) of the clock's cheap reading on (64 ms) it may be late by that lag (1 ms)
+/// on top. Until the reaper, or a poll, has come to a value, `take` still finds it.
 ///
 /// # Threads that run user code
 ///

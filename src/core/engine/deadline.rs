@@ -153,7 +153,6 @@ impl Deadlines {
     }
 
     /// As [`now`](Self::now), by the coarse clock: no later.
-    #[cfg(feature = "async")]
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
         self.clock.coarse().max(self.driven.load(Relaxed))
@@ -226,7 +225,6 @@ impl Deadlines {
     ///
     /// It goes by the coarse clock also where the clock's lag is small beside the timeout, though
     /// not beside the interval.
-    #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
@@ -240,7 +238,6 @@ impl Deadlines {
         self.due_from(mine, after, (now, lag))
     }
 
-    #[cfg(feature = "async")]
     #[cold]
     fn due_from(&self, mine: &LastDeadlines, after: u64, (now, lag): (u64, u64)) -> u64 {
         self.note_lapse(mine, now);
