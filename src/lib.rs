@@ -120,7 +120,7 @@
 //! | [`AckTracker`] | [`poll(budget)`](AckTracker::poll) | the handler, or the channel of `build_manual_with_channel` |
 //! | [`Timeouts`] | `poll(budget)` | the tasks, which it wakes |
 //! | [`ExpiringMap`], [`TimeCacheMap`] | [`poll(budget)`](ExpiringMap::poll) | the listener, or the channel |
-//! | [`ExpiryQueue`], [`SessionTracker`], [`PendingTable`] | [`poll_into(vec, budget)`](ExpiryQueue::poll_into), or [`poll()`](ExpiryQueue::poll) for all | the caller, unless there is a listener or a channel |
+//! | [`ExpiryQueue`], [`SessionTracker`], [`PendingTable`], [`PendingMap`] | [`poll_into(vec, budget)`](ExpiryQueue::poll_into), or [`poll()`](ExpiryQueue::poll) for all | the caller, unless there is a listener or a channel |
 //! | [`TimerWheel`] | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) | the caller; [`expiration_delay()`](TimerWheel::expiration_delay) says how long to sleep |
 //! | [`RotatingMap`] | [`rotate()`](RotatingMap::rotate), once a period of yours | the caller |
 //!
@@ -242,9 +242,9 @@ pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{
     Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
-    Lifetimes, Ref, RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo,
-    SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
-    TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
+    Lifetimes, PendingEntry, PendingMap, PendingMapBuilder, Ref, RemovalCause, Removed, Session,
+    SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, StoreError,
+    StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};

@@ -11,6 +11,7 @@ mod lifetimes;
 mod living;
 mod map;
 mod metrics;
+mod pending;
 mod queue;
 mod removals;
 mod removed;
@@ -25,6 +26,7 @@ pub use map::{
     Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, OccupiedEntry, Ref, VacantEntry,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
+pub use pending::{PendingEntry, PendingMap, PendingMapBuilder};
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
 pub use removed::Removed;
 pub use session::{

@@ -98,14 +98,14 @@ impl<E, F: ?Sized> Target<E, F> {
 /// The build methods of a store whose entries expire to a [`Target`]. The builder has a field
 /// `listener`, and a method `built` that takes the target, and whether to start a reaper.
 macro_rules! builds {
-    ($store:ty, poll $poll:literal, item $item:ty, listener $argument:ty) => {
+    ($store:ty, poll $poll:literal, item $item:ty, listener($($argument:ty),*)) => {
         /// A listener that is called with each entry that expires, and only with those: not with
         /// what is removed, or ends in a shutdown. The reaper's thread calls it, or without a
         /// reaper a thread that polls; and a thread whose insertion finds the store full. It may
         /// use the store, be slow, or panic; a panic is caught and counted.
         pub fn expiry_listener(
             mut self,
-            listener: impl Fn($argument) + Send + Sync + 'static,
+            listener: impl Fn($($argument),*) + Send + Sync + 'static,
         ) -> Self {
             self.listener = Some(::std::sync::Arc::new(listener));
             self

@@ -76,7 +76,8 @@ impl<T: 'static> Clone for PendingTable<T> {
     }
 }
 
-/// Why a value was refused; it gives the value back.
+/// Why a value was refused, by a [`PendingTable`] or a [`PendingMap`](crate::PendingMap); it gives the
+/// value back.
 ///
 /// ```
 /// use expiry::{PendingTable, StoreError};
@@ -94,6 +95,15 @@ pub struct PendingError<T> {
     pub value: T,
     /// Why it was not.
     pub error: StoreError,
+    /// The value that the key had. Mostly `None`: the key keeps it. A shutdown beside an insertion into
+    /// a [`PendingMap`](crate::PendingMap) may end the new value when the old one is out.
+    pub replaced: Option<T>,
+}
+
+impl<T> PendingError<T> {
+    pub(crate) fn of(value: T, error: StoreError) -> Self {
+        PendingError { value, error, replaced: None }
+    }
 }
 
 impl<T> fmt::Debug for PendingError<T> {
@@ -197,7 +207,7 @@ impl<T: Send + 'static> PendingTable<T> {
         value: T,
         timeout: impl Into<Lifetime>,
     ) -> Result<Ticket, PendingError<T>> {
-        let refused = |(error, value)| PendingError { value, error };
+        let refused = |(error, value)| PendingError::of(value, error);
         self.inner.insert(value, timeout.into()).map_err(refused)
     }
 

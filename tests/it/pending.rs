@@ -284,3 +284,183 @@ fn a_task_waits_for_room_and_for_the_shutdown() {
     assert_eq!(task.block_on(Box::pin(table.shutdown_async())), [2]);
     assert!(task.block_on(Box::pin(table.room())).is_err());
 }
+
+mod by_key {
+    //! `PendingMap`: the same under the caller's keys.
+
+    use super::{Counted, Live, SECOND};
+    use crate::support::{wait_for, GENEROUS, MS};
+    use expiry::{Lifetime, ManualClock, PendingMap, PendingMapBuilder, StoreError, WhenFull};
+    use std::collections::HashSet;
+    use std::hash::Hash;
+    use std::sync::atomic::Ordering;
+    use std::sync::{mpsc, Arc, Mutex};
+    use std::thread;
+    use std::time::Duration;
+
+    fn manual<K, T>(clock: &ManualClock) -> PendingMapBuilder<K, T>
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        PendingMap::builder().interval(MS).clock(clock.clone())
+    }
+
+    #[test]
+    fn a_value_is_taken_replaced_or_expires() {
+        let clock = ManualClock::new();
+        let map = manual(&clock).timeout(5 * SECOND).build_manual().unwrap();
+        assert!(map.insert("a".to_string(), 1, 2 * SECOND).unwrap().is_none());
+        assert_eq!(map.insert("a".to_string(), 2, 3 * SECOND).unwrap(), Some(1));
+        map.insert("b".to_string(), 3, Lifetime::Default).unwrap();
+        map.insert("c".to_string(), 4, Lifetime::Never).unwrap();
+        assert!(map.contains_key("a") && !map.contains_key("d"));
+        assert_eq!((map.remaining("a"), map.remaining("b")), (Some(3 * SECOND), Some(5 * SECOND)));
+        assert_eq!((map.take("b"), map.take("b"), map.len()), (Some(3), None, 2));
+        clock.advance(3 * SECOND);
+        // Its time is up, and no driver has come to it: it may be renewed, or taken.
+        assert_eq!(map.remaining("a"), Some(Duration::ZERO));
+        assert_eq!((map.touch("a", SECOND), map.touch("b", SECOND)), (Ok(true), Ok(false)));
+        assert!(map.poll().is_empty());
+        clock.advance(SECOND);
+        let expired = map.poll().pop().unwrap();
+        assert_eq!((expired.key().as_str(), *expired.value()), ("a", 2));
+        assert_eq!(expired.into_value(), 2);
+        assert_eq!(map.remaining("c"), Some(Duration::MAX));
+        assert_eq!((map.cancel_all(), map.is_empty()), (vec![4], true));
+        let total = map.metrics().total;
+        assert_eq!((total.inserted, total.replaced, total.removed, total.expired), (3, 1, 2, 1));
+    }
+
+    #[test]
+    fn what_is_refused_comes_back() {
+        let clock = ManualClock::new();
+        let map = manual(&clock).capacity(1).build_manual().unwrap();
+        map.insert(1, Box::new(1), SECOND).unwrap();
+        let refused = map.insert(2, Box::new(2), SECOND).unwrap_err();
+        assert_eq!((refused.error, *refused.value), (StoreError::Full, 2));
+        assert_eq!(map.insert(1, Box::new(3), SECOND).unwrap().as_deref(), Some(&1));
+        let refused = map.insert(1, Box::new(4), Duration::ZERO).unwrap_err();
+        assert_eq!((refused.error, *refused.value), (StoreError::ZeroTimeout, 4));
+        clock.advance(SECOND);
+        assert!(map.insert(2, Box::new(5), SECOND).unwrap().is_none(), "what is due makes room");
+        let mut left: Vec<u64> =
+            map.shutdown().into_iter().map(|left| *left.into_value()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [3, 5]);
+        let refused = map.insert(2, Box::new(6), SECOND).unwrap_err();
+        assert_eq!((refused.error, *refused.value), (StoreError::Closed, 6));
+    }
+
+    #[test]
+    fn what_expires_goes_to_the_listener_or_the_channel_by_value() {
+        let (sender, told) = mpsc::channel();
+        let map = PendingMap::builder()
+            .interval(MS)
+            .expiry_listener(move |key: &u64, value: Box<u64>| sender.send((*key, value)).unwrap())
+            .build()
+            .unwrap();
+        map.insert(1, Box::new(7), 2 * MS).unwrap();
+        assert_eq!(told.recv_timeout(GENEROUS), Ok((1, Box::new(7))));
+        let (map, expired) =
+            PendingMap::builder().interval(MS).build_with_channel(1, WhenFull::Spill).unwrap();
+        for n in 0..10_u64 {
+            map.insert(n, Box::new(n), 2 * MS).unwrap();
+        }
+        wait_for("ten", || expired.len() == 10);
+        map.insert(10, Box::new(10), SECOND).unwrap();
+        drop(map);
+        let all: HashSet<u64> = expired
+            .map(|entry| {
+                assert_eq!(entry.key(), &**entry.value());
+                *entry.into_value()
+            })
+            .collect();
+        assert_eq!(all, (0..10).collect());
+    }
+
+    fn every_value_is_dropped_once<const SIZE: usize>() {
+        let live = Live(Arc::default());
+        let count = || live.0.load(Ordering::SeqCst);
+        let clock = ManualClock::new();
+        let map = manual(&clock).build_manual().unwrap();
+        for round in 0..2 {
+            for n in 1..=100_u32 {
+                let old = map.insert(n, Counted::<SIZE>::new(&live), n * SECOND).unwrap();
+                assert_eq!(old.is_some(), round == 1);
+            }
+        }
+        assert_eq!(count(), 100);
+        drop(map.take(&100));
+        clock.advance(50 * SECOND);
+        // Entries keep their slots, not their values.
+        let expired: Vec<_> = map.poll().into_iter().map(|e| (*e.key(), e.into_value())).collect();
+        assert_eq!((expired.len(), count()), (50, 99));
+        drop(expired);
+        assert_eq!(map.cancel_all().len(), 49);
+        assert_eq!(count(), 0);
+        map.insert(1, Counted::<SIZE>::new(&live), SECOND).unwrap();
+        drop(map);
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn values_of_every_size_are_dropped_once() {
+        every_value_is_dropped_once::<0>();
+        every_value_is_dropped_once::<40>();
+        every_value_is_dropped_once::<1000>();
+    }
+
+    /// Threads insert, replace and take beside a reaper and readers: each value leaves once.
+    #[test]
+    fn every_value_leaves_once() {
+        const THREADS: u64 = 4;
+        const EACH: u64 = if cfg!(miri) { 50 } else { 10_000 };
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let expires = left.clone();
+        let map = PendingMap::builder()
+            .interval(MS)
+            .expiry_listener(move |_: &u64, value: Box<u64>| expires.lock().unwrap().push(*value))
+            .build()
+            .unwrap();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (map, left) = (&map, &left);
+                scope.spawn(move || {
+                    let mut mine = Vec::new();
+                    for n in 0..EACH {
+                        let (value, key) = (n * THREADS + thread, n % 16);
+                        let timeout = if n % 4 == 0 { MS } else { 3600 * SECOND };
+                        mine.extend(map.insert(key, Box::new(value), timeout).unwrap());
+                        let _ = (map.contains_key(&key), map.touch(&(n % 7), 2 * MS));
+                        if n % 3 == 0 {
+                            mine.extend(map.take(&((n + 5) % 16)));
+                        }
+                        if n % 1000 == 999 {
+                            mine.extend(map.cancel_all());
+                        }
+                    }
+                    left.lock().unwrap().extend(mine.into_iter().map(|value| *value));
+                });
+            }
+        });
+        let rest = map.shutdown();
+        let mut left = std::mem::take(&mut *left.lock().unwrap());
+        left.extend(rest.into_iter().map(|entry| *entry.into_value()));
+        let once: HashSet<u64> = left.iter().copied().collect();
+        assert_eq!((once.len(), left.len() as u64), (left.len(), THREADS * EACH));
+    }
+
+    #[test]
+    fn a_panic_of_a_listener_is_counted() {
+        let clock = ManualClock::new();
+        let map = manual(&clock)
+            .expiry_listener(|_: &u64, _: String| panic!("a listener's own"))
+            .build_manual()
+            .unwrap();
+        map.insert(1, String::from("a"), SECOND).unwrap();
+        clock.advance(SECOND);
+        assert!(map.poll().is_empty());
+        assert_eq!(map.metrics().listener_panics, 1);
+    }
+}

@@ -1,7 +1,7 @@
 //! Values under tickets: each leaves once, and a stale ticket reaches no other value.
 
-use expiry::{ManualClock, PendingTable, Ticket};
-use loom_tests::{beside, model, TICK};
+use expiry::{ManualClock, PendingEntry, PendingMap, PendingTable, Ticket};
+use loom_tests::{beside, bounded, model, TICK};
 
 /// A table without a reaper, of one shard, on a manual clock. One value is due after a tick.
 #[derive(Clone)]
@@ -92,4 +92,67 @@ model!(g1_a_generation_comes_round, || {
     // By the thread that owns the bucket.
     let (stale, ()) = beside(&rig, Rig::take, inserts);
     assert_eq!((stale, rig.end()), (0, 3));
+});
+
+/// A map of one key, whose value 1 is due after a tick.
+#[derive(Clone)]
+struct ByKey {
+    map: PendingMap<u64, u64>,
+    clock: ManualClock,
+}
+
+impl ByKey {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let builder = PendingMap::builder().interval(TICK).shards(1).seed(7);
+        let map = builder.clock(clock.clone()).build_manual().unwrap();
+        assert!(map.insert(7, 1, TICK).unwrap().is_none());
+        clock.advance(TICK);
+        ByKey { map, clock }
+    }
+
+    fn take(&self) -> u64 {
+        self.map.take(&7).unwrap_or(0)
+    }
+
+    /// What an insertion of 2 replaces, and what it gives back.
+    fn insert(&self) -> u64 {
+        match self.map.insert(7, 2, TICK * 10) {
+            Ok(replaced) => replaced.unwrap_or(0),
+            Err(refused) => refused.value + refused.replaced.unwrap_or(0),
+        }
+    }
+
+    fn poll(&self) -> u64 {
+        self.map.poll().into_iter().map(PendingEntry::into_value).sum()
+    }
+
+    fn end(&self) -> u64 {
+        self.clock.advance(TICK * 100);
+        self.poll() + self.map.shutdown().into_iter().map(PendingEntry::into_value).sum::<u64>()
+    }
+}
+
+// The value of a key is taken while another thread replaces it. Guards: each of the two values leaves
+// once, by the thread that has ended its entry.
+model!(g2_take_and_replace, || {
+    let rig = ByKey::new();
+    let (there, here) = beside(&rig, ByKey::take, ByKey::insert);
+    assert_eq!(there + here + rig.end(), 3);
+});
+
+// A value is replaced beside the round in which it expires. Guards: as above.
+model!(g2_replace_and_expire, bounded(1), || {
+    let rig = ByKey::new();
+    let (there, here) = beside(&rig, ByKey::insert, ByKey::poll);
+    assert_eq!(there + here + rig.end(), 3);
+});
+
+// A value is replaced beside a shutdown. Guards: the new value is refused, or returned by the shutdown.
+model!(g2_replace_beside_a_shutdown, || {
+    let rig = ByKey::new();
+    let shuts =
+        |rig: &ByKey| rig.map.shutdown().into_iter().map(PendingEntry::into_value).sum::<u64>();
+    let (there, here) = beside(&rig, ByKey::insert, shuts);
+    assert_eq!(there + here + rig.end(), 3);
 });

@@ -126,7 +126,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     }
 
     builds! {
-        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, listener &K
+        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, listener(&K)
     }
 
     fn built(

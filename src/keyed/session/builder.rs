@@ -114,7 +114,7 @@ impl SessionTrackerBuilder {
     }
 
     builds! {
-        SessionTracker, poll "SessionTracker::poll", item SessionInfo, listener &SessionInfo
+        SessionTracker, poll "SessionTracker::poll", item SessionInfo, listener(&SessionInfo)
     }
 
     fn built(

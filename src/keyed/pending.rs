@@ -1,0 +1,552 @@
+//! Things in flight, by value, under keys that the caller chooses.
+//!
+//! A [`Store`] whose values are only ever taken. The thread that has ended an entry is the only one
+//! that touches its value ([`Given`]), and takes it at once. Readers look at keys alone. So a value is
+//! never lent, and is given back whatever other threads do. The slot, with the key, is freed later, as
+//! those of all keyed stores.
+
+use super::idle::Term;
+use super::removed::{EndedSlot, Removed};
+use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
+use super::target::{builds, Target};
+use super::{StoreError, StoreMetrics};
+use crate::channel::{Receiver, WhenFull};
+use crate::core::engine::Claim;
+use crate::error::BuildError;
+#[cfg(feature = "async")]
+use crate::lifecycle::shut_soon;
+use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
+use crate::pending::PendingError;
+use crate::polled::Polled;
+use crate::setup::{setters, Setup};
+use crate::time::{Lifetime, NEVER};
+use std::borrow::Borrow;
+use std::cell::{RefCell, UnsafeCell};
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Hasher = crate::hash::RandomState;
+type Inner<K, T> = Store<K, Given<T>>;
+type Ended<'a, K, T> = EndedSlot<&'a Inner<K, T>, K, Given<T>>;
+/// Called with each entry that has expired.
+type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
+
+/// A value that leaves its slot once. It is not dropped with the slot.
+struct Given<T>(UnsafeCell<ManuallyDrop<T>>);
+
+// SAFETY: one thread alone touches the value: the one that puts it in, and later the one that has ended
+// the entry.
+unsafe impl<T: Send> Sync for Given<T> {}
+
+impl<T> Given<T> {
+    fn new(value: T) -> Self {
+        Given(UnsafeCell::new(ManuallyDrop::new(value)))
+    }
+
+    /// Of an entry that did not get in.
+    fn into_inner(self) -> T {
+        ManuallyDrop::into_inner(self.0.into_inner())
+    }
+}
+
+/// Takes the value of an entry that the caller has ended.
+fn take<K, T>(ended: &Ended<'_, K, T>) -> T {
+    // SAFETY: an entry ends once, and each of this module's ends comes here once, on the thread that
+    // made it. No other thread touches values.
+    unsafe { ManuallyDrop::take(&mut *ended.value().0.get()) }
+}
+
+/// An entry that has expired, or that a shutdown has ended: the value by value, and the key, which lies
+/// in the map's memory for as long as this does.
+///
+/// ```
+/// # use std::time::Duration;
+/// let calls = expiry::PendingMap::builder().build()?;
+/// calls.insert("id 7", vec![7], Duration::from_secs(30))?;
+/// let left = calls.shutdown().pop().unwrap();
+/// assert_eq!((*left.key(), left.value().len()), ("id 7", 1));
+/// assert_eq!(left.into_value(), [7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PendingEntry<K: 'static, T: 'static> {
+    ended: Removed<'static, K, Given<T>>,
+    value: T,
+}
+
+impl<K, T> PendingEntry<K, T> {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.ended.key()
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The value itself.
+    #[must_use]
+    pub fn into_value(self) -> T {
+        self.value
+    }
+}
+
+impl<K: fmt::Debug, T: fmt::Debug> fmt::Debug for PendingEntry<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, value) = (self.key(), self.value());
+        f.debug_struct("PendingEntry").field("key", key).field("value", value).finish()
+    }
+}
+
+/// What the handles share.
+struct Shared<K: 'static, T: 'static> {
+    /// Entries that are still in a caller's hands keep the store, but not the target that they may lie in.
+    store: Arc<Inner<K, T>>,
+    target: Target<PendingEntry<K, T>, Handler<K, T>>,
+    kept: Leftovers<PendingEntry<K, T>>,
+}
+
+impl<K: 'static, T: 'static> Shared<K, T> {
+    fn entry(&self, ended: Ended<'_, K, T>, cause: RemovalCause) -> PendingEntry<K, T> {
+        let value = take(&ended);
+        PendingEntry { ended: Removed::kept(ended, &self.store, cause), value }
+    }
+
+    fn expired(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named) -> PendingEntry<K, T> {
+        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+        self.entry(ended, RemovalCause::Expired)
+    }
+}
+
+impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
+    fn store(&self) -> &Inner<K, T> {
+        &self.store
+    }
+
+    fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
+        match &self.target {
+            Target::Poll(stack) => stack.push(self.expired(claim, named)),
+            Target::Channel(sender) => sender.send(self.expired(claim, named)),
+            Target::Unheard | Target::Listener(_) => {
+                let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+                let value = take(&ended);
+                self.store.guard(|| match &self.target {
+                    Target::Listener(listener) => listener(ended.key(), value),
+                    _ => drop(value),
+                });
+            }
+        }
+    }
+
+    fn close_all(&self) {
+        let wanted = self.kept.is_wanted();
+        let mut unwanted = Vec::new();
+        let closed = self.store.close_with(|ended, _| {
+            if wanted {
+                self.kept.push(self.entry(ended, RemovalCause::Closed));
+            } else {
+                unwanted.push(take(&ended));
+            }
+        });
+        // At no shard.
+        unwanted.into_iter().for_each(|value| self.store.guard(|| drop(value)));
+        if let (true, Target::Channel(sender)) = (closed, &self.target) {
+            sender.finish();
+        }
+    }
+}
+
+impl<K: 'static, T: 'static> Shut for Shared<K, T> {
+    fn shut(&self, reaper: Option<&Reaper>) {
+        self.target.close();
+        shut(&self.store.engine, reaper, self);
+    }
+}
+
+/// A driver's round that gives the entries it finds to `into`.
+struct Poll<'a, K: 'static, T: 'static, F> {
+    shared: &'a Shared<K, T>,
+    into: F,
+}
+
+impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for Poll<'_, K, T, F> {
+    fn store(&self) -> &Inner<K, T> {
+        &self.shared.store
+    }
+
+    fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
+        (self.into)(self.shared.expired(claim, named));
+    }
+
+    fn close_all(&self) {
+        self.shared.close_all();
+    }
+}
+
+/// Values that wait for something, each under a key of the caller's: request ids of the other side, file
+/// names, connections.
+///
+/// As [`PendingTable`](crate::PendingTable), which issues the keys itself and is faster. Each value leaves
+/// the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its timeout has
+/// passed, to the listener, channel, stream or poll. Nothing is ever lent, so `take` always gives the
+/// value.
+///
+/// ```
+/// use expiry::PendingMap;
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let uploads = PendingMap::builder()
+///     .expiry_listener(|name: &String, done: mpsc::Sender<&str>| {
+///         println!("{name} has stalled");
+///         drop(done.send("stalled"));
+///     })
+///     .build()?;
+/// let (done, result) = mpsc::channel();
+/// uploads.insert("a.txt".to_string(), done, Duration::from_secs(30))?;
+/// assert!(uploads.touch("a.txt", Duration::from_secs(30))?); // progress
+/// if let Some(done) = uploads.take("a.txt") {
+///     done.send("complete")?;
+/// }
+/// assert_eq!(result.recv()?, "complete");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost, progress, time, panics
+///
+/// As [`ExpiryQueue`](crate::ExpiryQueue): lock-free; a slot takes 8 bytes, key and value; 5 bytes lie
+/// beside it, and 16 to 29 in the index. A value whose time is up is there until the reaper, or a poll, has
+/// come to it: it can be taken, or renewed. A key's `Eq` that panics in an insertion leaks the value.
+pub struct PendingMap<K: 'static, T: 'static> {
+    shared: Arc<Shared<K, T>>,
+    hasher: Hasher,
+    owner: Arc<Owner<Shared<K, T>>>,
+}
+
+impl<K: 'static, T: 'static> Clone for PendingMap<K, T> {
+    /// Another handle to the same map. Two reference counts.
+    fn clone(&self) -> Self {
+        PendingMap {
+            shared: self.shared.clone(),
+            hasher: self.hasher.clone(),
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+impl<K: 'static, T: 'static> fmt::Debug for PendingMap<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingMap")
+            .field("len", &self.shared.store.len())
+            .field("interval", &self.shared.store.engine.deadlines.ticks().interval())
+            .field("reaper", &self.owner.reaper().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`PendingMap`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`timeout`](Self::timeout) | for ever |
+/// | [`interval`](Self::interval) | a 300th of the timeout, between 1 ms and 1 s; 100 ms without |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct PendingMapBuilder<K, T> {
+    setup: Setup,
+    timeout: Option<Duration>,
+    listener: Option<Arc<Handler<K, T>>>,
+}
+
+impl<K, T> Default for PendingMapBuilder<K, T> {
+    fn default() -> Self {
+        PendingMapBuilder { setup: Setup::default(), timeout: None, listener: None }
+    }
+}
+
+impl<K, T> Clone for PendingMapBuilder<K, T> {
+    fn clone(&self) -> Self {
+        PendingMapBuilder { setup: self.setup.clone(), listener: self.listener.clone(), ..*self }
+    }
+}
+
+impl<K, T> fmt::Debug for PendingMapBuilder<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingMapBuilder")
+            .field("timeout", &self.timeout)
+            .field("interval", &self.setup.interval)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, T> PendingMapBuilder<K, T>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    setters! {
+        "values", "build_manual",
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        interval,
+        /// The most values there may be at once; exact. Beyond it new keys are refused with
+        /// [`StoreError::Full`], unless a value is due, which is then expired first.
+        capacity,
+        /// How long a value stays that is inserted with [`Lifetime::Default`].
+        timeout(timeout: Duration) sets timeout = Some(timeout);
+    }
+
+    builds! {
+        PendingMap<K, T>, poll "PendingMap::poll", item PendingEntry<K, T>, listener(&K, T)
+    }
+
+    fn built(
+        self,
+        target: Target<PendingEntry<K, T>, Handler<K, T>>,
+        reaper: bool,
+    ) -> Result<PendingMap<K, T>, BuildError> {
+        let store = Arc::new(Store::build(&self.setup, self.timeout, None)?);
+        let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
+        let reaper = self.setup.reaper(reaper);
+        let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
+        Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })
+    }
+}
+
+impl<K, T> PendingMap<K, T>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    /// Settings with defaults.
+    pub fn builder() -> PendingMapBuilder<K, T> {
+        PendingMapBuilder::default()
+    }
+
+    fn store(&self) -> &Inner<K, T> {
+        &self.shared.store
+    }
+
+    /// The engine's hash of a key.
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
+        self.store().engine.keys.hash(self.hasher.hash_one(key))
+    }
+
+    fn wanted<'q, Q: Hash + Eq + ?Sized>(&self, key: &'q Q) -> Wanted<'q, Q> {
+        Wanted::new(self.hash(key), key)
+    }
+
+    /// Puts a value in, for `timeout` from now, rounded up to the interval: a `Duration`, an `Instant` or a
+    /// [`Lifetime`]. Returns the value that the key had before, if any.
+    ///
+    /// # Errors
+    ///
+    /// [`PendingError`] gives the value back, and drops the key: [`StoreError::Full`],
+    /// [`StoreError::OutOfMemory`], [`StoreError::Collisions`], [`StoreError::Closed`],
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`]. What the key had stays, or is in
+    /// the error, too: where a shutdown ends the new value at once.
+    pub fn insert(
+        &self,
+        key: K,
+        value: T,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<Option<T>, PendingError<T>> {
+        let (store, timeout) = (self.store(), timeout.into());
+        let hash = self.hash(&key);
+        let (mut pair, mut attempts) = ((key, Given::new(value)), 0);
+        loop {
+            let pin = store.engine.pin();
+            let attempt = match store.deadline(timeout, &*self.shared) {
+                Err(error) => Err((Hindered::Refused(error), pair)),
+                // After the clock reading: the entry that is replaced is as it is now.
+                Ok(deadline) => match store.find(&pin, Wanted::new(hash, &pair.0)) {
+                    None => store.enter(&pin, hash, pair, Term::until(deadline)),
+                    Some(found) => store.replace(&pin, &found, pair, Term::until(deadline)),
+                },
+            };
+            match attempt {
+                Ok(Entered { old, closed, .. }) => {
+                    drop(pin);
+                    let old = old.map(|old| take(&old));
+                    let Some(closed) = closed else {
+                        return Ok(old);
+                    };
+                    let refused = PendingError::of(take(&closed), StoreError::Closed);
+                    return Err(PendingError { replaced: old, ..refused });
+                }
+                Err((Hindered::Overtaken, back)) => pair = back,
+                Err((Hindered::Refused(error), back)) => {
+                    drop(pin);
+                    pair = back;
+                    let wanted = Wanted::new(hash, &pair.0);
+                    if !store.makes_room(error, wanted, &mut attempts, &*self.shared) {
+                        return Err(PendingError::of(pair.1.into_inner(), error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a key's value. `None` if it was taken before, has expired, or never was.
+    #[must_use = "the value has left the map"]
+    pub fn take<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<T>
+    where
+        K: Borrow<Q>,
+    {
+        let (store, pin) = (self.store(), self.store().engine.pin());
+        let (ended, _) = store.remove(&pin, self.wanted(key))?;
+        drop(pin);
+        Some(take(&ended))
+    }
+
+    /// Renews a key's value: it expires `timeout` from now, rounded up to the interval. Returns whether it
+    /// was there.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    pub fn touch<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
+        let (store, wanted) = (self.store(), self.wanted(key));
+        let touched = store.touch(&store.engine.pin(), wanted, timeout.into(), &*self.shared)?;
+        Ok(touched.is_alive())
+    }
+
+    /// Whether the key has a value.
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.store().find(&self.store().engine.pin(), self.wanted(key)).is_some()
+    }
+
+    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if it never does.
+    pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+    {
+        let store = self.store();
+        let found = store.find(&store.engine.pin(), self.wanted(key))?;
+        let deadlines = &store.engine.deadlines;
+        Some(match found.lease.deadline_near(deadlines.about_now()) {
+            NEVER => Duration::MAX,
+            deadline => deadlines.ticks().until(deadlines.now(), deadline),
+        })
+    }
+
+    /// Takes every value that is there, in no order. Values that other threads insert meanwhile may stay.
+    /// O(entries).
+    #[must_use = "the values have left the map"]
+    pub fn cancel_all(&self) -> Vec<T> {
+        let (store, mut all) = (self.store(), Vec::new());
+        store.each(|pin, found| {
+            if let Some(ended) = store.end(pin, found, RemovalCause::Removed) {
+                all.push(take(&ended));
+            }
+        });
+        all
+    }
+
+    /// Number of values now, with those whose time is up but which no driver has come to.
+    /// O(threads x shards).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.store().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it has been doing. O(threads x shards).
+    #[must_use]
+    pub fn metrics(&self) -> StoreMetrics {
+        let mut metrics = self.store().metrics();
+        (metrics.spilled, metrics.undelivered) = self.shared.target.astray();
+        metrics
+    }
+
+    /// Returns all that has expired, in no order. Where there is a listener or a channel, that gets it, and
+    /// this returns nothing. Never waits. Any number of threads may poll: each value is returned to one of
+    /// them.
+    #[must_use = "the values have left the map"]
+    pub fn poll(&self) -> Vec<PendingEntry<K, T>> {
+        let mut expired = Vec::new();
+        while self.poll_into(&mut expired, usize::MAX).more {}
+        expired
+    }
+
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to `into`.
+    pub fn poll_into(&self, into: &mut Vec<PendingEntry<K, T>>, budget: usize) -> Polled {
+        let (before, shared) = (into.len(), &*self.shared);
+        let Some(waiting) = shared.target.lapsed() else {
+            return shared.store.engine.poll_shared(budget, shared, || false);
+        };
+        into.extend(waiting);
+        let into = RefCell::new(into);
+        let poll = Poll { shared, into: |entry| into.borrow_mut().push(entry) };
+        shared.store.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
+    }
+
+    /// Waits for room, where the [capacity](PendingMapBuilder::capacity) is bounded: see
+    /// [`CapacityReady`](crate::CapacityReady), which has an example.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::CapacityReady<'_> {
+        crate::CapacityReady::new(self.store().engine.admission.door())
+    }
+
+    /// Refuses new keys, and waits until no value is left, for at most `limit` of real time: they are taken,
+    /// or expire. Returns whether none is left. Blocks; in a listener it does not wait. Polls meanwhile
+    /// where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    pub fn drain(&self, limit: Duration) -> bool {
+        drain(&self.store().engine, self.owner.reaper(), &*self.shared, limit)
+    }
+
+    /// Stops the map, as [`PendingTable::shutdown`](crate::PendingTable::shutdown): returns each value that
+    /// was inserted, and neither taken nor delivered as expired, once.
+    #[must_use = "what is not looked at is lost"]
+    pub fn shutdown(&self) -> Vec<PendingEntry<K, T>> {
+        self.shared.kept.want();
+        self.owner.shut();
+        self.left()
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this returns,
+    /// the reaper does the rest, and the future is ready when the reaper has ended. The shutdown goes on if
+    /// the future is dropped; the next shutdown then returns the values.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(
+        &self,
+    ) -> impl std::future::Future<Output = Vec<PendingEntry<K, T>>> + Send + '_ {
+        self.shared.target.close();
+        self.shared.kept.want();
+        let ended = shut_soon(&self.store().engine, self.owner.reaper(), &*self.shared);
+        async move {
+            ended.await;
+            self.left()
+        }
+    }
+
+    /// What shutdowns have ended, and what has expired and was not polled.
+    fn left(&self) -> Vec<PendingEntry<K, T>> {
+        let mut left = self.shared.kept.take();
+        left.extend(self.shared.target.lapsed().into_iter().flatten());
+        left
+    }
+}
