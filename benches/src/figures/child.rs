@@ -1,6 +1,6 @@
 //! Figures that need a process to themselves.
 
-use super::{growth, keyed, memory, timeouts};
+use super::{growth, keyed, memory, pending, timeouts};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Scc};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ pub fn serve(args: &[String]) -> bool {
         "memory" => measure!(memory, peer.as_str(), entries),
         "growth" => measure!(growth, peer.as_str(), entries),
         "sleeps" => timeouts::serve(peer, entries),
+        "pending" => pending::serve(peer, entries),
         _ => keyed::serve(task, peer, entries),
     };
     if let Some(answer) = &answer {

@@ -4,7 +4,7 @@
 //! A window of values is in flight. A step takes the value of a random position, and inserts another
 //! one in its place. All peers get the same positions, and 30 s as timeout. The maps' ids are counted up.
 
-use super::{count, Options};
+use super::{count, name, numbers, Options};
 use crate::lab::at_once;
 use crate::process::resident;
 use crate::report::{Report, Spread, Target};
@@ -12,6 +12,7 @@ use crate::window::{draw, Order};
 use dashmap::DashMap;
 use expiry::{PendingTable, Ticket};
 use hdrhistogram::Histogram;
+use serde_json::{json, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Mutex};
@@ -129,12 +130,28 @@ impl Peer for Dash {
     }
 }
 
-/// Nanoseconds of a step, by one thread, and bytes of a value.
-fn steps<P: Peer>(window: usize) -> (f64, f64) {
-    let before = resident();
+/// The child's side: bytes of a value.
+pub fn serve(peer: &str, entries: usize) -> Option<Value> {
+    fn measure<P: Peer>(entries: usize) -> Value {
+        let (peer, before) = (P::new(), resident());
+        for value in 0..entries as u64 {
+            peer.insert(value);
+        }
+        let bytes = resident().saturating_sub(before) as f64 / entries as f64;
+        json!({ "name": P::NAME, "bytes": bytes })
+    }
+    Some(match peer {
+        "ours" => measure::<Ours<false>>(entries),
+        "locked" => measure::<Locked>(entries),
+        "dashmap" => measure::<Dash>(entries),
+        _ => return None,
+    })
+}
+
+/// Nanoseconds of a step, by one thread.
+fn steps<P: Peer>(window: usize) -> f64 {
     let (peer, mut ids) = (P::new(), Vec::with_capacity(window));
     ids.extend((0..window as u64).map(|value| peer.insert(value)));
-    let bytes = resident().saturating_sub(before) as f64 / window as f64 - 8.0;
     let positions = draw(Order::Random, window, STEPS, 7);
     let mut pass = || {
         let began = Instant::now();
@@ -151,7 +168,7 @@ fn steps<P: Peer>(window: usize) -> (f64, f64) {
         began.elapsed().as_nanos() as f64 / STEPS as f64
     };
     pass();
-    (pass(), bytes)
+    pass()
 }
 
 /// Two threads insert, and send the ids to two that take. Latency of a take, in nanoseconds: the
@@ -194,7 +211,7 @@ fn latency<P: Peer>() -> (f64, f64) {
     (all.value_at_quantile(0.5) as f64, all.value_at_quantile(0.999) as f64)
 }
 
-type Row = (&'static str, fn(usize) -> (f64, f64), fn() -> (f64, f64));
+type Row = (&'static str, fn(usize) -> f64, fn() -> (f64, f64));
 
 fn row<P: Peer>() -> Row {
     (P::NAME, steps::<P>, latency::<P>)
@@ -207,9 +224,8 @@ pub fn run(options: &Options, report: &mut Report) {
             format!("values in flight, {}", count(window)),
             &format!("one thread; a take and an insertion; {} rounds", options.rounds),
         );
-        let all = options.in_turn(options.rounds, &peers, |row| row.0.into(), |row| row.1(window));
-        let times: Vec<Vec<f64>> =
-            all.iter().map(|rounds| rounds.iter().map(|round| round.0).collect()).collect();
+        let times =
+            options.in_turn(options.rounds, &peers, |row| row.0.into(), |row| row.1(window));
         for ((name, ..), times) in peers.iter().zip(&times) {
             table.figure(name, "ns", Spread::of(times.iter().copied()));
         }
@@ -218,11 +234,9 @@ pub fn run(options: &Options, report: &mut Report) {
             let name = format!("{}, over PendingTable", peers[theirs].0);
             table.check(&name, "times", ratio, Target::AtLeast(limit));
         }
-        // Of the first round: later ones reuse what the allocator has kept.
-        if window >= 1_000_000 {
-            for ((name, ..), rounds) in peers.iter().zip(&all) {
-                table.figure(&format!("{name}: memory"), "bytes/value", Spread::of([rounds[0].1]));
-            }
+        for answers in options.ask_in_turn(1, "pending", &["ours", "locked", "dashmap"], window) {
+            let label = format!("{}: memory", name(&answers));
+            table.figure(&label, "bytes/value", numbers(&answers, "bytes"));
         }
     }
     let mut table = report.table(
