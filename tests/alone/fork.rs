@@ -7,7 +7,7 @@ use crate::support::{wait_for, GENEROUS, MS};
 use expiry::{
     AckTracker, ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, SessionInfo, ShutdownMode,
 };
-use expiry::{SessionTracker, Timeouts, WhenFull};
+use expiry::{PendingTable, SessionTracker, Timeouts, WhenFull};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
@@ -125,6 +125,16 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         assert_eq!(queue.shutdown().len(), 1);
         assert!(support::Task::new().block_on(queue.shutdown_async()).is_empty());
     });
+    let table = PendingTable::builder().expiry_listener(|_: String| ()).build().unwrap();
+    let ticket = table.insert("parent".to_string(), SECOND).unwrap();
+    in_child("a table", || {
+        let other = table.insert("child".to_string(), SECOND).unwrap();
+        assert_eq!(table.take(ticket).as_deref(), Some("parent"));
+        assert_eq!((table.shutdown(), table.take(other)), (vec!["child".to_string()], None));
+        // SAFETY: as above.
+        drop(unsafe { std::ptr::read(&table) });
+    });
+    assert_eq!(table.take(ticket).as_deref(), Some("parent"), "two worlds");
     let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| ()).build();
     let sessions = sessions.unwrap();
     sessions.create(SECOND, 1).unwrap();

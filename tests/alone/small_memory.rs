@@ -2,7 +2,7 @@
 
 use crate::heap;
 
-use expiry::{AckTracker, ExpiringMap, ExpiryQueue, ManualClock, SessionTracker};
+use expiry::{AckTracker, ExpiringMap, ExpiryQueue, ManualClock, PendingTable, SessionTracker};
 use std::time::Duration;
 
 /// Resident memory of this process in bytes, page by page: `statm` is up to some dozens of pages
@@ -70,15 +70,24 @@ pub fn a_store_of_sixteen_shards_with_one_entry_is_small() {
         sessions.create(MINUTE, 7).unwrap();
         sessions
     });
+    let table = cost("table, 16 shards", || {
+        let table = PendingTable::builder().shards(16).build_manual().unwrap();
+        table.insert(1_u64, MINUTE).unwrap();
+        table
+    });
     let tracker = cost("tracker, 16 shards", || {
         let tracker = AckTracker::builder().shards(16).build_manual().unwrap();
         tracker.init(1, 1, 0).unwrap();
         tracker
     });
     assert!(costs[1] < 300_000, "a map: {}", costs[1]);
-    for (what, cost) in
-        [("polled", polled), ("queue", queue), ("sessions", sessions), ("tracker", tracker)]
-    {
+    for (what, cost) in [
+        ("polled", polled),
+        ("queue", queue),
+        ("sessions", sessions),
+        ("table", table),
+        ("tracker", tracker),
+    ] {
         assert!(cost < 300_000, "{what}: {cost}");
     }
 }

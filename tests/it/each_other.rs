@@ -3,8 +3,8 @@
 
 use crate::support::{poll_with, wait_for, waker, GENEROUS, MS};
 use expiry::{
-    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetimes, ManualClock, Outcome, RemovalCause,
-    ShutdownMode,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetimes, ManualClock, Outcome, PendingMap,
+    PendingTable, RemovalCause, ShutdownMode,
 };
 use expiry::{Lifetime, SessionInfo, SessionTracker, Timeouts, WhenFull};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -91,6 +91,55 @@ fn queue(event: Event) -> Box<dyn Subject> {
     queue.update(1, HOUR).unwrap();
     queue.update(2, MS).unwrap();
     Box::new(queue)
+}
+
+/// A table, and whether its thread polls it.
+struct Table(PendingTable<u64>, bool);
+
+impl Subject for Table {
+    fn shut(&self) {
+        let _ = self.0.shutdown();
+    }
+
+    fn is_down(&self) -> bool {
+        self.0.is_empty() && self.0.insert(7, HOUR).is_err()
+    }
+
+    fn poll(&self) {
+        if self.1 {
+            let _ = self.0.poll();
+        }
+    }
+}
+
+fn table(event: Event, polled: bool) -> Box<dyn Subject> {
+    let builder = PendingTable::builder().expiry_listener(move |_: u64| event());
+    let table = match polled {
+        true => builder.build_manual(),
+        false => builder.build(),
+    };
+    let table = table.unwrap();
+    table.insert(1, HOUR).unwrap();
+    table.insert(2, MS).unwrap();
+    Box::new(Table(table, polled))
+}
+
+impl Subject for PendingMap<u64, u64> {
+    fn shut(&self) {
+        let _ = self.shutdown();
+    }
+
+    fn is_down(&self) -> bool {
+        self.is_empty() && self.insert(7, 7, HOUR).is_err()
+    }
+}
+
+fn pending_map(event: Event) -> Box<dyn Subject> {
+    let builder = PendingMap::builder().interval(MS);
+    let map = builder.expiry_listener(move |_: &u64, _: u64| event()).build().unwrap();
+    map.insert(1, 1, HOUR).unwrap();
+    map.insert(2, 2, MS).unwrap();
+    Box::new(map)
 }
 
 impl Subject for SessionTracker {
@@ -184,12 +233,15 @@ fn timeouts(event: Event) -> Box<dyn Subject> {
 
 type Make = fn(Event) -> Box<dyn Subject>;
 
-const KINDS: [(&str, Make); 8] = [
+const KINDS: [(&str, Make); 11] = [
     ("tracker", |event| acks(event, false)),
     ("polled tracker", |event| acks(event, true)),
     ("tracker with a channel", acks_with_a_channel),
     ("queue", queue),
     ("sessions", sessions),
+    ("table", |event| table(event, false)),
+    ("polled table", |event| table(event, true)),
+    ("pending map", pending_map),
     ("map", |event| map(event, false)),
     ("polled map", |event| map(event, true)),
     ("timeouts", timeouts),
