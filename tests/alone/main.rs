@@ -20,6 +20,7 @@ mod session_memory;
 mod small_memory;
 #[path = "../it/support/mod.rs"]
 mod support;
+mod table_memory;
 mod thread_memory;
 mod wheel_memory;
 
@@ -76,6 +77,9 @@ fn tests() -> Vec<(&'static str, fn())> {
         session_memory::touches_of_ended_sessions_are_not_kept_for_ever,
         #[cfg(target_os = "linux")]
         small_memory::a_store_of_sixteen_shards_with_one_entry_is_small,
+        table_memory::a_warm_table_allocates_nothing,
+        #[cfg(target_os = "linux")]
+        table_memory::a_burst_gives_its_memory_back_but_for_four_bytes_a_slot,
         thread_memory::a_thread_of_a_high_index_costs_a_store_its_own_stripe_only,
         wheel_memory::nothing_is_allocated_after_warm_up,
         wheel_memory::reserved_is_reserved,
