@@ -108,7 +108,8 @@ impl<T: 'static> Inner<T> {
         timeout: Option<Duration>,
         target: Target<T, Handler<T>>,
     ) -> Result<Self, BuildError> {
-        let (config, mut random) = setup.config(timeout.as_slice())?;
+        let given = timeout.as_ref().map_or(&[][..], std::slice::from_ref);
+        let (config, mut random) = setup.config(given)?;
         let shards = config.shards;
         let share = move || Share { counts: PerShard::new(shards) };
         Ok(Inner {
