@@ -80,6 +80,12 @@ fn pass(bytes: &mut Unstructured<'_>) -> Result<Span> {
     })
 }
 
+/// A few, or about as many as a chunk has slots: the next values then get the slots of earlier ones.
+fn many(bytes: &mut Unstructured<'_>) -> Result<usize> {
+    let few = bytes.arbitrary()?;
+    bytes.int_in_range(if few { 0..=99 } else { 3_500..=4_500 })
+}
+
 impl Histories for Pending {
     type Setup = Setup;
     type Op = Op;
@@ -97,9 +103,9 @@ impl Histories for Pending {
         Ok(match bytes.int_in_range(0..=63u8)? {
             0..=16 => Op::Insert(stay(bytes)?),
             17..=20 => Op::InsertMany(bytes.int_in_range(0..=299)?, stay(bytes)?),
-            21..=23 => Op::Churn(bytes.int_in_range(1..=4999)?),
+            21..=23 => Op::Churn(many(bytes)?),
             24..=35 => Op::Take(bytes.arbitrary()?),
-            36 | 37 => Op::TakeMany(bytes.int_in_range(0..=4999)?),
+            36 | 37 => Op::TakeMany(2 * many(bytes)?),
             38 => Op::TakeNumber(*bytes.choose(&[0, 1, u64::MAX])?),
             39 => Op::TakeNumber(bytes.arbitrary()?),
             40 => Op::TakeNeighbour(bytes.arbitrary()?, bytes.int_in_range(0..=63)?),
