@@ -1,5 +1,7 @@
-//! `PendingTable`: every result, the values that polls, `cancel_all` and `shutdown` return, and what
-//! tickets reach: those of values that are there, of values that have left, and other numbers.
+//! `PendingTable`: every result, and the values that polls, `cancel_all` and `shutdown` return.
+//!
+//! Takes are made by the tickets of values that are there, of values that have left, and by numbers
+//! that are no tickets.
 
 use crate::shared::{interval, same, set, shards, Span, Time, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
@@ -80,7 +82,8 @@ fn pass(bytes: &mut Unstructured<'_>) -> Result<Span> {
     })
 }
 
-/// A few, or about as many as a chunk has slots: the next values then get the slots of earlier ones.
+/// A few, or about as many as a chunk has slots. The next values then get slots that earlier values
+/// have had.
 fn many(bytes: &mut Unstructured<'_>) -> Result<usize> {
     let few = bytes.arbitrary()?;
     bytes.int_in_range(if few { 0..=99 } else { 3_500..=4_500 })

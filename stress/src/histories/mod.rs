@@ -1,9 +1,9 @@
 //! Scenario `histories`: records what real threads do to few keys at full speed, and checks whether
 //! that is linearizable.
 //!
-//! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks`, `sessions`
-//! and `table` are the store types with their sequential models, `due` is what these know of
-//! deadlines, `show` prints what has no explanation. Memory is proportional to the operations of a
+//! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks`,
+//! `sessions` and `table` are the store types with their sequential models, `due` is what these
+//! know of deadlines, `show` prints what has no explanation. Memory is proportional to the operations of a
 //! round.
 
 mod acks;

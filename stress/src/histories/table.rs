@@ -1,7 +1,7 @@
 //! A pending table: its sequential model, and the calls that are made on it.
 //!
-//! Each value is an object by itself, from its insertion on. It is there until one call takes it, or
-//! a poll finds its time up. After that its ticket must reach nothing, whatever has its slot by then.
+//! Each value is an object by itself, from its insertion on. It is there until one call takes it,
+//! or a poll finds its time up. After that its ticket reaches nothing, whatever has its slot then.
 
 use super::check::{Span, Then};
 use super::due::Due;
