@@ -10,6 +10,7 @@
 
 mod ack;
 mod map;
+mod pending;
 mod queue;
 mod rotating;
 mod sessions;
@@ -22,6 +23,7 @@ mod topology;
 
 pub use ack::{Ack, Mix};
 pub use map::Map;
+pub use pending::Pending;
 pub use queue::Queue;
 pub use rotating::Rotating;
 pub use sessions::Sessions;
@@ -38,6 +40,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("ack", |bytes| from_bytes(bytes, |_| Ok(Ack(Mix::KEPT)))),
     ("map", |bytes| from_bytes(bytes, |_| Ok(Map))),
+    ("pending", |bytes| from_bytes(bytes, |_| Ok(Pending))),
     ("queue", queue::from_bytes),
     ("rotating", |bytes| from_bytes(bytes, |_| Ok(Rotating))),
     ("sessions", |bytes| from_bytes(bytes, Sessions::kept)),

@@ -321,7 +321,7 @@ pub struct Sessions {
 
 const HISTORIES: &str = "\
 A run is a row of rounds, on a map, a queue of integers, one of strings, a tracker with roots that callers choose, one with roots \
-that it issues, and a session tracker, in turn; every other time around with a bounded capacity. In a round all threads call at full speed, on few keys, \
+that it issues, a session tracker, and a pending table, in turn; every other time around with a bounded capacity. In a round all threads call at full speed, on few keys, \
 and move a manual clock on; a driver does so too, and polls. Noted are each call, its answer, and when it began and ended; what a poll, or a \
 handler, told is a call of who told it. Then each key's history must be linearizable: there must be one order, in keeping \
 with when each call began and ended, in which every answer is that of a sequential model of the face. The model knows deadlines: what \
@@ -330,7 +330,7 @@ one was told: only one that asked for less sets a nearer deadline, counted from 
 ended something first, and told a listener, counts from then. The checker leaves nothing out: a \
 history that it refuses has no explanation, and one that it takes has one.
 
-In the report operations are calls and tellings, polls left out; histories are keys of rounds, and each root that was issued; \
+In the report operations are calls and tellings, polls left out; histories are keys of rounds, and each root, session or ticket; \
 configurations_most is how many ways of explaining what had gone by there were at most at one time. The time is that under load; \
 checked_per_s is by the time of checking.
 
@@ -350,6 +350,8 @@ pub enum On {
     Roots,
     /// A `SessionTracker`.
     Sessions,
+    /// A `PendingTable`.
+    Table,
 }
 
 #[derive(Debug, Clone, Args, Serialize)]
@@ -363,7 +365,7 @@ pub struct Histories {
     /// How long to go on, recording and checking, in seconds
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Keys, or places at which issued roots, or sessions, are met
+    /// Keys, or places at which issued roots, sessions, or tickets are met
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub keys: u32,
     /// Operations of each thread in a round

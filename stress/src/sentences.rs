@@ -76,6 +76,7 @@ pub fn sentence(check: Check) -> &'static str {
         "runs_pass" => "Each run of the soak passed.",
         "same_input" => "Nobody changed the files meanwhile.",
         "sessions_linearizable" => "One order explains all answers of each session.",
+        "table_linearizable" => "One order explains all answers of each ticket.",
         "threads_die" => "What dead threads had begun ended, and their memory was used again.",
         "threads_met" => "Threads were at one key at the same time.",
         "told_once" => "Each end was told once.",

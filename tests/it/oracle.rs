@@ -5,7 +5,7 @@
 //! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and
 //! `EXPIRY_PROP_SEED=7` for other histories.
 
-use model::{random, Ack, Map, Mix, Queue, Rotating, Sessions};
+use model::{random, Ack, Map, Mix, Pending, Queue, Rotating, Sessions};
 
 const PLAIN: Mix = Mix::new(4, 4, 2);
 
@@ -64,6 +64,12 @@ fn histories_of_queues_of_integers_match_the_oracle() {
 #[test]
 fn histories_of_queues_of_strings_match_the_oracle() {
     random(Queue::<String>::RANDOM, (100, 13), 400);
+}
+
+/// Tickets reach their own values, whatever has their slots by then.
+#[test]
+fn histories_of_pending_tables_match_the_oracle() {
+    random(Pending, (40, 17), 300);
 }
 
 /// C5, C9, Q13.

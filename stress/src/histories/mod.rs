@@ -1,9 +1,9 @@
 //! Scenario `histories`: records what real threads do to few keys at full speed, and checks whether
 //! that is linearizable.
 //!
-//! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks` and
-//! `sessions` are the store types with their sequential models, `due` is what these know of
-//! deadlines, `show` prints what has no explanation. Memory is proportional to the operations of a
+//! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks`,
+//! `sessions` and `table` are the store types with their sequential models, `due` is what these
+//! know of deadlines, `show` prints what has no explanation. Memory is proportional to the operations of a
 //! round.
 
 mod acks;
@@ -14,6 +14,7 @@ mod queue;
 mod record;
 mod sessions;
 mod show;
+mod table;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
@@ -25,12 +26,13 @@ use record::{record, Recorded, Subject, Time};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-const NAMES: [Check; 10] = [
+const NAMES: [Check; 11] = [
     map::Load::CHECK,
     queue::Load::<u64>::CHECK,
     acks::Chosen::CHECK,
     acks::Issued::CHECK,
     sessions::Load::CHECK,
+    table::Load::CHECK,
     "nothing_left",
     "metrics_add_up",
     "capacity_whole",
@@ -44,8 +46,11 @@ const CAPACITY: usize = 1024;
 /// More entries than ever fit.
 const MANY: u64 = 1 << 20;
 
+/// Store types.
+const TYPES: u64 = 7;
+
 /// Rounds of all kinds: each is a store type and whether its capacity is bounded.
-const KINDS: u64 = 12;
+const KINDS: u64 = 2 * TYPES;
 
 /// Runs the scenario.
 ///
@@ -109,13 +114,14 @@ impl Run<'_> {
     /// ask for that kind.
     fn round(&mut self, number: u64) -> Result<bool, Error> {
         let asked = |on| self.options.on.is_none_or(|only| only == on);
-        match number % 6 {
+        match number % TYPES {
             0 if asked(On::Map) => self.load::<map::Load>(number)?,
             1 if asked(On::Queue) => self.load::<queue::Load<u64>>(number)?,
             2 if asked(On::Queue) => self.load::<queue::Load<String>>(number)?,
             3 if asked(On::Acks) => self.load::<acks::Chosen>(number)?,
             4 if asked(On::Roots) => self.load::<acks::Issued>(number)?,
             5 if asked(On::Sessions) => self.load::<sessions::Load>(number)?,
+            6 if asked(On::Table) => self.load::<table::Load>(number)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -124,9 +130,9 @@ impl Run<'_> {
     /// Records a round on an object, and checks it.
     fn load<S: Subject>(&mut self, number: u64) -> Result<(), Error> {
         let (options, checks, time) = (self.options, &self.checks, &Time::new());
-        let capacity = (number / 6 % 2 == 1).then(|| match number % 6 {
-            // While there is no poll, all issued or created objects may be there at once.
-            4 | 5 => usize::from(options.threads) * options.operations as usize,
+        let capacity = (number / TYPES % 2 == 1).then(|| match number % TYPES {
+            // While there is no poll, all objects of their own may be there at once.
+            4..=6 => usize::from(options.threads) * options.operations as usize,
             _ => CAPACITY,
         });
         let subject = S::new(time, capacity, options)?;

@@ -8,7 +8,7 @@
 use super::acks::{self, Chosen, Issued};
 use super::check::{check, tests, Call, Span};
 use super::record::{Event, Subject};
-use super::{map, queue, sessions};
+use super::{map, queue, sessions, table};
 use expiry::{Ack, Done, ExpiryQueue, Handle, Reason, SessionError, Updated};
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -403,6 +403,44 @@ fn sessions() {
         no 4..5 6 touch ok; 10..11 7 poll 3
         * A touch that is under way beside a taking may set its flag after that.
         ok 3..30 6 touch ok; 10..11 7 poll 3; 40..45 7 reported 3; 40..46 7 poll 40
+        ",
+    );
+}
+
+impl Text for table::Load {
+    fn did(words: &[&str]) -> table::Did {
+        use table::Did::*;
+        match *words {
+            ["insert", timeout] => Inserted(number(timeout)),
+            ["took", own] => Took((own != "-").then(|| own == "own")),
+            ["left", ticks] => Remains(maybe(ticks)),
+            ["cancelled"] => Cancelled,
+            ["expired"] => Expired,
+            _ => panic!("{words:?}"),
+        }
+    }
+}
+
+#[test]
+fn table() {
+    judge::<table::Load>(
+        "
+        * A value stays until a call takes it, or a poll finds its time up.
+        = 5 insert 3
+        ok 7 poll; 8 expired; 8 poll; 9 took -; 9 over
+        ok 9 left 0; 9 took own; 9 poll; 9 left -; 9 over | 6 left 2; 6 cancelled; 6 over
+        * Early, by one tick; left by a poll, or for ever; not found, or with another time left.
+        no 7 expired | 8 poll | 8 over | 6 took - | 6 left - | 6 left 3 | 7 left 0
+        * The ticket has reached another value, or its own one twice.
+        no 6 took other | 6 took own; 6 took other | 6 took own; 6 took own
+        * It has ended twice, or come back.
+        no 6 took own; 8 expired | 8 expired; 8 took own | 8 expired; 8 expired
+        no 6 cancelled; 6 took own | 6 took own; 6 insert 3 | 6 took own; 6 left 2
+
+        * Of a take and the poll in which it expires one gets it, in either order.
+        = 1..2 5 insert 3
+        ok 3..9 8 took own; 4..5 8 poll | 3..9 8 took -; 4..5 8 expired
+        no 3..9 8 took own; 4..5 8 expired | 6..9 8 took own; 4..5 8 poll
         ",
     );
 }

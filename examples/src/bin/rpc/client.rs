@@ -1,17 +1,17 @@
 //! One connection for the calls of many tasks.
 
-use crate::in_flight::{Delivered, Ending, InFlight};
-use expiry::{BuildError, CoarseClock, StoreError};
+use expiry::StoreError;
+use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
 /// What a connection carries in either direction: the id of a call, and a number.
 pub type Frame = (u64, u64);
 
 /// Why a call has no reply.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("no reply has come in time")]
     TimedOut,
@@ -21,42 +21,62 @@ pub enum CallError {
     Refused(#[from] StoreError),
 }
 
+/// What a call returns.
+pub type Answer = Result<u64, CallError>;
+
+/// The requests that wait for their replies.
+pub trait InFlight: Send + Sync + 'static {
+    /// Returns the id of a new request, and the channel that receives its answer.
+    fn begin(&self) -> Result<(u64, oneshot::Receiver<Answer>), CallError>;
+
+    /// Waits for the answer.
+    fn end(
+        &self,
+        id: u64,
+        answer: oneshot::Receiver<Answer>,
+    ) -> impl Future<Output = Answer> + Send;
+
+    /// A reply has come. Returns whether its request was still waiting.
+    fn reply(&self, id: u64, reply: u64) -> bool;
+
+    /// Ends all requests, and refuses new ones.
+    fn close(&self);
+
+    /// Number of requests that have timed out.
+    fn timed_out(&self) -> u64;
+}
+
 /// Number of replies by where they have gone, and number of calls that have timed out.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Replies {
     pub in_time: u64,
     pub late: u64,
-    pub unknown: u64,
     pub timed_out: u64,
 }
 
-pub struct Client {
-    requests: Arc<InFlight<u64>>,
+pub struct Client<R> {
+    requests: Arc<R>,
     frames: UnboundedSender<Frame>,
     reader: JoinHandle<Replies>,
 }
 
-impl Client {
+impl<R: InFlight> Client<R> {
     /// A client that sends requests to `frames` and reads replies from `replies`.
     pub fn new(
+        requests: R,
         frames: UnboundedSender<Frame>,
         replies: UnboundedReceiver<Frame>,
-        timeout: Duration,
-    ) -> Result<Self, BuildError> {
-        let requests = Arc::new(InFlight::new(timeout, CoarseClock::new())?);
+    ) -> Self {
+        let requests = Arc::new(requests);
         let reader = tokio::spawn(read(replies, requests.clone()));
-        Ok(Client { requests, frames, reader })
+        Client { requests, frames, reader }
     }
 
     /// The server's answer to `number`.
-    pub async fn call(&self, number: u64) -> Result<u64, CallError> {
-        let (id, mut end) = self.requests.begin()?;
+    pub async fn call(&self, number: u64) -> Answer {
+        let (id, answer) = self.requests.begin()?;
         self.frames.send((id, number)).map_err(|_| CallError::Closed)?;
-        match end.recv().await {
-            Some(Ending::Reply(reply)) => Ok(reply),
-            Some(Ending::TimedOut) => Err(CallError::TimedOut),
-            Some(Ending::Closed) | None => Err(CallError::Closed),
-        }
+        self.requests.end(id, answer).await
     }
 
     /// Makes no more calls, and waits until the server has sent its last reply.
@@ -66,13 +86,13 @@ impl Client {
     }
 }
 
-async fn read(mut frames: UnboundedReceiver<Frame>, requests: Arc<InFlight<u64>>) -> Replies {
+async fn read(mut frames: UnboundedReceiver<Frame>, requests: Arc<impl InFlight>) -> Replies {
     let mut replies = Replies::default();
     while let Some((id, reply)) = frames.recv().await {
-        match requests.answer(id, reply) {
-            Delivered::InTime => replies.in_time += 1,
-            Delivered::Late => replies.late += 1,
-            Delivered::Unknown => replies.unknown += 1,
+        if requests.reply(id, reply) {
+            replies.in_time += 1;
+        } else {
+            replies.late += 1;
         }
     }
     requests.close();
