@@ -36,7 +36,8 @@ pub enum WhenFull {
     /// The thread that ended the entry waits for room: back-pressure. While the reaper waits,
     /// nothing expires. The channel must then be read by a thread that never ends entries itself:
     /// an ack, fail, poll or shutdown on the receiving thread would wait for itself once the
-    /// channel is full.
+    /// channel is full. So would an insertion there into a store that is full: it expires what is
+    /// due, and waits as long as the channel is full.
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is empty.

@@ -41,6 +41,8 @@ pub enum StoreError {
     TimeoutTooLong,
     /// Another thread has changed the entry in the meantime. Look at it again.
     Changed,
+    /// The key has a value, which was not to be replaced.
+    Occupied,
 }
 
 impl fmt::Display for StoreError {
@@ -50,8 +52,9 @@ impl fmt::Display for StoreError {
             StoreError::OutOfMemory => "out of memory",
             StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
             StoreError::Closed => "the store has been shut down; build another one",
-            StoreError::ZeroTimeout => "the timeout is zero; remove the entry to end it now; a map accepts Lifetime::Never, a queue requires a finite timeout",
+            StoreError::ZeroTimeout => "the timeout is zero, or has passed; end the entry yourself to end it now",
             StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (a map accepts Lifetime::Never) or a longer interval",
+            StoreError::Occupied => "the key has a value already",
             StoreError::Changed => "another thread has changed the entry in the meantime; look at it again",
         })
     }

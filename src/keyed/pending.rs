@@ -16,7 +16,7 @@ use crate::error::BuildError;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
-use crate::pending::PendingError;
+use crate::pending::{PendingError, INTERVAL};
 use crate::polled::Polled;
 use crate::setup::{setters, Setup};
 use crate::time::{Lifetime, NEVER};
@@ -220,7 +220,8 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
 ///
 /// As [`ExpiryQueue`](crate::ExpiryQueue): lock-free; a slot takes 8 bytes, key and value; 5 bytes lie
 /// beside it, and 16 to 29 in the index. A value whose time is up is there until the reaper, or a poll, has
-/// come to it: it can be taken, or renewed. A key's `Eq` that panics in an insertion leaks the value.
+/// come to it: it can be taken, or renewed. A key's `Eq` that panics in an insertion leaks the value. An
+/// insertion that finds the map full expires what is due, and calls the listener.
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,
     hasher: Hasher,
@@ -253,7 +254,7 @@ impl<K: 'static, T: 'static> fmt::Debug for PendingMap<K, T> {
 /// | setting | default |
 /// |---|---|
 /// | [`timeout`](Self::timeout) | for ever |
-/// | [`interval`](Self::interval) | a 300th of the timeout, between 1 ms and 1 s; 100 ms without |
+/// | [`interval`](Self::interval) | 1 ms |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
@@ -267,7 +268,9 @@ pub struct PendingMapBuilder<K, T> {
 
 impl<K, T> Default for PendingMapBuilder<K, T> {
     fn default() -> Self {
-        PendingMapBuilder { setup: Setup::default(), timeout: None, listener: None }
+        // Each insertion brings its timeout, so no default could be derived from one.
+        let setup = Setup { interval: Some(INTERVAL), ..Setup::default() };
+        PendingMapBuilder { setup, timeout: None, listener: None }
     }
 }
 
@@ -297,6 +300,8 @@ where
         interval,
         /// The most values there may be at once; exact. Beyond it new keys are refused with
         /// [`StoreError::Full`], unless a value is due, which is then expired first.
+        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
+        /// listener takes.
         capacity,
         /// How long a value stays that is inserted with [`Lifetime::Default`].
         timeout(timeout: Duration) sets timeout = Some(timeout);
@@ -357,7 +362,44 @@ where
         value: T,
         timeout: impl Into<Lifetime>,
     ) -> Result<Option<T>, PendingError<T>> {
-        let (store, timeout) = (self.store(), timeout.into());
+        self.put(key, value, timeout.into(), true)
+    }
+
+    /// As [`insert`](Self::insert), of a key that has no value: what a server does with an id that its
+    /// client has chosen.
+    ///
+    /// ```
+    /// use expiry::{PendingMap, StoreError};
+    /// use std::time::Duration;
+    ///
+    /// let calls = PendingMap::builder().build()?;
+    /// calls.try_insert(7, "first", Duration::from_secs(30))?;
+    /// let refused = calls.try_insert(7, "second", Duration::from_secs(30)).unwrap_err();
+    /// assert_eq!((refused.error, refused.value), (StoreError::Occupied, "second"));
+    /// assert_eq!(calls.take(&7), Some("first"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert); [`StoreError::Occupied`]: the key has a value, which stays.
+    pub fn try_insert(
+        &self,
+        key: K,
+        value: T,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<(), PendingError<T>> {
+        self.put(key, value, timeout.into(), false).map(drop)
+    }
+
+    fn put(
+        &self,
+        key: K,
+        value: T,
+        timeout: Lifetime,
+        replaces: bool,
+    ) -> Result<Option<T>, PendingError<T>> {
+        let store = self.store();
         let hash = self.hash(&key);
         let (mut pair, mut attempts) = ((key, Given::new(value)), 0);
         loop {
@@ -367,6 +409,7 @@ where
                 // After the clock reading: the entry that is replaced is as it is now.
                 Ok(deadline) => match store.find(&pin, Wanted::new(hash, &pair.0)) {
                     None => store.enter(&pin, hash, pair, Term::until(deadline)),
+                    Some(_) if !replaces => Err((Hindered::Refused(StoreError::Occupied), pair)),
                     Some(found) => store.replace(&pin, &found, pair, Term::until(deadline)),
                 },
             };
@@ -446,14 +489,14 @@ where
         })
     }
 
-    /// Takes every value that is there, in no order. Values that other threads insert meanwhile may stay.
-    /// O(entries).
+    /// Takes every value that is there, with its key, in no order. Values that other threads insert
+    /// meanwhile may stay. O(entries).
     #[must_use = "the values have left the map"]
-    pub fn cancel_all(&self) -> Vec<T> {
+    pub fn cancel_all(&self) -> Vec<PendingEntry<K, T>> {
         let (store, mut all) = (self.store(), Vec::new());
         store.each(|pin, found| {
             if let Some(ended) = store.end(pin, found, RemovalCause::Removed) {
-                all.push(take(&ended));
+                all.push(self.shared.entry(ended, RemovalCause::Removed));
             }
         });
         all

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Unless set.
-const INTERVAL: Duration = Duration::from_millis(1);
+/// Unless set: as tokio's.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Settings of a [`PendingTable`].
 ///
@@ -78,6 +78,8 @@ impl<T: Send + 'static> PendingTableBuilder<T> {
         /// The most values there may be at once; exact. Beyond it insertions are refused with
         /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then
         /// expired first.
+        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
+        /// listener takes.
         capacity,
         /// How long a value stays that is inserted with [`Lifetime::Default`](crate::Lifetime::Default).
         timeout(timeout: Duration) sets timeout = Some(timeout);

@@ -5,6 +5,7 @@ mod inner;
 mod ticket;
 
 pub use builder::PendingTableBuilder;
+pub(crate) use builder::INTERVAL;
 pub use ticket::Ticket;
 
 use crate::core::lateness::Lateness;
@@ -49,7 +50,8 @@ use std::time::Duration;
 /// # Cost and progress
 ///
 /// All operations but [`shutdown`](Self::shutdown), [`drain`](Self::drain) and dropping the last handle
-/// are lock-free. There is no hash and no guard. An insertion allocates nothing, but a chunk of 4,096 slots
+/// are lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) the thread that expires a value may wait
+/// for room in the channel.) There is no hash and no guard. An insertion allocates nothing, but a chunk of 4,096 slots
 /// now and then. A slot takes 8 bytes and the value (a pointer to it above 64 bytes, which is an
 /// allocation), and 5 bytes beside it. Memory of a burst goes back, but for 4 bytes a slot.
 ///
@@ -61,8 +63,10 @@ use std::time::Duration;
 ///
 /// # Threads that run user code
 ///
-/// The thread that drives the table (its reaper, or a poll) calls the listener, and drops what expires
-/// if there is none. A listener may use the table, be slow, or panic. The thread that shuts a table down,
+/// The thread that drives the table calls the listener, and drops what expires if there is none: the
+/// reaper, a poll, **or an insertion that finds the table full**. So hold no lock around an insertion that
+/// the listener takes, or build with a channel. A listener may use the table, be slow, or panic. It must not
+/// own a handle to its own table, which would keep the table for ever. The thread that shuts a table down,
 /// or its reaper, drops what is left when the last handle goes.
 pub struct PendingTable<T: 'static> {
     inner: Arc<Inner<T>>,
@@ -156,7 +160,7 @@ snapshot! {
         refused: u64 as REFUSED = inner.engine.refusals();
         /// Values that came in.
         inserted: u64 as INSERTED = inner.sum(|counts| &counts.inserted);
-        /// Values that a call has taken.
+        /// Values that a call has taken; [`cancel_all`](PendingTable::cancel_all), too.
         taken: u64 as REMOVED = inner.sum(|counts| &counts.taken);
         /// Values whose time was up.
         expired: u64 as EXPIRED = inner.sum(|counts| &counts.expired);

@@ -327,9 +327,13 @@ mod by_key {
         assert_eq!((expired.key().as_str(), *expired.value()), ("a", 2));
         assert_eq!(expired.into_value(), 2);
         assert_eq!(map.remaining("c"), Some(Duration::MAX));
-        assert_eq!((map.cancel_all(), map.is_empty()), (vec![4], true));
+        let refused = map.try_insert("c".to_string(), 5, SECOND).unwrap_err();
+        assert_eq!((refused.error, refused.value), (StoreError::Occupied, 5));
+        let all = map.cancel_all();
+        assert_eq!((all[0].key().as_str(), *all[0].value(), all.len(), map.len()), ("c", 4, 1, 0));
+        assert!(map.try_insert("c".to_string(), 5, SECOND).is_ok());
         let total = map.metrics().total;
-        assert_eq!((total.inserted, total.replaced, total.removed, total.expired), (3, 1, 2, 1));
+        assert_eq!((total.inserted, total.replaced, total.removed, total.expired), (4, 1, 2, 1));
     }
 
     #[test]
@@ -437,7 +441,9 @@ mod by_key {
                             mine.extend(map.take(&((n + 5) % 16)));
                         }
                         if n % 1000 == 999 {
-                            mine.extend(map.cancel_all());
+                            mine.extend(
+                                map.cancel_all().into_iter().map(|entry| entry.into_value()),
+                            );
                         }
                     }
                     left.lock().unwrap().extend(mine.into_iter().map(|value| *value));

@@ -104,6 +104,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         interval,
         /// The most entries there may be at once; beyond it new keys are refused with
         /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.
+        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
+        /// listener takes.
         capacity,
         /// How long an entry lives after it was inserted, replaced or touched, unless it says
         /// otherwise itself.

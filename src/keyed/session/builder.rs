@@ -91,6 +91,8 @@ impl SessionTrackerBuilder {
         /// The most sessions there may be at once, those included that are being closed; beyond it
         /// new ones are refused with [`StoreError::Full`](crate::StoreError::Full), unless
         /// something is due, which is then expired first. Exact.
+        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
+        /// listener takes.
         capacity,
         /// The shortest timeout that is granted, at least the interval; a caller that asks for less
         /// gets this.
