@@ -1,9 +1,9 @@
 //! Things in flight, by value, under keys that the caller chooses.
 //!
 //! A [`Store`] whose values are only ever taken. The thread that has ended an entry is the only one
-//! that touches its value ([`Given`]), and takes it at once. Readers look at keys alone. So a value is
-//! never lent, and is given back whatever other threads do. The slot, with the key, is freed later, as
-//! those of all keyed stores.
+//! that touches its value ([`Given`]), and takes it at once. Readers look at keys alone. So a value
+//! is never lent, and is given back whatever other threads do. The slot, with the key, is freed
+//! later, as those of all keyed stores.
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
@@ -37,8 +37,8 @@ type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
 /// A value that leaves its slot once. It is not dropped with the slot.
 struct Given<T>(UnsafeCell<ManuallyDrop<T>>);
 
-// SAFETY: one thread alone touches the value: the one that puts it in, and later the one that has ended
-// the entry.
+// SAFETY: one thread alone touches the value: the one that puts it in, and later the one that has
+// ended the entry.
 unsafe impl<T: Send> Sync for Given<T> {}
 
 impl<T> Given<T> {
@@ -54,13 +54,13 @@ impl<T> Given<T> {
 
 /// Takes the value of an entry that the caller has ended.
 fn take<K, T>(ended: &Ended<'_, K, T>) -> T {
-    // SAFETY: an entry ends once, and each of this module's ends comes here once, on the thread that
-    // made it. No other thread touches values.
+    // SAFETY: an entry ends once, and each of this module's ends comes here once, on the thread
+    // that made it. No other thread touches values.
     unsafe { ManuallyDrop::take(&mut *ended.value().0.get()) }
 }
 
-/// An entry that has expired, or that a shutdown has ended: the value by value, and the key, which lies
-/// in the map's memory for as long as this does.
+/// An entry that has expired, or that a shutdown has ended: the value by value, and the key, which
+/// lies in the map's memory for as long as this does.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -105,7 +105,8 @@ impl<K: fmt::Debug, T: fmt::Debug> fmt::Debug for PendingEntry<K, T> {
 
 /// What the handles share.
 struct Shared<K: 'static, T: 'static> {
-    /// Entries that are still in a caller's hands keep the store, but not the target that they may lie in.
+    /// Entries that are still in a caller's hands keep the store, but not the target that they may
+    /// lie in.
     store: Arc<Inner<K, T>>,
     target: Target<PendingEntry<K, T>, Handler<K, T>>,
     kept: Leftovers<PendingEntry<K, T>>,
@@ -188,13 +189,13 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
     }
 }
 
-/// Values that wait for something, each under a key of the caller's: request ids of the other side, file
-/// names, connections.
+/// Values that wait for something, each under a key of the caller's: request ids of the other side,
+/// file names, connections.
 ///
-/// As [`PendingTable`](crate::PendingTable), which issues the keys itself and is faster. Each value leaves
-/// the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its timeout has
-/// passed, to the listener, channel, stream or poll. Nothing is ever lent, so `take` always gives the
-/// value.
+/// As [`PendingTable`](crate::PendingTable), which issues the keys itself and is faster. Each value
+/// leaves the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its
+/// timeout has passed, to the listener, channel, stream or poll. Nothing is ever lent, so `take`
+/// always gives the value.
 ///
 /// ```
 /// use expiry::PendingMap;
@@ -218,10 +219,11 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
 ///
 /// # Cost, progress, time, panics
 ///
-/// As [`ExpiryQueue`](crate::ExpiryQueue): lock-free; a slot takes 8 bytes, key and value; 5 bytes lie
-/// beside it, and 16 to 29 in the index. A value whose time is up is there until the reaper, or a poll, has
-/// come to it: it can be taken, or renewed. A key's `Eq` that panics in an insertion leaks the value. An
-/// insertion that finds the map full expires what is due, and calls the listener.
+/// As [`ExpiryQueue`](crate::ExpiryQueue): lock-free; a slot takes 8 bytes, key and value; 5 bytes
+/// lie beside it, and 16 to 29 in the index. A value whose time is up is there until the reaper, or
+/// a poll, has come to it: it can be taken, or renewed. A key's `Eq` that panics in an insertion
+/// leaks the value. An insertion that finds the map full expires what is due, and calls the
+/// listener.
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,
     hasher: Hasher,
@@ -347,15 +349,15 @@ where
         Wanted::new(self.hash(key), key)
     }
 
-    /// Puts a value in, for `timeout` from now, rounded up to the interval: a `Duration`, an `Instant` or a
-    /// [`Lifetime`]. Returns the value that the key had before, if any.
+    /// Puts a value in, for `timeout` from now, rounded up to the interval: a `Duration`, an
+    /// `Instant` or a [`Lifetime`]. Returns the value that the key had before, if any.
     ///
     /// # Errors
     ///
     /// [`PendingError`] gives the value back, and drops the key: [`StoreError::Full`],
     /// [`StoreError::OutOfMemory`], [`StoreError::Collisions`], [`StoreError::Closed`],
-    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`]. What the key had stays, or is in
-    /// the error, too: where a shutdown ends the new value at once.
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`]. What the key had stays, or is
+    /// in the error, too: where a shutdown ends the new value at once.
     pub fn insert(
         &self,
         key: K,
@@ -365,8 +367,8 @@ where
         self.put(key, value, timeout.into(), true)
     }
 
-    /// As [`insert`](Self::insert), of a key that has no value: what a server does with an id that its
-    /// client has chosen.
+    /// As [`insert`](Self::insert), of a key that has no value: what a server does with an id that
+    /// its client has chosen.
     ///
     /// ```
     /// use expiry::{PendingMap, StoreError};
@@ -448,8 +450,8 @@ where
         Some(take(&ended))
     }
 
-    /// Renews a key's value: it expires `timeout` from now, rounded up to the interval. Returns whether it
-    /// was there.
+    /// Renews a key's value: it expires `timeout` from now, rounded up to the interval. Returns
+    /// whether it was there.
     ///
     /// # Errors
     ///
@@ -475,7 +477,8 @@ where
         self.store().find(&self.store().engine.pin(), self.wanted(key)).is_some()
     }
 
-    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if it never does.
+    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if it never
+    /// does.
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -523,9 +526,9 @@ where
         metrics
     }
 
-    /// Returns all that has expired, in no order. Where there is a listener or a channel, that gets it, and
-    /// this returns nothing. Never waits. Any number of threads may poll: each value is returned to one of
-    /// them.
+    /// Returns all that has expired, in no order. Where there is a listener or a channel, that gets
+    /// it, and this returns nothing. Never waits. Any number of threads may poll: each value is
+    /// returned to one of them.
     #[must_use = "the values have left the map"]
     pub fn poll(&self) -> Vec<PendingEntry<K, T>> {
         let mut expired = Vec::new();
@@ -533,7 +536,8 @@ where
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to `into`.
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to
+    /// `into`.
     pub fn poll_into(&self, into: &mut Vec<PendingEntry<K, T>>, budget: usize) -> Polled {
         let (before, shared) = (into.len(), &*self.shared);
         let Some(waiting) = shared.target.lapsed() else {
@@ -553,15 +557,15 @@ where
         crate::CapacityReady::new(self.store().engine.admission.door())
     }
 
-    /// Refuses new keys, and waits until no value is left, for at most `limit` of real time: they are taken,
-    /// or expire. Returns whether none is left. Blocks; in a listener it does not wait. Polls meanwhile
-    /// where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    /// Refuses new keys, and waits until no value is left, for at most `limit` of real time: they
+    /// are taken, or expire. Returns whether none is left. Blocks; in a listener it does not wait.
+    /// Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
     pub fn drain(&self, limit: Duration) -> bool {
         drain(&self.store().engine, self.owner.reaper(), &*self.shared, limit)
     }
 
-    /// Stops the map, as [`PendingTable::shutdown`](crate::PendingTable::shutdown): returns each value that
-    /// was inserted, and neither taken nor delivered as expired, once.
+    /// Stops the map, as [`PendingTable::shutdown`](crate::PendingTable::shutdown): returns each
+    /// value that was inserted, and neither taken nor delivered as expired, once.
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<PendingEntry<K, T>> {
         self.shared.kept.want();
@@ -569,9 +573,9 @@ where
         self.left()
     }
 
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this returns,
-    /// the reaper does the rest, and the future is ready when the reaper has ended. The shutdown goes on if
-    /// the future is dropped; the next shutdown then returns the values.
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this
+    /// returns, the reaper does the rest, and the future is ready when the reaper has ended. The
+    /// shutdown goes on if the future is dropped; the next shutdown then returns the values.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(

@@ -81,7 +81,8 @@ impl<T: Send + 'static> PendingTableBuilder<T> {
         /// The inserting thread expires it, and so calls the listener: hold no lock there that the
         /// listener takes.
         capacity,
-        /// How long a value stays that is inserted with [`Lifetime::Default`](crate::Lifetime::Default).
+        /// How long a value stays that is inserted with
+        /// [`Lifetime::Default`](crate::Lifetime::Default).
         timeout(timeout: Duration) sets timeout = Some(timeout);
     }
 

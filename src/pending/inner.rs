@@ -1,8 +1,8 @@
 //! Values in slots: how one gets in, and the one way in which each gets out.
 //!
-//! A value is the payload of a slot, and its ticket names slot and occupant. No index leads to it, and
-//! no thread ever looks at a value in its slot. So the thread that ends the slot's lease takes the value
-//! and frees the slot at once: no guard, no deferred freeing.
+//! A value is the payload of a slot, and its ticket names slot and occupant. No index leads to it,
+//! and no thread ever looks at a value in its slot. So the thread that ends the slot's lease takes
+//! the value and frees the slot at once: no guard, no deferred freeing.
 //!
 //! ```text
 //!  FREE -> LIVE(i, d)     insert: the value, the round if it is a new one, then the lease
@@ -10,21 +10,22 @@
 //!  FREE -> DEAD           insert: the slot has had its last occupant, and is retired
 //! ```
 //!
-//! **Linearization points**: the store of the lease (insert), and the swap `LIVE -> DEAD` (all others).
+//! **Linearization points**: the store of the lease (insert), and the swap `LIVE -> DEAD` (all
+//! others).
 //!
 //! # A ticket names one occupant
 //!
-//! A lease has a generation of 16 bits, which comes round. So a slot's note counts the *rounds*, and a
-//! ticket has round and generation. The thread that has claimed a free slot is the only one that writes
-//! its note. It raises the note before it stores the lease, when the generation has gone from the last
-//! one to the first. The driver raises the notes of a chunk whose generations start over when its memory
-//! goes back (`Slots::release`). A slot that has come to the end of its rounds is left `DEAD`: after
-//! 2^32 occupants, which takes 2^44 insertions into its chunk.
+//! A lease has a generation of 16 bits, which comes round. So a slot's note counts the *rounds*,
+//! and a ticket has round and generation. The thread that has claimed a free slot is the only one
+//! that writes its note. It raises the note before it stores the lease, when the generation has
+//! gone from the last one to the first. The driver raises the notes of a chunk whose generations
+//! start over when its memory goes back (`Slots::release`). A slot that has come to the end of its
+//! rounds is left `DEAD`: after 2^32 occupants, which takes 2^44 insertions into its chunk.
 //!
-//! `take` loads the lease, then the note, then swaps the lease. The load of the lease acquires the note
-//! that its occupant has. If the slot has another occupant by then, the swap fails; it would succeed
-//! only if that one has the same generation *and* the same deadline, 2^16 - 1 occupants later. Slots are
-//! used in rotation, so that takes 2^28 insertions within one interval.
+//! `take` loads the lease, then the note, then swaps the lease. The load of the lease acquires the
+//! note that its occupant has. If the slot has another occupant by then, the swap fails; it would
+//! succeed only if that one has the same generation *and* the same deadline, 2^16 - 1 occupants
+//! later. Slots are used in rotation, so that takes 2^28 insertions within one interval.
 //!
 //! # The driver
 //!
@@ -291,8 +292,8 @@ impl<T: 'static> Inner<T> {
         }
     }
 
-    /// For tests: gives each free slot of the first chunk this generation and round, as if it had had so
-    /// many occupants.
+    /// For tests: gives each free slot of the first chunk this generation and round, as if it had
+    /// had so many occupants.
     #[cfg(any(test, expiry_loom))]
     pub(super) fn age(&self, generation: u32, round: u32) {
         for id in 0.. {
@@ -324,7 +325,7 @@ fn round_of<T: 'static>(claim: &Claim<'_, Value<T>>, spot: Spot<'_, Value<T>>) -
     (round <= LAST_ROUND).then_some(round)
 }
 
-/// Who drives a table, and gets what expires.
+/// The driver of a table, which gets what expires.
 pub(super) trait Reports<T: 'static> {
     fn inner(&self) -> &Inner<T>;
 

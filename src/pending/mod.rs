@@ -25,9 +25,9 @@ use std::time::Duration;
 
 /// Values that wait for something, each under a ticket: requests and the senders of their replies.
 ///
-/// `insert` takes a value and returns a [`Ticket`], which may go on a wire. Each value leaves the table
-/// once, by value: to the call that [takes](Self::take) it, or, when its timeout has passed, to the
-/// listener, channel, stream or poll. A ticket never reaches another value than its own.
+/// `insert` takes a value and returns a [`Ticket`], which may go on a wire. Each value leaves the
+/// table once, by value: to the call that [takes](Self::take) it, or, when its timeout has passed,
+/// to the listener, channel, stream or poll. A ticket never reaches another value than its own.
 ///
 /// ```
 /// use expiry::{PendingTable, Ticket, WhenFull};
@@ -49,25 +49,26 @@ use std::time::Duration;
 ///
 /// # Cost and progress
 ///
-/// All operations but [`shutdown`](Self::shutdown), [`drain`](Self::drain) and dropping the last handle
-/// are lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) the thread that expires a value may wait
-/// for room in the channel.) There is no hash and no guard. An insertion allocates nothing, but a chunk of 4,096 slots
-/// now and then. A slot takes 8 bytes and the value (a pointer to it above 64 bytes, which is an
-/// allocation), and 5 bytes beside it. Memory of a burst goes back, but for 4 bytes a slot.
+/// All operations but [`shutdown`](Self::shutdown), [`drain`](Self::drain) and dropping the last
+/// handle are lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) the thread that expires a
+/// value may wait for room in the channel.) There is no hash and no guard. An insertion allocates
+/// nothing, but a chunk of 4,096 slots now and then. A slot takes 8 bytes and the value (a pointer
+/// to it above 64 bytes, which is an allocation), and 5 bytes beside it. Memory of a burst goes
+/// back, but for 4 bytes a slot.
 ///
 /// # Time
 ///
-/// A value expires when its timeout has passed, rounded up to the interval: never early. From 64 times
-/// the [lag](crate::Clock::lag) of the clock's cheap reading on (64 ms) it may be late by that lag (1 ms)
-/// on top. Until the reaper, or a poll, has come to a value, `take` still finds it.
+/// A value expires when its timeout has passed, rounded up to the interval: never early. From 64
+/// times the [lag](crate::Clock::lag) of the clock's cheap reading on (64 ms) it may be late by
+/// that lag (1 ms) on top. Until the reaper, or a poll, has come to a value, `take` still finds it.
 ///
 /// # Threads that run user code
 ///
-/// The thread that drives the table calls the listener, and drops what expires if there is none: the
-/// reaper, a poll, **or an insertion that finds the table full**. So hold no lock around an insertion that
-/// the listener takes, or build with a channel. A listener may use the table, be slow, or panic. It must not
-/// own a handle to its own table, which would keep the table for ever. The thread that shuts a table down,
-/// or its reaper, drops what is left when the last handle goes.
+/// The thread that drives the table calls the listener, and drops what expires if there is none:
+/// the reaper, a poll, **or an insertion that finds the table full**. So hold no lock around an
+/// insertion that the listener takes, or build with a channel. A listener may use the table, be
+/// slow, or panic. It must not own a handle to its own table, which would keep the table for ever.
+/// The thread that shuts a table down, or its reaper, drops what is left when the last handle goes.
 pub struct PendingTable<T: 'static> {
     inner: Arc<Inner<T>>,
     owner: Arc<Owner<Inner<T>>>,
@@ -80,8 +81,8 @@ impl<T: 'static> Clone for PendingTable<T> {
     }
 }
 
-/// Why a value was refused, by a [`PendingTable`] or a [`PendingMap`](crate::PendingMap); it gives the
-/// value back.
+/// Why a value was refused, by a [`PendingTable`] or a [`PendingMap`](crate::PendingMap); it gives
+/// the value back.
 ///
 /// ```
 /// use expiry::{PendingTable, StoreError};
@@ -99,8 +100,8 @@ pub struct PendingError<T> {
     pub value: T,
     /// Why it was not.
     pub error: StoreError,
-    /// The value that the key had. Mostly `None`: the key keeps it. A shutdown beside an insertion into
-    /// a [`PendingMap`](crate::PendingMap) may end the new value when the old one is out.
+    /// The value that the key had. Mostly `None`: the key keeps it. A shutdown beside an insertion
+    /// into a [`PendingMap`](crate::PendingMap) may end the new value when the old one is out.
     pub replaced: Option<T>,
 }
 
@@ -135,8 +136,9 @@ impl<T> From<PendingError<T>> for StoreError {
 }
 
 snapshot! {
-    /// A snapshot of a table's counters. Monotonic but for `live` and `slots`; read one after another
-    /// while others count. When nothing is going on, `inserted` is `live + taken + expired + closed`.
+    /// A snapshot of a table's counters. Monotonic but for `live` and `slots`; read one after
+    /// another while others count. When nothing is going on, `inserted` is `live + taken + expired
+    /// + closed`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -172,19 +174,19 @@ snapshot! {
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(inner.engine.busy.get());
         /// How often it has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = inner.engine.rounds.get();
-        /// Panics of the listener, of values that the table dropped, and of the clock on the reaper's
-        /// thread, that were caught.
+        /// Panics of the listener, of values that the table dropped, and of the clock on the
+        /// reaper's thread, that were caught.
         listener_panics: u64 as HANDLER_PANICS
             = inner.panics.load(Relaxed) + inner.engine.clock_panics.get();
         /// Values that went to the second queue of a full channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = inner.target.astray().0;
-        /// Values that were dropped: by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was
-        /// gone.
+        /// Values that were dropped: by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver
+        /// was gone.
         undelivered: u64 as UNDELIVERED = inner.target.astray().1;
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that a pending table has to
-    /// this snapshot, in the recorder of the facade `metrics`. Cost: as
+    /// Sets each series of [`describe`](crate::publish::describe)'s table that a pending table has
+    /// to this snapshot, in the recorder of the facade `metrics`. Cost: as
     /// [`Metrics::publish`](crate::Metrics::publish).
     publish
 }
@@ -198,8 +200,8 @@ impl<T: Send + 'static> PendingTable<T> {
         PendingTableBuilder::default()
     }
 
-    /// Puts a value in, for `timeout` from now, rounded up to the interval. A `Duration`, an `Instant` or
-    /// a [`Lifetime`] says how long.
+    /// Puts a value in, for `timeout` from now, rounded up to the interval. A `Duration`, an
+    /// `Instant` or a [`Lifetime`] says how long.
     ///
     /// # Errors
     ///
@@ -219,8 +221,8 @@ impl<T: Send + 'static> PendingTable<T> {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), with the first value that was refused. Those before it are in, and
-    /// those behind it stay in the iterator.
+    /// As [`insert`](Self::insert), with the first value that was refused. Those before it are in,
+    /// and those behind it stay in the iterator.
     pub fn insert_many(
         &self,
         values: impl IntoIterator<Item = T>,
@@ -234,8 +236,8 @@ impl<T: Send + 'static> PendingTable<T> {
         })
     }
 
-    /// Takes the value of a ticket. `None` if it was taken before, has expired, or never was: a ticket
-    /// may be any number.
+    /// Takes the value of a ticket. `None` if it was taken before, has expired, or never was: a
+    /// ticket may be any number.
     #[inline]
     #[must_use = "the value has left the table"]
     pub fn take(&self, ticket: Ticket) -> Option<T> {
@@ -267,8 +269,8 @@ impl<T: Send + 'static> PendingTable<T> {
         self.inner.find(ticket).is_some()
     }
 
-    /// How long until the value of a ticket expires: zero if its time is up; [`Duration::MAX`] if it never
-    /// does.
+    /// How long until the value of a ticket expires: zero if its time is up; [`Duration::MAX`] if
+    /// it never does.
     #[must_use]
     pub fn remaining(&self, ticket: Ticket) -> Option<Duration> {
         let (_, lease) = self.inner.find(ticket)?;
@@ -279,8 +281,8 @@ impl<T: Send + 'static> PendingTable<T> {
         })
     }
 
-    /// Takes every value that is there, in no order. Values that other threads insert meanwhile may stay.
-    /// O(slots).
+    /// Takes every value that is there, in no order. Values that other threads insert meanwhile may
+    /// stay. O(slots).
     #[must_use = "the values have left the table"]
     pub fn cancel_all(&self) -> Vec<T> {
         self.inner.take_all()
@@ -305,9 +307,9 @@ impl<T: Send + 'static> PendingTable<T> {
         PendingMetrics::of(&self.inner)
     }
 
-    /// Returns all values that have expired, in no order. Where there is a listener or a channel, that gets
-    /// them, and this returns none. Never waits. Any number of threads may poll: each value is returned to
-    /// one of them.
+    /// Returns all values that have expired, in no order. Where there is a listener or a channel,
+    /// that gets them, and this returns none. Never waits. Any number of threads may poll: each
+    /// value is returned to one of them.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -325,7 +327,8 @@ impl<T: Send + 'static> PendingTable<T> {
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to `into`.
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to
+    /// `into`.
     pub fn poll_into(&self, into: &mut Vec<T>, budget: usize) -> Polled {
         let (before, inner) = (into.len(), &*self.inner);
         let Some(waiting) = inner.target.lapsed() else {
@@ -345,19 +348,20 @@ impl<T: Send + 'static> PendingTable<T> {
         crate::CapacityReady::new(self.inner.engine.admission.door())
     }
 
-    /// Refuses new values, and waits until none is left, for at most `limit` of real time: they are taken,
-    /// or expire. Returns whether none is left. Blocks; in a listener it does not wait. Polls meanwhile
-    /// where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
+    /// Refuses new values, and waits until none is left, for at most `limit` of real time: they are
+    /// taken, or expire. Returns whether none is left. Blocks; in a listener it does not wait.
+    /// Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
     pub fn drain(&self, limit: Duration) -> bool {
         drain(&self.inner.engine, self.owner.reaper(), &*self.inner, limit)
     }
 
-    /// Stops the table: refuses new values, ends those that are there, stops the reaper and waits for it.
-    /// Returns the values: each that was inserted, and neither taken nor delivered as expired, once.
+    /// Stops the table: refuses new values, ends those that are there, stops the reaper and waits
+    /// for it. Returns the values: each that was inserted, and neither taken nor delivered as
+    /// expired, once.
     ///
-    /// In a listener or a waker that any store calls, this waits for no thread. Insertions are refused when
-    /// it returns. The reaper, or the threads that drive the table at that moment, end the values soon
-    /// after, and the next shutdown returns them.
+    /// In a listener or a waker that any store calls, this waits for no thread. Insertions are
+    /// refused when it returns. The reaper, or the threads that drive the table at that moment, end
+    /// the values soon after, and the next shutdown returns them.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -374,9 +378,9 @@ impl<T: Send + 'static> PendingTable<T> {
         self.left()
     }
 
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when this
-    /// returns, the reaper does the rest, and the future is ready when the reaper has ended. The shutdown
-    /// goes on if the future is dropped; the next shutdown then returns the values.
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
+    /// this returns, the reaper does the rest, and the future is ready when the reaper has ended.
+    /// The shutdown goes on if the future is dropped; the next shutdown then returns the values.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = Vec<T>> + Send + '_ {

@@ -5,10 +5,10 @@ use rand::RngCore;
 
 /// Names one value in a [`PendingTable`](super::PendingTable).
 ///
-/// 64 bits, so that it can travel; with the feature `serde` as a number. Displayed, and parsed, as `0x`
-/// and 16 hexadecimal digits. No two insertions into a table get the same ticket. A ticket of another
-/// table, or a guessed one, names a live value with a chance of `live / 2^64`. Tickets are no secrets: a
-/// peer that has seen a ticket can send it.
+/// 64 bits, so that it can travel; with the feature `serde` as a number. Displayed, and parsed, as
+/// `0x` and 16 hexadecimal digits. No two insertions into a table get the same ticket. A ticket of
+/// another table, or a guessed one, names a live value with a chance of `live / 2^64`. Tickets are
+/// no secrets: a peer that has seen a ticket can send it.
 ///
 /// ```
 /// use expiry::{PendingTable, Ticket};
@@ -47,7 +47,8 @@ impl From<Ticket> for u64 {
 ///  +----------+---------------+-------------------+
 /// ```
 ///
-/// The round counts how often the slot's generations have started over. It stands in the slot's note.
+/// The round counts how often the slot's generations have started over. It stands in the slot's
+/// note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) id: u32,
@@ -58,12 +59,12 @@ pub(super) struct Place {
 /// The last round of a slot. After it the slot is retired.
 pub(super) const LAST_ROUND: u32 = (1 << 16) - 1;
 
-/// Makes places into tickets and back, so that nobody guesses the ticket of a neighbour. A bijection of
-/// the 64 bits, which a table chooses at random.
+/// Makes places into tickets and back, so that no peer guesses the ticket of a neighbour. A
+/// bijection of the 64 bits, which a table chooses at random.
 pub(super) struct Seal {
     key: u64,
     factor: u64,
-    /// Of `factor`, modulo 2^64.
+    /// The inverse of `factor`, modulo 2^64.
     inverse: u64,
 }
 

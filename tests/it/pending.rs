@@ -189,8 +189,8 @@ fn panics_of_listeners_and_drops_are_counted() {
     drop(table);
 }
 
-/// Threads insert and take, a reaper expires, and one thread takes all now and then: each value leaves
-/// once.
+/// Threads insert and take, a reaper expires, and one thread takes all now and then: each value
+/// leaves once.
 #[test]
 fn every_value_leaves_once() {
     const THREADS: u64 = 4;

@@ -1,8 +1,9 @@
-//! Values in flight: `PendingTable` beside what is written by hand, a map from ids to values under a lock,
-//! and beside a concurrent map that expires nothing.
+//! Values in flight: `PendingTable` beside what is written by hand, a map from ids to values under
+//! a lock, and beside a concurrent map that expires nothing.
 //!
-//! A window of values is in flight. A step takes the value of a random position, and inserts another
-//! one in its place. All peers get the same positions, and 30 s as timeout. The maps' ids are counted up.
+//! A window of values is in flight. A step takes the value of a random position, and inserts
+//! another one in its place. All peers get the same positions, and 30 s as timeout. The maps' ids
+//! are counted up.
 
 use super::{count, name, numbers, Options};
 use crate::lab::at_once;

@@ -43,8 +43,8 @@ model!(g1_take_and_take, || {
     assert_eq!(there + here + rig.end(), 1);
 });
 
-// A value is taken beside the round in which it expires. Guards: one swap, and the one that makes it
-// reads the value that the inserting thread has written.
+// A value is taken beside the round in which it expires. Guards: one swap, and the one that makes
+// it reads the value that the inserting thread has written.
 model!(g1_take_and_expire, || {
     let rig = Rig::new();
     rig.clock.advance(TICK);
@@ -78,9 +78,9 @@ model!(g1_insert_and_take_beside_a_shutdown, || {
     assert_eq!(there + here + rig.end(), 3);
 });
 
-// The generations of every slot come round, beside a thread that has the ticket of a first occupant.
-// Guards: the inserting thread raises the slot's round before it stores the lease, and the taking thread
-// loads the lease before the round.
+// The generations of every slot come round, beside a thread that has the ticket of a first
+// occupant. Guards: the inserting thread raises the slot's round before it stores the lease, and
+// the taking thread loads the lease before the round.
 model!(g1_a_generation_comes_round, || {
     let rig = Rig::new();
     assert_eq!(rig.take(), 1);
@@ -133,8 +133,8 @@ impl ByKey {
     }
 }
 
-// The value of a key is taken while another thread replaces it. Guards: each of the two values leaves
-// once, by the thread that has ended its entry.
+// The value of a key is taken while another thread replaces it. Guards: each of the two values
+// leaves once, by the thread that has ended its entry.
 model!(g2_take_and_replace, || {
     let rig = ByKey::new();
     let (there, here) = beside(&rig, ByKey::take, ByKey::insert);
@@ -148,7 +148,8 @@ model!(g2_replace_and_expire, bounded(1), || {
     assert_eq!(there + here + rig.end(), 3);
 });
 
-// A value is replaced beside a shutdown. Guards: the new value is refused, or returned by the shutdown.
+// A value is replaced beside a shutdown. Guards: the new value is refused, or returned by the
+// shutdown.
 model!(g2_replace_beside_a_shutdown, || {
     let rig = ByKey::new();
     let shuts =

@@ -3,8 +3,8 @@
 //!
 //! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks`,
 //! `sessions` and `table` are the store types with their sequential models, `due` is what these
-//! know of deadlines, `show` prints what has no explanation. Memory is proportional to the operations of a
-//! round.
+//! know of deadlines, `show` prints what has no explanation. Memory is proportional to the
+//! operations of a round.
 
 mod acks;
 mod check;
