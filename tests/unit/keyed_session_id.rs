@@ -34,5 +34,5 @@ fn the_time_is_in_the_middle() {
 #[test]
 fn sixteen_digits() {
     assert_eq!(SessionId(0x1F).to_string(), "0x000000000000001f");
-    assert_eq!(format!("{:?}", SessionId(u64::MAX)), "0xffffffffffffffff");
+    assert_eq!(format!("{:?}", SessionId(u64::MAX)), "SessionId(0xffffffffffffffff)");
 }
