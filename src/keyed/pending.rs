@@ -16,10 +16,10 @@ use crate::error::BuildError;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
-use crate::pending::{PendingError, INTERVAL};
+use crate::pending::PendingError;
 use crate::polled::Polled;
 use crate::setup::{setters, Setup};
-use crate::time::{Lifetime, NEVER};
+use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::cell::{RefCell, UnsafeCell};
 use std::fmt;
@@ -271,7 +271,7 @@ pub struct PendingMapBuilder<K, T> {
 impl<K, T> Default for PendingMapBuilder<K, T> {
     fn default() -> Self {
         // Each insertion brings its timeout, so no default could be derived from one.
-        let setup = Setup { interval: Some(INTERVAL), ..Setup::default() };
+        let setup = Setup::by_millisecond();
         PendingMapBuilder { setup, timeout: None, listener: None }
     }
 }
@@ -486,10 +486,7 @@ where
         let store = self.store();
         let found = store.find(&store.engine.pin(), self.wanted(key))?;
         let deadlines = &store.engine.deadlines;
-        Some(match found.lease.deadline_near(deadlines.about_now()) {
-            NEVER => Duration::MAX,
-            deadline => deadlines.ticks().until(deadlines.now(), deadline),
-        })
+        Some(deadlines.left(found.lease, deadlines.now()))
     }
 
     /// Takes every value that is there, with its key, in no order. Values that other threads insert
@@ -498,7 +495,7 @@ where
     pub fn cancel_all(&self) -> Vec<PendingEntry<K, T>> {
         let (store, mut all) = (self.store(), Vec::new());
         store.each(|pin, found| {
-            if let Some(ended) = store.end(pin, found, RemovalCause::Removed) {
+            if let Some(ended) = store.end_anyway(pin, found, RemovalCause::Removed) {
                 all.push(self.shared.entry(ended, RemovalCause::Removed));
             }
         });
@@ -592,8 +589,6 @@ where
 
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<PendingEntry<K, T>> {
-        let mut left = self.shared.kept.take();
-        left.extend(self.shared.target.lapsed().into_iter().flatten());
-        left
+        self.shared.target.left(&self.shared.kept)
     }
 }

@@ -157,3 +157,13 @@ model!(g2_replace_beside_a_shutdown, || {
     let (there, here) = beside(&rig, ByKey::insert, shuts);
     assert_eq!(there + here + rig.end(), 3);
 });
+
+// All values are taken while a thread renews one. Guards: a renewal in between makes the taking thread
+// look again.
+model!(g2_cancel_all_beside_a_touch, || {
+    let rig = ByKey::new();
+    let touches = |rig: &ByKey| rig.map.touch(&7, TICK * 10).unwrap();
+    let taken = |rig: &ByKey| rig.map.cancel_all().into_iter().map(PendingEntry::into_value).sum();
+    let (_, taken): (bool, u64) = beside(&rig, touches, taken);
+    assert_eq!((taken, rig.end()), (1, 0));
+});

@@ -69,6 +69,26 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }))
     }
 
+    /// Ends an entry that was found, whatever has become of its lease. `None` if it has ended.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::keyed) fn end_anyway(
+        &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        cause: RemovalCause,
+    ) -> Option<EndedSlot<&Self, K, V>> {
+        let mut now = *found;
+        // Under the pin the slot has no other occupant.
+        while !now.has_ended() {
+            if let Some(ended) = self.end(pin, &now, cause) {
+                return Some(ended);
+            }
+            now = now.again();
+        }
+        None
+    }
+
     /// Ends the entry of a key, whether its time is up or not. Returns its lease, too.
     pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
         &self,

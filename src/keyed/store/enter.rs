@@ -122,7 +122,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             }
             self.count(mine, claim.id).inserted.add(1);
             let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
-            let closed = self.enforce(pin, mine, &new, spot, term.deadline);
+            let closed = self.enforce(pin, &new, spot, term.deadline);
             Ok(Entered { new, old: None, closed })
         })
     }
@@ -167,7 +167,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn enforce(
         &self,
         pin: &Pin,
-        mine: &Mine,
         found: &Found<'_, K, V>,
         spot: Spot<'_, Pair<K, V>>,
         deadline: u64,
@@ -177,33 +176,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if enforced.is_ok() {
             return None;
         }
-        self.end_closed(pin, mine, found)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end_closed(
-        &self,
-        pin: &Pin,
-        mine: &Mine,
-        found: &Found<'_, K, V>,
-    ) -> Option<EndedSlot<&Self, K, V>> {
-        let mut now = *found;
-        // Under the pin the slot has no other occupant.
-        while !now.has_ended() {
-            if now.slot.end(now.lease).is_ok() {
-                return Some(self.finish(
-                    pin,
-                    mine,
-                    &now.claim(),
-                    now.hash,
-                    ANYWHERE,
-                    RemovalCause::Closed,
-                ));
-            }
-            now = now.again();
-        }
-        None
+        self.end_anyway(pin, found, RemovalCause::Closed)
     }
 
     /// Makes room after an insertion was refused with this error, if entries are due. Returns

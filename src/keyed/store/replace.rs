@@ -60,7 +60,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 hash: found.hash,
                 position: ANYWHERE,
             };
-            let closed = self.enforce(pin, mine, &new, spot, term.deadline);
+            let closed = self.enforce(pin, &new, spot, term.deadline);
             if let (true, Some((_, bound))) = (term.keeps, term.idle) {
                 self.keep_bound(found, &new, bound);
             }
