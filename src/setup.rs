@@ -47,6 +47,12 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// Defaults of stores that get a timeout with each entry, so that no interval follows from one: an
+    /// interval of 1 ms, as tokio's.
+    pub(crate) fn by_millisecond() -> Self {
+        Setup { interval: Some(Duration::from_millis(1)), ..Setup::default() }
+    }
+
     /// Checks all of it, for an engine with these default timeouts, and makes the engine's
     /// configuration of it. Also returns the generator for other secrets.
     pub(crate) fn config(&self, timeouts: &[Duration]) -> Result<(Config, SmallRng), BuildError> {

@@ -468,7 +468,8 @@ impl<P: Payload> Slots<P> {
                 greatest = greatest.max(seen.generation());
             }
         }
-        if greatest >= (1 << GENERATION_BITS) - 1 - (1 << 10) {
+        let starts_over = greatest >= (1 << GENERATION_BITS) - 1 - (1 << 10);
+        if starts_over {
             // Near the wrap the greatest says nothing about the latest. Start over; what that
             // leaves possible is what the wrap leaves possible anyway, but sooner for a slot that
             // has had few occupants.
@@ -478,7 +479,7 @@ impl<P: Payload> Slots<P> {
         segment.bases[at].store(greatest, Ordering::Relaxed);
         if !P::NOTES_STAY {
             segment.notes.release(at * CHUNK..(at + 1) * CHUNK);
-        } else if greatest == 0 {
+        } else if starts_over {
             // Published by giving the buckets back.
             for note in &segment.notes.as_slice()[at * CHUNK..(at + 1) * CHUNK] {
                 note.set_link(note.link().saturating_add(1));

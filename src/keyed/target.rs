@@ -54,6 +54,13 @@ impl<E, F: ?Sized> Target<E, F> {
         }
     }
 
+    /// What shutdowns have ended, and what waits for a poll.
+    pub(crate) fn left(&self, kept: &Leftovers<E>) -> Vec<E> {
+        let mut left = kept.take();
+        left.extend(self.lapsed().into_iter().flatten());
+        left
+    }
+
     /// Whether something waits for a poll.
     pub(crate) fn has_lapsed(&self) -> bool {
         matches!(self, Target::Poll(lapsed) if !lapsed.is_empty())

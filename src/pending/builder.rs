@@ -11,9 +11,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Unless set: as tokio's.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
-
 /// Settings of a [`PendingTable`].
 ///
 /// | setting | default |
@@ -50,7 +47,7 @@ pub struct PendingTableBuilder<T> {
 impl<T> Default for PendingTableBuilder<T> {
     fn default() -> Self {
         // No thread asks for a wait time, so insertions may leave the fence to the driver.
-        let setup = Setup { interval: Some(INTERVAL), asymmetric: true, ..Setup::default() };
+        let setup = Setup { asymmetric: true, ..Setup::by_millisecond() };
         PendingTableBuilder { setup, timeout: None, listener: None }
     }
 }

@@ -260,9 +260,7 @@ impl<T: 'static> Inner<T> {
         let mut all = Vec::new();
         self.engine.for_each(|claim, lease| {
             if lease.state() == State::Live && claim.slot.end(lease).is_ok() {
-                let leaves =
-                    || self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken));
-                all.push(leaves());
+                all.push(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)));
             }
         });
         all

@@ -5,7 +5,6 @@ mod inner;
 mod ticket;
 
 pub use builder::PendingTableBuilder;
-pub(crate) use builder::INTERVAL;
 pub use ticket::Ticket;
 
 use crate::core::lateness::Lateness;
@@ -15,7 +14,7 @@ use crate::lifecycle::shut_soon;
 use crate::lifecycle::{drain, Owner};
 use crate::polled::Polled;
 use crate::snapshot::snapshot;
-use crate::time::{Lifetime, NEVER};
+use crate::time::Lifetime;
 use inner::{Inner, Poll};
 use std::cell::RefCell;
 use std::fmt;
@@ -275,10 +274,7 @@ impl<T: Send + 'static> PendingTable<T> {
     pub fn remaining(&self, ticket: Ticket) -> Option<Duration> {
         let (_, lease) = self.inner.find(ticket)?;
         let deadlines = &self.inner.engine.deadlines;
-        Some(match lease.deadline_near(deadlines.about_now()) {
-            NEVER => Duration::MAX,
-            deadline => deadlines.ticks().until(deadlines.now(), deadline),
-        })
+        Some(deadlines.left(lease, deadlines.now()))
     }
 
     /// Takes every value that is there, in no order. Values that other threads insert meanwhile may
@@ -402,9 +398,7 @@ impl<T: Send + 'static> PendingTable<T> {
 
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<T> {
-        let mut left = self.inner.kept.take();
-        left.extend(self.inner.target.lapsed().into_iter().flatten());
-        left
+        self.inner.target.left(&self.inner.kept)
     }
 }
 

@@ -7,10 +7,6 @@ use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// As tokio's.
-const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Settings of [`Timeouts`].
 ///
@@ -58,9 +54,7 @@ impl fmt::Debug for TimeoutsBuilder {
 
 impl Default for TimeoutsBuilder {
     fn default() -> Self {
-        TimeoutsBuilder {
-            setup: Setup { interval: Some(INTERVAL), asymmetric: true, ..Setup::default() },
-        }
+        TimeoutsBuilder { setup: Setup { asymmetric: true, ..Setup::by_millisecond() } }
     }
 }
 

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 #[derive(Default)]
 struct Task(AtomicU64);

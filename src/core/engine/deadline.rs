@@ -17,12 +17,14 @@
 //! that computes a deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the
 //! engine first, and what is due goes (`Engine::catch_up`).
 
+use crate::core::lease::Lease;
 use crate::core::threads::Counter;
 use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have
 /// waited that long.
@@ -265,6 +267,15 @@ impl Deadlines {
             Lifetime::After(after) => {
                 self.ticks.timeout(after).map(Some).ok_or(BadTimeout::TooLong)
             }
+        }
+    }
+
+    /// How long an entry has left at the clock reading `now`: zero if its time is up; [`Duration::MAX`]
+    /// if it never is.
+    pub(crate) fn left(&self, lease: Lease, now: u64) -> Duration {
+        match lease.deadline_near(self.about_now()) {
+            NEVER => Duration::MAX,
+            deadline => self.ticks.until(now, deadline),
         }
     }
 

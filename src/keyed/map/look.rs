@@ -2,7 +2,6 @@
 
 use super::{ExpiringMap, Iter, Ref};
 use crate::keyed::store::Found;
-use crate::time::NEVER;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
@@ -92,13 +91,8 @@ where
     {
         let (wanted, pin) = self.seek(key);
         let found = self.store.living(&pin, wanted)?;
-        let engine = &self.store.engine;
-        let deadline = found.lease.deadline_near(engine.deadlines.about_now());
-        Some(if deadline == NEVER {
-            Duration::MAX
-        } else {
-            engine.deadlines.ticks().until(engine.deadlines.now_for_deadline().0, deadline)
-        })
+        let deadlines = &self.store.engine.deadlines;
+        Some(deadlines.left(found.lease, deadlines.now_for_deadline().0))
     }
 
     /// When a key's entry expires, unless it is used: [`remaining`](Self::remaining) from now on.

@@ -37,8 +37,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let (store, wanted) = (self.store(), Wanted::new(self.hash(key), key));
         let found = store.find(&store.engine.pin(), wanted)?;
         let deadlines = &store.engine.deadlines;
-        let deadline = found.lease.deadline_near(deadlines.about_now());
-        Some(deadlines.ticks().until(deadlines.now(), deadline))
+        Some(deadlines.left(found.lease, deadlines.now()))
     }
 
     /// When the key expires, unless it is renewed: [`remaining`](Self::remaining) from now on.

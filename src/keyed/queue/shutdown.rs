@@ -71,8 +71,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 impl<K: 'static> ExpiryQueue<K> {
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<Expired<K>> {
-        let mut left = self.shared.kept.take();
-        left.extend(self.shared.target.lapsed().into_iter().flatten());
+        let mut left = self.shared.target.left(&self.shared.kept);
         left.sort_unstable_by_key(Expired::expiry);
         left
     }
