@@ -130,8 +130,7 @@ impl<T: 'static> Inner<T> {
 
     /// Sums one counter of all shards and threads.
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
-        let of = |shard| self.engine.stripes().filter_map(move |share| share.counts.get(shard));
-        (0..self.engine.shards()).flat_map(of).map(|counts| counter(counts).get()).sum()
+        self.engine.sum(|share| &share.counts, counter)
     }
 
     /// Puts a value in. Gives it back if it is refused.

@@ -61,6 +61,7 @@ use super::lateness::Lateness;
 use super::lease::Lease;
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
+use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
 #[cfg(feature = "async")]
@@ -258,6 +259,17 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether this thread is in a round of the driver: in a handler that one has called.
     pub(crate) fn is_driving(&self) -> bool {
         self.with_stripe(|mine, _| mine.is_driving())
+    }
+
+    /// Sums one counter of all shards and threads. `of` says where a thread's share has its counts.
+    pub(crate) fn sum<X>(
+        &self,
+        of: impl Fn(&C) -> &PerShard<X>,
+        counter: impl Fn(&X) -> &Counter,
+    ) -> u64 {
+        let shares = self.stripes().map(of);
+        let counts = shares.flat_map(|share| (0..self.shards()).filter_map(|at| share.get(at)));
+        counts.map(|counts| counter(counts).get()).sum()
     }
 
     /// All stripes that exist.
