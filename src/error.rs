@@ -67,6 +67,9 @@ pub enum BuildError {
         /// What was asked for.
         capacity: usize,
     },
+    /// Both a capacity beyond which new keys are refused, and one beyond which entries are evicted,
+    /// were asked for.
+    TwoBounds,
     /// Fewer than two buckets cannot say how much longer an entry may live.
     TooFewBuckets {
         /// What was asked for.
@@ -128,6 +131,10 @@ impl fmt::Display for BuildError {
             BuildError::CapacityTooLarge { capacity } => {
                 write!(f, "a capacity of {capacity} is too large; use at most 2^31")
             }
+            BuildError::TwoBounds => write!(
+                f,
+                "both capacity and max_capacity were asked for; use the first to refuse, the second to evict"
+            ),
             BuildError::TooFewBuckets { buckets } => {
                 write!(f, "{buckets} buckets are too few; use at least 2")
             }

@@ -202,6 +202,7 @@ series! {
     Counter ACKED = "expiry_acked_total", Count, "roots that were acked";
     Counter FAILED = "expiry_failed_total", Count, "roots that failed";
     Counter REMOVED = "expiry_removed_total", Count, "entries that somebody removed; of timeouts, because the future was ready or dropped";
+    Counter EVICTED = "expiry_evicted_total", Count, "entries that a full map has evicted";
     Counter EXPIRED = "expiry_expired_total", Count, "entries whose time was up";
     Counter CLOSED = "expiry_closed_total", Count, "entries that ended with the shutdown";
     Counter LATE = "expiry_late_total", Count, "acks, fails and resets after the end of their root";

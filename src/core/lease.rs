@@ -1,10 +1,10 @@
 //! The lease: one word that decides every beginning, every end and every renewal of a slot.
 //!
 //! ```text
-//!   63                        24 23          8 7        4 3     0
-//!  +----------------------------+-------------+----------+-------+
-//!  | deadline, ticks mod 2^40   | generation | lowered  | state |
-//!  +----------------------------+-------------+----------+-------+
+//!   63                        24 23          8   7    6     4 3     0
+//!  +----------------------------+-------------+------+--------+-------+
+//!  | deadline, ticks mod 2^40   | generation  | used | lowered| state |
+//!  +----------------------------+-------------+------+--------+-------+
 //! ```
 //!
 //! # States and the threads that change them
@@ -49,10 +49,13 @@
 //! neighbours had nearly 2^16 of them then has its few generations again.) An issued id carries 16
 //! random bits on top (see [`IssuedId`]).
 //!
-//! Each renewal that sets a nearer deadline counts in `lowered`, which has 4 bits. So a
+//! Each renewal that sets a nearer deadline counts in `lowered`, which has 3 bits. So a
 //! compare-and-swap of a renewal fails where the lease, since that renewal has looked at it, was
 //! lowered and has come back to the same tick. What remains possible: the renewal is held up while
-//! a multiple of 16 others lower the lease and one brings it back to that very tick.
+//! a multiple of 8 others lower the lease and one brings it back to that very tick.
+//!
+//! `used` is the visited bit of a map that evicts (`keyed::evict`). A `get` sets it and a sweep
+//! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
 //!
 //! Deadlines are compared by their distance from a tick known to be near (the bucket's next
 //! expiration), never as absolute numbers. So uptime is not limited; timeouts are, to 2^39 - 2
@@ -66,7 +69,9 @@ const GENERATION_SHIFT: u32 = 8;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 /// One renewal that has lowered the deadline, and all that are counted.
 const LOWERED_ONE: u64 = 1 << 4;
-const LOWERED_MASK: u64 = 15 << 4;
+const LOWERED_MASK: u64 = 7 << 4;
+/// The entry has been used since the last sweep.
+const USED: u64 = 1 << 7;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
@@ -201,6 +206,23 @@ impl Lease {
     #[inline]
     pub(crate) fn with_state(self, state: State) -> Self {
         Lease(self.0 & !15 | state as u64)
+    }
+
+    /// Whether the entry has been used since the last sweep.
+    #[inline(always)]
+    pub(crate) fn is_used(self) -> bool {
+        self.0 & USED != 0
+    }
+
+    /// The same lease of an entry that has been used.
+    #[inline(always)]
+    pub(crate) fn used(self) -> Self {
+        Lease(self.0 | USED)
+    }
+
+    /// The same lease after a sweep.
+    pub(crate) fn unused(self) -> Self {
+        Lease(self.0 & !USED)
     }
 
     /// The same lease with another deadline. Each nearer one is counted.

@@ -300,6 +300,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.deadline(timeout, self)?;
                 return Ok(false);
             };
+            let found = self.mark_used(&found);
             let alive = match self.policy(&found) {
                 None => {
                     let touched = self.renew(&found, &mut lost, timeout, true, self)?;

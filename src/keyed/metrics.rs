@@ -10,7 +10,7 @@ use std::time::Duration;
 snapshot! {
     /// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`.
     /// Read one after another while others count, so sums are exact only when nothing is going
-    /// on: then `inserted` is `live + removed + expired + closed`.
+    /// on: then `inserted` is `live + removed + evicted + expired + closed`.
     ///
     /// # Examples
     ///
@@ -24,7 +24,7 @@ snapshot! {
     /// let live: Vec<u64> = metrics.shards.iter().map(|shard| shard.live).collect();
     /// assert_eq!((live.len(), live.iter().sum()), (4, metrics.total.live));
     /// let total = metrics.total;
-    /// assert_eq!(total.inserted, total.live + total.removed + total.expired + total.closed);
+    /// assert_eq!(total.inserted, total.live + total.removed + total.evicted + total.expired + total.closed);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct StoreShardMetrics of [<K: 'static, V: 'static>] store: Store<K, V>, shard {
@@ -43,6 +43,8 @@ snapshot! {
         replaced: u64 as REPLACED sum replaced;
         /// Entries that a call removed.
         removed: u64 as REMOVED sum removed;
+        /// Entries that a full map has evicted.
+        evicted: u64 as EVICTED sum evicted;
         /// Entries whose time was up.
         expired: u64 as EXPIRED sum expired;
         /// Entries that ended with the store.

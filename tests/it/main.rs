@@ -10,6 +10,7 @@ mod docs;
 mod drops;
 #[cfg(feature = "async")]
 mod each_other;
+mod eviction;
 mod expiring_map;
 mod features;
 mod hammer_keyed;

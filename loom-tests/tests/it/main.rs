@@ -2,6 +2,7 @@
 
 #![cfg(expiry_loom)]
 mod ack_trees;
+mod eviction;
 mod forward;
 mod index_growth;
 mod keyed;

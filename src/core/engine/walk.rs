@@ -20,19 +20,31 @@ impl<P: Payload, C> Engine<P, C> {
     /// entry that is replaced goes on in another slot: `core::index::walk` is for those.)
     fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
-            let shard = self.shards.get(walk.shard)?;
-            let chunks = shard.ring.peak() as usize;
-            if walk.bucket as usize >= chunks * CHUNK_BUCKETS {
-                walk.shard += 1;
-                walk.bucket = 0;
+            if walk.shard == self.shards() {
+                return None;
+            }
+            if walk.bucket >= self.buckets(walk.shard) {
+                *walk = Walk { shard: walk.shard + 1, bucket: 0 };
                 continue;
             }
-            let first = self.slots.bucket_of(walk.shard, walk.bucket) * BUCKET_U32;
+            let bucket = self.bucket_at(walk.shard, walk.bucket);
             walk.bucket += 1;
-            if let Some(slots) = self.slots.bucket(first) {
-                return Some((first, slots));
+            if bucket.is_some() {
+                return bucket;
             }
         }
+    }
+
+    /// How many buckets of a shard there have been at most.
+    pub(crate) fn buckets(&self, shard: usize) -> u32 {
+        let chunks = self.shards.get(shard).map_or(0, |shard| shard.ring.peak());
+        chunks * CHUNK_BUCKETS as u32
+    }
+
+    /// A shard's bucket: the id of its first slot, and its slots.
+    pub(crate) fn bucket_at(&self, shard: usize, bucket: u32) -> Option<(u32, Run<'_, P>)> {
+        let first = self.slots.bucket_of(shard, bucket) * BUCKET_U32;
+        Some((first, self.slots.bucket(first)?))
     }
 
     /// Whether nothing is in use, for a caller that waits for that. [`len`](Self::len) adds up what

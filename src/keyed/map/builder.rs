@@ -6,7 +6,7 @@ use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::keyed::removals::{Channel, Removals};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Listener, RemovalCause, Store};
+use crate::keyed::store::{Eviction, Listener, RemovalCause, Store};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 #[cfg(doc)]
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
 /// | [`interval`](Self::interval) | a 300th of the shorter time, between 1 ms and 1 s; 100 ms without |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`capacity`](Self::capacity), or [`max_capacity`](Self::max_capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
@@ -46,6 +46,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     setup: Setup,
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
+    max_capacity: Option<usize>,
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
     expired_only: bool,
@@ -88,6 +89,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             setup: Setup::default(),
             time_to_live: None,
             time_to_idle: None,
+            max_capacity: None,
             listener: None,
             expired_only: false,
             hasher: Hashing::ByDefault(Setup::hasher),
@@ -105,8 +107,44 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// The most entries there may be at once; beyond it new keys are refused with
         /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.
         /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes.
+        /// listener takes. To evict instead, set [`max_capacity`](Self::max_capacity).
         capacity,
+        /// The most entries there may be at once; where a new key finds no room, the map evicts
+        /// another entry. Exact: there are never more. The inserting thread evicts, and so calls
+        /// the listener, with [`RemovalCause::Size`].
+        ///
+        /// The policy is S3-FIFO: a new key is on probation, in a queue of 1 % of the entries, and
+        /// is evicted at its end unless it was used; an entry that was used stays until a sweep
+        /// meets it unused. Used means inserted again, touched, or got. So a scan evicts nothing
+        /// that is in use. `docs/performance.md` has hit ratios beside those of moka and
+        /// quick_cache.
+        ///
+        /// Insertion fails with [`StoreError::Full`] only where other threads are in the middle of
+        /// as many insertions and removals as there may be entries. A listener that inserts for each
+        /// evicted entry evicts another one, and is called again: do not.
+        ///
+        /// # Cost
+        ///
+        /// 1.8 bytes an entry. The first `get` of an entry after a sweep has met it takes one
+        /// compare-and-swap. An insertion into a full map takes an eviction, which looks at 256
+        /// entries at most.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// let cache = expiry::ExpiringMap::builder().max_capacity(1000).build()?;
+        /// for key in 0..10 {
+        ///     cache.insert(key, "asked for again and again")?;
+        ///     cache.get(&key);
+        /// }
+        /// for key in 10..100_000 {
+        ///     cache.insert(key, "asked for once")?;
+        /// }
+        /// assert_eq!(cache.len(), 1000);
+        /// assert!((0..10).all(|key| cache.contains_key(&key)));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        max_capacity(capacity: usize) sets max_capacity = Some(capacity);
         /// How long an entry lives after it was inserted, replaced or touched, unless it says
         /// otherwise itself.
         time_to_live(time: Duration) sets time_to_live = Some(time);
@@ -174,6 +212,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             setup: self.setup,
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
+            max_capacity: self.max_capacity,
             listener: self.listener,
             expired_only: self.expired_only,
             hasher: Hashing::Chosen(hasher),
@@ -305,12 +344,19 @@ where
             Hashing::Chosen(hasher) => hasher,
             Hashing::ByDefault(make) => make(&self.setup),
         };
-        let mut store = Store::build(&self.setup, self.time_to_live, self.time_to_idle)?;
+        let mut setup = self.setup;
+        if let Some(capacity) = self.max_capacity {
+            if setup.capacity.replace(capacity).is_some() {
+                return Err(BuildError::TwoBounds);
+            }
+        }
+        let mut store = Store::build(&setup, self.time_to_live, self.time_to_idle)?;
+        store.eviction = self.max_capacity.map(Eviction::new);
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);
             store
         });
-        let reaper = self.setup.reaper(reaper);
+        let reaper = setup.reaper(reaper);
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(ExpiringMap { store, hasher, owner })
     }

@@ -33,6 +33,7 @@ where
     /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
     #[inline(always)]
     pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
+        let found = &self.store.mark_used(found);
         let policy = self.store.policy(found);
         policy.map_or(true, |policy| self.store.used(found, policy))
     }

@@ -41,16 +41,9 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
 
     fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {
         let store = self.store();
-        // Until the index names the slot, the claiming thread may take the payload out again.
-        let hash = store.hash_of(claim.id);
-        let index = store.engine.keys.index_of(hash);
         // Before the look at where others lead to.
         let pin = store.engine.pin();
-        let position = index.position(&pin, hash, claim.id);
-        if position == ANYWHERE && !store.is_named(&pin, claim.id, hash) {
-            return None;
-        }
-        Some(Named { pin, hash, position })
+        store.named(pin, claim.id)
     }
 
     fn runs_users_code(&self) -> bool {
@@ -77,7 +70,13 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
                 return (0, 0);
             };
             let come = [&counts.inserted, &counts.replacing];
-            let gone = [&counts.removed, &counts.expired, &counts.closed, &counts.replaced];
+            let gone = [
+                &counts.removed,
+                &counts.evicted,
+                &counts.expired,
+                &counts.closed,
+                &counts.replaced,
+            ];
             (Counter::balance(&come, &gone), counts.keys.get())
         })
     }
@@ -121,6 +120,17 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
+    /// Where the index names a slot whose lease this thread has loaded. `None` if it does not: until
+    /// then the claiming thread may take the payload out again.
+    pub(super) fn named(&self, pin: Pin, id: u32) -> Option<Named> {
+        let hash = self.hash_of(id);
+        let position = self.engine.keys.index_of(hash).position(&pin, hash, id);
+        if position == ANYWHERE && !self.is_named(&pin, id, hash) {
+            return None;
+        }
+        Some(Named { pin, hash, position })
+    }
+
     /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot
     /// from here on.
     #[cold]

@@ -34,6 +34,9 @@ pub enum RemovalCause {
     Removed,
     /// A new value took its place.
     Replaced,
+    /// The map was full, and evicted it to make room:
+    /// [`max_capacity`](crate::ExpiringMapBuilder::max_capacity).
+    Size,
     /// The store was shut down.
     Closed,
 }
@@ -44,6 +47,7 @@ impl std::fmt::Display for RemovalCause {
             RemovalCause::Expired => "expired",
             RemovalCause::Removed => "removed",
             RemovalCause::Replaced => "replaced",
+            RemovalCause::Size => "evicted",
             RemovalCause::Closed => "closed",
         })
     }
@@ -121,7 +125,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         match cause {
             RemovalCause::Expired => counts.expired.add(1),
             RemovalCause::Closed => counts.closed.add(1),
-            _ => counts.removed.add(1),
+            RemovalCause::Size => counts.evicted.add(1),
+            RemovalCause::Removed | RemovalCause::Replaced => counts.removed.add(1),
         }
         self.keys(mine, hash).sub(1);
         let index = self.engine.keys.index_of(hash);

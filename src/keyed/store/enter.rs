@@ -70,7 +70,8 @@ impl<K: 'static, V: 'static> Entering<'_, K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Fills a claimed slot and makes it live. The caller notifies the driver afterwards.
+    /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
+    /// afterwards.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -78,6 +79,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         hash: u32,
         pair: (K, V),
         term: Term,
+        used: bool,
     ) -> Lease {
         // SAFETY: just claimed.
         unsafe { claim.slot.put(pair) };
@@ -90,6 +92,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             }
         };
         let lease = Lease::new(state, claim.generation, term.deadline);
+        let lease = if used { lease.used() } else { lease };
         claim.slot.set_lease(lease);
         lease
     }
@@ -113,7 +116,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
             else {
                 return Err((Hindered::Refused(refused.into()), pair));
             };
-            let lease = self.fill((claim, spot), hash, pair, term);
+            // Where nothing is evicted, no `get` has anything to note.
+            let used = self.eviction.is_none();
+            let lease = self.fill((claim, spot), hash, pair, term, used);
             self.keys(mine, hash).add(1);
             let _telling = mine.telling(term.deadline);
             let index = self.engine.keys.index_of(hash);
@@ -121,6 +126,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.enter_anywhere(pin, mine, hash, claim)?;
             }
             self.count(mine, claim.id).inserted.add(1);
+            if let Some(eviction) = &self.eviction {
+                eviction.note(claim.id, claim.generation, hash);
+            }
             let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
             let closed = self.enforce(pin, &new, spot, term.deadline);
             Ok(Entered { new, old: None, closed })
@@ -195,6 +203,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         if !matches!(error, StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions) {
             return false;
+        }
+        if let (StoreError::Full, Some(eviction)) = (error, &self.eviction) {
+            return self.evict_one(eviction, attempts);
         }
         let now = self.engine.deadlines.clock().now();
         *attempts += 1;

@@ -10,6 +10,7 @@
 //! | [`replace`] | [`replace`](Store::replace): a new value for a key that has one |
 //! | [`renew`] | [`renew`](Store::renew): a later deadline |
 //! | [`ends`] | [`end`](Store::end): the end of an entry, and the listener |
+//! | [`evict`] | [`evict`](Store::evict): the end of an entry for which there is no room |
 //! | [`free`] | what becomes of the slot afterwards |
 //! | [`close`] | the shutdown |
 //! | [`driver`] | what the driver asks of the store |
@@ -22,6 +23,7 @@ mod close;
 mod driver;
 mod ends;
 mod enter;
+mod evict;
 mod free;
 mod lookup;
 mod renew;
@@ -33,6 +35,7 @@ pub(crate) use driver::Named;
 pub(super) use ends::Listener;
 pub use ends::RemovalCause;
 pub(super) use enter::{Attempt, Entered, Hindered};
+pub(super) use evict::Eviction;
 pub(super) use lookup::Wanted;
 pub(crate) use renew::Touched;
 pub(super) use walk::Walk;
@@ -67,6 +70,7 @@ pub(crate) struct Counts {
     pub(crate) replaced: Counter,
     pub(crate) replacing: Counter,
     pub(crate) removed: Counter,
+    pub(crate) evicted: Counter,
     pub(crate) expired: Counter,
     pub(crate) closed: Counter,
     /// Keys put into, and taken out of, the index of this shard, as a difference.
@@ -155,6 +159,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) idle: Option<u64>,
     /// Set by the builder of a map. The other store types report themselves.
     pub(super) removals: Removals<K, V>,
+    /// Set by the builder of a map that evicts when it is full.
+    pub(super) eviction: Option<Eviction>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -185,6 +191,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
             removals: Removals::Unheard,
+            eviction: None,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,

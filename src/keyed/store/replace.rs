@@ -36,7 +36,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let Some((claim, spot)) = place else {
                 return Err((Hindered::Refused(refused.into()), pair));
             };
-            let lease = self.fill((claim, spot), found.hash, pair, term);
+            let lease = self.fill((claim, spot), found.hash, pair, term, true);
             let _telling = mine.telling(term.deadline);
             let forward = found.lease.with_link(State::Forward, claim.id);
             if found.slot.swap_lease(found.lease, forward).is_err() {

@@ -1,0 +1,94 @@
+//! Eviction beside other calls: each entry ends once, and the bound holds.
+
+use expiry::{RemovalCause, StoreError};
+use loom_tests::{aside, at_once, beside, model, MapRig};
+
+/// A full map that evicts: value 10 under key 1, of at most so many entries.
+fn full(capacity: usize) -> MapRig {
+    let rig = MapRig::used(|builder| builder.max_capacity(capacity));
+    at_once(|| drop(rig.insert(1, 10).unwrap()));
+    rig
+}
+
+// Another thread's slot is filled and not published yet: an eviction that ended it would leave the
+// key in the index, or take key and value away under the inserting thread. Guards: a thread evicts
+// what the index names.
+model!(eviction_beside_an_insertion, || {
+    let rig = MapRig::used(|builder| builder.max_capacity(1));
+    let (a, b) = beside(
+        &rig,
+        |rig| rig.insert(1, 10).map(drop),
+        |rig| rig.insert(2, 20).map(drop).map_err(|refused| refused.error),
+    );
+    let a = a.map_err(|refused| refused.error);
+    assert!(rig.len() <= 1);
+    let mut left = Vec::new();
+    rig.map.retain(|_, &value| {
+        left.push(value);
+        true
+    });
+    let evicted: Vec<_> = rig.told();
+    // A call is refused only where the other one is in the middle of its insertion.
+    let refused = [&a, &b].into_iter().filter(|done| done.is_err()).count();
+    assert!([a, b].iter().all(|done| matches!(done, Ok(()) | Err(StoreError::Full))));
+    assert!(evicted.iter().all(|&(_, cause)| cause == RemovalCause::Size));
+    assert_eq!(left.len() + evicted.len() + refused, 2);
+    assert_eq!(left.len(), 1);
+});
+
+// Guards: the swap of the lease decides which of two ends an entry. The removing thread holds the
+// entry's place until it has taken the index word away: meanwhile there is nothing to evict.
+model!(eviction_beside_a_removal, || {
+    let rig = full(1);
+    let a = aside(&rig, |rig| rig.remove(&1).is_some());
+    let b = rig.insert(2, 20).map(drop).map_err(|refused| refused.error);
+    let removed = a.join().unwrap();
+    let cause = if removed { RemovalCause::Removed } else { RemovalCause::Size };
+    assert_eq!(rig.told(), [(10, cause)]);
+    assert!(b == Ok(()) || removed && b == Err(StoreError::Full));
+    assert_eq!(rig.map.get(&2).as_deref(), b.ok().map(|()| &20));
+});
+
+// A value that is replaced needs no room, and an entry that is evicted meanwhile is inserted anew.
+// Guards: as above, by the old lease.
+model!(eviction_beside_a_replacement, || {
+    let rig = full(1);
+    let a = aside(&rig, |rig| rig.insert(1, 11).map(drop).map_err(|refused| refused.error));
+    let b = rig.insert(2, 20).map(drop).map_err(|refused| refused.error);
+    let a = a.join().unwrap();
+    let refused = [&a, &b].into_iter().filter(|done| done.is_err()).count();
+    let mut told: Vec<_> = rig.ends().into_iter().map(|(value, _)| value).collect();
+    rig.map.retain(|_, &value| {
+        told.push(value);
+        true
+    });
+    told.sort_unstable();
+    assert_eq!(told.len() + refused, 3, "{told:?}");
+    told.dedup();
+    assert_eq!(told.len() + refused, 3, "each value once");
+    assert!(rig.len() <= 1);
+});
+
+// A reader marks the entry as used while the entry is evicted, and its slot takes another one.
+// Guards: the mark is a swap of the lease that the reader has found.
+model!(eviction_beside_a_read, || {
+    let rig = full(1);
+    let a = aside(&rig, |rig| rig.get());
+    rig.insert(2, 20).unwrap();
+    rig.drive();
+    let seen = a.join().unwrap();
+    assert!(matches!(seen, None | Some(10)));
+    assert_eq!(rig.told(), [(10, RemovalCause::Size)]);
+    assert_eq!(rig.map.get(&2).as_deref(), Some(&20));
+});
+
+// Two threads evict at once, from a map of two. Guards: each ends another entry, or looks again.
+model!(two_evictions, || {
+    let rig = full(2);
+    at_once(|| drop(rig.insert(2, 20).unwrap()));
+    beside(&rig, |rig| rig.insert(3, 30).map(drop), |rig| rig.insert(4, 40).map(drop).unwrap())
+        .0
+        .unwrap();
+    assert_eq!((rig.len(), rig.told().len()), (2, 2));
+    assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Size));
+});

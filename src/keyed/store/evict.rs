@@ -1,0 +1,266 @@
+//! Eviction: which entry a full map ends to make room.
+//!
+//! The policy is S3-FIFO, over the slots where the entries lie:
+//!
+//! ```text
+//!   new key ──> probation, a queue of 1 %  ──> used: it stays ──> main: all other entries,
+//!      │                  │                                       swept by a hand, slot by slot
+//!      │                  └──> not used: evicted, and its fingerprint becomes a ghost
+//!      └── a ghost has its fingerprint: straight to main
+//! ```
+//!
+//! A `get` sets the lease's `used` bit, if it is not set. The hand clears it, and evicts the first
+//! entry that it meets without it. So a scan passes through probation only, and a key that returns
+//! soon after its eviction stays.
+//!
+//! # What decides
+//!
+//! Queue, ghosts and hand are hints, read and written without ordering: a thread that meets a stale
+//! one picks a worse entry. Whether an entry ends is decided as for any other end: the swap of its
+//! lease. So an entry is evicted once, and not by a thread that another removal overtakes. The
+//! evicting thread ends a slot only if the index names it, as the driver does (model
+//! `eviction_beside_an_insertion`).
+//!
+//! The bound is the permits of `core::engine::admission`, and so exact: the inserting thread evicts
+//! before it claims its slot.
+
+use super::{Found, Store};
+use crate::core::lease::{set, Lease, State};
+use crate::core::params::BUCKET;
+use crate::keyed::living::Notice;
+use crate::keyed::store::RemovalCause;
+use crossbeam_queue::ArrayQueue;
+use std::sync::atomic::{AtomicU64 as Hint, Ordering::Relaxed};
+
+/// The states of an entry that may be evicted.
+const EVICTABLE: u16 = set(&[State::Live, State::LiveIdle, State::Lapsed]);
+
+/// The share of the entries that are on probation: one in so many.
+const PROBATION: usize = 100;
+
+/// There is one word of ghosts, which holds four, for so many entries. More ghosts follow a working
+/// set that shifts faster, and hit less often where popularity stays as it is.
+const ENTRIES_A_WORD: usize = 5;
+
+/// After so many entries that have been used the hand takes the next one, used or not.
+const MOST_MET: u32 = 256;
+
+/// How many times the hand goes round before the caller tries to insert again.
+const TURNS: u32 = 3;
+
+/// How often a caller that finds nothing to evict tries again: all places are then held by
+/// insertions, and removals, that other threads are in the middle of.
+#[cfg(not(expiry_loom))]
+const FRUITLESS: u32 = 64;
+#[cfg(expiry_loom)]
+const FRUITLESS: u32 = 1;
+
+/// See the module's head.
+pub(in crate::keyed) struct Eviction {
+    /// The entries on probation, oldest first: slots and their generations.
+    probation: ArrayQueue<(u32, u32)>,
+    ghosts: Ghosts,
+    /// Where the next sweep begins: a [`Hand`].
+    hand: Hint,
+}
+
+impl Eviction {
+    /// For a map of at most so many entries, at least one.
+    pub(in crate::keyed) fn new(capacity: usize) -> Self {
+        Eviction {
+            probation: ArrayQueue::new((capacity / PROBATION).max(1)),
+            ghosts: Ghosts::new(capacity / ENTRIES_A_WORD + 1),
+            hand: Hint::new(0),
+        }
+    }
+
+    /// Notes an entry that has just come in.
+    pub(super) fn note(&self, id: u32, generation: u32, hash: u32) {
+        if !self.ghosts.take(hash) {
+            // The oldest one, if the queue is full, belongs to main from here on.
+            self.probation.force_push((id, generation));
+        }
+    }
+}
+
+/// Fingerprints of keys that were evicted from probation. A word is a queue of four, of 16 bits
+/// each, the newest in the lowest bits; 0 is none.
+struct Ghosts(Box<[Hint]>);
+
+impl Ghosts {
+    fn new(words: usize) -> Self {
+        Ghosts((0..words).map(|_| Hint::new(0)).collect())
+    }
+
+    /// The word and the fingerprint of a hash.
+    fn place(&self, hash: u32) -> (&Hint, u64) {
+        // The index has used the lowest bits to choose the shard.
+        let mixed = u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        #[allow(clippy::cast_possible_truncation)] // less than the number of words
+        let word = (((mixed >> 32) * self.0.len() as u64) >> 32) as usize;
+        (&self.0[word], (mixed & 0xFFFF).max(1))
+    }
+
+    fn add(&self, hash: u32) {
+        let (word, ghost) = self.place(hash);
+        word.store(word.load(Relaxed) << 16 | ghost, Relaxed);
+    }
+
+    /// Takes a hash's ghost away. Returns whether there was one.
+    fn take(&self, hash: u32) -> bool {
+        let (word, ghost) = self.place(hash);
+        let ghosts = word.load(Relaxed);
+        let lane = (0..64).step_by(16).find(|&lane| ghosts >> lane & 0xFFFF == ghost);
+        if let Some(lane) = lane {
+            word.store(ghosts & !(0xFFFF << lane), Relaxed);
+        }
+        lane.is_some()
+    }
+}
+
+/// Where the sweep is: it has come down to this slot of this block of this shard. Inserting threads
+/// fill the slots upwards. So the hand meets an entry that has just come in when it has been round,
+/// but where the two cross.
+#[derive(Clone, Copy)]
+struct Hand {
+    shard: usize,
+    bucket: u32,
+    at: u32,
+}
+
+impl Hand {
+    #[allow(clippy::cast_possible_truncation)] // as `to_bits` has put them there
+    fn of(bits: u64) -> Self {
+        Hand { shard: (bits >> 48) as usize, bucket: (bits >> 8) as u32, at: bits as u32 & 0xFF }
+    }
+
+    /// There are at most 256 shards, and 16 slots in a block.
+    fn to_bits(self) -> u64 {
+        (self.shard as u64) << 48 | u64::from(self.bucket) << 8 | u64::from(self.at)
+    }
+
+    /// Whether it has swept all blocks of the first shard.
+    fn is_at_end(self) -> bool {
+        (self.shard, self.bucket) == (0, 0)
+    }
+
+    /// Goes to the end of the block before, if need be in the shard before.
+    fn move_on(&mut self, buckets: impl Fn(usize) -> u32, shards: usize) {
+        if self.bucket == 0 {
+            self.shard = if self.shard == 0 { shards } else { self.shard } - 1;
+            self.bucket = buckets(self.shard);
+        }
+        if self.bucket > 0 {
+            (self.bucket, self.at) = (self.bucket - 1, BUCKET as u32);
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Notes that an entry is used, unless its lease has changed meanwhile. Returns it with the lease
+    /// that it has then.
+    #[inline(always)]
+    pub(in crate::keyed) fn mark_used<'a>(&self, found: &Found<'a, K, V>) -> Found<'a, K, V> {
+        if found.lease.is_used() {
+            return *found;
+        }
+        Self::mark_first_use(*found)
+    }
+
+    #[inline(never)]
+    fn mark_first_use(found: Found<'_, K, V>) -> Found<'_, K, V> {
+        let used = found.lease.used();
+        match found.slot.swap_lease(found.lease, used) {
+            Ok(()) => Found { lease: used, ..found },
+            Err(_) => found,
+        }
+    }
+
+    /// Evicts an entry, and reports it. Returns whether the caller is to try again. It is unpinned.
+    #[cold]
+    pub(super) fn evict_one(&self, eviction: &Eviction, attempts: &mut u32) -> bool {
+        match self.evict(eviction) {
+            Some(notice) => notice.tell(),
+            None => *attempts += 1,
+        }
+        if *attempts == FRUITLESS {
+            self.engine.count_refusal();
+        }
+        *attempts < FRUITLESS
+    }
+
+    /// Ends an entry that the policy chooses. The caller reports it, unpinned.
+    fn evict(&self, eviction: &Eviction) -> Option<Notice<'_, K, V>> {
+        let now = self.engine.deadlines.now_for_deadline().0;
+        while eviction.probation.is_full() {
+            let Some((id, generation)) = eviction.probation.pop() else {
+                break;
+            };
+            let Some(lease) = self.engine.slots.slot(id).map(|slot| slot.lease()) else {
+                continue;
+            };
+            if lease.generation() != generation || !lease.is_in(EVICTABLE) {
+                continue; // It has ended, or has another value by now.
+            }
+            if lease.is_used() {
+                break;
+            }
+            let hash = self.hash_of(id);
+            if let Some(notice) = self.evict_this(id, lease, now) {
+                eviction.ghosts.add(hash);
+                return Some(notice);
+            }
+        }
+        self.sweep(eviction, now)
+    }
+
+    /// Ends the next entry of main that has not been used since the hand last came by.
+    fn sweep(&self, eviction: &Eviction, now: u64) -> Option<Notice<'_, K, V>> {
+        let mut hand = Hand::of(eviction.hand.load(Relaxed));
+        let (mut met, mut turns) = (0, 0);
+        while turns < TURNS {
+            if hand.at == 0 {
+                turns += u32::from(hand.is_at_end());
+                hand.move_on(|shard| self.engine.buckets(shard), self.engine.shards());
+                continue;
+            }
+            let Some((first, slots)) = self.engine.bucket_at(hand.shard, hand.bucket) else {
+                hand.at = 0;
+                continue;
+            };
+            while hand.at > 0 {
+                hand.at -= 1;
+                let Some(slot) = slots.get(hand.at as usize) else {
+                    continue;
+                };
+                let lease = slot.lease();
+                if !lease.is_in(EVICTABLE) {
+                    continue;
+                }
+                met += 1;
+                if lease.is_used() && met < MOST_MET {
+                    let _ = slot.swap_lease(lease, lease.unused());
+                    continue;
+                }
+                if let Some(notice) = self.evict_this(first + hand.at, lease, now) {
+                    eviction.hand.store(hand.to_bits(), Relaxed);
+                    return Some(notice);
+                }
+            }
+        }
+        None
+    }
+
+    /// Ends the entry of this slot and lease. `None` if it has changed meanwhile, or is not
+    /// published yet.
+    fn evict_this(&self, id: u32, lease: Lease, now: u64) -> Option<Notice<'_, K, V>> {
+        let named = self.named(self.engine.pin(), id)?;
+        let slot = self.engine.slots.slot(id)?;
+        let (hash, position) = (named.hash, named.position);
+        let found = Found { id, slot, lease, hash, position };
+        let is_over = lease.state() == State::Lapsed || self.is_over(lease, now);
+        let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
+        let ended = self.end(&named.pin, &found, cause)?;
+        Some(Notice { ended, cause })
+    }
+}

@@ -1,0 +1,175 @@
+//! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
+
+use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Told = Arc<Mutex<Vec<(u64, RemovalCause)>>>;
+
+/// A map of at most so many entries, and the keys that its listener was called with.
+fn bounded(capacity: usize) -> (ExpiringMap<u64, u64>, ManualClock, Told) {
+    let (clock, told) = (ManualClock::new(), Told::default());
+    let into = told.clone();
+    let map = ExpiringMap::builder()
+        .max_capacity(capacity)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .removal_listener(move |&key: &u64, _: &u64, cause| into.lock().unwrap().push((key, cause)))
+        .build_manual()
+        .unwrap();
+    (map, clock, told)
+}
+
+/// How many of these keys a cache has. What it has not is loaded.
+fn hits(map: &ExpiringMap<u64, u64>, keys: impl Iterator<Item = u64>) -> usize {
+    let hit = |&key: &u64| map.get(&key).is_some() || map.insert(key, key).is_err();
+    keys.filter(hit).count()
+}
+
+#[test]
+fn a_full_map_evicts_one_entry_for_each_new_key() {
+    for capacity in [1, 2, 3, 100, 1000] {
+        let (map, _, told) = bounded(capacity);
+        for key in 0..3000 {
+            assert!(map.insert(key, key).unwrap().is_none());
+            assert!(map.len() <= capacity);
+            assert_eq!(map.get(&key).as_deref(), Some(&key), "a new entry is there");
+        }
+        assert_eq!(map.len(), capacity);
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), 3000 - capacity);
+        assert!(told.iter().all(|&(_, cause)| cause == RemovalCause::Size));
+        assert!(told.iter().all(|(key, _)| !map.contains_key(key)));
+        let total = map.metrics().total;
+        assert_eq!(total.evicted, told.len() as u64);
+        assert_eq!(total.inserted, total.live + total.evicted);
+    }
+}
+
+#[test]
+fn what_needs_no_room_evicts_nothing() {
+    let (map, _, told) = bounded(10);
+    for key in 0..10 {
+        map.insert(key, key).unwrap();
+    }
+    for key in 0..10 {
+        assert!(map.insert(key, key + 1).unwrap().is_some());
+        map.upsert(key, |value| (value.map_or(0, |value| value + 1), ())).unwrap();
+        assert_eq!(*map.entry(key).or_insert(0).unwrap(), key + 2);
+    }
+    let causes: Vec<_> = told.lock().unwrap().drain(..).map(|(_, cause)| cause).collect();
+    assert_eq!(causes, [RemovalCause::Replaced; 20]);
+    map.upsert(11, |_| (0, ())).unwrap();
+    map.entry(12).or_insert(0).unwrap();
+    let causes: Vec<_> = told.lock().unwrap().drain(..).map(|(_, cause)| cause).collect();
+    assert_eq!(causes, [RemovalCause::Size; 2]);
+}
+
+#[test]
+fn a_scan_evicts_nothing_that_is_in_use() {
+    let (map, ..) = bounded(2000);
+    hits(&map, (0..10).flat_map(|_| 0..1000));
+    hits(&map, 1_000_000..1_010_000);
+    assert_eq!(hits(&map, (0..10).flat_map(|_| 0..1000)), 10_000);
+}
+
+#[test]
+fn a_loop_that_does_not_fit_hits_as_often_as_it_can() {
+    let (map, ..) = bounded(1000);
+    hits(&map, (0..10).flat_map(|_| 0..2000));
+    // At best the half that fits stays.
+    let share = hits(&map, (0..10).flat_map(|_| 0..2000)) as f64 / 20_000.0;
+    assert!(share > 0.45, "{share}");
+}
+
+#[test]
+fn a_working_set_that_shifts_is_followed() {
+    let (map, ..) = bounded(1000);
+    for set in 0..5 {
+        let keys = || (0..10).flat_map(move |_| set * 500..(set + 1) * 500);
+        hits(&map, keys());
+        let share = hits(&map, keys()) as f64 / 5000.0;
+        assert!(share > 0.95, "{share}");
+    }
+}
+
+#[test]
+fn an_entry_whose_time_is_up_is_reported_as_expired() {
+    let (map, clock, told) = bounded(1);
+    map.insert_with_lifetime(1, 1, SECOND).unwrap();
+    clock.advance(2 * SECOND);
+    map.insert(2, 2).unwrap();
+    assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
+    assert_eq!(map.metrics().total.evicted, 0);
+}
+
+#[test]
+fn touching_and_getting_keep_an_idle_entry() {
+    let idle = expiry::Lifetimes::new().idle(60 * SECOND);
+    let (map, ..) = bounded(100);
+    for key in 0..50 {
+        map.insert_with_lifetime(key, key, idle).unwrap();
+    }
+    for turn in 0..100 {
+        assert!((0..25).all(|key| map.get(&key).is_some()));
+        assert!((25..50).all(|key| map.touch(&key)));
+        for key in 0..20 {
+            map.insert_with_lifetime(1000 + turn * 20 + key, key, idle).unwrap();
+        }
+    }
+}
+
+#[test]
+fn threads_keep_the_bound_and_each_entry_ends_once() {
+    const EACH: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
+    for capacity in [8, 100] {
+        let ends: Arc<Mutex<HashMap<u64, usize>>> = Arc::default();
+        let into = ends.clone();
+        let map = ExpiringMap::builder()
+            .max_capacity(capacity)
+            .removal_listener(move |&key: &u64, _: &u64, cause| {
+                assert!(matches!(cause, RemovalCause::Size | RemovalCause::Removed));
+                *into.lock().unwrap().entry(key).or_default() += 1;
+            })
+            .build()
+            .unwrap();
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let map = &map;
+                scope.spawn(move || {
+                    for n in 0..EACH {
+                        let key = n * 4 + thread;
+                        map.insert(key, key).expect("a full map makes room");
+                        if n % 3 == 0 {
+                            map.get(&key.saturating_sub(8));
+                        }
+                        if n % 7 == 0 {
+                            drop(map.remove(&key.saturating_sub(4)));
+                        }
+                    }
+                });
+            }
+        });
+        assert!(map.len() <= capacity);
+        let ends = ends.lock().unwrap();
+        assert!(ends.values().all(|&times| times == 1));
+        assert_eq!(ends.len() + map.len(), 4 * EACH as usize);
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused() {
+    let builder = || ExpiringMap::<u64, u64>::builder();
+    let refused = |builder: expiry::ExpiringMapBuilder<u64, u64>| {
+        builder.build_manual().map(drop).unwrap_err()
+    };
+    assert_eq!(refused(builder().max_capacity(0)), BuildError::ZeroCapacity);
+    assert_eq!(refused(builder().capacity(1).max_capacity(1)), BuildError::TwoBounds);
+    let capacity = usize::MAX;
+    let error = BuildError::CapacityTooLarge { capacity };
+    assert_eq!(refused(builder().max_capacity(capacity)), error);
+}
