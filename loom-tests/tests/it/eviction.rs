@@ -1,7 +1,7 @@
 //! Eviction beside other calls: each entry ends once, and the bound holds.
 
 use expiry::{RemovalCause, StoreError};
-use loom_tests::{aside, at_once, beside, model, MapRig};
+use loom_tests::{aside, at_once, beside, bounded, model, MapRig};
 
 /// A full map that evicts: value 10 under key 1, of at most so many entries.
 fn full(capacity: usize) -> MapRig {
@@ -51,7 +51,7 @@ model!(eviction_beside_a_removal, || {
 
 // A value that is replaced needs no room, and an entry that is evicted meanwhile is inserted anew.
 // Guards: as above, by the old lease.
-model!(eviction_beside_a_replacement, || {
+model!(eviction_beside_a_replacement, bounded(1), || {
     let rig = full(1);
     let a = aside(&rig, |rig| rig.insert(1, 11).map(drop).map_err(|refused| refused.error));
     let b = rig.insert(2, 20).map(drop).map_err(|refused| refused.error);
