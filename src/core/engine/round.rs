@@ -292,9 +292,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let mut candidates = [0; MET_AT_ONCE];
         for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
-            let plan = driver.plans.get(local);
-            *candidates =
-                plan.map_or(ALL_SLOTS, |plan| plan.due(tick).fold(0, |all, at| all | 1 << at));
+            *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
             for at in bits(*candidates) {
                 if let Some(spot) = self.slots.spot(bucket * BUCKET_U32 + at) {
                     prefetch_at(spot.slot.address());
@@ -383,8 +381,8 @@ impl<P: Payload, C> Engine<P, C> {
             !news && Plan::holds(base, now)
         });
         let earliest = match plan {
-            Some(mut plan) => {
-                while let Some(at) = plan.pop(now) {
+            Some(plan) => {
+                for at in bits(plan.due(now)).map(|at| at as usize) {
                     let Some(slot) = slots.get(at) else {
                         continue;
                     };
