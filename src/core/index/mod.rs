@@ -74,7 +74,7 @@
 //!   periods", has the argument.
 //! * A table whose homes are all closed and empty is taken off the directory. Its homes stay
 //!   closed, so that a publisher that still has the old directory fails there. When every publisher
-//!   that was pinned at that time has gone (see `sync::grace`), its pages are given back, and its
+//!   that was pinned at that time has gone (see `core::pins`), its pages are given back, and its
 //!   class may be used again. Removals are pinned too: one that has taken a bit away has yet to
 //!   zero the word, and one that has read a header has yet to swap it. Look-ups of trees need no
 //!   pin, as index memory is never unmapped while the engine lives. In a retired table they find
