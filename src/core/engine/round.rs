@@ -109,7 +109,7 @@ impl<P: Payload, C> Engine<P, C> {
             if tended == Tended::More {
                 more = true;
                 // The next visit is in the same tick.
-                shard.ring.ask_again();
+                shard.ring.ask();
             }
             #[cfg(not(expiry_loom))]
             if at == 0 && instant.now >= driver.cleared.saturating_add(TEND_AGAIN) {
