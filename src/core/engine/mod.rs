@@ -40,6 +40,7 @@ mod reclaim;
 mod renewal;
 mod ring;
 mod round;
+mod scan;
 mod shard;
 mod stripe;
 mod wakeup;
