@@ -86,10 +86,10 @@ impl Future for CapacityReady<'_> {
         let CapacityReady { door, place } = &mut *self;
         if let Some(found) = door.look() {
             // There may be room for more than one.
-            door.leave(place);
+            door.deregister(place);
             return Poll::Ready(found);
         }
-        match door.join(place, context.waker()) {
+        match door.register(place, context.waker()) {
             Some(found) => Poll::Ready(found),
             None => Poll::Pending,
         }
@@ -98,7 +98,7 @@ impl Future for CapacityReady<'_> {
 
 impl Drop for CapacityReady<'_> {
     fn drop(&mut self) {
-        self.door.leave(&mut self.place);
+        self.door.deregister(&mut self.place);
     }
 }
 

@@ -2,14 +2,13 @@
 //! is the real code. Only there with `--cfg expiry_loom`.
 
 use crate::channel::{channel, Receiver, Sender, WhenFull};
-use crate::core::engine::Wait;
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
-use crate::core::pins::{Pin, Pins};
+use crate::core::pins::{Pin, Pins, Wait, PERIODS};
 use crate::core::slot::fields;
 use crate::core::slots::{Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
@@ -182,13 +181,13 @@ impl Index {
     /// Begins the wait for a slot whose word is out of the index.
     #[must_use]
     pub fn retire(&self) -> Retired {
-        Retired(Wait::begin(&self.1))
+        Retired(Wait::begin(&self.1, PERIODS))
     }
 
     /// As [`retire`](Self::retire), where all grace periods but the last are over.
     #[must_use]
     pub fn retire_before_the_last(&self) -> Retired {
-        Retired(Wait::begin_last(&self.1))
+        Retired(Wait::begin(&self.1, 1))
     }
 
     /// Lets grace periods end, for all deferred calls that wait.

@@ -1,7 +1,7 @@
 //! What has ended, as a stream for tasks.
 
 use crate::channel::Receiver;
-use crate::sync::tasks::{Crowd, Place};
+use crate::sync::tasks::{Place, WaitSet};
 use crate::sync::{fence, AtomicBool, Ordering};
 use futures_core::Stream;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::task::{Context, Poll};
 
 /// The tasks that wait at a channel, and whether anything can still come.
 pub(crate) struct Listeners {
-    tasks: Crowd,
+    tasks: WaitSet,
     finished: AtomicBool,
 }
 
 impl Listeners {
     pub(crate) fn new() -> Self {
-        Listeners { tasks: Crowd::new(), finished: AtomicBool::new(false) }
+        Listeners { tasks: WaitSet::new(), finished: AtomicBool::new(false) }
     }
 
     /// Whether tasks wait; for a thread that has just sent something.
@@ -119,10 +119,10 @@ impl<T> ReceiverStream<T> {
             return Poll::Ready(Some(item));
         }
         let listeners = &*self.receiver.listeners;
-        let joined = listeners.tasks.join(&mut self.place, context.waker());
+        let registered = listeners.tasks.register(&mut self.place, context.waker());
         // Before the last look: what was sent is then found by it.
         let finished = listeners.finished.load(Ordering::Acquire);
-        if joined || finished {
+        if registered || finished {
             if let Some(item) = self.receiver.try_next() {
                 return Poll::Ready(Some(item));
             }
@@ -131,7 +131,7 @@ impl<T> ReceiverStream<T> {
             return Poll::Pending;
         }
         // No sender will come that takes it off the stack.
-        listeners.tasks.leave(&mut self.place);
+        listeners.tasks.deregister(&mut self.place);
         listeners.tasks.wake();
         Poll::Ready(None)
     }
@@ -171,7 +171,7 @@ impl<T> Clone for ReceiverStream<T> {
 
 impl<T> Drop for ReceiverStream<T> {
     fn drop(&mut self) {
-        self.receiver.listeners.tasks.leave(&mut self.place);
+        self.receiver.listeners.tasks.deregister(&mut self.place);
     }
 }
 

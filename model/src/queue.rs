@@ -113,7 +113,7 @@ impl<K: Key> Histories for Queue<K> {
 /// due.
 const BEHIND: u64 = 1 << 38;
 /// How many intervals ahead a poll looks.
-const AHEAD: u64 = (1 << 27) - 1;
+const AHEAD: u64 = (1 << 31) - 2;
 
 /// A key of either form: integers have no node, strings have one.
 pub trait Key: Hash + Ord + Clone + Debug + Send + Sync + 'static {

@@ -27,6 +27,7 @@ pub(crate) mod params;
 pub(crate) mod per_shard;
 pub(crate) mod pins;
 pub(crate) mod reaper;
+mod run;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod threads;

@@ -1,16 +1,53 @@
-//! Pins: a thread says that it may look at what other threads end.
+//! Who may look: pins, and waits for the threads that are pinned.
 //!
-//! One domain of grace periods ([`Grace`]), and in it a seat for each running thread.
+//! Two things wait until no thread can be looking at them: the slots of ended entries (W15), and a
+//! retired table of an index, in which a stale publisher's compare-and-swap could succeed once the
+//! table is in use again.
+//!
+//! A wait only *says* that it is over, by a flag: no user code runs in it. Each engine has a domain
+//! of crossbeam-epoch's of its own, so a thread that stays pinned in one store holds back no other
+//! store's memory. A thread's handle to the domain lies in its *seat*, a stripe, and goes to the
+//! next thread that gets the stripe. Under loom [`crate::sync::epoch`] stands in.
 
 #[cfg(not(expiry_loom))]
 use super::threads::Vacant;
-use super::threads::{index, Holding, Stripes};
-use crate::sync::grace::{Grace, Guard, Seat};
+use super::threads::{Holding, Stripes};
+#[cfg(expiry_loom)]
+use crate::sync::epoch::{Collector, Guard, LocalHandle};
+use crate::sync::exclusive::Exclusive;
+use crate::sync::{AtomicBool, Ordering};
+#[cfg(not(expiry_loom))]
+use crossbeam_epoch::{Collector, Guard, LocalHandle};
+#[cfg(expiry_loom)]
+use loom::sync::Arc;
+use std::cell::UnsafeCell;
+#[cfg(not(expiry_loom))]
+use std::sync::Arc;
+
+/// How often a thread advances the epoch where it asks whether a period is over: one ends after two
+/// or three advances, if no thread is pinned meanwhile.
+#[cfg(not(expiry_loom))]
+pub(super) const TURNS: usize = 8;
+#[cfg(expiry_loom)]
+pub(super) const TURNS: usize = 2;
+
+/// Where a thread's handle to the domain is kept.
+struct Seat(UnsafeCell<Option<LocalHandle>>);
+
+// SAFETY: only the thread that has the seat's index touches the handle. A handle is plain memory
+// that two threads must not use at a time; the next thread that gets the index sees what the last
+// one did.
+unsafe impl Sync for Seat {}
+// SAFETY: as above.
+unsafe impl Send for Seat {}
 
 /// See the module's head.
 pub(crate) struct Pins {
     seats: Stripes<Seat>,
-    grace: Grace,
+    domain: Collector,
+    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread did not let
+    /// it end.
+    asked: Exclusive<Option<Wait>>,
 }
 
 /// Held while a thread may look at what others end: see [`Pins::pin`].
@@ -21,16 +58,18 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Runs `f` after all threads that are pinned now have unpinned; on any thread, so `f` must not
-    /// run users' code.
+    /// Runs `f` after all threads that are pinned now have unpinned, on a thread that pins, unpins
+    /// or turns then; so `f` must not run users' code.
     pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
-        self.guard.after(f);
+        self.guard.defer(f);
+        self.guard.flush();
     }
 }
 
 impl Pins {
     pub(crate) fn new() -> Self {
-        Pins { seats: Stripes::new(Seat::new), grace: Grace::new() }
+        let seats = Stripes::new(|| Seat(UnsafeCell::new(None)));
+        Pins { seats, domain: Collector::new(), asked: Exclusive::new(None) }
     }
 
     /// Keeps what this thread finds from here on: no slot that another thread can find now is freed
@@ -39,28 +78,108 @@ impl Pins {
     pub(crate) fn pin(&self) -> Pin {
         let (holding, index) = Holding::begin();
         // SAFETY: the seat is this thread's, as is the index, which the pin keeps.
-        let guard = unsafe { self.grace.pin(self.seats.get(index)) };
+        let seat = unsafe { &mut *self.seats.get(index).0.get() };
+        let guard = match seat {
+            Some(handle) => handle.pin(),
+            None => self.sit_down(seat),
+        };
         Pin { guard, _index: holding }
     }
 
-    /// Empties the seats of threads that have ended: each turn looks at all seats that are not
-    /// empty.
+    #[cold]
+    #[inline(never)]
+    fn sit_down(&self, seat: &mut Option<LocalHandle>) -> Guard {
+        seat.insert(self.domain.register()).pin()
+    }
+
+    /// Empties the seats of threads that have ended: each turn looks at all handles in the domain.
     #[cfg(not(expiry_loom))]
     pub(crate) fn clear_seats(&self) {
         for (index, seat) in self.seats.indexed() {
             if let Some(_vacant) = Vacant::keep(index) {
                 // SAFETY: no thread has the index, nor gets it meanwhile. A thread that holds a pin
                 // has its index.
-                unsafe { seat.clear() };
+                drop(unsafe { &mut *seat.0.get() }.take());
             }
         }
     }
 
     /// Lets a due grace period end. Never waits.
     pub(crate) fn turn(&self) {
-        let index = index();
-        // SAFETY: as in `pin`.
-        unsafe { self.grace.turn(self.seats.get(index.get())) };
+        #[cfg(not(expiry_loom))]
+        self.pin().guard.flush();
+        #[cfg(expiry_loom)]
+        self.domain.turn();
+    }
+
+    /// Lets grace periods end until `is_over`, for at most [`TURNS`]. Returns the last answer.
+    pub(super) fn turn_until(&self, mut is_over: impl FnMut() -> bool) -> bool {
+        for _ in 0..TURNS {
+            if is_over() {
+                return true;
+            }
+            self.turn();
+        }
+        is_over()
+    }
+
+    /// Whether no other thread is pinned that was when this began: none can be looking at what the
+    /// caller took out of the index before. `false` also while another thread asks.
+    ///
+    /// A wait costs memory until it is over. So a wait that a pinned thread does not let end is
+    /// kept, and the next caller asks it before it begins its own.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        let is_over = |wait: &mut Wait| self.turn_until(|| wait.is_over(self));
+        let unobserved = self.asked.enter(|asked| {
+            if asked.as_mut().is_some_and(|before| !is_over(before)) {
+                return false;
+            }
+            let mut wait = Wait::begin(self, PERIODS);
+            let unobserved = is_over(&mut wait);
+            *asked = (!unobserved).then_some(wait);
+            unobserved
+        });
+        unobserved.unwrap_or(false)
+    }
+}
+
+/// How many grace periods a slot waits for that was in an index: while a table is migrated, the
+/// copy in the migrating thread's hand may still name a retired slot (`core::index`). That thread
+/// has been pinned since before the slot was retired, so the first period ends after it has mended
+/// the copy. A reader that found the slot by the copy pinned before that, so the second period ends
+/// after the reader has unpinned.
+pub(crate) const PERIODS: usize = 2;
+
+/// A wait for some grace periods, one after the other.
+pub(crate) struct Wait {
+    /// How many are left, with the one that is under way.
+    left: usize,
+    /// Set when that one is over.
+    passed: Arc<AtomicBool>,
+}
+
+impl Wait {
+    pub(crate) fn begin(pins: &Pins, periods: usize) -> Self {
+        let passed = Arc::new(AtomicBool::new(false));
+        let flag = passed.clone();
+        pins.pin().after(move || flag.store(true, Ordering::Release));
+        Wait { left: periods, passed }
+    }
+
+    /// Whether the first of [`PERIODS`] is under way.
+    pub(super) fn is_in_first(&self) -> bool {
+        self.left == PERIODS
+    }
+
+    /// Whether all are over. Begins the next one where one is.
+    pub(crate) fn is_over(&mut self, pins: &Pins) -> bool {
+        while self.passed.load(Ordering::Acquire) {
+            if self.left == 1 {
+                return true;
+            }
+            *self = Wait::begin(pins, self.left - 1);
+        }
+        false
     }
 }
 

@@ -35,9 +35,9 @@ use super::lease::{next_generation, State, GENERATION_BITS};
 use super::memory::{boxed, OutOfMemory, Zeroed};
 use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, SEGMENTS};
 use super::prefetch_at;
+pub(crate) use super::run::Run;
 use super::slot::{units, Note as _, Payload, Slot, Unit};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
-use std::marker::PhantomData;
 
 /// A run of chunks, mapped together.
 pub(crate) struct Segment<P: Payload> {
@@ -47,57 +47,6 @@ pub(crate) struct Segment<P: Payload> {
     terms: Zeroed<P::Term>,
     /// Per chunk: the greatest generation that its slots had before its memory was last given back.
     bases: Box<[AtomicU32]>,
-}
-
-/// Slots that lie one after the other.
-pub(crate) struct Run<'a, P: Payload> {
-    first: *const Unit<P>,
-    length: usize,
-    _slots: PhantomData<&'a Unit<P>>,
-}
-
-impl<P: Payload> Clone for Run<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Run<'_, P> {}
-
-// SAFETY: as a slot's.
-unsafe impl<P: Payload> Send for Run<'_, P> {}
-// SAFETY: as a slot's.
-unsafe impl<P: Payload> Sync for Run<'_, P> {}
-
-impl<'a, P: Payload> Run<'a, P> {
-    /// No slots.
-    pub(crate) fn empty() -> Self {
-        Run { first: std::ptr::null(), length: 0, _slots: PhantomData }
-    }
-
-    /// The slot at a place.
-    #[inline(always)]
-    pub(crate) fn get(self, at: usize) -> Option<Slot<'a, P>> {
-        if at >= self.length {
-            return None;
-        }
-        // SAFETY: a run is made of slots that exist for `'a`.
-        Some(unsafe { Slot::at(self.first.wrapping_add(at * units::<P>())) })
-    }
-
-    #[inline(always)]
-    pub(crate) fn iter(self) -> impl Iterator<Item = Slot<'a, P>> {
-        (0..self.length).filter_map(move |at| self.get(at))
-    }
-
-    /// Starts fetching them.
-    #[inline]
-    pub(crate) fn prefetch(self) {
-        let bytes = self.length * units::<P>() * std::mem::size_of::<Unit<P>>();
-        for at in (0..bytes).step_by(64) {
-            prefetch_at(self.first.cast::<u8>().wrapping_add(at));
-        }
-    }
 }
 
 impl<P: Payload> Segment<P> {
@@ -311,7 +260,8 @@ impl<P: Payload> Slots<P> {
         let at = (chunk * CHUNK + first % CHUNK) * units::<P>();
         let slots = &self.segment(segment)?.slots;
         debug_assert!(at + length * units::<P>() <= slots.as_slice().len());
-        Some(Run { first: slots.as_ptr().wrapping_add(at), length, _slots: PhantomData })
+        // SAFETY: the segment has these slots, and is freed only with `self`.
+        Some(unsafe { Run::new(slots.as_ptr().wrapping_add(at), length) })
     }
 
     /// The slots of the bucket that begins with slot `first`.

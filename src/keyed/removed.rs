@@ -106,7 +106,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         if self.slot.is_held_twice() {
             return Err(self);
         }
-        if !self.store.engine.reclaim.is_unobserved() {
+        if !self.store.engine.reclaim.pins.is_unobserved() {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);

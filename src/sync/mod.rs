@@ -27,8 +27,9 @@ pub(crate) mod asymmetric;
 pub(crate) mod cell;
 #[cfg(test)]
 pub(crate) mod counted;
+#[cfg(expiry_loom)]
+pub(crate) mod epoch;
 pub(crate) mod exclusive;
-pub(crate) mod grace;
 pub(crate) mod park;
 pub(crate) mod process;
 pub(crate) mod stack;

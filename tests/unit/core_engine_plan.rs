@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// The slots of a set of bits.
+fn slots(set: u32) -> Vec<usize> {
+    (0..BUCKET).filter(|slot| set >> slot & 1 != 0).collect()
+}
+
 #[test]
 fn a_plan_says_what_is_due_and_what_comes_next() {
     for now in [0, 5, u64::from(u32::MAX) - 2, u64::from(u32::MAX), 1 << 40] {
@@ -11,29 +16,32 @@ fn a_plan_says_what_is_due_and_what_comes_next() {
         deadlines[7] = now + 4;
         deadlines[9] = now + (1 << 35);
         assert_eq!(plans.make(300, now, &deadlines), now + 1);
-        let mut plan = plans.get(300).unwrap();
-        assert_eq!(plan.pop(now), None);
+        let plan = plans.get(300).unwrap();
+        assert_eq!(slots(plan.due(now)), []);
         assert_eq!(plan.earliest(now), now + 1);
-        assert_eq!(plan.due(now + 5).collect::<Vec<_>>(), [3, 7]);
-        assert_eq!(plan.due(now + 3).collect::<Vec<_>>(), [3]);
-        assert_eq!(plan.pop(now + 3), Some(3));
-        assert_eq!(plan.pop(now + 3), None);
+        assert_eq!(slots(plan.due(now + 5)), [3, 7]);
+        assert_eq!(slots(plan.due(now + 3)), [3]);
+        plan.note(3, now + 3, NEVER);
+        assert_eq!(slots(plan.due(now + 3)), []);
         assert_eq!(plan.earliest(now + 3), now + 4);
-        assert_eq!(plan.pop(now + 4), Some(7));
+        assert_eq!(slots(plan.due(now + 4)), [7]);
         // Touched.
         plan.note(7, now + 4, now + 9);
-        assert_eq!(plan.pop(now + 8), None);
-        assert_eq!(plan.pop(now + 9), Some(7));
+        assert_eq!(slots(plan.due(now + 8)), []);
+        assert_eq!(slots(plan.due(now + 9)), [7]);
+        plan.note(7, now + 9, NEVER);
         // Too far to be noted as it is.
-        assert_eq!(plan.earliest(now + 9), now + FAR - 1);
-        assert_eq!(plan.pop(now + FAR - 1), Some(9));
-        assert_eq!(plan.earliest(now + FAR - 1), NEVER);
+        assert_eq!(plan.earliest(now + 9), now + FAR - 2);
+        assert_eq!(slots(plan.due(now + FAR - 2)), [9]);
+        plan.note(9, now + FAR - 2, NEVER);
+        assert_eq!(plan.earliest(now + FAR - 2), NEVER);
+        assert!(plans.get(300).is_none());
         assert!(Plan::holds(now, now + FAR / 4) && !Plan::holds(now, now + FAR));
     }
 }
 
 #[test]
-fn notes_come_out_in_order() {
+fn notes_come_up_in_order() {
     let now = 77;
     let mut plans = Plans::default();
     let mut deadlines = [NEVER; BUCKET];
@@ -41,34 +49,17 @@ fn notes_come_out_in_order() {
         *deadline = now + 1 + (slot as u64 * 7) % 11;
     }
     plans.make(1, now, &deadlines);
-    let mut plan = plans.get(1).unwrap();
     let mut last = now;
-    for _ in 0..BUCKET {
+    while let Some(plan) = plans.get(1) {
         let next = plan.earliest(last);
-        assert!(next >= last);
-        let slot = plan.pop(next).unwrap();
-        assert_eq!(deadlines[slot], next);
+        assert!(next > last);
+        for slot in slots(plan.due(next)) {
+            assert_eq!(deadlines[slot], next);
+            plan.note(slot, next, NEVER);
+        }
         last = next;
     }
-    assert!(plans.get(1).is_none());
-}
-
-#[test]
-fn a_slot_that_was_touched_goes_behind_those_that_are_due() {
-    let now = 5;
-    let mut deadlines = [NEVER; BUCKET];
-    (deadlines[0], deadlines[1], deadlines[2]) = (6, 7, 20);
-    let mut plans = Plans::default();
-    plans.make(0, now, &deadlines);
-    let mut plan = plans.get(0).unwrap();
-    let now = 8;
-    assert_eq!(plan.pop(now), Some(0));
-    plan.note(0, now, 12);
-    assert_eq!(plan.pop(now), Some(1));
-    assert_eq!(plan.pop(now), None);
-    assert_eq!(plan.earliest(now), 12);
-    assert_eq!(plan.pop(12), Some(0));
-    assert_eq!(plan.earliest(12), 20);
+    assert_eq!(last, now + 11);
 }
 
 #[test]

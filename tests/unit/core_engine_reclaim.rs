@@ -1,7 +1,8 @@
 //! Unit tests of `src/core/engine/reclaim.rs`.
 
-use super::{Mine, Reclaim, TURNS};
+use super::{Mine, Reclaim};
 use crate::core::lease::{Lease, State};
+use crate::core::pins::TURNS;
 use crate::core::slot::Owned;
 use crate::core::slots::Slots;
 use std::iter::once;

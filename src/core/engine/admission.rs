@@ -9,27 +9,27 @@
 //!
 //! ```text
 //!   a thread that frees a slot            a task that waits for room
-//!   permits.fetch_add(1)                  join the line
-//!   if the line is awaited: wake one      permits.fetch_add(0): is there one?
+//!   permits.fetch_add(1)                  registers in the waiter queue
+//!   if a task waits: wakes one            permits.fetch_add(0): is there one?
 //! ```
 //!
 //! Both sides change `permits` by a read-modify-write, so one comes first. If the freeing thread's
 //! does, the task finds the permit. If the task's does, the freeing thread has acquired the task's
-//! registration, and finds the line awaited.
+//! registration, and wakes it.
 //!
 //! # Shutdown
 //!
 //! That a shutdown has begun is a hint to inserting threads: the closing of buckets and of shards'
 //! chunk counts decides (W8). A task that waits has no word to read-modify-write then, so it passes
-//! a sequentially consistent fence between joining and its look, and the thread that shuts down
-//! passes one between its store and its look at the line.
+//! a sequentially consistent fence between its registration and its look. The thread that shuts
+//! down passes one between its store and its look at the waiter queue.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 #[cfg(feature = "async")]
 use {
     crate::error::Closed,
-    crate::sync::tasks::{Crowd, Line, Place, Until},
+    crate::sync::tasks::{Place, Until, WaitSet, WaiterQueue},
     std::task::Waker,
 };
 
@@ -53,10 +53,10 @@ pub(crate) struct Admission {
     asks: AtomicBool,
     /// The tasks that wait for room.
     #[cfg(feature = "async")]
-    line: Line,
+    waiters: WaiterQueue,
     /// The tasks that wait for the end of a shutdown.
     #[cfg(feature = "async")]
-    parting: Crowd,
+    parting: WaitSet,
     /// An entry was refused for want of memory, that was logged, and no memory has come since.
     #[cfg(feature = "tracing")]
     starves: std::sync::atomic::AtomicBool,
@@ -71,9 +71,9 @@ impl Admission {
             refusing: AtomicBool::new(false),
             asks: AtomicBool::new(limit.is_some()),
             #[cfg(feature = "async")]
-            line: Line::new(),
+            waiters: WaiterQueue::new(),
             #[cfg(feature = "async")]
-            parting: Crowd::new(),
+            parting: WaitSet::new(),
             #[cfg(feature = "tracing")]
             starves: std::sync::atomic::AtomicBool::new(false),
         }
@@ -131,11 +131,11 @@ impl Admission {
         let Some(permits) = &self.permits else {
             return;
         };
-        // AcqRel: pairs with the read-modify-write in `Door::join`.
+        // AcqRel: pairs with the read-modify-write in `Door::register`.
         permits.fetch_add(1, Ordering::AcqRel);
         #[cfg(feature = "async")]
-        if self.line.is_awaited() {
-            self.line.wake_one();
+        if self.waiters.is_awaited() {
+            self.waiters.wake_one();
         }
     }
 
@@ -145,10 +145,10 @@ impl Admission {
         self.asks.store(true, Ordering::Relaxed);
         #[cfg(feature = "async")]
         {
-            // A task that waits for room has made one between joining and its look at `refusing`.
+            // A task that waits for room has made one before its look at `refusing`.
             crate::sync::fence(Ordering::SeqCst);
-            if self.line.is_awaited() {
-                self.line.wake_all();
+            if self.waiters.is_awaited() {
+                self.waiters.wake_all();
             }
         }
     }
@@ -207,8 +207,8 @@ impl Door<'_> {
     /// What the task gets to know: `Ok` if there is room, `Err` if there will be none.
     pub(crate) fn look(self) -> Option<Result<(), Closed>> {
         // survives: the load only says that there is a permit; the slot's own edges order the
-        // insertion. `Line::hand_on` misses no waiting task: the task is counted before the waking
-        // thread takes this permit.
+        // insertion. `WaiterQueue::pass_on` misses no waiting task: the task is counted before the
+        // waking thread takes this permit.
         self.look_by(|permits| permits.load(Ordering::Acquire))
     }
 
@@ -222,17 +222,19 @@ impl Door<'_> {
         has_room.then_some(Ok(()))
     }
 
-    /// Joins the line in that place, and looks again. If that finds something, the task has left.
-    pub(crate) fn join(self, place: &mut Place, waker: &Waker) -> Option<Result<(), Closed>> {
+    /// Registers the task in that place, and looks again. If that finds something, the task waits
+    /// no longer.
+    pub(crate) fn register(self, place: &mut Place, waker: &Waker) -> Option<Result<(), Closed>> {
         // Either this comes after the read-modify-write of a thread that frees a slot, and finds
-        // it; or before, and that thread finds the line awaited.
-        // survives: the fence in `Line::join` releases the registration; Acquire: as in `look`.
+        // it; or before, and that thread finds the task waiting.
+        // survives: the fence in `WaiterQueue::register` releases the registration; Acquire: as in
+        // `look`.
         let look = || self.look_by(|permits| permits.fetch_add(0, Ordering::AcqRel));
-        self.0.line.join(place, waker, look)
+        self.0.waiters.register(place, waker, look)
     }
 
     /// The task in that place waits no longer.
-    pub(crate) fn leave(self, place: &mut Place) {
-        self.0.line.leave(place);
+    pub(crate) fn deregister(self, place: &mut Place) {
+        self.0.waiters.deregister(place);
     }
 }

@@ -5,7 +5,8 @@
 //! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
 //! that has left the ring, the thread notifies the driver.
 
-use super::cursor::{Cell, Taken};
+use super::cursor::Taken;
+use super::ring::Ring;
 use super::{Claim, Engine, Refused, Stripe};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
@@ -89,7 +90,12 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let mut fruitless = 0;
         loop {
-            if let Some(taken) = self.claim_in_chunk(stripe, cell) {
+            let lapsed = stripe.deadlines.lapsed();
+            let is_stale = |bucket| lapsed.is_some_and(|tick| self.is_stale(bucket, tick));
+            let is_on_ring = |bucket| self.ring_of(bucket).has(self.slots.local_chunk(bucket));
+            let left = |bucket| self.leave_chunk(bucket);
+            let taken = stripe.cursor.advance(&self.slots, cell, is_stale, is_on_ring, left);
+            if let Some(taken) = taken {
                 return Some(taken);
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
@@ -104,17 +110,6 @@ impl<P: Payload, C> Engine<P, C> {
             }
             fruitless += 1;
         }
-    }
-
-    /// Claims a slot in the bucket of this cell, or in the chunk that this thread walks through, if
-    /// the cursor finds one there.
-    fn claim_in_chunk(&self, stripe: &Stripe<C>, cell: &Cell) -> Option<Taken> {
-        let is_stale = |bucket| {
-            let lapsed = stripe.deadlines.lapsed();
-            lapsed.is_some_and(|tick| self.is_stale(bucket, tick))
-        };
-        let left = |bucket| self.leave_chunk(bucket);
-        stripe.cursor.advance(&self.slots, cell, is_stale, left)
     }
 
     /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a
@@ -159,9 +154,13 @@ impl<P: Payload, C> Engine<P, C> {
     /// The thread owns a bucket less in the chunk of slot `id`. That chunk may have left the ring,
     /// and be empty but for what the thread owned.
     fn leave_chunk(&self, id: u32) {
-        let ring = &self.shards[self.shard_of(id)].ring;
-        if ring.leave(self.slots.local_chunk(id)) {
+        if self.ring_of(id).leave(self.slots.local_chunk(id)) {
             self.tend_soon();
         }
+    }
+
+    /// The ring of the shard that slot `id` lies in.
+    fn ring_of(&self, id: u32) -> &Ring {
+        &self.shards[self.shard_of(id)].ring
     }
 }

@@ -88,19 +88,6 @@ impl Cell {
         self.free.set(0);
         Some(first)
     }
-
-    fn move_to(&self, other: &Cell) {
-        let pairs = [
-            (&self.place, &other.place),
-            (&self.free, &other.free),
-            (&self.base, &other.base),
-            (&self.range, &other.range),
-        ];
-        for (from, to) in pairs {
-            to.set(from.get());
-            from.set(0);
-        }
-    }
 }
 
 /// Which ranges of deadlines have come lately.
@@ -160,7 +147,9 @@ impl Cursor {
                 return &self.one;
             };
             let _ = self.more.set(more);
-            self.one.move_to(self.cell(ahead));
+            // It has no free slot left: the thread gives its bucket back when it fills the cell.
+            self.cell(ahead).place.set(self.one.place.get());
+            self.one.place.set(0);
         } else {
             self.count(range, self.cell(ahead));
         }
@@ -196,15 +185,16 @@ impl Cursor {
     }
 
     /// Takes a slot in the bucket of this cell, or in the next one of the chunk that the thread can
-    /// own; in none that `is_stale`. `None` at the chunk's end, and where so few slots are free
-    /// that another chunk may be better. Tells `left` of a
-    /// bucket of another chunk that it gives back.
+    /// own; in none that `is_stale`. `None` where another chunk may be better: at the chunk's end,
+    /// where few slots are free, and where the chunk of an owned bucket is not `is_on_ring`. Calls
+    /// `left` with a bucket of another chunk that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
         &self,
         slots: &Slots<P>,
         cell: &Cell,
         is_stale: impl Fn(u32) -> bool,
+        is_on_ring: impl Fn(u32) -> bool,
         left: impl Fn(u32),
     ) -> Option<Taken> {
         let free = cell.free();
@@ -228,6 +218,10 @@ impl Cursor {
             let Some(free) = slots.own(next as u32) else {
                 continue;
             };
+            if !is_on_ring(next as u32) {
+                slots.leave(next as u32);
+                return None;
+            }
             self.found.add(u64::from(free.slots.count_ones()));
             if free.slots == 0 || is_stale(next as u32) {
                 slots.leave(next as u32);
@@ -247,8 +241,8 @@ impl Cursor {
         seen >= LONG_WALK && found * 5 < seen
     }
 
-    /// Gives back the buckets that lie outside the chunk that the thread has walked through. Tells
-    /// `left` of each.
+    /// Gives back the buckets that lie outside the chunk that the thread has walked through. Calls
+    /// `left` with each.
     pub(super) fn leave_behind<P: Payload>(&self, slots: &Slots<P>, left: impl Fn(u32)) {
         for cell in self.more.get().into_iter().flat_map(|more| more.iter()) {
             if cell.first().is_some_and(|first| !self.is_here(first)) {

@@ -1,14 +1,23 @@
-//! Freeing slots that have ended: at once, or when no thread can be looking at them.
+//! Who frees: what becomes of slots that have ended, at once or when no thread can be looking at
+//! them ([`super::reclaim`]).
 //!
-//! [`super::reclaim`] has the lists and the grace periods. Here are the callers' sides of them.
+//! Only a driver of its own store drops a payload: the reaper, a thread in `poll` or in a shutdown,
+//! or the caller of `flush`. So does a call that has to drive the store itself (it is full; the
+//! clock has jumped by years). So a slow `Drop` delays that store's driver. Where payloads need no
+//! drop, a thread that has ended many entries does the driver's part itself: then a store that
+//! nothing drives reuses its slots too.
+//!
+//! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
+//! [`BACKLOG`] payloads wait. Then each thread that ends entries drops some, twice as many as it
+//! ends: slow drops slow down the threads that cause them.
 
-use super::reclaim::{Done, Mine, Pushed};
+use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
 use super::{Claim, Engine, Frontend, Stripe};
 use crate::core::index::Removed;
 use crate::core::lease::Lease;
 use crate::core::params::CHUNK;
-use crate::core::slot::{Payload, Slot};
+use crate::core::slot::Payload;
 use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
@@ -17,8 +26,14 @@ use std::time::{Duration, Instant};
 /// a fence in every running thread: one does for the slots of several ticks.
 const GATHER: u64 = 4_000_000;
 
+/// After how many slots a thread asks the driver to come at once, or does its part.
+const MANY: u64 = 1024;
+
+/// After how many slots a thread asks whether too much waits.
+const SOME: u64 = 64;
+
 /// How many payloads may wait to be dropped before the threads that end entries drop some.
-pub(super) const BACKLOG: u64 = 4096;
+const BACKLOG: u64 = 4096;
 
 /// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
 const SHARE: usize = 128;
@@ -66,14 +81,16 @@ impl<P: Payload, C> Engine<P, C> {
         let Some(spot) = self.slots.spot(id) else {
             return 0;
         };
-        let Pushed { first, many, some } = stripe.reclaim.push(id, &spot);
+        let first = stripe.reclaim.push(id, &spot);
+        let pushed = stripe.reclaim.pushed.get();
+        let many = pushed % MANY == 0;
         if many && !drops {
             return usize::MAX;
         }
         if first || many {
             self.ask_to_reclaim(many);
         }
-        if some && drops {
+        if pushed % SOME == 0 && drops {
             SHARE
         } else {
             0
@@ -127,9 +144,12 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| &stripe.reclaim)
     }
 
-    /// How many slots have ended and are not free yet.
+    /// How many slots have ended and are not free yet; about.
     pub(crate) fn unreclaimed(&self) -> u64 {
-        Mine::unreclaimed(|| self.parts())
+        // First: a slot is freed after it was pushed.
+        let freed = self.parts().map(|part| part.freed.get()).sum();
+        let pushed: u64 = self.parts().map(|part| part.pushed.get()).sum();
+        pushed.saturating_sub(freed)
     }
 
     /// Does the driver's part, at once, for at most so many slots. Unpinned, away from every shard.
@@ -148,7 +168,7 @@ impl<P: Payload, C> Engine<P, C> {
         loop {
             before = before.or_else(|| self.reclaim.all(self.parts()));
             self.reclaim_now(usize::MAX, frontend);
-            // Acquire pairs with `Due::free`: the caller of `flush` sees what the drops have done.
+            // Acquire pairs with `Due::pop`: the caller of `flush` sees what the drops have done.
             // survives: loom does not see the flag, a standard atomic.
             let is_done = |done: &Done| done.load(std::sync::atomic::Ordering::Acquire);
             if before.as_ref().is_some_and(|all| all.iter().all(is_done)) {
@@ -183,24 +203,24 @@ impl<P: Payload, C> Engine<P, C> {
         };
         self.wake_for_the_rest();
         let mut left = budget.max(1);
-        let _driving = self.driving();
-        let free = |slot: Slot<'_, P>| {
+        let mut more = false;
+        let driving = self.driving();
+        let mine = &self.stripes.get(driving.index.get()).reclaim;
+        while let Some(slot) = due.pop(&self.slots) {
             let generation = slot.lease().generation();
             frontend.discard(slot, || slot.set_lease(Lease::free(generation)));
-        };
-        let count = |freed| self.with_stripe(|mine, _| mine.reclaim.count_freed(freed));
-        let more = loop {
-            due.free(&self.slots, &mut left, free, count);
-            if due.is_empty() {
-                break false;
+            mine.freed.add(1);
+            left -= 1;
+            if left == 0 && !due.is_empty() {
+                if self.reclaim.put_back(&mut due) {
+                    self.wake_for_the_rest();
+                    more = true;
+                    break;
+                }
+                // Another thread handles the batches: this one goes on instead of waiting.
+                left = SHARE;
             }
-            if self.reclaim.put_back(&mut due) {
-                self.wake_for_the_rest();
-                break true;
-            }
-            // Another thread handles the batches: this one goes on for a while instead of waiting.
-            left = SHARE;
-        };
+        }
         self.tend_if_wanted(frontend);
         more
     }

@@ -9,7 +9,7 @@
 //!   threads beginning with different ones, leaves out those that another thread drives, and says
 //!   so. What its budget does not cover stays in the shard, for the next driver.
 //! * After a round the driver has left every shard and is unpinned. Then it frees slots of entries
-//!   that have ended and that no thread can be looking at, and drops their payloads ([`reclaim`]).
+//!   that have ended and that no thread can be looking at, and drops their payloads ([`freeing`]).
 //!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped
 //!   outside of that, so several drivers may drop different batches concurrently.
 //! * The driver calls handlers and listeners unpinned, but while it drives the shard. A poll in a
@@ -40,6 +40,7 @@ mod reclaim;
 mod renewal;
 mod ring;
 mod round;
+mod scan;
 mod shard;
 mod stripe;
 mod wakeup;
@@ -50,8 +51,6 @@ pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
 pub(crate) use frontend::{Claim, Config, Frontend, Round};
-#[cfg(expiry_loom)]
-pub(crate) use reclaim::Wait;
 pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
 

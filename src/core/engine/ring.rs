@@ -19,11 +19,15 @@
 //!   thread                                  driver
 //!   give the bucket back                    active := fewer              (read-modify-write)
 //!   read active        (read-modify-write)  own all buckets of the chunk
-//!   if the chunk is not below:              fails: set the chunk aside, until it was left
-//!     left := chunk, ask the driver
+//!   if the chunk is not below:              fails: set the chunk aside, until a thread asks
+//!     ask the driver
 //! ```
 //!
 //! Either the driver finds the bucket given back, or the thread finds the ring shortened.
+//!
+//! No thread uses a chunk that was let go: a thread that has owned a bucket looks whether the chunk
+//! is on the ring ([`Ring::has`]). The driver has shortened the ring before it owned that bucket,
+//! to let the chunk go, so the thread that owns it next finds the ring shortened.
 //!
 //! # Shutdown
 //!
@@ -45,18 +49,12 @@ const RELEASE_AT_ONCE: u32 = 32;
 /// Bit of `peak`: the engine has shut down.
 const SHUT: u32 = 1 << 31;
 
-/// Value of `left`: threads have left more than one chunk.
-const SEVERAL: u32 = u32::MAX;
-
 /// See the module's head.
 pub(super) struct Ring {
     /// The number of the shard.
     shard: usize,
     /// Number of chunks in the ring.
     active: AtomicU32,
-    /// The last chunk off the ring, plus one, that a thread has left since the driver looked after
-    /// memory; [`SEVERAL`] if there are others.
-    left: AtomicU32,
     /// The most chunks that there ever were, with [`SHUT`] on top once the engine has shut down.
     peak: AtomicU32,
     /// Where the next thread that needs a chunk begins to look.
@@ -91,7 +89,6 @@ impl Ring {
         Ring {
             shard,
             active: AtomicU32::new(0),
-            left: AtomicU32::new(0),
             peak: AtomicU32::new(0),
             position: AtomicU32::new(0),
             asked: AtomicBool::new(false),
@@ -183,6 +180,16 @@ impl Ring {
         }
     }
 
+    /// Whether a chunk in which this thread has just owned a bucket is on the ring. If not, its
+    /// memory may have gone back.
+    #[inline]
+    pub(super) fn has(&self, local: u32) -> bool {
+        // Relaxed: the swap that owns the bucket has acquired what the driver did before it gave
+        // the bucket back. Model `a_chunk_taken_as_it_leaves_the_ring_goes_back` fails without this
+        // look.
+        local < self.active.load(Ordering::Relaxed)
+    }
+
     /// This thread has left a chunk, and owns no bucket in it. Returns whether the chunk is off the
     /// ring: then the driver is to look after memory.
     pub(super) fn leave(&self, local: u32) -> bool {
@@ -190,19 +197,7 @@ impl Ring {
         // bucket left; or this finds the ring shortened.
         // survives: in loom the driver's swap reads the newest value, the bucket given back. On
         // hardware it may miss that, and no thread notifies the driver again.
-        if local < self.active.fetch_add(0, Ordering::AcqRel) {
-            return false;
-        }
-        // Which one, too: the driver may have let it go while this thread was about to own a bucket
-        // in it.
-        let left = local + 1;
-        // survives: a note to the driver, which sets a chunk aside while a bucket is owned. The
-        // thread asks after it, by a swap that passes the give-back on, and the driver tries again.
-        let before = self.left.swap(left, Ordering::AcqRel);
-        if before != 0 && before != left {
-            self.left.swap(SEVERAL, Ordering::AcqRel);
-        }
-        true
+        local >= self.active.fetch_add(0, Ordering::AcqRel)
     }
 
     /// Asks the driver to look after memory. The caller wakes the reaper then.
@@ -211,11 +206,6 @@ impl Ring {
         // survives: the driver owns buckets by swaps, in which loom reads the newest value, and the
         // counters are standard atomics.
         self.asked.swap(true, Ordering::AcqRel);
-    }
-
-    /// The driver's: it will look after memory again at once.
-    pub(super) fn ask_again(&self) {
-        self.asked.store(true, Ordering::Release);
     }
 
     /// Whether a thread has asked.
@@ -268,19 +258,8 @@ impl Ring {
                 self.active.compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = self.active.load(Ordering::Acquire);
-        // Mostly no thread has left any: the load saves the swap.
-        // survives: the swap is the other side of the note in `leave`.
-        let left = match self.left.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.left.swap(0, Ordering::AcqRel),
-        };
-        let left = match left {
-            SEVERAL => self.peak.load(Ordering::Relaxed) & !SHUT,
-            left if resident.aside.iter().any(|local| local + 1 == left) => 0,
-            left => left,
-        };
         // Meanwhile it may have grown.
-        resident.end = resident.end.max(active).max(left);
+        resident.end = resident.end.max(active);
         let mut released = 0;
         let mut in_use = false;
         // What a thread sat in the last time. What is on the ring again is left alone.

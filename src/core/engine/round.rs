@@ -1,15 +1,15 @@
-//! What is done at a shard: inbox, wheel, due buckets, index words, memory.
+//! What the driver does at a shard: inbox, wheel, index words, memory; [`super::scan`] looks into due
+//! buckets.
 
-use super::plan::{Plan, Plans};
+use super::plan::Plans;
 use super::ring::Tended;
+use super::scan::{AT_ONCE, MET_AT_ONCE};
 use super::shard::DriverShard;
-use super::{pause, Claim, Engine, Frontend, Instant, Work, BUCKET_U32};
-use crate::core::header::{Header, Look};
+use super::{Engine, Frontend, Instant, Work};
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
-use crate::core::slot::{Payload, Slot};
-use crate::core::slots::{Released, Run};
-use crate::core::{prefetch, prefetch_at};
-use crate::sync::{step, Ordering};
+use crate::core::slot::Payload;
+use crate::core::slots::Released;
+use crate::sync::Ordering;
 use crate::time::NEVER;
 #[cfg(feature = "tracing")]
 use crate::trace::event;
@@ -24,18 +24,6 @@ const TEND_EVERY: u64 = 20_000_000;
 /// The longest that a look at a grace period is put off, in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// A bit for each slot of a bucket.
-const ALL_SLOTS: u32 = (1 << BUCKET) - 1;
-
-/// The places of a bucket whose bits are set.
-fn bits(mut set: u32) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let at = (set != 0).then(|| set.trailing_zeros())?;
-        set &= set - 1;
-        Some(at)
-    })
-}
-
 /// What is left of a shard after a visit.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
@@ -45,30 +33,8 @@ pub(super) struct Visit {
     pub(super) next: u64,
 }
 
-/// A bucket whose next expiration has been taken, to be scanned.
-struct Taking<'a, P: Payload> {
-    header: &'a Header,
-    slots: Run<'a, P>,
-    look: Look,
-    /// A bit for each slot that its owner is ending; see [`super::owner`].
-    owned: u32,
-}
-
-impl<P: Payload> Clone for Taking<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Taking<'_, P> {}
-
 /// What migration gets of a round whose budget has been used up by expiry.
 const CARRY_AT_LEAST: usize = 64;
-
-/// How many due buckets are taken from a wheel before the first of them is looked at; where entries
-/// have owners, for each time that these are met.
-const AT_ONCE: usize = 16;
-const MET_AT_ONCE: usize = 32;
 
 impl<P: Payload, C> Engine<P, C> {
     /// All of the driver's work at a shard: empties the inbox, ends what is due, migrates its
@@ -109,7 +75,7 @@ impl<P: Payload, C> Engine<P, C> {
             if tended == Tended::More {
                 more = true;
                 // The next visit is in the same tick.
-                shard.ring.ask_again();
+                shard.ring.ask();
             }
             #[cfg(not(expiry_loom))]
             if at == 0 && instant.now >= driver.cleared.saturating_add(TEND_AGAIN) {
@@ -211,15 +177,12 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
-            let meets = self.owners.exist();
-            let at_once = if meets { MET_AT_ONCE } else { AT_ONCE };
+            let at_once = if self.owners.exist() { MET_AT_ONCE } else { AT_ONCE };
             let mut due = [(0, 0); MET_AT_ONCE];
             let mut count = 0;
             let end = loop {
-                if std::mem::take(&mut news) {
-                    break None;
-                }
-                if count == at_once || count * BUCKET >= work.budget {
+                let is_enough = count == at_once || count * BUCKET >= work.budget;
+                if std::mem::take(&mut news) || is_enough {
                     break None;
                 }
                 match driver.wheel.pop(instant.tick, &mut work.budget) {
@@ -233,19 +196,7 @@ impl<P: Payload, C> Engine<P, C> {
                     Pop::Budget => break Some(true),
                 }
             };
-            let due = &due[..count];
-            self.prefetch_due(driver, due, instant.tick, frontend);
-            if meets && !due.is_empty() {
-                self.scan_met(driver, due, instant, work, frontend);
-            } else {
-                // Pins inside it cost next to nothing.
-                let _pin = (!frontend.runs_users_code()).then(|| self.pin());
-                for &place in due {
-                    if let Some(taken) = self.take(place.1) {
-                        self.scan(driver, place, taken, instant, work, frontend);
-                    }
-                }
-            }
+            self.scan_all(driver, &due[..count], instant, work, frontend);
             match end {
                 Some(true) => return None,
                 Some(false) => {
@@ -261,208 +212,6 @@ impl<P: Payload, C> Engine<P, C> {
                 None => {}
             }
         }
-    }
-
-    /// Starts fetching what looking at a bucket will touch first: its header, and its plan or its
-    /// slots.
-    fn prefetch_bucket(&self, driver: &DriverShard, local: u32, bucket: u32) {
-        let first = bucket * BUCKET_U32;
-        if let Some(header) = self.slots.header(first) {
-            prefetch(header);
-        }
-        if !driver.plans.prefetch(local) {
-            if let Some(slots) = self.slots.bucket(first) {
-                slots.prefetch();
-            }
-        }
-    }
-
-    /// Starts fetching what ending the slots touches that seem to be due in these buckets: the
-    /// slots and what lies beside them, then what the store type knows of. Several buckets'
-    /// fetches overlap.
-    fn prefetch_due(
-        &self,
-        driver: &mut DriverShard,
-        due: &[(u32, u32)],
-        tick: u64,
-        frontend: &impl Frontend<P>,
-    ) {
-        if cfg!(expiry_loom) {
-            return; // It has no effect but on speed, and its looks at slots are steps of a model.
-        }
-        let mut candidates = [0; MET_AT_ONCE];
-        for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
-            let plan = driver.plans.get(local);
-            *candidates =
-                plan.map_or(ALL_SLOTS, |plan| plan.due(tick).fold(0, |all, at| all | 1 << at));
-            for at in bits(*candidates) {
-                if let Some(spot) = self.slots.spot(bucket * BUCKET_U32 + at) {
-                    prefetch_at(spot.slot.address());
-                    prefetch(spot.note);
-                }
-            }
-        }
-        for (&(_, bucket), &candidates) in due.iter().zip(&candidates) {
-            for id in bits(candidates).map(|at| bucket * BUCKET_U32 + at) {
-                let Some(slot) = self.slots.slot(id) else {
-                    continue;
-                };
-                let lease = slot.lease_relaxed();
-                if lease.state().expires() && !lease.is_after(tick) {
-                    frontend.prepare(id, slot, lease);
-                }
-            }
-        }
-    }
-
-    /// Takes a bucket's next expiration. From here on it reads "never": inserters report what
-    /// comes.
-    #[inline]
-    fn take(&self, bucket: u32) -> Option<Taking<'_, P>> {
-        let first = bucket * BUCKET_U32;
-        let header = self.slots.header(first)?;
-        let look = header.next.take()?;
-        step("taken");
-        Some(Taking { slots: self.slots.bucket(first)?, header, look, owned: 0 })
-    }
-
-    /// [Scans](Self::scan) buckets in which owners end what is theirs.
-    fn scan_met(
-        &self,
-        driver: &mut DriverShard,
-        due: &[(u32, u32)],
-        instant: Instant<'_>,
-        work: &mut Work,
-        frontend: &impl Frontend<P>,
-    ) {
-        let mut taken = [None; MET_AT_ONCE];
-        for (&(_, bucket), taken) in due.iter().zip(&mut taken) {
-            *taken = self.take(bucket);
-            if let Some(Taking { header, .. }) = taken {
-                header.scanned.store(true, Ordering::Relaxed);
-            }
-        }
-        let endings = self.stripes.iter().map(|stripe| &stripe.ending);
-        let is_there = |id, lease| {
-            let slot = self.slots.slot(id);
-            slot.is_some_and(|slot| slot.lease() == lease)
-        };
-        self.owners.meet(endings, is_there, |id| {
-            let (bucket, slot) = (id / BUCKET_U32, id % BUCKET_U32);
-            let place = due.iter().position(|&(_, due)| due == bucket);
-            if let Some(Some(taken)) = place.map(|place| &mut taken[place]) {
-                taken.owned |= 1 << slot;
-            }
-        });
-        for (&place, taken) in due.iter().zip(taken) {
-            let Some(taken) = taken else {
-                continue;
-            };
-            self.scan(driver, place, taken, instant, work, frontend);
-            // Release: a thread that finds the scan over finds what it has ended.
-            taken.header.scanned.store(false, Ordering::Release);
-        }
-    }
-
-    /// Ends what is due in a bucket, and schedules it for when it is to be looked at again.
-    fn scan(
-        &self,
-        driver: &mut DriverShard,
-        (local, bucket): (u32, u32),
-        taken: Taking<'_, P>,
-        instant: Instant<'_>,
-        work: &mut Work,
-        frontend: &impl Frontend<P>,
-    ) {
-        let first = bucket * BUCKET_U32;
-        let Taking { header, slots, look, owned } = taken;
-        let Look { next: base, news } = look;
-        let now = instant.tick;
-        let plan = driver.plans.get(local).filter(|_| {
-            // With the dirty bit set, there may be more in the bucket than was noted.
-            !news && Plan::holds(base, now)
-        });
-        let earliest = match plan {
-            Some(mut plan) => {
-                while let Some(at) = plan.pop(now) {
-                    let Some(slot) = slots.get(at) else {
-                        continue;
-                    };
-                    let deadline =
-                        self.end_if_due((first, owned), at, slot, base, instant, work, frontend);
-                    plan.note(at, now, deadline);
-                }
-                plan.earliest(now)
-            }
-            None => {
-                let mut deadlines = [NEVER; BUCKET];
-                for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
-                    *deadline =
-                        self.end_if_due((first, owned), at, slot, base, instant, work, frontend);
-                }
-                driver.plans.make(local, now, &deadlines)
-            }
-        };
-        if earliest != NEVER {
-            // A minimum, never a store: inserters and touches may have lowered it since (W5, W11).
-            header.next.put_back(earliest);
-        }
-        if let Some(next) = header.next.get() {
-            driver.wheel.schedule(local, next);
-        }
-    }
-
-    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if
-    /// there is no need to.
-    #[allow(clippy::too_many_arguments)]
-    #[allow(clippy::cast_possible_truncation)] // a place in a bucket
-    #[inline]
-    fn end_if_due(
-        &self,
-        (first, owned): (u32, u32),
-        at: usize,
-        slot: Slot<'_, P>,
-        base: u64,
-        instant: Instant<'_>,
-        work: &mut Work,
-        frontend: &impl Frontend<P>,
-    ) -> u64 {
-        let mut lease = slot.lease();
-        while lease.state().expires() {
-            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower
-            // it.
-            let deadline = lease.deadline_from(base);
-            if deadline > instant.tick {
-                return deadline;
-            }
-            let claim = Claim::of(first + at as u32, slot, lease);
-            if owned & 1 << at != 0 {
-                break;
-            }
-            let Some(hold) = frontend.may_end(&claim, lease) else {
-                return instant.tick + 1;
-            };
-            let graced = pause::graced(instant.pauses, deadline);
-            if graced != deadline {
-                work.budget = work.budget.saturating_sub(1);
-                // This is the swap of a touch: of the two one comes first, and neither is lost.
-                let renewed = lease.with_deadline(graced);
-                lease = slot.swap_lease(lease, renewed).map_or_else(|now| now, |()| renewed);
-                continue;
-            }
-            match slot.end(lease) {
-                Ok(()) => {
-                    work.budget = work.budget.saturating_sub(1);
-                    work.ended += 1;
-                    self.late(&claim, lease, deadline, instant.now);
-                    frontend.expired(claim, hold, lease, deadline, instant.now);
-                    break;
-                }
-                // Touched or ended meanwhile: look again (Q6).
-                Err(now) => lease = now,
-            }
-        }
-        NEVER
     }
 
     /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to

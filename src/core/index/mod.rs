@@ -74,7 +74,7 @@
 //!   periods", has the argument.
 //! * A table whose homes are all closed and empty is taken off the directory. Its homes stay
 //!   closed, so that a publisher that still has the old directory fails there. When every publisher
-//!   that was pinned at that time has gone (see `sync::grace`), its pages are given back, and its
+//!   that was pinned at that time has gone (see `core::pins`), its pages are given back, and its
 //!   class may be used again. Removals are pinned too: one that has taken a bit away has yet to
 //!   zero the word, and one that has read a header has yet to swap it. Look-ups of trees need no
 //!   pin, as index memory is never unmapped while the engine lives. In a retired table they find
@@ -87,6 +87,7 @@
 mod directory;
 mod growth;
 mod line;
+mod look;
 mod swing;
 mod table;
 #[cfg(all(test, not(expiry_loom)))]
@@ -95,9 +96,9 @@ mod tests;
 mod walk;
 
 use self::directory::Directory;
+pub(crate) use self::look::{Candidate, Glance, Probe};
 use self::swing::Swung;
-pub(crate) use self::table::Glance;
-use self::table::{self as one, word, Publish, Table};
+use self::table::{word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
 use super::pins::Pin;
@@ -143,83 +144,8 @@ pub(crate) enum Removed {
     Copied,
 }
 
-/// What a look-up asks about a slot whose word has the hash. Closures that take a slot's id are
-/// probes too.
-pub(crate) trait Probe {
-    /// Whether this may be the slot, as it looks just now. What it held may be another's by now.
-    fn accept(&mut self, slot: u32) -> bool;
-
-    /// Whether the slot accepted last is the one, now that it is known to have been published all
-    /// the while that it was looked at.
-    #[inline(always)]
-    fn confirm(&mut self) -> bool {
-        true
-    }
-}
-
-impl<F: FnMut(u32) -> bool> Probe for F {
-    #[inline(always)]
-    fn accept(&mut self, slot: u32) -> bool {
-        self(slot)
-    }
-}
-
 /// No position in an index bucket: it is not known.
 pub(crate) const ANYWHERE: usize = usize::MAX;
-
-/// A word that may be the one that is looked for. See [`Index::candidate`].
-#[derive(Clone, Copy)]
-pub(crate) struct Candidate<'a> {
-    inner: one::Candidate<'a>,
-    index: &'a Index,
-    directory: Directory,
-}
-
-impl Candidate<'_> {
-    /// The slot that the word names.
-    #[inline(always)]
-    pub(crate) fn slot(&self) -> u32 {
-        self.inner.slot()
-    }
-
-    /// Position of the word in its home.
-    #[inline(always)]
-    pub(crate) fn position(&self) -> usize {
-        self.inner.position
-    }
-
-    /// Whether the word has been published all the while since it was read. The caller asks after
-    /// its look into the slot.
-    ///
-    /// The table is not pinned. If it began another life meanwhile, its header, in which versions
-    /// begin anew, may read the same though another word is meant. But a thread that publishes
-    /// there has seen the directory changed. So a thread that has seen that publication in the
-    /// header, and then reads the directory, sees the change.
-    #[inline(always)]
-    pub(crate) fn is_believed(&self) -> bool {
-        self.inner.is_believed() && self.index.directory() == self.directory
-    }
-}
-
-/// A word that was published when this thread was pinned: what the slot held then stays while the
-/// thread is.
-#[derive(Clone, Copy)]
-pub(crate) struct Published {
-    /// The slot that it names.
-    pub(crate) slot: u32,
-    /// Where in its home it lies.
-    pub(crate) position: usize,
-}
-
-impl Published {
-    #[inline(always)]
-    fn of(seen: one::Candidate<'_>) -> Glance<Self> {
-        if !seen.was_published() {
-            return Glance::Unclear;
-        }
-        Glance::There(Published { slot: seen.slot(), position: seen.position })
-    }
-}
 
 /// The index of one shard.
 pub(crate) struct Index {
@@ -303,83 +229,6 @@ impl Index {
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         super::prefetch(self.table(self.directory().youngest()).home_of(hash));
-    }
-
-    /// As [`glance`](Self::glance), for a pinned thread, which asks no further.
-    #[inline(always)]
-    pub(crate) fn glance_pinned(&self, pin: &Pin, hash: u32) -> Glance<Published> {
-        match self.oldest(pin).glance(hash) {
-            Glance::There(seen) => Published::of(seen),
-            Glance::Absent => Glance::Absent,
-            Glance::Unclear => self.glance_younger(pin, hash),
-        }
-    }
-
-    /// As [`glance_pinned`](Self::glance_pinned), where the home in the oldest table is closed: as
-    /// far as the first table in which it is open. The bullets of [`oldest`](Self::oldest) hold for
-    /// that, too.
-    #[cold]
-    #[inline(never)]
-    fn glance_younger(&self, _pin: &Pin, hash: u32) -> Glance<Published> {
-        for class in self.directory().classes() {
-            match self.table(class).glance(hash) {
-                Glance::There(seen) => return Published::of(seen),
-                Glance::Absent => return Glance::Absent,
-                Glance::Unclear => {}
-            }
-        }
-        Glance::Unclear
-    }
-
-    /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes
-    /// more than a glance.
-    #[inline(always)]
-    pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
-        match self.glance_pinned(pin, hash) {
-            Glance::There(seen) if seen.slot == slot => seen.position,
-            _ => ANYWHERE,
-        }
-    }
-
-    /// The likeliest place of a key with this hash: where it is, unless it shares its hash or the
-    /// index grows.
-    #[inline(always)]
-    pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
-        let directory = self.directory();
-        let Some(class) = directory.single() else {
-            return Glance::Unclear;
-        };
-        match self.table(class).glance(hash) {
-            Glance::There(inner) => Glance::There(Candidate { inner, index: self, directory }),
-            // As `find` for what it has not found (W12).
-            Glance::Absent if self.directory() == directory => Glance::Absent,
-            _ => Glance::Unclear,
-        }
-    }
-
-    /// As [`glance`](Self::glance), for a caller that goes the long way otherwise.
-    #[inline(always)]
-    pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
-        match self.glance(hash) {
-            Glance::There(candidate) => Some(candidate),
-            _ => None,
-        }
-    }
-
-    /// The first slot under `hash` that `probe` takes. Lock-free; wait-free while nothing grows.
-    pub(crate) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
-        loop {
-            let directory = self.directory();
-            let mut classes = directory.classes();
-            let found = classes.find_map(|class| self.table(class).find(hash, probe));
-            // If nothing was found, a key may have been migrated from a table not yet looked at
-            // into one not listed then (W12). If something was, its table may have begun another
-            // life between the two looks at the header, in which that reads the same: versions
-            // begin anew (W6, W14).
-            if self.directory() == directory {
-                return found;
-            }
-        }
     }
 
     /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and it is

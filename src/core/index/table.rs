@@ -27,7 +27,7 @@ pub(super) struct Home<const OWN: usize = HOME> {
 impl<const OWN: usize> Home<OWN> {
     /// The positions of its own words that have this hash. Loads each word with Acquire.
     #[inline(always)]
-    fn matching(&self, hash: u32) -> u64 {
+    pub(super) fn matching(&self, hash: u32) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
         if OWN == HOME {
             // SAFETY: header and words are one aligned line. The header is its first word.
@@ -120,41 +120,6 @@ pub(super) fn hash_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// A word that may be the one that is looked for.
-#[derive(Clone, Copy)]
-pub(super) struct Candidate<'a, const OWN: usize = HOME> {
-    home: &'a Home<OWN>,
-    header: u64,
-    place: &'a AtomicU64,
-    word: u64,
-    /// Position of the word in its home.
-    pub(super) position: usize,
-}
-
-impl<const OWN: usize> Candidate<'_, OWN> {
-    /// The slot that the word names.
-    #[inline(always)]
-    pub(super) fn slot(&self) -> u32 {
-        slot_of(self.word)
-    }
-
-    /// Whether the word was published all the while until now, in this life of the table. So it has
-    /// the hash: a swing changes the slot only.
-    #[inline(always)]
-    pub(super) fn was_published(&self) -> bool {
-        let now = self.home.header.load(Ordering::Acquire);
-        (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
-    }
-
-    /// Whether the word [was published](Self::was_published) all the while, and names the same slot
-    /// still. The caller asks after its look into the slot; see [`Table::look`].
-    #[inline(always)]
-    pub(super) fn is_believed(&self) -> bool {
-        // The orderings are those of `Table::look`.
-        self.was_published() && self.place.load(Ordering::Relaxed) == self.word
-    }
-}
-
 /// Whether a word has this hash.
 #[inline(always)]
 pub(super) fn wanted(hash: u32) -> impl Fn(u64) -> bool {
@@ -180,15 +145,6 @@ impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         self.word.store(0, Ordering::Release);
     }
-}
-
-/// What a look at a home shows of a hash.
-pub(crate) enum Glance<C> {
-    /// Most likely this.
-    There(C),
-    /// No key with this hash.
-    Absent,
-    Unclear,
 }
 
 /// What became of an attempt to publish in one table.
@@ -283,54 +239,6 @@ impl<const OWN: usize> Table<OWN> {
         OWN + lines * OVER
     }
 
-    /// The slot of the first word that the header believes in, has this hash, and that `probe`
-    /// takes.
-    ///
-    /// `header` is the header as read, and afterwards the one that the answer holds for. A word
-    /// that matches is believed only if the header, read again, still believes in it and has had no
-    /// publication since. Without that, a word that another thread has merely *reserved* could be
-    /// taken for the published one that was there before.
-    #[inline(always)]
-    pub(super) fn look(
-        &self,
-        at: usize,
-        home: &Home<OWN>,
-        header: &mut u64,
-        hash: u32,
-        probe: &mut impl Probe,
-    ) -> Option<u32> {
-        let wanted = wanted(hash);
-        let mut matching = self.matching(at, home, *header, hash);
-        while matching != 0 {
-            let position = matching.trailing_zeros() as usize;
-            matching &= matching - 1;
-            // Acquire: the word was written before its bit was published; the header's load saw the
-            // bit.
-            let place = self.word_at(at, home, position);
-            let word = place.load(Ordering::Acquire);
-            let accepted = wanted(word) && probe.accept(slot_of(word));
-            // This comes after the look into the slot, not before. So the word was there all the
-            // while, and the slot had this word's occupant, not a later one that is not published
-            // yet (W6, W14). The word too: a swing changes it and nothing else, and then the slot
-            // that it named may have been freed.
-            let now = home.header.load(Ordering::Acquire);
-            let believed = VERSIONS | 1 << position;
-            // Relaxed: the caller reads nothing by the second load, which comes after its look at
-            // the slot's lease, with Acquire. If the slot has another occupant, that lease comes
-            // after the swing of this word.
-            let same = place.load(Ordering::Relaxed) == word;
-            if now & believed != *header & VERSIONS | 1 << position || !same {
-                *header = now;
-                matching = self.matching(at, home, now, hash);
-                continue;
-            }
-            if accepted && probe.confirm() {
-                return Some(slot_of(word));
-            }
-        }
-        None
-    }
-
     /// The positions that `header` believes in and whose words have this hash.
     #[inline]
     pub(super) fn matching(&self, at: usize, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
@@ -345,7 +253,7 @@ impl<const OWN: usize> Table<OWN> {
 
     /// As [`matching`](Self::matching), for the words in overflow buckets.
     #[inline(never)]
-    fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
+    pub(super) fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
         let mut matching = 0;
         for nth in 0..LINES {
             let shift = OWN + nth * OVER;
@@ -354,43 +262,6 @@ impl<const OWN: usize> Table<OWN> {
             }
         }
         matching & header
-    }
-
-    /// The first word with this hash that the header believes in. It never says of a closed home
-    /// that nothing is there.
-    #[inline(always)]
-    pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_, OWN>> {
-        let (at, home) = self.home(hash);
-        // Acquire, all of it, as in `matching`.
-        let header = home.header.load(Ordering::Acquire);
-        let mut matching = home.matching(hash) & header;
-        if matching == 0 && header & BITS >> OWN << OWN != 0 {
-            matching = self.matching_beyond(at, header, hash);
-        }
-        if matching == 0 {
-            // After the words: one that has been migrated meanwhile is in a younger table
-            // (model `w12_a_pinned_glance_beside_a_migrate`).
-            return match home.header.load(Ordering::Acquire) & CLOSED {
-                0 => Glance::Absent,
-                _ => Glance::Unclear,
-            };
-        }
-        let position = matching.trailing_zeros() as usize;
-        let place = self.word_at(at, home, position);
-        Glance::There(Candidate {
-            home,
-            header,
-            place,
-            word: place.load(Ordering::Acquire),
-            position,
-        })
-    }
-
-    #[inline(always)]
-    pub(super) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
-        let (at, home) = self.home(hash);
-        let mut header = home.header.load(Ordering::Acquire);
-        self.look(at, home, &mut header, hash, probe)
     }
 
     /// How many words of this hash are published.

@@ -71,7 +71,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// it is one interval, where that time has come and [`poll`](Self::poll) cannot find the key
     /// yet, because another thread was held up half-way through an update.) It may be shorter. The
     /// old time of a key that was removed or renewed counts until it has come and a poll has passed
-    /// it; and a poll looks 2^27 - 1 intervals ahead at most.
+    /// it; and a poll looks 2^31 - 2 intervals ahead at most.
     ///
     /// After ZooKeeper's `getWaitTime`. An update with a shorter timeout does not wake a thread
     /// that sleeps for this long. So sleep no longer than the shortest timeout, or have the

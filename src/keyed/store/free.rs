@@ -1,6 +1,7 @@
 //! Freeing: what becomes of the slots of entries that have ended.
 //!
-//! `core::engine::reclaim` decides when a slot is free. Here key and value are dropped.
+//! `core::engine::freeing` frees slots. Here a store asks for it, and decides where a `Drop` may
+//! run.
 
 use super::{Pair, Store};
 use crate::core::lease::{Lease, State};

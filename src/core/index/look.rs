@@ -1,0 +1,287 @@
+//! Look-ups: in one table, and in the index.
+
+use super::directory::Directory;
+use super::table::{slot_of, wanted, Home, Table, BITS, CLOSED, VERSIONS};
+use super::{Index, ANYWHERE};
+use crate::core::params::HOME;
+use crate::core::pins::Pin;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What a look at a home shows of a hash.
+pub(crate) enum Glance<C> {
+    /// Most likely this.
+    There(C),
+    /// No key with this hash.
+    Absent,
+    Unclear,
+}
+
+/// What a look-up asks about a slot whose word has the hash. Closures that take a slot's id are
+/// probes too.
+pub(crate) trait Probe {
+    /// Whether this may be the slot, as it looks just now. What it held may be another's by now.
+    fn accept(&mut self, slot: u32) -> bool;
+
+    /// Whether the slot accepted last is the one, now that it is known to have been published all
+    /// the while that it was looked at.
+    #[inline(always)]
+    fn confirm(&mut self) -> bool {
+        true
+    }
+}
+
+impl<F: FnMut(u32) -> bool> Probe for F {
+    #[inline(always)]
+    fn accept(&mut self, slot: u32) -> bool {
+        self(slot)
+    }
+}
+
+/// A word that may be the one that is looked for.
+#[derive(Clone, Copy)]
+struct Word<'a, const OWN: usize = HOME> {
+    home: &'a Home<OWN>,
+    header: u64,
+    place: &'a AtomicU64,
+    word: u64,
+    /// Position of the word in its home.
+    position: usize,
+}
+
+impl<const OWN: usize> Word<'_, OWN> {
+    /// The slot that the word names.
+    #[inline(always)]
+    fn slot(&self) -> u32 {
+        slot_of(self.word)
+    }
+
+    /// Whether the word was published all the while until now, in this life of the table. So it has
+    /// the hash: a swing changes the slot only.
+    #[inline(always)]
+    fn was_published(&self) -> bool {
+        let now = self.home.header.load(Ordering::Acquire);
+        (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
+    }
+
+    /// Whether the word [was published](Self::was_published) all the while, and names the same slot
+    /// still. The caller asks after its look into the slot; see [`Table::look`].
+    #[inline(always)]
+    fn is_believed(&self) -> bool {
+        // The orderings are those of `Table::look`.
+        self.was_published() && self.place.load(Ordering::Relaxed) == self.word
+    }
+}
+
+impl<const OWN: usize> Table<OWN> {
+    /// The slot of the first word that the header believes in, has this hash, and that `probe`
+    /// takes.
+    ///
+    /// `header` is the header as read, and afterwards the one that the answer holds for. A word
+    /// that matches is believed only if the header, read again, still believes in it and has had no
+    /// publication since. Without that, a word that another thread has merely *reserved* could be
+    /// taken for the published one that was there before.
+    #[inline(always)]
+    pub(super) fn look(
+        &self,
+        at: usize,
+        home: &Home<OWN>,
+        header: &mut u64,
+        hash: u32,
+        probe: &mut impl Probe,
+    ) -> Option<u32> {
+        let wanted = wanted(hash);
+        let mut matching = self.matching(at, home, *header, hash);
+        while matching != 0 {
+            let position = matching.trailing_zeros() as usize;
+            matching &= matching - 1;
+            // Acquire: the word was written before its bit was published; the header's load saw the
+            // bit.
+            let place = self.word_at(at, home, position);
+            let word = place.load(Ordering::Acquire);
+            let accepted = wanted(word) && probe.accept(slot_of(word));
+            // This comes after the look into the slot, not before. So the word was there all the
+            // while, and the slot had this word's occupant, not a later one that is not published
+            // yet (W6, W14). The word too: a swing changes it and nothing else, and then the slot
+            // that it named may have been freed.
+            let now = home.header.load(Ordering::Acquire);
+            let believed = VERSIONS | 1 << position;
+            // Relaxed: the caller reads nothing by the second load, which comes after its look at
+            // the slot's lease, with Acquire. If the slot has another occupant, that lease comes
+            // after the swing of this word.
+            let same = place.load(Ordering::Relaxed) == word;
+            if now & believed != *header & VERSIONS | 1 << position || !same {
+                *header = now;
+                matching = self.matching(at, home, now, hash);
+                continue;
+            }
+            if accepted && probe.confirm() {
+                return Some(slot_of(word));
+            }
+        }
+        None
+    }
+
+    /// The first word with this hash that the header believes in. It never says of a closed home
+    /// that nothing is there.
+    #[inline(always)]
+    fn glance(&self, hash: u32) -> Glance<Word<'_, OWN>> {
+        let (at, home) = self.home(hash);
+        // Acquire, all of it, as in `matching`.
+        let header = home.header.load(Ordering::Acquire);
+        let mut matching = home.matching(hash) & header;
+        if matching == 0 && header & BITS >> OWN << OWN != 0 {
+            matching = self.matching_beyond(at, header, hash);
+        }
+        if matching == 0 {
+            // After the words: one that has been migrated meanwhile is in a younger table
+            // (model `w12_a_pinned_glance_beside_a_migrate`).
+            return match home.header.load(Ordering::Acquire) & CLOSED {
+                0 => Glance::Absent,
+                _ => Glance::Unclear,
+            };
+        }
+        let position = matching.trailing_zeros() as usize;
+        let place = self.word_at(at, home, position);
+        Glance::There(Word { home, header, place, word: place.load(Ordering::Acquire), position })
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
+        let (at, home) = self.home(hash);
+        let mut header = home.header.load(Ordering::Acquire);
+        self.look(at, home, &mut header, hash, probe)
+    }
+}
+
+/// A word that may be the one that is looked for. See [`Index::candidate`].
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    inner: Word<'a>,
+    index: &'a Index,
+    directory: Directory,
+}
+
+impl Candidate<'_> {
+    /// The slot that the word names.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> u32 {
+        self.inner.slot()
+    }
+
+    /// Position of the word in its home.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> usize {
+        self.inner.position
+    }
+
+    /// Whether the word has been published all the while since it was read. The caller asks after
+    /// its look into the slot.
+    ///
+    /// The table is not pinned. If it began another life meanwhile, its header, in which versions
+    /// begin anew, may read the same though another word is meant. But a thread that publishes
+    /// there has seen the directory changed. So a thread that has seen that publication in the
+    /// header, and then reads the directory, sees the change.
+    #[inline(always)]
+    pub(crate) fn is_believed(&self) -> bool {
+        self.inner.is_believed() && self.index.directory() == self.directory
+    }
+}
+
+/// A word that was published when this thread was pinned: what the slot held then stays while the
+/// thread is.
+#[derive(Clone, Copy)]
+pub(crate) struct Published {
+    /// The slot that it names.
+    pub(crate) slot: u32,
+    /// Where in its home it lies.
+    pub(crate) position: usize,
+}
+
+impl Published {
+    #[inline(always)]
+    fn of(seen: Word<'_>) -> Glance<Self> {
+        if !seen.was_published() {
+            return Glance::Unclear;
+        }
+        Glance::There(Published { slot: seen.slot(), position: seen.position })
+    }
+}
+
+impl Index {
+    /// As [`glance`](Self::glance), for a pinned thread, which asks no further.
+    #[inline(always)]
+    pub(crate) fn glance_pinned(&self, pin: &Pin, hash: u32) -> Glance<Published> {
+        match self.oldest(pin).glance(hash) {
+            Glance::There(seen) => Published::of(seen),
+            Glance::Absent => Glance::Absent,
+            Glance::Unclear => self.glance_younger(pin, hash),
+        }
+    }
+
+    /// As [`glance_pinned`](Self::glance_pinned), where the home in the oldest table is closed: as
+    /// far as the first table in which it is open. The bullets of [`oldest`](Self::oldest) hold for
+    /// that, too.
+    #[cold]
+    #[inline(never)]
+    fn glance_younger(&self, _pin: &Pin, hash: u32) -> Glance<Published> {
+        for class in self.directory().classes() {
+            match self.table(class).glance(hash) {
+                Glance::There(seen) => return Published::of(seen),
+                Glance::Absent => return Glance::Absent,
+                Glance::Unclear => {}
+            }
+        }
+        Glance::Unclear
+    }
+
+    /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes
+    /// more than a glance.
+    #[inline(always)]
+    pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
+        match self.glance_pinned(pin, hash) {
+            Glance::There(seen) if seen.slot == slot => seen.position,
+            _ => ANYWHERE,
+        }
+    }
+
+    /// The likeliest place of a key with this hash: where it is, unless it shares its hash or the
+    /// index grows.
+    #[inline(always)]
+    pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
+        let directory = self.directory();
+        let Some(class) = directory.single() else {
+            return Glance::Unclear;
+        };
+        match self.table(class).glance(hash) {
+            Glance::There(inner) => Glance::There(Candidate { inner, index: self, directory }),
+            // As `find` for what it has not found (W12).
+            Glance::Absent if self.directory() == directory => Glance::Absent,
+            _ => Glance::Unclear,
+        }
+    }
+
+    /// As [`glance`](Self::glance), for a caller that goes the long way otherwise.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
+        match self.glance(hash) {
+            Glance::There(candidate) => Some(candidate),
+            _ => None,
+        }
+    }
+
+    /// The first slot under `hash` that `probe` takes. Lock-free; wait-free while nothing grows.
+    pub(crate) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
+        loop {
+            let directory = self.directory();
+            let mut classes = directory.classes();
+            let found = classes.find_map(|class| self.table(class).find(hash, probe));
+            // If nothing was found, a key may have been migrated from a table not yet looked at
+            // into one not listed then (W12). If something was, its table may have begun another
+            // life between the two looks at the header, in which that reads the same: versions
+            // begin anew (W6, W14).
+            if self.directory() == directory {
+                return found;
+            }
+        }
+    }
+}
