@@ -30,5 +30,6 @@ pub(crate) mod reaper;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod threads;
+pub(crate) mod value;
 
 pub(crate) use crate::sync::{prefetch, prefetch_at};

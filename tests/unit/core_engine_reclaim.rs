@@ -2,8 +2,8 @@
 
 use super::{Mine, Reclaim, TURNS};
 use crate::core::lease::{Lease, State};
-use crate::core::slot::Owned;
 use crate::core::slots::Slots;
+use crate::core::value::Owned;
 use std::iter::once;
 use std::sync::mpsc::{channel, Sender};
 use std::thread;

@@ -18,5 +18,6 @@ mod sessions;
 mod shutdown;
 mod streams;
 mod timeouts;
+mod tokens;
 mod topology;
 mod wheel_inbox_reaper;
