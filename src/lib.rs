@@ -69,7 +69,7 @@
 //! use expiry::{AckTracker, Outcome, Tuple};
 //!
 //! let tracker = AckTracker::builder()
-//!     .on_outcome(|outcome: &Outcome| println!("{outcome:?}")) // acked, failed, timed out, cancelled
+//!     .on_outcome(|outcome: Outcome| println!("{outcome:?}")) // acked, failed, timed out, cancelled
 //!     .build()?;
 //! let mut message = Tuple::root(&tracker, 42)?;
 //! let part = message.emit();
@@ -227,7 +227,7 @@ pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
-    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
+    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, TokenError, Tuple,
 };
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

@@ -33,7 +33,7 @@ impl Expiry {
             .timeout(WITHIN)
             .interval(self.interval)
             .clock(clock.clone())
-            .on_outcome(|outcome: &Outcome| finished(outcome.owner))
+            .on_outcome(|outcome: Outcome| finished(outcome.owner))
             .build_manual()
             .expect("valid settings");
         let within = WITHIN.as_nanos() as u64;

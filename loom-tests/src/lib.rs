@@ -227,8 +227,8 @@ pub fn after(ticks: u32) -> Lifetime {
 
 /// The settings of every model's tracker: one shard, a timeout of ten ticks of 1 ms, ids and hashes
 /// from a fixed seed.
-pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
-    AckTracker::builder()
+pub fn builder<T: Send + 'static>(clock: &ManualClock) -> AckTrackerBuilder<T> {
+    AckTracker::with_tokens()
         .timeout(TICK * TIMEOUT)
         .interval(TICK)
         .shards(1)
@@ -260,8 +260,8 @@ impl Rig {
         let told = Arc::new(Mutex::new(Vec::new()));
         let clock = ManualClock::new();
         let into = told.clone();
-        let builder = builder(&clock)
-            .on_outcome(move |outcome: &Outcome| into.lock().unwrap().push(*outcome));
+        let builder =
+            builder(&clock).on_outcome(move |outcome: Outcome| into.lock().unwrap().push(outcome));
         let tracker = settings(builder).build_manual().unwrap();
         Arc::new(Rig { tracker: ManuallyDrop::new(tracker), clock, told })
     }
@@ -426,8 +426,8 @@ impl Awake {
         let told = Arc::new((LoomMutex::new(Vec::new()), Condvar::new()));
         let clock = ManualClock::new();
         let into = told.clone();
-        let builder = builder(&clock).on_outcome(move |outcome: &Outcome| {
-            into.0.lock().unwrap().push(*outcome);
+        let builder = builder(&clock).on_outcome(move |outcome: Outcome| {
+            into.0.lock().unwrap().push(outcome);
             into.1.notify_all();
         });
         let tracker = settings(builder).build().unwrap();

@@ -1,6 +1,6 @@
 //! The calls on many roots: one clock reading, and memory fetched ahead.
 
-use super::{Ack, AckError, AckTracker, Root};
+use super::{Ack, AckError, AckTracker, Root, TokenError};
 use crate::time::Lifetime;
 
 impl AckTracker {
@@ -46,9 +46,26 @@ impl AckTracker {
     pub fn init_batch(
         &self,
         items: &[(u64, u64, u64)],
-        each: impl FnMut(usize, Result<(), AckError>),
+        mut each: impl FnMut(usize, Result<(), AckError>),
     ) {
-        self.trees.init_batch(items, Lifetime::Default, each);
+        let tokens = std::iter::repeat(());
+        self.trees.init_batch(items, tokens, Lifetime::Default, |at, done| {
+            each(at, done.map_err(AckError::from));
+        });
+    }
+}
+
+impl<T: Send + 'static> AckTracker<T> {
+    /// As [`init_batch`](AckTracker::init_batch), with a timeout, and for each root the next of the
+    /// `tokens`. If there are fewer tokens than `items`, the other items are left out.
+    pub fn init_batch_with_tokens(
+        &self,
+        items: &[(u64, u64, u64)],
+        tokens: impl IntoIterator<Item = T>,
+        timeout: impl Into<Lifetime>,
+        each: impl FnMut(usize, Result<(), TokenError<T>>),
+    ) {
+        self.trees.init_batch(items, tokens.into_iter(), timeout.into(), each);
     }
 
     /// Acks each `(root, xor)` and calls `each` with its place and result. The call fetches the
@@ -94,16 +111,16 @@ mod sealed {
 /// ```
 pub trait AckMany: sealed::Sealed + Sized {
     #[doc(hidden)]
-    fn ack_many(
-        tracker: &AckTracker,
+    fn ack_many<T: Send + 'static>(
+        tracker: &AckTracker<T>,
         items: &[(Self, u64)],
         each: impl FnMut(usize, Result<Ack, AckError>),
     );
 }
 
 impl AckMany for Root {
-    fn ack_many(
-        tracker: &AckTracker,
+    fn ack_many<T: Send + 'static>(
+        tracker: &AckTracker<T>,
         items: &[(Self, u64)],
         mut each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
@@ -120,8 +137,8 @@ impl AckMany for Root {
 }
 
 impl AckMany for u64 {
-    fn ack_many(
-        tracker: &AckTracker,
+    fn ack_many<T: Send + 'static>(
+        tracker: &AckTracker<T>,
         items: &[(Self, u64)],
         each: impl FnMut(usize, Result<Ack, AckError>),
     ) {

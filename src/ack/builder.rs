@@ -36,24 +36,29 @@ use std::time::Duration;
 ///     .timeout(Duration::from_secs(60))
 ///     .interval(Duration::from_millis(100))
 ///     .capacity(1_000_000)
-///     .on_outcome(|outcome: &Outcome| println!("{outcome:?}"))
+///     .on_outcome(|outcome: Outcome| println!("{outcome:?}"))
 ///     .build()?;
 /// assert_eq!(tracker.interval(), Duration::from_millis(100));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
-#[derive(Clone)]
-pub struct AckTrackerBuilder {
+pub struct AckTrackerBuilder<T = ()> {
     setup: Setup,
     timeout: Option<Duration>,
     early_capacity: u64,
     early_timeout: Option<Duration>,
     sampling: f64,
     on_drop: OnDrop,
-    handler: Option<Arc<dyn Handler>>,
+    handler: Option<Arc<dyn Handler<T>>>,
 }
 
-impl std::fmt::Debug for AckTrackerBuilder {
+impl<T> Clone for AckTrackerBuilder<T> {
+    fn clone(&self) -> Self {
+        AckTrackerBuilder { setup: self.setup.clone(), handler: self.handler.clone(), ..*self }
+    }
+}
+
+impl<T> std::fmt::Debug for AckTrackerBuilder<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AckTrackerBuilder")
             .field("timeout", &self.timeout)
@@ -64,7 +69,7 @@ impl std::fmt::Debug for AckTrackerBuilder {
     }
 }
 
-impl Default for AckTrackerBuilder {
+impl<T> Default for AckTrackerBuilder<T> {
     fn default() -> Self {
         AckTrackerBuilder {
             setup: Setup { asymmetric: true, ..Setup::default() },
@@ -78,7 +83,7 @@ impl Default for AckTrackerBuilder {
     }
 }
 
-impl AckTrackerBuilder {
+impl<T: Send + 'static> AckTrackerBuilder<T> {
     setters! {
         "roots", "build_manual",
         /// The granularity of time: deadlines are rounded up to it. A root times out at its
@@ -107,8 +112,7 @@ impl AckTrackerBuilder {
         /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
         on_drop(on_drop: OnDrop) sets on_drop = on_drop;
         /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
-        /// root calls it. Write the closure's argument with its type, `|outcome: &Outcome| ...`:
-        /// without it the compiler finds it not general enough.
+        /// root calls it.
         ///
         /// # Examples
         ///
@@ -116,7 +120,7 @@ impl AckTrackerBuilder {
         /// # use expiry::{edge, AckTracker, Outcome};
         /// let (sender, told) = std::sync::mpsc::channel();
         /// let tracker = AckTracker::builder()
-        ///     .on_outcome(move |outcome: &Outcome| {
+        ///     .on_outcome(move |outcome: Outcome| {
         ///         sender.send((outcome.owner, outcome.is_failed())).unwrap();
         ///     })
         ///     .build_manual()?;
@@ -125,7 +129,7 @@ impl AckTrackerBuilder {
         /// assert_eq!(told.try_recv()?, (42, true));
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
-        on_outcome(handler: impl Handler) sets handler = Some(Arc::new(handler));
+        on_outcome(handler: impl Handler<T>) sets handler = Some(Arc::new(handler));
         /// As where the system has no fence of two sides.
         #[cfg(expiry_loom)]
         #[doc(hidden)]
@@ -137,7 +141,7 @@ impl AckTrackerBuilder {
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
-    pub fn build(mut self) -> Result<AckTracker, BuildError> {
+    pub fn build(mut self) -> Result<AckTracker<T>, BuildError> {
         let target = self.handler_target();
         self.built(target, true)
     }
@@ -152,7 +156,7 @@ impl AckTrackerBuilder {
         self,
         length: usize,
         when_full: WhenFull,
-    ) -> Result<(AckTracker, Outcomes), BuildError> {
+    ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
         let (target, outcomes) = self.channel_target(length, when_full)?;
         Ok((self.built(target, true)?, outcomes))
     }
@@ -168,7 +172,7 @@ impl AckTrackerBuilder {
         self,
         length: usize,
         when_full: WhenFull,
-    ) -> Result<(AckTracker, Outcomes), BuildError> {
+    ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
         let (target, outcomes) = self.channel_target(length, when_full)?;
         Ok((self.built(target, false)?, outcomes))
     }
@@ -178,7 +182,7 @@ impl AckTrackerBuilder {
     /// # Errors
     ///
     /// As [`build`](Self::build).
-    pub fn build_manual(mut self) -> Result<AckTracker, BuildError> {
+    pub fn build_manual(mut self) -> Result<AckTracker<T>, BuildError> {
         let target = self.handler_target();
         self.built(target, false)
     }
@@ -187,7 +191,7 @@ impl AckTrackerBuilder {
         &self,
         length: usize,
         when_full: WhenFull,
-    ) -> Result<(Target, Outcomes), BuildError> {
+    ) -> Result<(Target<T>, Outcomes<T>), BuildError> {
         if self.handler.is_some() {
             return Err(BuildError::TwoReceivers);
         }
@@ -195,11 +199,11 @@ impl AckTrackerBuilder {
         Ok((Target::Channel(sender), outcomes))
     }
 
-    fn handler_target(&mut self) -> Target {
+    fn handler_target(&mut self) -> Target<T> {
         self.handler.take().map_or(Target::Nowhere, Target::Handler)
     }
 
-    fn built(self, target: Target, reaper: bool) -> Result<AckTracker, BuildError> {
+    fn built(self, target: Target<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
         let reaper = self.setup.reaper(reaper);
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
@@ -207,7 +211,7 @@ impl AckTrackerBuilder {
         Ok(AckTracker { trees, owner, on_drop })
     }
 
-    fn trees(self, target: Target) -> Result<(Trees, OnDrop), BuildError> {
+    fn trees(self, target: Target<T>) -> Result<(Trees<T>, OnDrop), BuildError> {
         // With timeouts off, early arrivals still have one.
         let fallback = Duration::from_secs(30).max(self.setup.interval.unwrap_or_default());
         let timeout = self.timeout.unwrap_or(fallback);
@@ -231,7 +235,7 @@ impl AckTrackerBuilder {
         };
         let shards = config.shards;
         let engine =
-            Engine::new(config, Trees::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
+            Engine::new(config, Trees::<T>::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
         Ok((Trees::new(engine, settings, Deliver::new(target)), self.on_drop))
     }
 }

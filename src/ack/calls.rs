@@ -1,6 +1,6 @@
 //! The calls on one root: begin, ack, fail, and renew.
 
-use super::{Ack, AckError, AckTracker, Done, Root, RootId};
+use super::{Ack, AckError, AckTracker, Done, Root, RootId, TokenError};
 use crate::time::Lifetime;
 
 impl AckTracker {
@@ -12,7 +12,7 @@ impl AckTracker {
     /// [`AckError::Full`], [`AckError::OutOfMemory`], [`AckError::Closed`].
     #[inline]
     pub fn issue(&self, xor: u64, owner: u64) -> Result<Root, AckError> {
-        self.trees.issue(xor, owner, Lifetime::Default)
+        Ok(self.trees.issue(xor, owner, (), Lifetime::Default)?)
     }
 
     /// As [`issue`](Self::issue), with a timeout for this root.
@@ -27,7 +27,7 @@ impl AckTracker {
         owner: u64,
         timeout: impl Into<Lifetime>,
     ) -> Result<Root, AckError> {
-        self.trees.issue(xor, owner, timeout.into())
+        Ok(self.trees.issue(xor, owner, (), timeout.into())?)
     }
 
     /// Begins to track a root under an id that the caller chose. `xor` and `owner` are as for
@@ -50,7 +50,7 @@ impl AckTracker {
     /// errors of `issue`.
     #[inline]
     pub fn init(&self, id: u64, xor: u64, owner: u64) -> Result<(), AckError> {
-        self.trees.init(id, xor, owner, Lifetime::Default)
+        Ok(self.trees.init(id, xor, owner, (), Lifetime::Default)?)
     }
 
     /// As [`init`](Self::init), with a timeout for this root.
@@ -66,7 +66,57 @@ impl AckTracker {
         owner: u64,
         timeout: impl Into<Lifetime>,
     ) -> Result<(), AckError> {
-        self.trees.init(id, xor, owner, timeout.into())
+        Ok(self.trees.init(id, xor, owner, (), timeout.into())?)
+    }
+}
+
+impl<T: Send + 'static> AckTracker<T> {
+    /// As [`issue`](AckTracker::issue), with a token that comes back in the outcome. `timeout` is a
+    /// `Duration`, an `Instant` or a [`Lifetime`].
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`] gives the token back, with the errors of
+    /// [`issue_with`](AckTracker::issue_with).
+    #[inline]
+    pub fn issue_with_token(
+        &self,
+        xor: u64,
+        owner: u64,
+        token: T,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<Root, TokenError<T>> {
+        self.trees.issue(xor, owner, token, timeout.into())
+    }
+
+    /// As [`init`](AckTracker::init), with a token that comes back in the outcome. It does so, too,
+    /// if the root has failed before: that outcome is delivered by this call. `timeout` is a
+    /// `Duration`, an `Instant` or a [`Lifetime`].
+    ///
+    /// ```
+    /// # use expiry::{edge, AckError, AckTracker, Lifetime};
+    /// let tracker = AckTracker::with_tokens().build()?;
+    /// tracker.init_with_token(4711, edge(), 42, "first", Lifetime::Default)?;
+    /// let again = tracker.init_with_token(4711, edge(), 42, "second", Lifetime::Default);
+    /// let refused = again.unwrap_err();
+    /// assert_eq!((refused.error, refused.token), (AckError::Duplicate, "second"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`] gives the token back, with the errors of
+    /// [`init_with`](AckTracker::init_with).
+    #[inline]
+    pub fn init_with_token(
+        &self,
+        id: u64,
+        xor: u64,
+        owner: u64,
+        token: T,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<(), TokenError<T>> {
+        self.trees.init(id, xor, owner, token, timeout.into())
     }
 
     /// Acks: `xor` is the id of the edge that is done, XORed with the ids of the edges derived from

@@ -9,7 +9,8 @@ use crate::panics::caught;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Something that wants to know how roots end. Implemented for closures.
+/// Something that wants to know how roots end. Implemented for closures. It gets each outcome by
+/// value, and with it the root's token.
 ///
 /// ```
 /// use expiry::{AckTracker, Handler, Outcome};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// struct Timeouts(Arc<AtomicU64>);
 ///
 /// impl Handler for Timeouts {
-///     fn outcome(&self, outcome: &Outcome) {
+///     fn outcome(&self, outcome: Outcome) {
 ///         self.0.fetch_add(outcome.is_timed_out().into(), Relaxed);
 ///     }
 /// }
@@ -29,32 +30,32 @@ use std::sync::Arc;
 /// assert_eq!(timeouts.load(Relaxed), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Handler: Send + Sync + 'static {
+pub trait Handler<T = ()>: Send + Sync + 'static {
     /// Called once for each tracked root, by the thread that ended it: the one whose ack was the
     /// last, the one that failed it, or the one that drives expiry. A panic is caught and counted.
-    fn outcome(&self, outcome: &Outcome);
+    fn outcome(&self, outcome: Outcome<T>);
 }
 
-impl<F: Fn(&Outcome) + Send + Sync + 'static> Handler for F {
-    fn outcome(&self, outcome: &Outcome) {
+impl<T, F: Fn(Outcome<T>) + Send + Sync + 'static> Handler<T> for F {
+    fn outcome(&self, outcome: Outcome<T>) {
         self(outcome);
     }
 }
 
 /// Where outcomes go.
-pub(crate) enum Target {
+pub(crate) enum Target<T> {
     Nowhere,
-    Handler(Arc<dyn Handler>),
-    Channel(Sender<Outcome>),
+    Handler(Arc<dyn Handler<T>>),
+    Channel(Sender<Outcome<T>>),
 }
 
-pub(crate) struct Deliver {
-    target: Target,
+pub(crate) struct Deliver<T> {
+    target: Target<T>,
     pub(crate) panics: AtomicU64,
 }
 
-impl Deliver {
-    pub(crate) fn new(target: Target) -> Self {
+impl<T: 'static> Deliver<T> {
+    pub(crate) fn new(target: Target<T>) -> Self {
         Deliver { target, panics: AtomicU64::new(0) }
     }
 
@@ -66,7 +67,7 @@ impl Deliver {
         }
     }
 
-    /// Whether outcomes go into a channel: delivery runs no code of the user's then.
+    /// Whether outcomes go into a channel.
     pub(crate) fn is_channel(&self) -> bool {
         matches!(self.target, Target::Channel(_))
     }
@@ -103,17 +104,23 @@ impl Deliver {
 
     /// Delivers an outcome. The caller has yet to wake tasks that wait at a channel. Never panics.
     #[inline(always)]
-    pub(crate) fn tell(&self, outcome: &Outcome) {
+    pub(crate) fn tell(&self, outcome: Outcome<T>) {
+        // A token that no receiver takes is dropped here.
+        let drops = std::mem::needs_drop::<T>();
         match &self.target {
+            Target::Nowhere if drops => self.guard(|| drop(outcome)),
             Target::Nowhere => {}
-            Target::Handler(handler) => {
-                if caught(|| handler.outcome(outcome)) {
-                    self.panics.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            Target::Channel(sender) => {
-                sender.put(*outcome);
-            }
+            Target::Handler(handler) => self.guard(|| handler.outcome(outcome)),
+            Target::Channel(sender) if drops => self.guard(|| sender.put(outcome)),
+            Target::Channel(sender) => sender.put(outcome),
+        }
+    }
+
+    /// Runs the user's code. Catches and counts its panic.
+    #[inline(always)]
+    fn guard(&self, call: impl FnOnce()) {
+        if caught(call) {
+            self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

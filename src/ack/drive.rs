@@ -3,7 +3,7 @@
 use super::AckTracker;
 use crate::polled::Polled;
 
-impl AckTracker {
+impl<T: Send + 'static> AckTracker<T> {
     /// Ends what is due, with at most about `budget` steps of work. It is for trackers built
     /// without a reaper, and harmless on others. Never waits: any number of threads may poll, and
     /// each leaves out the shards that another one is driving. A poll in a handler finds nothing.

@@ -35,7 +35,7 @@ snapshot! {
     /// assert_eq!(acked, 1); // in one of them
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub struct ShardMetrics of [] trees: Trees, shard {
+    pub struct ShardMetrics of [<T: 'static>] trees: Trees<T>, shard {
         /// Entries now: roots in flight and early arrivals.
         live: u64 as LIVE = trees.live(shard).0;
         /// Slots whose memory is held, in use or not: about 41 bytes each, and 16 to 29 more for an
@@ -84,7 +84,7 @@ snapshot! {
     /// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub struct Metrics by ShardMetrics of [] trees: Trees {
+    pub struct Metrics by ShardMetrics of [<T: 'static>] trees: Trees<T> {
         /// The most entries there may be, if that is bounded.
         capacity: Option<u64> as CAPACITY = trees.engine.admission.limit();
         /// Calls that found no room for their root, or for what came early: the capacity was
@@ -135,7 +135,7 @@ snapshot! {
 pub struct InFlight {
     /// Which root.
     pub root: RootId,
-    /// Its owner's token.
+    /// Its owner's number.
     pub owner: u64,
     /// Time since its init, by the tracker's clock. The cheap reading of a
     /// [`Clock`](crate::Clock) may make it too long by the clock's lag.
@@ -144,7 +144,7 @@ pub struct InFlight {
     pub remaining: Option<Duration>,
 }
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     /// Calls `f` with every root that is in flight. Each is read consistently; together they are no
     /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
@@ -191,7 +191,7 @@ impl Trees {
     }
 }
 
-impl AckTracker {
+impl<T: Send + 'static> AckTracker<T> {
     /// A snapshot of the counters. O(threads x shards); delays no other thread.
     #[must_use]
     pub fn metrics(&self) -> Metrics {

@@ -30,7 +30,7 @@ pub use batches::AckMany;
 pub use builder::AckTrackerBuilder;
 pub use deliver::Handler;
 pub use edge::edge;
-pub use error::AckError;
+pub use error::{AckError, TokenError};
 pub use metrics::{InFlight, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::ShutdownMode;
@@ -45,7 +45,7 @@ use std::time::Duration;
 use trees::Trees;
 
 /// The receiving end of a tracker's channel.
-pub type Outcomes = crate::Receiver<Outcome>;
+pub type Outcomes<T = ()> = crate::Receiver<Outcome<T>>;
 
 /// What becomes of a [`Tuple`] that is dropped without ack or fail, for example by a panic or an
 /// early return.
@@ -98,6 +98,16 @@ pub enum OnDrop {
 ///   observable and harmless, provided that **an id names one attempt**: replay a message under a
 ///   new id.
 ///
+/// # Owners and tokens
+///
+/// Each root has an *owner*, a number that outcomes can be routed by, and that operators query by:
+/// [`owned_by`](Self::owned_by), [`fail_all`](Self::fail_all). A tracker made by
+/// [`with_tokens`](Self::with_tokens) takes a *token* with each root, of any type `T` that is
+/// `Send`: what the receiver of the outcome needs, such as the message or a channel for the reply.
+/// The token lies in the root's entry, and comes back by value in its [`Outcome`], once, however
+/// the root ends. [`TokenError`] returns it if the root is refused. A token of more than 64 bytes
+/// is boxed. Without tokens `T` is `()`, which takes no memory.
+///
 /// # Progress, cost
 ///
 /// `issue`, `init`, `ack`, `fail` and `reset_timeout` are lock-free and allocate nothing in the
@@ -120,7 +130,7 @@ pub enum OnDrop {
 /// use expiry::{AckTracker, Tuple};
 ///
 /// let tracker = AckTracker::builder()
-///     .on_outcome(|outcome: &expiry::Outcome| println!("{outcome:?}"))
+///     .on_outcome(|outcome: expiry::Outcome| println!("{outcome:?}"))
 ///     .build()?;
 ///
 /// let mut line = Tuple::root(&tracker, 42)?;   // a message has come in
@@ -156,7 +166,7 @@ pub enum OnDrop {
 /// let tracker = AckTracker::builder()
 ///     .timeout(Duration::from_secs(60))
 ///     .clock(clock.clone())
-///     .on_outcome(|outcome: &expiry::Outcome| assert!(outcome.is_timed_out()))
+///     .on_outcome(|outcome: expiry::Outcome| assert!(outcome.is_timed_out()))
 ///     .build_manual()?;
 /// tracker.issue(expiry::edge(), 42)?;
 /// loop {
@@ -170,14 +180,20 @@ pub enum OnDrop {
 /// assert!(tracker.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct AckTracker {
-    trees: Arc<Trees>,
-    owner: Arc<Owner<Trees>>,
+pub struct AckTracker<T: 'static = ()> {
+    trees: Arc<Trees<T>>,
+    owner: Arc<Owner<Trees<T>>>,
     on_drop: OnDrop,
 }
 
-impl fmt::Debug for AckTracker {
+impl<T: 'static> Clone for AckTracker<T> {
+    /// Another handle to the same tracker. Two reference counts.
+    fn clone(&self) -> Self {
+        AckTracker { trees: self.trees.clone(), owner: self.owner.clone(), on_drop: self.on_drop }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for AckTracker<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AckTracker")
             .field("len", &self.len())
@@ -188,8 +204,32 @@ impl fmt::Debug for AckTracker {
 }
 
 impl AckTracker {
-    /// Settings with defaults.
+    /// Settings with defaults, of a tracker without tokens.
     pub fn builder() -> AckTrackerBuilder {
+        AckTrackerBuilder::default()
+    }
+}
+
+impl<T: Send + 'static> AckTracker<T> {
+    /// Settings with defaults, of a tracker whose roots carry tokens.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, Lifetime, Outcome};
+    /// use std::sync::mpsc;
+    ///
+    /// let tracker = AckTracker::with_tokens()
+    ///     .on_outcome(|outcome: Outcome<mpsc::Sender<bool>>| {
+    ///         let _ = outcome.token.send(outcome.is_acked());
+    ///     })
+    ///     .build()?;
+    /// let (reply, replies) = mpsc::channel();
+    /// let work = edge();
+    /// let root = tracker.issue_with_token(work, 42, reply, Lifetime::Default)?;
+    /// tracker.ack(root, work)?;
+    /// assert!(replies.recv()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_tokens() -> AckTrackerBuilder<T> {
         AckTrackerBuilder::default()
     }
 

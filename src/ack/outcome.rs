@@ -94,7 +94,7 @@ impl fmt::Display for RootId {
 /// ```
 /// use expiry::{AckTracker, Outcome, Reason};
 ///
-/// let builder = AckTracker::builder().on_outcome(|outcome: &Outcome| match outcome.reason {
+/// let builder = AckTracker::builder().on_outcome(|outcome: Outcome| match outcome.reason {
 ///     Reason::Acked => {}
 ///     Reason::Failed { by } => println!("{} failed, by {by:?}", outcome.owner),
 ///     Reason::TimedOut { due, seen } => println!("{} timed out, told {:?} late", outcome.owner, seen - due),
@@ -126,7 +126,8 @@ pub enum Reason {
     Cancelled,
 }
 
-/// What became of a root: exactly one of these for each root that was tracked.
+/// What became of a root: exactly one of these for each root that was tracked. It has the root's
+/// token, by value.
 ///
 /// ```
 /// use expiry::{edge, AckTracker, WhenFull};
@@ -144,11 +145,13 @@ pub enum Reason {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct Outcome<T = ()> {
     /// Which root.
     pub root: RootId,
-    /// The token that came with its init.
+    /// The number that came with its init.
     pub owner: u64,
+    /// The token that came with its init; `()` if the tracker has none.
+    pub token: T,
     /// Why it ended.
     pub reason: Reason,
     /// Time from the root's init to its end, by the tracker's clock, if this root was
@@ -157,7 +160,7 @@ pub struct Outcome {
     pub latency: Option<Duration>,
 }
 
-impl Outcome {
+impl<T> Outcome<T> {
     /// Whether everything was acked.
     #[must_use]
     pub fn is_acked(&self) -> bool {
@@ -211,7 +214,7 @@ pub enum Ack {
 /// use expiry::{edge, AckTracker, Done, Outcome};
 ///
 /// let tracker = AckTracker::builder()
-///     .on_outcome(|outcome: &Outcome| assert!(outcome.is_failed()))
+///     .on_outcome(|outcome: Outcome| assert!(outcome.is_failed()))
 ///     .build()?;
 /// assert_eq!(tracker.fail(7)?, Done::Held); // overtook its init, which it ends
 /// tracker.init(7, edge(), 42)?;

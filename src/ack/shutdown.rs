@@ -41,7 +41,7 @@ pub enum ShutdownMode {
     Return,
 }
 
-impl AckTracker {
+impl<T: Send + 'static> AckTracker<T> {
     /// Stops the tracker: refuses new roots, does with those in flight what `mode` says, stops the
     /// reaper and waits for it. Returns the roots in flight under [`ShutdownMode::Return`], and
     /// nothing otherwise.
@@ -69,7 +69,7 @@ impl AckTracker {
     /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome> {
+    pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome<T>> {
         let trees = &*self.trees;
         trees.engine.admission.refuse();
         trees.deliver.close();
@@ -103,7 +103,7 @@ impl AckTracker {
 const FAR: Duration = Duration::from_secs(1 << 30);
 
 #[cfg(feature = "async")]
-impl AckTracker {
+impl<T: Send + 'static> AckTracker<T> {
     /// As [`shutdown`](Self::shutdown), without blocking the thread. New roots are refused when
     /// this returns, and the future ends when all is done. The reaper drains and cancels: handlers
     /// are called on its thread. With [`ShutdownMode::Drain`] it looks every millisecond whether
@@ -147,7 +147,7 @@ impl AckTracker {
     pub fn shutdown_async(
         &self,
         mode: ShutdownMode,
-    ) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
+    ) -> impl Future<Output = Vec<Outcome<T>>> + Send + '_ {
         let engine = &self.trees.engine;
         engine.admission.refuse();
         self.trees.deliver.close();
@@ -194,7 +194,7 @@ impl AckTracker {
     }
 }
 
-impl Shut for Trees {
+impl<T: 'static> Shut for Trees<T> {
     /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
     fn shut(&self, reaper: Option<&Reaper>) {
         self.engine.admission.refuse();

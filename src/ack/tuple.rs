@@ -1,10 +1,11 @@
 //! Typed handles for tuples in one process: what the compiler can refuse, it does.
 
-use super::error::AckError;
+use super::error::{AckError, TokenError};
 use super::outcome::{Ack, Root};
 use super::{edge, AckTracker, OnDrop};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
+use std::marker::PhantomData;
 
 /// One edge of one tree: this tuple's share in a root.
 #[derive(Debug, Clone, Copy)]
@@ -22,9 +23,9 @@ struct Anchor {
 /// after a fail, and an emit after the ack do not compile. As emitting takes `&mut self`, two
 /// threads cannot lose each other's edges. A tuple may be sent to another thread.
 ///
-/// `T` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive
+/// `H` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive
 /// the scope (at the price of two reference counts per tuple; pass `tracker.clone()`, or
-/// `&*tracker` to borrow).
+/// `&*tracker` to borrow). `T` is the tracker's token.
 ///
 /// A tuple that is dropped unsettled does what the tracker was built to do ([`OnDrop`]): by default
 /// its trees time out.
@@ -56,26 +57,27 @@ struct Anchor {
 /// let child = tuple.emit(); // error: borrow of moved value
 /// ```
 #[must_use = "a tuple that is dropped unsettled times out, or fails"]
-pub struct Tuple<T: Borrow<AckTracker>> {
-    tracker: T,
+pub struct Tuple<H: Borrow<AckTracker<T>>, T: Send + 'static = ()> {
+    tracker: H,
     first: Option<Anchor>,
     /// Further roots, of tuples that were joined. Empty, and unallocated, for all others.
     more: Vec<Anchor>,
+    _tokens: PhantomData<fn(T)>,
 }
 
-impl<T: Borrow<AckTracker>> std::fmt::Debug for Tuple<T> {
+impl<H: Borrow<AckTracker<T>>, T: Send + 'static> std::fmt::Debug for Tuple<H, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tuple").field("roots", &self.roots().collect::<Vec<_>>()).finish()
     }
 }
 
-impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
+impl<H: Borrow<AckTracker>> Tuple<H> {
     /// Begins a tree: a message has come in. `owner` comes back with the outcome.
     ///
     /// # Errors
     ///
     /// As [`AckTracker::issue`].
-    pub fn root(tracker: T, owner: u64) -> Result<Self, AckError> {
+    pub fn root(tracker: H, owner: u64) -> Result<Self, AckError> {
         Self::root_with(tracker, owner, Lifetime::Default)
     }
 
@@ -85,27 +87,49 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     ///
     /// As [`AckTracker::issue_with`].
     pub fn root_with(
-        tracker: T,
+        tracker: H,
         owner: u64,
         timeout: impl Into<Lifetime>,
     ) -> Result<Self, AckError> {
+        Ok(Self::root_with_token(tracker, owner, (), timeout)?)
+    }
+}
+
+impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
+    /// As [`root_with`](Tuple::root_with), with a token that comes back in the outcome.
+    ///
+    /// # Errors
+    ///
+    /// As [`AckTracker::issue_with_token`].
+    pub fn root_with_token(
+        tracker: H,
+        owner: u64,
+        token: T,
+        timeout: impl Into<Lifetime>,
+    ) -> Result<Self, TokenError<T>> {
         let share = edge();
-        let root = tracker.borrow().issue_with(share, owner, timeout)?;
-        Ok(Tuple { tracker, first: Some(Anchor { root, share }), more: Vec::new() })
+        let root = tracker.borrow().issue_with_token(share, owner, token, timeout)?;
+        let mut tuple = Self::unanchored(tracker);
+        tuple.first = Some(Anchor { root, share });
+        Ok(tuple)
     }
 
     /// A tuple that belongs to no tree: acking it does nothing, and so do its children's.
-    pub fn unanchored(tracker: T) -> Self {
-        Tuple { tracker, first: None, more: Vec::new() }
+    pub fn unanchored(tracker: H) -> Self {
+        Tuple { tracker, first: None, more: Vec::new(), _tokens: PhantomData }
     }
 
     /// Derives a child from this tuple, in all its trees. No message, no atomic operation: the tree
     /// learns of the child when this tuple is acked.
-    pub fn emit(&mut self) -> Self {
+    pub fn emit(&mut self) -> Self
+    where
+        H: Clone,
+    {
         Tuple {
             tracker: self.tracker.clone(),
             first: self.first.as_mut().map(child),
             more: self.more.iter_mut().map(child).collect(),
+            _tokens: PhantomData,
         }
     }
 
@@ -129,7 +153,7 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     #[doc(alias = "anchor")]
     pub fn join<'a>(parents: impl IntoIterator<Item = &'a mut Self>) -> Option<Self>
     where
-        T: 'a,
+        H: Clone + 'a,
     {
         let mut joined: Option<Self> = None;
         for parent in parents {
@@ -168,7 +192,7 @@ fn child(parent: &mut Anchor) -> Anchor {
     Anchor { root: parent.root, share }
 }
 
-impl<T: Borrow<AckTracker>> Tuple<T> {
+impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     /// The roots of the trees that this tuple belongs to.
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
         self.first.iter().chain(&self.more).map(|anchor| anchor.root)
@@ -261,7 +285,7 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     }
 }
 
-impl<T: Borrow<AckTracker>> Drop for Tuple<T> {
+impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Drop for Tuple<H, T> {
     fn drop(&mut self) {
         if self.tracker.borrow().on_drop == OnDrop::Fail {
             let _ = self.fail_all(None);

@@ -31,5 +31,6 @@ mod run;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod threads;
+pub(crate) mod value;
 
 pub(crate) use crate::sync::{prefetch, prefetch_at};

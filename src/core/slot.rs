@@ -7,10 +7,11 @@
 //! A store type chooses its payload. There are two kinds:
 //!
 //! * [`Fields`]: a struct of atomics, which any thread may read at any time (ack trees, wakers).
-//! * [`Owned<T>`]: a plain value. The thread that claimed the slot writes it. Any thread may read
-//!   it while it is pinned and has found the slot published. The thread that ended the slot, or the
-//!   driver, which got it from the deferred-free list, takes it. A `T` of more than 64 bytes, or
-//!   aligned to more, is boxed; the compiler decides that, not the running program.
+//! * [`Owned<T>`](super::value::Owned): a plain value. The thread that claimed the slot writes it.
+//!   Any thread may read it while it is pinned and has found the slot published. The thread that
+//!   ended the slot, or the driver, which got it from the deferred-free list, takes it.
+//!
+//! A tree's slot has both: atomics, and behind them a value that no thread reads in its place.
 //!
 //! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be
 //! chosen by a size. Under loom a slot is a struct, and the payload a cell whose accesses loom
@@ -252,12 +253,12 @@ impl<'a, P: Payload> Slot<'a, P> {
 
     #[cfg(not(expiry_loom))]
     #[inline(always)]
-    fn payload(self) -> *mut u8 {
+    pub(crate) fn payload(self) -> *mut u8 {
         self.at.cast::<u8>().wrapping_add(Self::LAYOUT.0).cast_mut()
     }
 
     #[cfg(expiry_loom)]
-    fn cell(self) -> &'a P::Cell {
+    pub(super) fn cell(self) -> &'a P::Cell {
         // SAFETY: by the promise of `at`.
         unsafe { &(*self.at).cell }
     }
@@ -310,6 +311,7 @@ impl<P: Payload<Cell = P>> Slot<'_, P> {
 }
 
 /// Declares a struct of atomics to be a payload, with the word beside it.
+#[cfg(any(feature = "async", expiry_loom))]
 macro_rules! fields {
     ($type:ty, $note:ty { $($field:ident : $make:expr),* $(,)? }) => {
         // SAFETY: listed field by field below: atomics, valid as zeroes.
@@ -342,152 +344,5 @@ macro_rules! fields {
     };
 }
 
+#[cfg(any(feature = "async", expiry_loom))]
 pub(crate) use fields;
-
-/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need
-/// more. With `STAY` the word [stays](Payload::NOTES_STAY).
-pub(crate) struct Owned<T, X, const STAY: bool = false>(PhantomData<fn() -> (T, X)>);
-
-/// A value of more than so many bytes, or aligned to more, is boxed.
-const LARGEST: usize = 64;
-
-#[cfg(not(expiry_loom))]
-impl<T, X, const STAY: bool> Owned<T, X, STAY> {
-    const BOXED: bool = std::mem::size_of::<T>() > LARGEST || std::mem::align_of::<T>() > LARGEST;
-}
-
-// SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A
-// slot whose lease is `FREE` has no payload.
-#[cfg(not(expiry_loom))]
-unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Owned<T, X, STAY> {
-    const NOTES_STAY: bool = STAY;
-    const SIZE: usize =
-        if Self::BOXED { std::mem::size_of::<*mut T>() } else { std::mem::size_of::<T>() };
-    const ALIGN: usize =
-        if Self::BOXED { std::mem::align_of::<*mut T>() } else { std::mem::align_of::<T>() };
-    type Note = AtomicU32;
-    type Term = X;
-}
-
-/// # Conditions
-///
-/// The lease says which thread may do what; see the module's head.
-#[cfg(not(expiry_loom))]
-impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T, X, STAY>> {
-    /// Puts the payload in.
-    ///
-    /// # Safety
-    ///
-    /// The caller has claimed the slot, and there is no payload in it.
-    #[inline(always)]
-    pub(crate) unsafe fn put(self, value: T) {
-        // SAFETY: the caller's alone; of that size and alignment.
-        unsafe {
-            if Owned::<T, X, STAY>::BOXED {
-                self.payload().cast::<*mut T>().write(Box::into_raw(Box::new(value)));
-            } else {
-                self.payload().cast::<T>().write(value);
-            }
-        }
-    }
-
-    /// The payload.
-    ///
-    /// # Safety
-    ///
-    /// The caller owns the slot, or has been pinned since before it found the slot published; for
-    /// as long as the reference is used.
-    #[inline(always)]
-    pub(crate) unsafe fn value<'v>(self) -> &'v T {
-        // SAFETY: put there before the lease was published, and not taken before all threads that
-        // are pinned have unpinned.
-        unsafe {
-            if Owned::<T, X, STAY>::BOXED {
-                &**self.payload().cast::<*mut T>()
-            } else {
-                &*self.payload().cast::<T>()
-            }
-        }
-    }
-
-    /// Takes the payload out.
-    ///
-    /// # Safety
-    ///
-    /// The caller owns the slot, no thread looks at the payload now or later, and this is done
-    /// once.
-    #[inline(always)]
-    pub(crate) unsafe fn take(self) -> T {
-        // SAFETY: the caller's alone.
-        unsafe {
-            if Owned::<T, X, STAY>::BOXED {
-                *Box::from_raw(self.payload().cast::<*mut T>().read())
-            } else {
-                self.payload().cast::<T>().read()
-            }
-        }
-    }
-}
-
-#[cfg(expiry_loom)]
-mod cell {
-    use super::{AtomicU32, Ordering, Owned, Payload, Slot, ZeroValid};
-    use loom::cell::UnsafeCell;
-
-    /// A payload under loom, which checks that reads and the taking are in order. It interrupts a
-    /// thread before atomic accesses only; the second field makes the putting and the taking such
-    /// places.
-    pub(crate) struct Cell<T>(UnsafeCell<Option<T>>, AtomicU32);
-
-    impl<T> Cell<T> {
-        fn change<R>(&self, change: impl FnOnce(*mut Option<T>) -> R) -> R {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.with_mut(change)
-        }
-    }
-
-    // SAFETY: as the slot's: shared access is by `value`, the others are the owner's.
-    unsafe impl<T: Send + Sync> Sync for Cell<T> {}
-
-    // SAFETY: nothing is in it.
-    unsafe impl<T> ZeroValid for Cell<T> {
-        fn zeroed() -> Self {
-            Cell(UnsafeCell::new(None), AtomicU32::new(0))
-        }
-        fn zero(&self) {}
-    }
-
-    // SAFETY: under loom the cell is the payload.
-    unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Owned<T, X, STAY> {
-        const NOTES_STAY: bool = STAY;
-        const SIZE: usize = 0;
-        const ALIGN: usize = 1;
-        type Note = AtomicU32;
-        type Term = X;
-        type Cell = Cell<T>;
-    }
-
-    impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'a, Owned<T, X, STAY>> {
-        /// See the other one.
-        pub(crate) unsafe fn put(self, value: T) {
-            // SAFETY: the caller's alone, which loom checks.
-            let before = self.cell().change(|cell| unsafe { (*cell).replace(value) });
-            assert!(before.is_none(), "a payload was still there");
-        }
-
-        /// See the other one.
-        pub(crate) unsafe fn value<'v>(self) -> &'v T {
-            // SAFETY: no thread writes meanwhile, which loom checks.
-            let value: *const Option<T> = self.cell().0.with(|cell| cell);
-            // SAFETY: as above.
-            unsafe { (*value).as_ref() }.expect("a payload")
-        }
-
-        /// See the other one.
-        pub(crate) unsafe fn take(self) -> T {
-            // SAFETY: the caller's alone, which loom checks.
-            let value = self.cell().change(|cell| unsafe { (*cell).take() });
-            value.expect("a payload")
-        }
-    }
-}

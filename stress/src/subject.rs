@@ -181,7 +181,7 @@ pub fn build<P: Payload>(setting: Setting, entries: usize) -> Result<Arc<dyn Sub
     let told = setting.told.clone();
     Ok(match setting.kind {
         Kind::Issued | Kind::Chosen => {
-            let handler = move |outcome: &Outcome| told(outcome.owner, cause_of(outcome));
+            let handler = move |outcome: Outcome| told(outcome.owner, cause_of(&outcome));
             let builder = tracker!(&setting).on_outcome(handler);
             let tracker = if setting.reaper { builder.build()? } else { builder.build_manual()? };
             Arc::new(Trees::new(tracker, &setting, entries))

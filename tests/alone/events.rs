@@ -112,13 +112,13 @@ fn seen_then(then: impl Fn() + Send + Sync + 'static, f: impl FnOnce()) -> Vec<S
     events.clone()
 }
 
-fn tracker(handler: impl Fn(&Outcome) + Send + Sync + 'static) -> AckTracker {
+fn tracker(handler: impl Fn(Outcome) + Send + Sync + 'static) -> AckTracker {
     let builder = AckTracker::builder().clock(ManualClock::new());
     builder.on_outcome(handler).build_manual().unwrap()
 }
 
 pub fn a_handler_that_panics() {
-    let tracker = tracker(|outcome: &Outcome| match outcome.owner {
+    let tracker = tracker(|outcome: Outcome| match outcome.owner {
         1 => panic!("not {}", "this one"),
         2 => panic!("nor this"),
         3 => std::panic::panic_any(3),

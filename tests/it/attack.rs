@@ -75,7 +75,7 @@ fn a_shutdown_in_a_handler_of_a_shutdown_returns() {
     let slot: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
     let inner = slot.clone();
     let tracker = AckTracker::builder()
-        .on_outcome(move |_: &Outcome| {
+        .on_outcome(move |_: Outcome| {
             if let Some(tracker) = inner.get().and_then(Weak::upgrade) {
                 tracker.shutdown(ShutdownMode::Cancel);
             }

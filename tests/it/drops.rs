@@ -12,7 +12,7 @@ use std::sync::{mpsc, Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-mod census;
+pub mod census;
 use crate::support::clocks;
 mod once;
 

@@ -45,7 +45,7 @@ impl Subject for Acks {
 }
 
 fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
-    let handler = move |outcome: &Outcome| {
+    let handler = move |outcome: Outcome| {
         if outcome.is_timed_out() {
             event();
         }

@@ -799,7 +799,7 @@ fn a_handler_may_call_the_tracker() {
             .clock(clock.clone())
             .on_outcome({
                 let home = home.clone();
-                move |outcome: &Outcome| {
+                move |outcome: Outcome| {
                     record(outcome);
                     let Some(tracker) = home.get().and_then(Weak::upgrade) else {
                         return;
@@ -838,7 +838,7 @@ fn a_handler_that_panics_in_an_ack() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = calls.clone();
     let tracker = AckTracker::builder()
-        .on_outcome(move |outcome: &Outcome| {
+        .on_outcome(move |outcome: Outcome| {
             counter.fetch_add(1, Ordering::Relaxed);
             assert!(outcome.owner % 2 == 0, "odd owners are not welcome");
         })
@@ -949,7 +949,7 @@ fn f02_the_reaper_survives_panicking_handlers() {
     let tracker = AckTracker::builder()
         .timeout(20 * MS)
         .reaper_budget(3)
-        .on_outcome(move |outcome: &Outcome| {
+        .on_outcome(move |outcome: Outcome| {
             sender.lock().unwrap().send(outcome.owner).unwrap();
             if outcome.owner % 2 == 1 {
                 // Without the default hook's noise.
@@ -1053,7 +1053,7 @@ fn f02_a_handler_may_have_the_reaper_stop() {
     let record = told.handler();
     let handler = {
         let home = home.clone();
-        move |outcome: &Outcome| {
+        move |outcome: Outcome| {
             record(outcome);
             let tracker = home.get().and_then(Weak::upgrade);
             if let Some(tracker) = tracker.filter(|_| outcome.is_timed_out()) {

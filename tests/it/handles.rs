@@ -33,7 +33,7 @@ fn a_store_ends_with_its_last_handle() {
 
         let (sender, told) = mpsc::channel();
         let builder = AckTracker::builder()
-            .on_outcome(move |outcome: &Outcome| sender.send(outcome.is_cancelled()).unwrap());
+            .on_outcome(move |outcome: Outcome| sender.send(outcome.is_cancelled()).unwrap());
         let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
         let other = tracker.clone();
         tracker.issue(edge(), 1).unwrap();

@@ -40,4 +40,5 @@ mod support;
 mod threads;
 #[cfg(feature = "async")]
 mod timeouts;
+mod tokens;
 mod tracker_leases;

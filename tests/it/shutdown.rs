@@ -29,7 +29,7 @@ type Told<T> = Arc<Mutex<Vec<T>>>;
 fn tracker() -> (AckTracker, Told<(u64, Reason)>) {
     let told = Told::default();
     let into = told.clone();
-    let note = move |outcome: &Outcome| {
+    let note = move |outcome: Outcome| {
         assert_eq!(std::thread::current().name(), Some("expiry-reaper"));
         into.lock().unwrap().push((outcome.owner, outcome.reason));
     };
@@ -112,7 +112,7 @@ fn a_slow_handler_blocks_no_executor() {
     let (go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let builder = AckTracker::builder().timeouts_off();
-    let slow = move |_: &Outcome| gate.lock().unwrap().recv().unwrap();
+    let slow = move |_: Outcome| gate.lock().unwrap().recv().unwrap();
     let tracker = builder.on_outcome(slow).build().unwrap();
     tracker.issue(edge(), 1).unwrap();
     let task = Task::new();
@@ -146,7 +146,7 @@ fn both_kinds_of_shutdown_get_along() {
 fn tracker_of_any_thread() -> (AckTracker, Told<u64>) {
     let told = Told::default();
     let into = told.clone();
-    let note = move |outcome: &Outcome| into.lock().unwrap().push(outcome.owner);
+    let note = move |outcome: Outcome| into.lock().unwrap().push(outcome.owner);
     let builder = AckTracker::builder().timeouts_off().on_outcome(note);
     (builder.build().unwrap(), told)
 }

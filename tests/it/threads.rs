@@ -24,9 +24,9 @@ impl Ledger {
         Arc::new(Ledger((0..owners).map(|_| Default::default()).collect()))
     }
 
-    fn handler(self: &Arc<Self>) -> impl Fn(&Outcome) + Send + Sync + 'static {
+    fn handler(self: &Arc<Self>) -> impl Fn(Outcome) + Send + Sync + 'static {
         let ledger = self.clone();
-        move |outcome: &Outcome| {
+        move |outcome: Outcome| {
             let kind = match outcome.reason {
                 Reason::Acked => 0,
                 Reason::Failed { .. } => 1,
@@ -374,7 +374,7 @@ fn a_shutdown_in_the_midst_of_everything() {
             .timeout(if round < 3 { 2 * MS } else { Duration::from_secs(60) })
             .interval(MS)
             .shards(2)
-            .on_outcome(move |outcome: &Outcome| record.lock().unwrap().push(*outcome))
+            .on_outcome(move |outcome: Outcome| record.lock().unwrap().push(outcome))
             .build()
             .unwrap();
         let begun = Mutex::new(HashSet::new());
@@ -484,7 +484,7 @@ fn who_finds_another_at_a_shard_is_to_come_back() {
     let (clock, told) = (ManualClock::new(), Arc::<Mutex<Vec<_>>>::default());
     let handler = {
         let (tracker, told) = (Arc::downgrade(&tracker), told.clone());
-        move |_: &Outcome| {
+        move |_: Outcome| {
             let tracker = tracker.upgrade().expect("it is polled");
             let other = std::thread::scope(|scope| {
                 let poll = || tracker.get().expect("it was built").poll(1000);

@@ -25,7 +25,7 @@ impl Scene {
         let mine = scene.clone();
         let tracker = AckTracker::builder()
             .clock(ManualClock::new())
-            .on_outcome(move |outcome: &Outcome| {
+            .on_outcome(move |outcome: Outcome| {
                 let mut told = mine.told.lock().unwrap();
                 told.push((outcome.root, outcome.reason));
                 let is_first = told.len() == 1;
@@ -159,7 +159,7 @@ fn latencies_are_right_for_ten_years() {
         let heard = told.clone();
         let tracker = builder
             .clock(clock.clone())
-            .on_outcome(move |outcome: &Outcome| heard.lock().unwrap().push(outcome.latency))
+            .on_outcome(move |outcome: Outcome| heard.lock().unwrap().push(outcome.latency))
             .build_manual()
             .unwrap();
         for time in [SECOND, 4410 * SECOND, 10 * YEAR + Duration::from_nanos(1)] {
@@ -397,7 +397,7 @@ fn an_init_that_has_to_poll_first_is_not_over_when_it_returns() {
         .interval(Duration::from_millis(1))
         .shards(1)
         .clock(clock.clone())
-        .on_outcome(move |_: &Outcome| slow.advance(3600 * SECOND))
+        .on_outcome(move |_: Outcome| slow.advance(3600 * SECOND))
         .build_manual()
         .unwrap();
     tracker.issue(7, 1).unwrap();

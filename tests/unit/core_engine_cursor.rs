@@ -1,7 +1,7 @@
 //! Unit tests of `src/core/engine/cursor.rs`.
 
 use super::*;
-use crate::core::slot::Owned;
+use crate::core::value::Owned;
 
 /// Neither the bucket that the thread owns, nor one that it comes to.
 #[test]

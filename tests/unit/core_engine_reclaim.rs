@@ -3,8 +3,8 @@
 use super::{Mine, Reclaim};
 use crate::core::lease::{Lease, State};
 use crate::core::pins::TURNS;
-use crate::core::slot::Owned;
 use crate::core::slots::Slots;
+use crate::core::value::Owned;
 use std::iter::once;
 use std::sync::mpsc::{channel, Sender};
 use std::thread;

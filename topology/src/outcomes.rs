@@ -92,7 +92,7 @@ fn hold(held: &mut Held, spout: usize, place: u32) {
 }
 
 impl Handler for Desks {
-    fn outcome(&self, outcome: &Outcome) {
+    fn outcome(&self, outcome: Outcome) {
         #[allow(clippy::cast_possible_truncation)] // its halves
         let (spout, place) = ((outcome.owner >> 32) as usize, outcome.owner as u32);
         let reason = outcome.reason;

@@ -103,7 +103,7 @@ fn busy(options: &Options, report: &mut Report, in_flight: usize) {
     for (name, life) in lives {
         let tracker = AckTracker::builder()
             .timeout(TIMEOUT)
-            .on_outcome(|outcome: &Outcome| finished(outcome.owner))
+            .on_outcome(|outcome: Outcome| finished(outcome.owner))
             .build()
             .expect("valid settings");
         let mut window = fill(&tracker, in_flight as u64);

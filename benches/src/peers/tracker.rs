@@ -85,7 +85,7 @@ impl<R: Kind> Peer for Tracker<R> {
         let timeout = if in_flight > MANY { TIMEOUT * 40 } else { TIMEOUT };
         let builder = AckTracker::builder()
             .timeout(timeout)
-            .on_outcome(|outcome: &Outcome| finished(outcome.owner));
+            .on_outcome(|outcome: Outcome| finished(outcome.owner));
         Tracker(builder.build().expect("valid settings"), PhantomData)
     }
 

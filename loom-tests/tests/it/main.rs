@@ -19,5 +19,6 @@ mod sessions;
 mod shutdown;
 mod streams;
 mod timeouts;
+mod tokens;
 mod topology;
 mod wheel_inbox_reaper;

@@ -57,8 +57,8 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
     let told = Arc::<Told>::default();
     let into = told.clone();
     let tracker = builder(&ManualClock::new())
-        .on_outcome(move |outcome: &Outcome| {
-            into.0.lock().unwrap().push(*outcome);
+        .on_outcome(move |outcome: Outcome| {
+            into.0.lock().unwrap().push(outcome);
             into.1.store(true, Ordering::Relaxed);
         })
         .build()

@@ -157,7 +157,7 @@ impl Run {
             .latency_sampling(setup.sampling)
             .seed(setup.seed)
             .clock(clock.clone())
-            .on_outcome(move |outcome: &Outcome| tell(*outcome));
+            .on_outcome(move |outcome: Outcome| tell(outcome));
         set!(builder.capacity(setup.capacity));
         builder = match timeout {
             Some(timeout) => builder.timeout(timeout),

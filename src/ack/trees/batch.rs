@@ -1,9 +1,8 @@
 //! Batches: one clock reading, and memory fetched before it is needed.
 
 use super::{Mine, Trees};
-use crate::ack::error::AckError;
+use crate::ack::error::{AckError, TokenError};
 use crate::ack::outcome::{Ack, Root};
-use crate::core::engine::Refused;
 use crate::core::header::Header;
 use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
@@ -13,15 +12,7 @@ use crate::time::Lifetime;
 /// come together.
 const GROUP: usize = 64;
 
-impl Trees {
-    /// Starts fetching what an ack of `root` will touch.
-    #[inline]
-    pub(crate) fn prefetch_issued(&self, root: Root) {
-        if let Some(slot) = self.engine.slots.slot(IssuedId(root.0).slot()) {
-            crate::core::prefetch_at(slot.address());
-        }
-    }
-
+impl Trees<()> {
     /// Issues a batch. No other thread knows the roots of a batch before it returns, so one notice
     /// reports to the driver all roots that lie in one bucket.
     pub(crate) fn issue_batch(
@@ -37,12 +28,13 @@ impl Trees {
             // header.
             let mut untold = into.len();
             let mut bucket: Option<&Header> = None;
-            let mut refused = Refused::OutOfMemory;
             for &(xor, owner) in items {
-                let issued = self.fill((mine, index), xor, owner, (deadline, now), &mut refused);
-                let Some(issued) = issued else {
-                    self.tell_of(mine, bucket, into, untold, deadline)?;
-                    return Err(self.refuse(refused));
+                let issued = match self.fill((mine, index), xor, (owner, ()), (deadline, now)) {
+                    Ok(issued) => issued,
+                    Err((refused, ())) => {
+                        self.tell_of(mine, bucket, into, untold, deadline)?;
+                        return Err(self.refuse(refused));
+                    }
                 };
                 if let Some(last) = bucket.filter(|&last| !std::ptr::eq(last, issued.header)) {
                     let root = Root(issued.root);
@@ -100,6 +92,16 @@ impl Trees {
         into.push(root);
         Ok(())
     }
+}
+
+impl<T: 'static> Trees<T> {
+    /// Starts fetching what an ack of `root` will touch.
+    #[inline]
+    pub(crate) fn prefetch_issued(&self, root: Root) {
+        if let Some(slot) = self.engine.slots.slot(IssuedId(root.0).slot()) {
+            crate::core::prefetch_at(slot.address());
+        }
+    }
 
     /// Hashes the keys of a group, and starts fetching their index buckets.
     #[inline(always)]
@@ -110,20 +112,23 @@ impl Trees {
         }
     }
 
+    /// Inits a batch, each root with the next of the `tokens`, for as long as these last.
     pub(crate) fn init_batch(
         &self,
         items: &[(u64, u64, u64)],
+        mut tokens: impl Iterator<Item = T>,
         timeout: Lifetime,
-        mut each: impl FnMut(usize, Result<(), AckError>),
+        mut each: impl FnMut(usize, Result<(), TokenError<T>>),
     ) {
         let mut hashes = [0; GROUP];
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
                 self.find_homes(items.iter().map(|item| item.0), &mut hashes);
-                for (at, (&item, &hash)) in items.iter().zip(&hashes).enumerate() {
+                let items = items.iter().zip(&hashes).enumerate();
+                for ((at, (&item, &hash)), token) in items.zip(&mut tokens) {
                     // A deadline for each root, at the cost of a coarse reading: `each`, or a
                     // handler, may take its time.
-                    let done = self.init_hashed((mine, index), hash, item, timeout);
+                    let done = self.init_hashed((mine, index), hash, item, token, timeout);
                     each(group * GROUP + at, done);
                 }
             }

@@ -4,7 +4,7 @@ use super::Trees;
 use crate::sync::Ordering;
 use std::time::Duration;
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     #[inline]
     pub(super) fn is_sampled(&self, target: u64) -> bool {
         (target >> 32) < self.settings.sampled

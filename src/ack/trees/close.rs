@@ -7,10 +7,10 @@ use crate::panics::is_inside;
 use crate::sync::park::Backoff;
 use crate::sync::Ordering;
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     /// Ends every live root. `f` gets the outcomes, if there is one; otherwise they are delivered.
     /// Returns whether the engine is closed.
-    fn end_all(&self, mut f: Option<&mut dyn FnMut(Outcome)>) -> bool {
+    fn end_all(&self, mut f: Option<&mut dyn FnMut(Outcome<T>)>) -> bool {
         self.engine.close(self, |claim, (), lease| {
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
@@ -20,24 +20,20 @@ impl Trees {
                 } else {
                     self.target(key, lease.generation())
                 };
-                match &mut f {
-                    Some(f) if !early => {
-                        f(Outcome {
-                            root: if lease.state() == State::LiveIssued {
-                                RootId::Issued(Root(key))
-                            } else {
-                                RootId::Chosen(key)
-                            },
-                            owner: claim.slot.fields().owner.load(Ordering::Relaxed),
-                            reason: Reason::Cancelled,
-                            latency: self.latency(target, claim.id),
-                        });
-                        self.finish(mine, claim, lease, target, None);
-                    }
-                    _ => {
-                        let reason = (!early).then_some(Reason::Cancelled);
-                        self.finish(mine, claim, lease, target, reason);
-                    }
+                let Some(f) = f.as_mut().filter(|_| !early) else {
+                    let reason = (!early).then_some(Reason::Cancelled);
+                    self.finish(mine, claim, lease, target, reason);
+                    return;
+                };
+                let root = if lease.state() == State::LiveIssued {
+                    RootId::Issued(Root(key))
+                } else {
+                    RootId::Chosen(key)
+                };
+                let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
+                let latency = self.latency(target, claim.id);
+                if let Some(token) = self.finish(mine, claim, lease, target, None) {
+                    f(Outcome { root, owner, token, reason: Reason::Cancelled, latency });
                 }
             });
         })

@@ -10,10 +10,10 @@ use crate::core::threads::Counter;
 use crate::sync::Ordering;
 use std::time::Duration;
 
-impl Frontend<Tree> for Trees {
+impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
     type Hold = ();
 
-    fn may_end(&self, claim: &Claim<'_, Tree>, lease: Lease) -> Option<()> {
+    fn may_end(&self, claim: &Claim<'_, Tree<T>>, lease: Lease) -> Option<()> {
         if lease.state() == State::LiveIssued {
             return Some(());
         }
@@ -24,14 +24,14 @@ impl Frontend<Tree> for Trees {
         self.engine.keys.index_of(hash).find(hash, &mut |id| id == claim.id).map(drop)
     }
 
-    fn prepare(&self, _: u32, slot: Slot<'_, Tree>, lease: Lease) {
+    fn prepare(&self, _: u32, slot: Slot<'_, Tree<T>>, lease: Lease) {
         if lease.state() != State::LiveIssued {
             let hash = self.engine.keys.hash(slot.fields().key.load(Ordering::Relaxed));
             self.engine.keys.index_of(hash).prefetch(hash);
         }
     }
 
-    fn expired(&self, claim: Claim<'_, Tree>, (): (), lease: Lease, deadline: u64, now: u64) {
+    fn expired(&self, claim: Claim<'_, Tree<T>>, (): (), lease: Lease, deadline: u64, now: u64) {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
         let ticks = self.engine.deadlines.ticks();
         let (reason, target) = match lease.state() {
@@ -50,7 +50,9 @@ impl Frontend<Tree> for Trees {
             }
             _ => (None, 0),
         };
-        self.engine.with_stripe(|mine, _| self.finish(mine, claim, lease, target, reason));
+        self.engine.with_stripe(|mine, _| {
+            self.finish(mine, claim, lease, target, reason);
+        });
     }
 
     fn close(&self) {

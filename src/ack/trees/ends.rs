@@ -4,9 +4,9 @@
 use super::chosen::At;
 use super::tree::Tree;
 use super::{Mine, Trees};
-use crate::ack::error::AckError;
+use crate::ack::error::{AckError, TokenError};
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
-use crate::core::engine::{Claim, Refused};
+use crate::core::engine::{Claim, Frontend, Refused};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
@@ -22,29 +22,41 @@ pub(in crate::ack) struct Seen {
     pub(in crate::ack) key: u64,
 }
 
-impl Trees {
-    /// Withdraws a root that overlapped a shutdown. If this call ends the root, it was never
-    /// tracked.
+impl<T: 'static> Trees<T> {
+    /// Withdraws a root, or an early entry, that overlapped a shutdown. If this call ends it, it was
+    /// never tracked: then this gives the root's token back.
     #[cold]
     pub(super) fn undo(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree>,
+        claim: Claim<'_, Tree<T>>,
         mut lease: Lease,
         target: u64,
-    ) -> Result<(), AckError> {
+    ) -> Result<(), Option<T>> {
         loop {
             match claim.slot.end(lease) {
-                Ok(()) => {
-                    self.finish(mine, claim, lease, target, None);
-                    return Err(AckError::Closed);
-                }
+                Ok(()) => return Err(self.finish(mine, claim, lease, target, None)),
                 Err(now) if now.generation() == lease.generation() && now.state().expires() => {
                     lease = now;
                 }
                 // Another thread has ended the root and delivered its outcome: it was tracked.
                 Err(_) => return Ok(()),
             }
+        }
+    }
+
+    /// As [`undo`](Self::undo), of a root.
+    #[cold]
+    pub(super) fn undo_root(
+        &self,
+        mine: &Mine,
+        claim: Claim<'_, Tree<T>>,
+        lease: Lease,
+        target: u64,
+    ) -> Result<(), TokenError<T>> {
+        match self.undo(mine, claim, lease, target) {
+            Err(Some(token)) => Err(TokenError { error: AckError::Closed, token }),
+            _ => Ok(()),
         }
     }
 
@@ -61,7 +73,9 @@ impl Trees {
             let same = lease.generation() == seen.lease.generation()
                 && lease.state() == seen.lease.state()
                 && slot.fields().key.load(Ordering::Acquire) == seen.key;
-            if !same {
+            // The init of a chosen root that the index does not lead to yet owns its slot
+            // (`fail_all_beside_an_init` fails without this look).
+            if !same || self.may_end(&Claim::of(seen.id, slot, lease), lease).is_none() {
                 return false;
             }
             let target = if lease.state() == State::LiveIssued {
@@ -82,7 +96,7 @@ impl Trees {
     /// error if a shutdown will end the root, or the root's own init.
     pub(super) fn fail_live(
         &self,
-        claim: Claim<'_, Tree>,
+        claim: Claim<'_, Tree<T>>,
         lease: Lease,
         target: u64,
         by: Option<u64>,
@@ -103,17 +117,17 @@ impl Trees {
     }
 
     /// Finishes a root that this thread has ended: reads what it needs, frees the slot, and
-    /// delivers the outcome. Without a reason there is no outcome: the root was never tracked, or
-    /// the entry was an early one.
+    /// delivers the outcome, with the token. Without a reason there is no outcome: the caller returns
+    /// the root, whose token it gets, or the entry was an early one.
     pub(super) fn finish(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree>,
+        claim: Claim<'_, Tree<T>>,
         lease: Lease,
         target: u64,
         reason: Option<Reason>,
-    ) {
-        self.finish_at(mine, claim, lease, target, reason, None);
+    ) -> Option<T> {
+        self.finish_at(mine, claim, lease, target, reason, None)
     }
 
     /// As [`finish`](Self::finish), for a caller that knows the key's place in the index.
@@ -121,24 +135,25 @@ impl Trees {
     pub(super) fn finish_at(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree>,
+        claim: Claim<'_, Tree<T>>,
         lease: Lease,
         target: u64,
         reason: Option<Reason>,
         at: Option<At>,
-    ) {
+    ) -> Option<T> {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
         let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
         let latency = if reason.is_some() { self.latency(target, claim.id) } else { None };
+        let is_root = reason.is_some() || matches!(lease.state(), State::Live | State::LiveIssued);
+        // SAFETY: the caller has ended this root, and no other thread looks at its token.
+        let token = is_root.then(|| unsafe { Tree::take_token(claim.slot) });
         let counts = &mine.frontend.counts[self.engine.shard_of(claim.id)];
         match reason {
             Some(Reason::Acked) => counts.acked.add(1),
             Some(Reason::Failed { .. }) => counts.failed.add(1),
             Some(Reason::TimedOut { .. }) => counts.expired.add(1),
             Some(Reason::Cancelled) => counts.cancelled.add(1),
-            None if matches!(lease.state(), State::Live | State::LiveIssued) => {
-                counts.cancelled.add(1);
-            }
+            None if is_root => counts.cancelled.add(1),
             None => {
                 self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                 counts.early_expired.add(1);
@@ -163,8 +178,8 @@ impl Trees {
             RootId::Chosen(key)
         };
         if let Some(reason) = reason {
-            let outcome = Outcome { root, owner, reason, latency };
-            self.deliver.tell(&outcome);
+            let outcome = Outcome { root, owner, token: token?, reason, latency };
+            self.deliver.tell(outcome);
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
                 if !mine.is_driving() {
@@ -175,6 +190,8 @@ impl Trees {
                     self.deliver.wake();
                 }
             }
+            return None;
         }
+        token
     }
 }

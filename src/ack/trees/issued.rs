@@ -3,7 +3,7 @@
 use super::tree::{occupy, Tree};
 use super::word::fold;
 use super::{Mine, Trees};
-use crate::ack::error::AckError;
+use crate::ack::error::{AckError, TokenError};
 use crate::ack::outcome::{Ack, Done, Reason, Root};
 use crate::core::engine::{Claim, Look, Refused};
 use crate::core::header::Header;
@@ -20,14 +20,23 @@ pub(super) struct Issued<'a> {
     pub(super) header: &'a Header,
 }
 
-impl Trees {
-    pub(crate) fn issue(&self, xor: u64, owner: u64, timeout: Lifetime) -> Result<Root, AckError> {
+impl<T: 'static> Trees<T> {
+    #[inline]
+    pub(crate) fn issue(
+        &self,
+        xor: u64,
+        owner: u64,
+        token: T,
+        timeout: Lifetime,
+    ) -> Result<Root, TokenError<T>> {
         self.engine.with_stripe(|mine, index| {
-            let times = self.deadline(mine, timeout)?;
-            let mut refused = Refused::OutOfMemory;
-            let Some(issued) = self.fill((mine, index), xor, owner, times, &mut refused) else {
-                return Err(self.refuse(refused));
+            let times = match self.deadline(mine, timeout) {
+                Ok(times) => times,
+                Err(error) => return Err(TokenError { error, token }),
             };
+            let issued = self.fill((mine, index), xor, (owner, token), times);
+            let issued =
+                issued.map_err(|(why, token)| TokenError { error: self.refuse(why), token })?;
             let root = Root(issued.root);
             let (header, id) = (issued.header, IssuedId(issued.root).slot());
             if self.engine.enforce_in(header, id, times.0).is_err() {
@@ -49,20 +58,22 @@ impl Trees {
         &self,
         (mine, index): (&Mine, usize),
         xor: u64,
-        owner: u64,
+        (owner, token): (u64, T),
         (deadline, now): (u64, u64),
-        refused: &mut Refused,
-    ) -> Option<Issued<'_>> {
-        let (claim, spot) = self.engine.claim(mine, index, deadline, refused)?;
+    ) -> Result<Issued<'_>, (Refused, T)> {
+        let mut refused = Refused::OutOfMemory;
+        let Some((claim, spot)) = self.engine.claim(mine, index, deadline, &mut refused) else {
+            return Err((refused, token));
+        };
         mine.frontend.nonce.add(1);
         let nonce = self.nonce(mine.frontend.nonce.get() ^ index as u64);
         let root = IssuedId::new(claim.id, claim.generation, nonce).0;
         let target = self.issued_target(root);
         let lease = Lease::new(State::LiveIssued, claim.generation, deadline);
         spot.note.store(self.born(target, now), Ordering::Relaxed);
-        occupy(&spot, root, owner, target ^ xor, lease);
+        occupy(&spot, (root, owner, &mut Some(token)), target ^ xor, lease);
         mine.frontend.counts[self.engine.shard_of(claim.id)].begun.add(1);
-        Some(Issued { root, header: spot.header })
+        Ok(Issued { root, header: spot.header })
     }
 
     /// The random bits of the `nth` id. One product is not enough: with one factor in twenty, the
@@ -77,7 +88,7 @@ impl Trees {
 
     /// The slot and the lease of a root that is live just now.
     #[inline(always)]
-    fn occupant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
+    fn occupant(&self, root: Root) -> Option<(Claim<'_, Tree<T>>, Lease)> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slots.slot(id)?;
         // survives: the lease is read first, with Acquire, so the key is not older than the lease's
@@ -92,9 +103,9 @@ impl Trees {
     /// tracked.
     #[cold]
     #[inline(never)]
-    pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), AckError> {
+    pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), TokenError<T>> {
         match self.occupant(root) {
-            Some((claim, lease)) => self.undo(mine, claim, lease, self.issued_target(root.0)),
+            Some((claim, lease)) => self.undo_root(mine, claim, lease, self.issued_target(root.0)),
             // Another thread has ended the root and delivered its outcome: it was tracked.
             None => Ok(()),
         }
@@ -152,7 +163,7 @@ impl Trees {
     fn last_ack(
         &self,
         root: u64,
-        slot: Slot<'_, Tree>,
+        slot: Slot<'_, Tree<T>>,
         lease: Lease,
         target: u64,
     ) -> Result<Ack, AckError> {
@@ -176,7 +187,7 @@ impl Trees {
     pub(super) fn complete_issued(
         &self,
         mine: &Mine,
-        slot: Slot<'_, Tree>,
+        slot: Slot<'_, Tree<T>>,
         mut lease: Lease,
         root: u64,
         target: u64,

@@ -121,14 +121,15 @@ pub(crate) struct Settings {
 }
 
 /// The trees of one tracker.
-pub(crate) struct Trees {
-    pub(crate) engine: Engine<Tree, Share>,
+pub(crate) struct Trees<T: 'static> {
+    pub(crate) engine: Engine<Tree<T>, Share>,
     settings: Settings,
     /// Number of early entries held now.
     early: AtomicU64,
-    pub(crate) deliver: Deliver,
-    /// The roots that a shutdown has ended and has yet to return.
-    pub(crate) returned: Leftovers<Outcome>,
+    pub(crate) deliver: Deliver<T>,
+    /// The roots that a shutdown has ended and has yet to return. (Threads share the trees if tokens
+    /// may move between them, as its mutex says.)
+    pub(crate) returned: Leftovers<Outcome<T>>,
 }
 
 impl From<Refused> for AckError {
@@ -150,8 +151,12 @@ impl From<BadTimeout> for AckError {
     }
 }
 
-impl Trees {
-    pub(crate) fn new(engine: Engine<Tree, Share>, settings: Settings, deliver: Deliver) -> Self {
+impl<T: 'static> Trees<T> {
+    pub(crate) fn new(
+        engine: Engine<Tree<T>, Share>,
+        settings: Settings,
+        deliver: Deliver<T>,
+    ) -> Self {
         Trees { engine, settings, early: AtomicU64::new(0), deliver, returned: Leftovers::new() }
     }
 
@@ -202,7 +207,7 @@ impl Trees {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn late<T>(&self, id: u32) -> Result<T, AckError> {
+    pub(super) fn late<R>(&self, id: u32) -> Result<R, AckError> {
         self.engine.with_stripe(|mine, _| self.count_late(mine, id));
         Err(AckError::NotLive)
     }

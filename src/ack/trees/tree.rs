@@ -6,31 +6,118 @@
 //! With a later key or lease, the swap of the word would fail; and a free lease is not a live one.
 //! A thread that reads the key of the next occupant beside the word of the one before does not read
 //! the lease of the one before. The claimer has found that lease free before it stored the key.
+//!
+//! # The token
+//!
+//! Behind these words lies the root's token, which no thread looks at in its slot.
+//!
+//! * The thread that issues or inits the root puts it in before it stores the lease. Where the init
+//!   takes an early entry over, it does so between the swap to `INITING` and the XOR that marks the
+//!   word.
+//! * The thread that ends the root takes it before it frees the slot. It has seen the lease, or the
+//!   mark, so it sees the token.
+//! * An early entry has none. Its init, if an early failure ends the root, puts the token in when it
+//!   has won the swap to `DEAD`.
 
 use crate::core::lease::Lease;
-use crate::core::slot::{fields, Slot};
+use crate::core::memory::ZeroValid;
+use crate::core::slot::{Fields, Payload, Slot};
 use crate::core::slots::Spot;
+use crate::core::value::Place;
 use crate::sync::{step, AtomicU64, Ordering};
+#[cfg(not(expiry_loom))]
+use std::marker::PhantomData;
 
-/// The payload of a tree's slot: 24 bytes. The word beside the slot is its birth stamp, a clock
-/// reading in nanoseconds.
-pub(crate) struct Tree {
+/// The payload of a tree's slot: 24 bytes, and the token. The word beside the slot is its birth
+/// stamp, a clock reading in nanoseconds.
+pub(crate) struct Tree<T> {
     /// The issued id, or the key that the caller chose. Only the claimer writes it.
     pub(crate) key: AtomicU64,
     /// The whitened XOR. Threads change it by compare-and-swap, from a value that they read before
     /// they checked the key and the lease. It is whitened with key and generation, so the swap
     /// fails on every later occupant (W6, W14).
     pub(super) word: AtomicU64,
-    /// The owner's token. Only the thread that ended the slot reads it.
+    /// The owner's number. The thread that ended the slot reads it, and operators' walks.
     pub(crate) owner: AtomicU64,
+    /// The token, which lies behind the others.
+    #[cfg(expiry_loom)]
+    token: Place<T>,
+    #[cfg(not(expiry_loom))]
+    _token: PhantomData<fn() -> T>,
 }
 
-fields!(
-    Tree,
-    AtomicU64 { key: AtomicU64::new(0), word: AtomicU64::new(0), owner: AtomicU64::new(0) }
-);
+// SAFETY: atomics, valid as zeroes, and an empty place.
+unsafe impl<T> ZeroValid for Tree<T> {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        let [key, word, owner] = std::array::from_fn(|_| AtomicU64::new(0));
+        Tree { key, word, owner, token: Place::zeroed() }
+    }
+    fn zero(&self) {
+        for word in [&self.key, &self.word, &self.owner] {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
 
-impl Tree {
+// SAFETY: the payload is the struct, and behind it a `Place<T>`, which is empty while the lease is
+// `FREE`.
+unsafe impl<T: 'static> Payload for Tree<T> {
+    const SIZE: usize = Self::TOKEN + Place::<T>::SIZE;
+    const ALIGN: usize = if Place::<T>::ALIGN > 8 { Place::<T>::ALIGN } else { 8 };
+    type Note = AtomicU64;
+    type Term = ();
+    #[cfg(expiry_loom)]
+    type Cell = Self;
+}
+
+// SAFETY: it is made of atomics.
+unsafe impl<T: 'static> Fields for Tree<T> {
+    #[inline(always)]
+    fn of(slot: Slot<'_, Self>) -> &Self {
+        // SAFETY: the payload begins with the struct, made of atomics.
+        unsafe { slot.as_fields() }
+    }
+}
+
+impl<T: 'static> Tree<T> {
+    /// Where the token begins.
+    const TOKEN: usize = std::mem::size_of::<Self>().next_multiple_of(Place::<T>::ALIGN);
+
+    #[cfg(not(expiry_loom))]
+    #[inline(always)]
+    fn token(slot: Slot<'_, Self>) -> Place<T> {
+        // SAFETY: the payload has the size and the alignment for it.
+        unsafe { Place::at(slot.payload().wrapping_add(Self::TOKEN)) }
+    }
+
+    #[cfg(expiry_loom)]
+    fn token(slot: Slot<'_, Self>) -> &Place<T> {
+        &slot.fields().token
+    }
+
+    /// Puts the token into a slot.
+    ///
+    /// # Safety
+    ///
+    /// As [`Place::put`].
+    #[inline(always)]
+    pub(super) unsafe fn put_token(slot: Slot<'_, Self>, token: T) {
+        // SAFETY: the caller's.
+        unsafe { Self::token(slot).put(token) }
+    }
+
+    /// Takes the token out of a slot.
+    ///
+    /// # Safety
+    ///
+    /// As [`Place::take`].
+    #[inline(always)]
+    pub(super) unsafe fn take_token(slot: Slot<'_, Self>) -> T {
+        // SAFETY: the caller's.
+        unsafe { Self::token(slot).take() }
+    }
+
     /// Sets the word of a slot that the caller has claimed.
     ///
     /// A swap that was prepared against an earlier occupant may succeed until then; this store
@@ -45,10 +132,18 @@ impl Tree {
     }
 }
 
+/// Without a token a slot takes 32 bytes: the lease and the three words.
+#[cfg(not(expiry_loom))]
+const _: () = assert!(crate::core::slot::units::<Tree<()>>() == 4);
+
 /// Word and lease of the occupant with this key, if its lease is in one of `states`, a set made by
 /// [`set`](crate::core::lease::set).
 #[inline(always)]
-pub(super) fn read(slot: Slot<'_, Tree>, key: u64, states: u16) -> Option<(u64, Lease)> {
+pub(super) fn read<T: 'static>(
+    slot: Slot<'_, Tree<T>>,
+    key: u64,
+    states: u16,
+) -> Option<(u64, Lease)> {
     let tree = slot.fields();
     let word = tree.word.load(Ordering::Acquire);
     let same = tree.key.load(Ordering::Acquire) == key;
@@ -56,14 +151,23 @@ pub(super) fn read(slot: Slot<'_, Tree>, key: u64, states: u16) -> Option<(u64, 
     (same && lease.is_in(states)).then_some((word, lease))
 }
 
-/// Fills a claimed slot. It belongs to the caller alone until another thread finds the lease, which
-/// publishes the rest.
+/// Fills a claimed slot; takes `token`, if there is one. The slot belongs to the caller alone until
+/// another thread finds the lease, which publishes the rest.
 #[inline(always)]
-pub(super) fn occupy(spot: &Spot<'_, Tree>, key: u64, owner: u64, word: u64, lease: Lease) {
+pub(super) fn occupy<T: 'static>(
+    spot: &Spot<'_, Tree<T>>,
+    (key, owner, token): (u64, u64, &mut Option<T>),
+    word: u64,
+    lease: Lease,
+) {
     let tree = spot.slot.fields();
     tree.key.store(key, Ordering::Release);
     step("occupied");
     tree.owner.store(owner, Ordering::Relaxed);
+    if let Some(token) = token.take() {
+        // SAFETY: just claimed.
+        unsafe { Tree::put_token(spot.slot, token) };
+    }
     tree.set_word(word);
     spot.slot.set_lease(lease);
 }

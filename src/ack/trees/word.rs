@@ -9,7 +9,7 @@ pub(super) fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     #[inline]
     pub(super) fn issued_target(&self, root: u64) -> u64 {
         let [a, b, ..] = self.settings.secrets;

@@ -325,6 +325,7 @@ impl Deadlines {
 
     /// Whether the driver is behind this tick by more than a lease can express beside a full
     /// timeout.
+    #[inline]
     fn is_long_ago(&self, tick: u64) -> bool {
         tick.saturating_sub(self.caught_up()) >= MAX_LAPSE
     }

@@ -56,7 +56,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// A slot that the caller has ended is out of the index. It is free at once if no thread can be
     /// looking at it; else [later](Self::free_later).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free_or_rest(
         &self,
         stripe: &Stripe<C>,

@@ -36,6 +36,9 @@ type Inner<K> = Store<K, ()>;
 /// happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or expires
 /// after a touch that has returned that it renewed the key.
 ///
+/// A queue has keys only. [`PendingMap`](crate::PendingMap) keeps a value of any type with each key,
+/// which comes back with the key's end.
+///
 /// A key ends when a poll, or the reaper, comes to it: a key whose time is up may be renewed until
 /// then. Dropping the queue ends all keys without reporting them, and waits for the reaper.
 ///

@@ -168,8 +168,8 @@ pub struct Clerk(pub Arc<Ledger>);
 
 impl Handler for Clerk {
     #[inline]
-    fn outcome(&self, outcome: &Outcome) {
-        self.0.enter(outcome);
+    fn outcome(&self, outcome: Outcome) {
+        self.0.enter(&outcome);
     }
 }
 

@@ -333,7 +333,7 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
             .interval(time.interval())
             .timeout(time.ticks(LONGEST))
             .clock(time.clock.clone())
-            .on_outcome(move |outcome: &Outcome| {
+            .on_outcome(move |outcome: Outcome| {
                 let owner = outcome.owner as Owner;
                 let key = match outcome.root {
                     RootId::Chosen(key) => key,

@@ -46,7 +46,7 @@ impl<'a> Target<'a> {
             .interval(10 * MS)
             .shards(4)
             .clock(clock.clone())
-            .on_outcome(move |_: &Outcome| {
+            .on_outcome(move |_: Outcome| {
                 count.fetch_add(1, Relaxed);
             });
         // Settings that a builder accepts.

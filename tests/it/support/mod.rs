@@ -24,9 +24,9 @@ pub const MS: Duration = Duration::from_millis(1);
 pub struct Told(Arc<Mutex<Vec<Outcome>>>);
 
 impl Told {
-    pub fn handler(&self) -> impl Fn(&Outcome) + Send + Sync + 'static {
+    pub fn handler(&self) -> impl Fn(Outcome) + Send + Sync + 'static {
         let told = self.0.clone();
-        move |outcome: &Outcome| told.lock().unwrap().push(*outcome)
+        move |outcome: Outcome| told.lock().unwrap().push(outcome)
     }
 
     /// What was delivered since the last time.

@@ -9,7 +9,7 @@ use crate::core::index::Candidate;
 use crate::core::lease::State;
 use crate::sync::Ordering;
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     pub(crate) fn ack_chosen(&self, key: u64, xor: u64) -> Result<Ack, AckError> {
         if xor == 0 {
             return Err(AckError::ZeroEdge);
@@ -59,7 +59,7 @@ impl Trees {
     fn ack_found(
         &self,
         hash: u32,
-        found: &Found<'_>,
+        found: &Found<'_, T>,
         key: u64,
         xor: u64,
     ) -> Option<Result<Ack, AckError>> {
@@ -88,7 +88,7 @@ impl Trees {
     fn last_ack_of(
         &self,
         hash: u32,
-        found: &Found<'_>,
+        found: &Found<'_, T>,
         key: u64,
         target: u64,
     ) -> Result<Ack, AckError> {
@@ -112,7 +112,7 @@ impl Trees {
         &self,
         mine: &Mine,
         hash: u32,
-        found: &Found<'_>,
+        found: &Found<'_, T>,
         key: u64,
         target: u64,
     ) -> bool {

@@ -16,7 +16,7 @@ pub(super) enum Held {
     Culprit(u64),
 }
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     /// Makes an early entry. Returns `false` if the root, or another early entry of it, is there
     /// already.
     #[cold]
@@ -43,16 +43,20 @@ impl Trees {
                 Held::Culprit(by) => target ^ by,
             };
             let mut refused = Refused::OutOfMemory;
-            let entered = match self.place((mine, index), &new, state, word, &mut refused) {
-                Some((claim, _)) => {
-                    self.enter(mine, &new, &claim).map(|found| found.is_none().then_some(claim))
-                }
-                // The index may have the key already; then no room is needed.
-                None if refused != Refused::Closed && self.find_anywhere(hash, key).is_some() => {
-                    Ok(None)
-                }
-                None => Err(self.refuse(refused)),
-            };
+            let entered =
+                match self.place((mine, index), &new, state, word, &mut None, &mut refused) {
+                    Some((claim, _)) => {
+                        let entered = self.enter(mine, &new, &claim, &mut None);
+                        entered.map(|found| found.is_none().then_some(claim))
+                    }
+                    // The index may have the key already; then no room is needed.
+                    None if refused != Refused::Closed
+                        && self.find_anywhere(hash, key).is_some() =>
+                    {
+                        Ok(None)
+                    }
+                    None => Err(self.refuse(refused)),
+                };
             let Ok(Some(claim)) = entered else {
                 self.early.fetch_sub(1, Relaxed);
                 return entered.map(|_| false);
@@ -60,7 +64,8 @@ impl Trees {
             mine.frontend.counts[self.engine.shard_of(claim.id)].early_held.add(1);
             if self.engine.enforce(claim.id, deadline).is_err() {
                 let lease = Lease::new(state, claim.generation, deadline);
-                self.undo(mine, claim, lease, self.target(key, claim.generation))?;
+                let target = self.target(key, claim.generation);
+                self.undo(mine, claim, lease, target).map_err(|_| AckError::Closed)?;
             }
             Ok(true)
         })

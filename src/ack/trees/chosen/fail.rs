@@ -8,7 +8,7 @@ use crate::ack::trees::Trees;
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     pub(crate) fn fail_chosen(&self, key: u64, by: Option<u64>) -> Result<Done, AckError> {
         let hash = self.engine.keys.hash(key);
         loop {
@@ -56,7 +56,7 @@ impl Trees {
 
     /// Puts the culprit into the word of an early entry that this thread has just failed. If the
     /// root's init comes before that, or the entry expires, the outcome names no culprit.
-    fn name_culprit(&self, found: &Found<'_>, mut failed: Lease, key: u64, by: u64) {
+    fn name_culprit(&self, found: &Found<'_, T>, mut failed: Lease, key: u64, by: u64) {
         let target = self.target(key, failed.generation());
         let mut word = found.slot.fields().word.load(Ordering::Acquire);
         loop {

@@ -1,7 +1,7 @@
 //! The init of a chosen root.
 
 use super::{Found, New};
-use crate::ack::error::AckError;
+use crate::ack::error::{AckError, TokenError};
 use crate::ack::outcome::Reason;
 use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
@@ -12,42 +12,49 @@ use crate::core::lease::{Lease, State};
 use crate::sync::{step, Ordering};
 use crate::time::Lifetime;
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     pub(crate) fn init(
         &self,
         key: u64,
         xor: u64,
         owner: u64,
+        token: T,
         timeout: Lifetime,
-    ) -> Result<(), AckError> {
+    ) -> Result<(), TokenError<T>> {
         let hash = self.engine.keys.hash(key);
         // The fetch goes on while this thread reads the clock and claims a slot.
         self.engine.keys.index_of(hash).prefetch(hash);
         self.engine.with_stripe(|mine, index| {
-            self.init_hashed((mine, index), hash, (key, xor, owner), timeout)
+            self.init_hashed((mine, index), hash, (key, xor, owner), token, timeout)
         })
     }
 
-    /// Inits a root whose key has this hash, with these edges.
+    /// Inits a root whose key has this hash, with these edges and this token.
     #[inline(always)]
     pub(in crate::ack::trees) fn init_hashed(
         &self,
         who: (&Mine, usize),
         hash: u32,
         (key, xor, owner): (u64, u64, u64),
+        token: T,
         timeout: Lifetime,
-    ) -> Result<(), AckError> {
-        let (deadline, now) = self.deadline(who.0, timeout)?;
+    ) -> Result<(), TokenError<T>> {
+        let (deadline, now) = match self.deadline(who.0, timeout) {
+            Ok(times) => times,
+            Err(error) => return Err(TokenError { error, token }),
+        };
+        let mut token = Some(token);
         let new = &New { hash, key, owner, deadline, now };
         let mut refused = Refused::OutOfMemory;
-        let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
+        let placed =
+            self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
         let Some((claim, header)) = placed else {
-            return self.init_anywhere(who, *new, (xor, timeout), Err(refused));
+            return self.init_anywhere(who, *new, (xor, timeout), token, Err(refused));
         };
         let id = claim.id;
         let index = self.engine.keys.index_of(new.hash);
         if !index.insert_simply(&self.engine.pin(), new.hash, id) {
-            return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
+            return self.init_anywhere(who, *new, (xor, timeout), token, Ok(claim));
         }
         step("root published");
         who.0.frontend.counts[self.engine.shard_of(id)].begun.add(1);
@@ -65,12 +72,12 @@ impl Trees {
         mine: &Mine,
         new: &New,
         xor: u64,
-        claim: &Claim<'_, Tree>,
-    ) -> Result<(), AckError> {
+        claim: &Claim<'_, Tree<T>>,
+    ) -> Result<(), TokenError<T>> {
         let target = self.target(new.key, claim.generation);
         let lease = Lease::new(State::Live, claim.generation, new.deadline);
         if self.engine.enforce(claim.id, new.deadline).is_err() {
-            return self.undo(mine, *claim, lease, target);
+            return self.undo_root(mine, *claim, lease, target);
         }
         if xor == 0 {
             let found =
@@ -81,24 +88,44 @@ impl Trees {
     }
 
     /// As [`init_hashed`](Self::init_hashed), for a key whose index bucket is full, a key that the
-    /// index has already, or a claim that was refused.
+    /// index has already, or a claim that was refused. The token is in the slot, if there is one.
     #[inline(never)]
     fn init_anywhere<'a>(
         &'a self,
         who: (&Mine, usize),
+        new: New,
+        how: (u64, Lifetime),
+        mut token: Option<T>,
+        placed: Result<Claim<'a, Tree<T>>, Refused>,
+    ) -> Result<(), TokenError<T>> {
+        self.init_or_merge(who, new, how, &mut token, placed).map_err(|error| TokenError {
+            error,
+            token: token.expect("a refused init leaves the token"),
+        })
+    }
+
+    /// Inits a root, whose token is in `token` or in the slot that was placed. If this is refused,
+    /// it is in `token` again.
+    fn init_or_merge<'a>(
+        &'a self,
+        who: (&Mine, usize),
         mut new: New,
         (xor, timeout): (u64, Lifetime),
-        mut placed: Result<Claim<'a, Tree>, Refused>,
+        token: &mut Option<T>,
+        mut placed: Result<Claim<'a, Tree<T>>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
         let New { hash, key, owner, .. } = new;
         loop {
             let New { deadline, now, .. } = new;
             let found = match placed {
-                Ok(claim) => match self.enter(mine, &new, &claim)? {
+                Ok(claim) => match self.enter(mine, &new, &claim, token)? {
                     None => {
                         mine.frontend.counts[self.engine.shard_of(claim.id)].begun.add(1);
-                        return self.init_ended(mine, &new, xor, &claim);
+                        return self.init_ended(mine, &new, xor, &claim).map_err(|refused| {
+                            *token = Some(refused.token);
+                            refused.error
+                        });
                     }
                     Some(found) => found,
                 },
@@ -122,7 +149,7 @@ impl Trees {
                     (new.deadline, new.now) = self.deadline(mine, timeout)?;
                 }
                 State::Early => {
-                    if self.merge(mine, &found, key, xor, owner, deadline, now)? {
+                    if self.merge(mine, &found, key, xor, owner, token, deadline, now)? {
                         return Ok(());
                     }
                 }
@@ -142,13 +169,12 @@ impl Trees {
                             .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
                         found.slot.fields().owner.store(owner, Ordering::Relaxed);
                         self.set_birth(found.id, self.born(target, now));
-                        self.finish(
-                            mine,
-                            found.claim(),
-                            found.lease,
-                            target,
-                            Some(Reason::Failed { by }),
-                        );
+                        if let Some(token) = token.take() {
+                            // SAFETY: ended by this thread; early entries have no token.
+                            unsafe { Tree::put_token(found.slot, token) };
+                        }
+                        let failed = Some(Reason::Failed { by });
+                        self.finish(mine, found.claim(), found.lease, target, failed);
                         return Ok(());
                     }
                 }
@@ -160,14 +186,15 @@ impl Trees {
             }
             let mut refused = Refused::OutOfMemory;
             placed = self
-                .place(who, &new, State::Live, |target| target ^ xor, &mut refused)
+                .place(who, &new, State::Live, |target| target ^ xor, token, &mut refused)
                 .map(|(claim, _)| claim)
                 .ok_or(refused);
         }
     }
 
-    /// Claims a slot and fills it, with the word that `word` makes of its target. The slot belongs
-    /// to this thread alone until the index has it. If no slot can be claimed, `refused` says why.
+    /// Claims a slot and fills it, with the word that `word` makes of its target. Takes `token`, if
+    /// there is one. The slot belongs to this thread alone until the index has it. If no slot can be
+    /// claimed, `refused` says why.
     #[inline(always)]
     pub(super) fn place(
         &self,
@@ -175,26 +202,28 @@ impl Trees {
         new: &New,
         state: State,
         word: impl FnOnce(u64) -> u64,
+        token: &mut Option<T>,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_, Tree>, &Header)> {
+    ) -> Option<(Claim<'_, Tree<T>>, &Header)> {
         let (claim, spot) = self.engine.claim(mine, index, new.deadline, refused)?;
         let target = self.target(new.key, claim.generation);
         let lease = Lease::new(state, claim.generation, new.deadline);
         spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-        occupy(&spot, new.key, new.owner, word(target), lease);
+        occupy(&spot, (new.key, new.owner, token), word(target), lease);
         self.keys(mine, new.hash).keys_in.add(1);
         Some((claim, spot.header))
     }
 
     /// Publishes a placed slot in the index. Returns the slot that the key has already, if it has
-    /// one: the placed slot is freed then.
+    /// one. Unless the index has it now, this frees the placed slot, and a root's `token` is back.
     #[inline(never)]
     pub(super) fn enter(
         &self,
         mine: &Mine,
         new: &New,
-        claim: &Claim<'_, Tree>,
-    ) -> Result<Option<Found<'_>>, AckError> {
+        claim: &Claim<'_, Tree<T>>,
+        token: &mut Option<T>,
+    ) -> Result<Option<Found<'_, T>>, AckError> {
         let mut found = None;
         let mut probe = |id| {
             found = self.holds(id, new.key, ANYWHERE);
@@ -206,6 +235,10 @@ impl Trees {
         }
         // The index never had the slot, so it is still this thread's alone (see `may_end`).
         self.keys(mine, new.hash).keys_out.add(1);
+        if claim.slot.lease_relaxed().state() == State::Live {
+            // SAFETY: this thread's alone, which has put it in; early entries have none.
+            *token = Some(unsafe { Tree::take_token(claim.slot) });
+        }
         self.engine.free(mine, claim);
         match entered {
             Insert::Found => Ok(found),

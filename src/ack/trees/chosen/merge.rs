@@ -6,21 +6,24 @@
 use super::Found;
 use crate::ack::error::AckError;
 use crate::ack::outcome::Reason;
+use crate::ack::trees::tree::Tree;
 use crate::ack::trees::{Mine, Trees};
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
-impl Trees {
-    /// Takes over the early entry `found`. Returns `false` if the entry is gone, or has changed,
-    /// and must be looked up again; an error if a shutdown will end it, or the thread that made it.
+impl<T: 'static> Trees<T> {
+    /// Takes over the early entry `found`, for a root with this `token`. Returns `false` if the entry
+    /// is gone, or has changed, and must be looked up again; an error if a shutdown will end it, or
+    /// the thread that made it. In both cases this leaves the token.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn merge(
         &self,
         mine: &Mine,
-        found: &Found<'_>,
+        found: &Found<'_, T>,
         key: u64,
         xor: u64,
         owner: u64,
+        token: &mut Option<T>,
         deadline: u64,
         now: u64,
     ) -> Result<bool, AckError> {
@@ -46,8 +49,14 @@ impl Trees {
         let target = self.target(key, generation);
         self.set_birth(found.id, self.born(target, now));
         slot.fields().owner.store(owner, Ordering::Relaxed);
-        // AcqRel: Release publishes the owner to the thread whose ack completes the word. Only acks
-        // change the word, by XOR, so this commutes with them.
+        if let Some(token) = token.take() {
+            // SAFETY: early entries have no token, and no thread ends the root before the word has
+            // its mark.
+            unsafe { Tree::put_token(slot, token) };
+        }
+        // AcqRel: Release publishes owner and token to the thread whose ack completes the word
+        // (`an_ack_beside_an_init_returns_the_token` fails without it). Only acks change the word,
+        // by XOR, so this commutes with them.
         let mark = self.init_mark(target) ^ xor;
         let complete = slot.fields().word.fetch_xor(mark, Ordering::AcqRel) ^ mark == target;
         let mut until = deadline;

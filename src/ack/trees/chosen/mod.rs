@@ -57,17 +57,17 @@ const HELD: u16 = set(&[
 const OPEN: u16 = set(&[State::Early, State::Initing, State::Live]);
 
 /// A slot that the index named under a chosen id, with its word and lease as they were just then.
-pub(super) struct Found<'a> {
+pub(super) struct Found<'a, T: 'static> {
     id: u32,
-    slot: Slot<'a, Tree>,
+    slot: Slot<'a, Tree<T>>,
     word: u64,
     lease: Lease,
     /// The position of its word in its index bucket, or [`ANYWHERE`].
     position: usize,
 }
 
-impl<'a> Found<'a> {
-    fn claim(&self) -> Claim<'a, Tree> {
+impl<'a, T: 'static> Found<'a, T> {
+    fn claim(&self) -> Claim<'a, Tree<T>> {
         Claim::of(self.id, self.slot, self.lease)
     }
 }
@@ -90,10 +90,10 @@ pub(super) struct At {
     pub(super) position: usize,
 }
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     /// Looks whether slot `id` holds `key` right now. The index led to it, from this `position`.
     #[inline(always)]
-    pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_>> {
+    pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_, T>> {
         let slot = self.engine.slots.slot(id)?;
         let (word, lease) = read(slot, key, HELD)?;
         Some(Found { id, slot, word, lease, position })
@@ -106,7 +106,7 @@ impl Trees {
     }
 
     #[inline(always)]
-    pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_>> {
+    pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_, T>> {
         let candidate = self.engine.keys.index_of(hash).candidate(hash);
         self.find_at(candidate, key).or_else(|| self.find_anywhere(hash, key))
     }
@@ -114,7 +114,11 @@ impl Trees {
     /// Looks whether the root is where it most likely is: the result of
     /// [`candidate`](crate::core::index::Index::candidate).
     #[inline(always)]
-    pub(super) fn find_at(&self, candidate: Option<Candidate<'_>>, key: u64) -> Option<Found<'_>> {
+    pub(super) fn find_at(
+        &self,
+        candidate: Option<Candidate<'_>>,
+        key: u64,
+    ) -> Option<Found<'_, T>> {
         let candidate = candidate?;
         let found = self.holds(candidate.slot(), key, candidate.position())?;
         candidate.is_believed().then_some(found)
@@ -122,7 +126,7 @@ impl Trees {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_>> {
+    pub(super) fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_, T>> {
         let mut seen = None;
         self.engine.keys.index_of(hash).find(hash, &mut |id| {
             seen = self.holds(id, key, ANYWHERE);

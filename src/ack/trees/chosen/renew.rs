@@ -9,7 +9,7 @@ use crate::core::lease::{Lease, State};
 use crate::time::Lifetime;
 use std::time::Duration;
 
-impl Trees {
+impl<T: 'static> Trees<T> {
     pub(crate) fn reset_chosen(&self, key: u64, timeout: Lifetime) -> Result<Done, AckError> {
         let hash = self.engine.keys.hash(key);
         self.check(timeout)?;
