@@ -242,9 +242,10 @@ pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{
     Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
-    Lifetimes, PendingEntry, PendingMap, PendingMapBuilder, Ref, RemovalCause, Removed, Session,
-    SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, StoreError,
-    StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
+    Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder, Ref, RemovalCause, Removed,
+    Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
+    StoreError, StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked,
+    Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};
@@ -264,7 +265,7 @@ pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Entries, guards and iterators of [`ExpiringMap`].
 pub mod expiring_map {
-    pub use crate::keyed::{Entry, Guard, Iter, OccupiedEntry, VacantEntry};
+    pub use crate::keyed::{Entry, Guard, Iter, LoadGuard, Loaded, OccupiedEntry, VacantEntry};
 }
 
 /// Iterators of [`RotatingMap`].

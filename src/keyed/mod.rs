@@ -23,7 +23,8 @@ mod time_cache;
 pub use error::{InsertError, StoreError};
 pub use lifetimes::Lifetimes;
 pub use map::{
-    Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, OccupiedEntry, Ref, VacantEntry,
+    Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError, LoadGuard, Loaded,
+    OccupiedEntry, Ref, VacantEntry,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use pending::{PendingEntry, PendingMap, PendingMapBuilder};

@@ -18,6 +18,12 @@ pub(crate) use loom::sync::atomic::fence;
 #[cfg(not(expiry_loom))]
 pub(crate) use std::sync::atomic::fence;
 
+// For calls that wait by their nature, as for another thread's load; nothing lock-free uses them.
+#[cfg(expiry_loom)]
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(expiry_loom))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
 #[cfg(expiry_loom)]
 pub(crate) use loom::thread;
 #[cfg(not(expiry_loom))]
@@ -30,6 +36,7 @@ pub(crate) mod counted;
 #[cfg(expiry_loom)]
 pub(crate) mod epoch;
 pub(crate) mod exclusive;
+pub(crate) mod flights;
 pub(crate) mod park;
 pub(crate) mod process;
 pub(crate) mod stack;

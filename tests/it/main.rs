@@ -17,6 +17,7 @@ mod hammer_keyed;
 mod handles;
 mod keyed;
 mod keyed_leases;
+mod loads;
 mod looks;
 mod many;
 #[cfg(feature = "metrics")]

@@ -7,6 +7,7 @@ mod forward;
 mod index_growth;
 mod keyed;
 mod linearizability;
+mod loads;
 mod map;
 mod memory;
 mod pending;

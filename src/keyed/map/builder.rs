@@ -9,6 +9,7 @@ use crate::keyed::removed::Removed;
 use crate::keyed::store::{Eviction, Listener, RemovalCause, Store};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
+use crate::sync::flights::Flights;
 #[cfg(doc)]
 use crate::StoreError;
 use std::fmt;
@@ -358,6 +359,6 @@ where
         });
         let reaper = setup.reaper(reaper);
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;
-        Ok(ExpiringMap { store, hasher, owner })
+        Ok(ExpiringMap { store, hasher, owner, flights: Arc::new(Flights::new()) })
     }
 }

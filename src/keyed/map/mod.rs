@@ -5,6 +5,7 @@ mod drive;
 mod entry;
 mod iter;
 mod lent;
+mod load;
 mod look;
 mod many;
 mod put;
@@ -14,6 +15,7 @@ pub use builder::ExpiringMapBuilder;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::Iter;
 pub use lent::Ref;
+pub use load::{LoadError, LoadGuard, Loaded};
 pub use many::Guard;
 
 use super::store::{Store, Wanted};
@@ -21,6 +23,7 @@ use crate::core::engine::Pin;
 use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::lifecycle::Owner;
+use crate::sync::flights::Flights;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -102,15 +105,18 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,
     hasher: S,
     owner: Arc<Owner<Store<K, V>>>,
+    /// The keys whose values threads and tasks are loading.
+    flights: Arc<Flights>,
 }
 
 impl<K: 'static, V: 'static, S: Clone> Clone for ExpiringMap<K, V, S> {
-    /// Another handle to the same map. Two reference counts.
+    /// Another handle to the same map. Three reference counts.
     fn clone(&self) -> Self {
         ExpiringMap {
             store: self.store.clone(),
             hasher: self.hasher.clone(),
             owner: self.owner.clone(),
+            flights: self.flights.clone(),
         }
     }
 }

@@ -1,0 +1,189 @@
+//! Loads: of several callers that miss a key, one loads its value.
+
+use expiry::expiring_map::Loaded;
+use expiry::{ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+fn map() -> ExpiringMap<u64, u64> {
+    ExpiringMap::builder().build_manual().unwrap()
+}
+
+#[test]
+fn one_of_many_threads_loads() {
+    const THREADS: u64 = 8;
+    let (map, loads) = (map(), AtomicUsize::new(0));
+    for key in 0..100 {
+        let all = Barrier::new(THREADS as usize);
+        thread::scope(|scope| {
+            for value in 0..THREADS {
+                let (map, loads, all) = (&map, &loads, &all);
+                scope.spawn(move || {
+                    all.wait();
+                    let load = || {
+                        thread::yield_now();
+                        loads.fetch_add(1, Ordering::Relaxed);
+                        value
+                    };
+                    *map.get_or_insert_with(key, load).unwrap()
+                });
+            }
+        });
+    }
+    assert_eq!((loads.into_inner(), map.len()), (100, 100));
+}
+
+#[test]
+fn a_load_that_fails_or_panics_hands_over() {
+    let (map, in_load) = (&map(), &Barrier::new(2));
+    thread::scope(|scope| {
+        for panics in [false, true] {
+            let loader = scope.spawn(move || {
+                let load = || {
+                    in_load.wait();
+                    in_load.wait();
+                    assert!(!panics, "as this test wants it");
+                    Err("no")
+                };
+                catch_unwind(AssertUnwindSafe(|| {
+                    map.try_get_or_insert_with(1, load).map(|one| *one)
+                }))
+            });
+            in_load.wait();
+            let waiter = scope.spawn(|| *map.get_or_insert_with(1, || 7).unwrap());
+            in_load.wait();
+            match loader.join().unwrap() {
+                Ok(loaded) => assert!(matches!(loaded, Err(LoadError::Failed("no")))),
+                Err(_) => assert!(panics),
+            }
+            assert_eq!(waiter.join().unwrap(), 7);
+            map.clear();
+        }
+    });
+}
+
+#[test]
+fn a_loader_that_wants_its_own_key_is_refused() {
+    let map = map();
+    let outer = map.get_or_insert_with(1, || {
+        assert!(matches!(map.get_or_insert_with(1, || 5), Err(LoadError::Recursive)));
+        assert!(matches!(map.get_or_guard(1), Err(LoadError::Recursive)));
+        *map.get_or_insert_with(2, || 5).unwrap() + 1
+    });
+    assert_eq!(*outer.unwrap(), 6);
+}
+
+#[test]
+fn a_guard_inserts_or_hands_over() {
+    let map = map();
+    let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("nothing is there") };
+    assert_eq!(guard.key(), &1);
+    drop(guard);
+    let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("nothing is there") };
+    assert_eq!(*guard.insert(3).unwrap(), 3);
+    let Loaded::Absent(guard) = map.get_or_guard(2).unwrap() else { panic!("nothing is there") };
+    map.insert(2, 8).unwrap();
+    assert_eq!(*guard.insert(9).unwrap(), 8, "another call was faster");
+}
+
+#[test]
+fn the_value_chooses_its_lifetime() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .interval(Duration::from_secs(1))
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    for seconds in [2, 5] {
+        let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
+        let load = || Ok::<_, ()>((seconds, lifetime));
+        assert_eq!(*map.try_get_or_insert_with(seconds, load).unwrap(), seconds);
+    }
+    clock.advance(Duration::from_secs(4));
+    assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
+}
+
+#[test]
+fn a_closed_or_full_map_loads_nothing() {
+    let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
+    assert_eq!(*map.get_or_insert_with(1, || 1).unwrap(), 1);
+    let full = map.get_or_insert_with(2, || 2);
+    assert!(matches!(full, Err(LoadError::Refused(refused)) if refused.error == StoreError::Full
+        && (refused.key, refused.value) == (2, 2)));
+    map.shutdown();
+    let closed = map.get_or_insert_with(3, || panic!("it is not called"));
+    assert!(matches!(closed, Err(LoadError::Closed)));
+}
+
+#[cfg(feature = "async")]
+mod tasks {
+    use super::*;
+    use crate::support::Task;
+    use std::future::{pending, ready};
+    use std::pin::pin;
+
+    /// A future that a runtime may move between threads.
+    fn sendable<F: std::future::Future + Send>(future: F) -> F {
+        future
+    }
+
+    #[test]
+    fn one_of_many_tasks_loads_and_the_others_are_woken() {
+        let (map, task) = (map(), Task::new());
+        let loads = AtomicUsize::new(0);
+        let (open, opened) = std::sync::mpsc::channel();
+        let load = async {
+            std::future::poll_fn(|_| match opened.try_recv() {
+                Ok(()) => std::task::Poll::Ready(()),
+                Err(_) => std::task::Poll::Pending,
+            })
+            .await;
+            loads.fetch_add(1, Ordering::Relaxed);
+            1
+        };
+        let mut first = pin!(map.get_or_insert_async(1, load));
+        let mut second = pin!(sendable(map.get_or_insert_async(1, async { panic!("it waits") })));
+        assert!(task.poll(&mut first).is_pending());
+        assert!(task.poll(&mut second).is_pending());
+        assert!(task.poll(&mut second).is_pending());
+        assert_eq!((task.woken(), task.held()), (0, 1));
+        open.send(()).unwrap();
+        assert!(task.poll(&mut first).is_ready());
+        assert_eq!((task.woken(), task.held()), (1, 0));
+        assert!(task.poll(&mut second).is_ready());
+        assert_eq!(loads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_load_that_is_cancelled_hands_over() {
+        let (map, task) = (map(), Task::new());
+        let mut first = Box::pin(map.get_or_insert_async(1, pending()));
+        let mut second = pin!(map.try_get_or_insert_async(1, ready(Err("no"))));
+        let mut third = pin!(map.get_or_insert_async(1, ready(3)));
+        assert!(task.poll(&mut first).is_pending());
+        assert!(task.poll(&mut second).is_pending());
+        assert!(task.poll(&mut third).is_pending());
+        drop(first);
+        assert_eq!(task.woken(), 1, "the tasks are one");
+        let refused = task.block_on(second);
+        assert!(matches!(refused, Err(LoadError::Failed("no"))));
+        assert_eq!(*task.block_on(third).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_thread_waits_for_a_task() {
+        let (map, task) = (map(), Task::new());
+        let Ok(Loaded::Absent(guard)) = task.block_on(map.get_or_guard_async(1)) else {
+            panic!("nothing is there");
+        };
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| *map.get_or_insert_with(1, || 9).unwrap());
+            let loaded = scope.spawn(move || *guard.insert(5).unwrap());
+            assert_eq!(loaded.join().unwrap(), 5);
+            assert_eq!(waiter.join().unwrap(), 5);
+        });
+    }
+}
