@@ -3,6 +3,7 @@
 mod child;
 mod expiry;
 mod growth;
+mod hits;
 mod idle;
 mod keyed;
 mod lifecycle;
@@ -38,6 +39,8 @@ enum Figure {
     Wheel,
     /// Tickets, and what is written by hand in their place.
     Pending,
+    /// Maps that evict, and caches.
+    Hits,
     /// All of the next five.
     Keyed,
     KeyedMaps,
@@ -68,6 +71,7 @@ impl Figure {
             Figure::Idle => idle::run(options, report),
             Figure::Wheel => wheel::run(options, report),
             Figure::Pending => pending::run(options, report),
+            Figure::Hits => hits::run(options, report),
             Figure::Keyed => KEYED.iter().for_each(|part| part.run(options, report)),
             Figure::KeyedMaps => keyed::courses(options, report, Kind::Maps),
             Figure::KeyedQueues => keyed::courses(options, report, Kind::Queues),
