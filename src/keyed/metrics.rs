@@ -70,6 +70,15 @@ snapshot! {
         /// Calls that found no room for their entry: the capacity was reached, there was no
         /// memory, or there were too many keys of one hash.
         refused: u64 as REFUSED = store.engine.refusals();
+        /// Look-ups that found an entry, of a map with
+        /// [`statistics`](crate::ExpiringMapBuilder::statistics).
+        hits: u64 as HITS = store.lookups(|lookups| &lookups.hits);
+        /// Look-ups that found none, of such a map.
+        misses: u64 as MISSES = store.lookups(|lookups| &lookups.misses);
+        /// Loads that have inserted their value, of such a map.
+        loads: u64 as LOADS = store.lookups(|lookups| &lookups.loads);
+        /// Loads that have failed, panicked, were cancelled or refused, of such a map.
+        failed_loads: u64 as FAILED_LOADS = store.lookups(|lookups| &lookups.failed_loads);
         /// How late expirations were seen.
         lateness: Lateness as LATENESS = store.engine.lateness();
         /// Time that the reaper has spent working, of all the time since the store was built.

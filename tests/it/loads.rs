@@ -107,6 +107,21 @@ fn the_value_chooses_its_lifetime() {
 }
 
 #[test]
+fn lookups_and_loads_are_counted_if_that_is_wanted() {
+    for statistics in [false, true] {
+        let map = ExpiringMap::builder().statistics(statistics).build_manual().unwrap();
+        map.get_or_insert_with(1, || 1).unwrap();
+        map.get_or_insert_with(1, || 1).unwrap();
+        map.try_get_or_insert_with(2, || Err("no")).unwrap_err();
+        assert_eq!(map.guard().get_many([&1, &3]), [Some(&1), None]);
+        assert!(map.get(&1).is_some() && map.peek(&4).is_none() && !map.contains_key(&5));
+        let metrics = map.metrics();
+        let counted = [metrics.hits, metrics.misses, metrics.loads, metrics.failed_loads];
+        assert_eq!(counted, if statistics { [3, 3, 1, 1] } else { [0; 4] });
+    }
+}
+
+#[test]
 fn a_closed_or_full_map_loads_nothing() {
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
     assert_eq!(*map.get_or_insert_with(1, || 1).unwrap(), 1);

@@ -48,6 +48,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     max_capacity: Option<usize>,
+    statistics: bool,
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
     expired_only: bool,
@@ -91,6 +92,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             max_capacity: None,
+            statistics: false,
             listener: None,
             expired_only: false,
             hasher: Hashing::ByDefault(Setup::hasher),
@@ -146,6 +148,11 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         max_capacity(capacity: usize) sets max_capacity = Some(capacity);
+        /// Whether the map counts hits, misses and loads in its
+        /// [metrics](ExpiringMap::metrics). A look-up then adds one to a counter of its thread.
+        /// Look-ups are `get` and what is made of it, and `get` and `get_many` of a
+        /// [`Guard`](crate::expiring_map::Guard).
+        statistics(counts: bool) sets statistics = counts;
         /// How long an entry lives after it was inserted, replaced or touched, unless it says
         /// otherwise itself.
         time_to_live(time: Duration) sets time_to_live = Some(time);
@@ -214,6 +221,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
             max_capacity: self.max_capacity,
+            statistics: self.statistics,
             listener: self.listener,
             expired_only: self.expired_only,
             hasher: Hashing::Chosen(hasher),
@@ -353,6 +361,7 @@ where
         }
         let mut store = Store::build(&setup, self.time_to_live, self.time_to_idle)?;
         store.eviction = self.max_capacity.map(Eviction::new);
+        store.counts_lookups = self.statistics;
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);
             store

@@ -1,6 +1,7 @@
 //! Loading: of several callers that miss one key, one loads its value (`crate::sync::flights`).
 
 use super::{ExpiringMap, Ref};
+use crate::keyed::store::Store;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::sync::flights::{Begun, Flight, Waiting};
 use std::convert::Infallible;
@@ -34,8 +35,24 @@ pub enum Loaded<'a, K: 'static, V: 'static, S> {
 pub struct LoadGuard<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     key: K,
+    count: Count<'a, K, V>,
     /// Dropped after the value is in the map.
     flight: Flight<'a>,
+}
+
+/// Counts a load when it is over.
+struct Count<'a, K: 'static, V: 'static> {
+    store: &'a Store<K, V>,
+    has_inserted: bool,
+}
+
+impl<K: 'static, V: 'static> Drop for Count<'_, K, V> {
+    fn drop(&mut self) {
+        self.store.note_lookup(|lookups| match self.has_inserted {
+            true => &lookups.loads,
+            false => &lookups.failed_loads,
+        });
+    }
 }
 
 /// Why a key's value was not loaded.
@@ -210,10 +227,13 @@ where
         match self.flights.begin(self.hasher.hash_one(&key), blocks) {
             Begun::Own => Err(LoadError::Recursive),
             Begun::Wait(waiting) => Ok(Step::Wait(waiting, key)),
-            Begun::Loader(flight) => Ok(Step::Done(match self.get(&key) {
+            Begun::Loader(flight) => Ok(Step::Done(match self.peek(&key) {
                 // Another flight has ended between the look and the beginning of this one.
                 Some(value) => Loaded::Found(value),
-                None => Loaded::Absent(LoadGuard { map: self, key, flight }),
+                None => {
+                    let count = Count { store: &self.store, has_inserted: false };
+                    Loaded::Absent(LoadGuard { map: self, key, count, flight })
+                }
             })),
         }
     }
@@ -337,8 +357,9 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        let LoadGuard { map, key, flight } = self;
+        let LoadGuard { map, key, mut count, flight } = self;
         let settled = map.put(key, value, lifetime.into(), false)?;
+        count.has_inserted = true;
         drop(flight);
         Ok(settled.into_ref())
     }

@@ -22,8 +22,12 @@ where
     {
         let (wanted, pin) = self.seek(key);
         loop {
-            let found = self.store.living(&pin, wanted)?;
+            let Some(found) = self.store.living(&pin, wanted) else {
+                self.store.note_lookup(|lookups| &lookups.misses);
+                return None;
+            };
             if self.is_used(&found) {
+                self.store.note_lookup(|lookups| &lookups.hits);
                 // SAFETY: found after the pin.
                 return Some(unsafe { Ref::new(&found, pin) });
             }

@@ -175,7 +175,15 @@ where
         K: Borrow<Q>,
     {
         loop {
-            let found = self.living(wanted)?;
+            let found = self.living(wanted);
+            if uses {
+                let store = &self.map.store;
+                store.note_lookup(|lookups| match found {
+                    Some(_) => &lookups.hits,
+                    None => &lookups.misses,
+                });
+            }
+            let found = found?;
             if !uses || self.map.is_used(&found) {
                 // SAFETY: found under the pin, which this keeps.
                 return Some(unsafe { &found.pair().1 });

@@ -81,6 +81,16 @@ pub(crate) struct Counts {
 /// A thread's part of the store's counters.
 pub(crate) struct Share {
     pub(crate) counts: PerShard<Counts>,
+    pub(crate) lookups: Lookups,
+}
+
+/// A thread's look-ups and loads.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) loads: Counter,
+    pub(crate) failed_loads: Counter,
 }
 
 type Mine = Stripe<Share>;
@@ -162,6 +172,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) removals: Removals<K, V>,
     /// Set by the builder of a map that evicts when it is full.
     pub(super) eviction: Option<Eviction>,
+    /// Set by the builder of a map that counts its look-ups.
+    pub(super) counts_lookups: bool,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -186,13 +198,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
         let shards = config.shards;
-        let share = move || Share { counts: PerShard::new(shards) };
+        let share = move || Share { counts: PerShard::new(shards), lookups: Lookups::default() };
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
             removals: Removals::Unheard,
             eviction: None,
+            counts_lookups: false,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,
@@ -208,6 +221,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m Counter {
         &mine.frontend.counts[self.engine.keys.shard_of_hash(hash)].keys
+    }
+
+    /// Counts a look-up or a load, if the map counts them.
+    #[inline(always)]
+    pub(super) fn note_lookup(&self, of: impl FnOnce(&Lookups) -> &Counter) {
+        if self.counts_lookups {
+            self.engine.with_stripe(|mine, _| of(&mine.frontend.lookups).add(1));
+        }
+    }
+
+    /// The sum of one such counter.
+    pub(super) fn lookups(&self, of: impl Fn(&Lookups) -> &Counter) -> u64 {
+        self.engine.stripes().map(|share| of(&share.lookups).get()).sum()
     }
 
     /// The hash of the key in a slot that is in use.
