@@ -18,6 +18,8 @@ pub(crate) struct Setup {
     pub(crate) interval: Option<Duration>,
     pub(crate) shards: Option<usize>,
     pub(crate) capacity: Option<usize>,
+    /// The capacity is a weight, of which an entry may take any share.
+    pub(crate) weighs: bool,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) exact: bool,
     pub(crate) budget: usize,
@@ -35,6 +37,7 @@ impl Default for Setup {
             interval: None,
             shards: None,
             capacity: None,
+            weighs: false,
             clock: None,
             exact: false,
             budget: 4096,
@@ -68,7 +71,7 @@ impl Setup {
         }
         match self.capacity {
             Some(0) => return Err(BuildError::ZeroCapacity),
-            Some(capacity) if capacity as u64 > 1 << 31 => {
+            Some(capacity) if !self.weighs && capacity as u64 > 1 << 31 => {
                 return Err(BuildError::CapacityTooLarge { capacity })
             }
             _ => {}

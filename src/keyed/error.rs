@@ -23,6 +23,9 @@ use std::fmt;
 pub enum StoreError {
     /// The store holds as many entries as its capacity allows. Try again once some have ended.
     Full,
+    /// The entry weighs more than the map's
+    /// [`max_weight`](crate::ExpiringMapBuilder::max_weight): it never has room.
+    TooHeavy,
     /// The operating system gave no memory for more entries.
     OutOfMemory,
     /// So many keys share this one's hash that no index could part them. Either the hasher gives 16
@@ -49,6 +52,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             StoreError::Full => "the store is full; try again once entries have ended, or raise its capacity",
+            StoreError::TooHeavy => "the entry weighs more than the whole map may; raise max_weight",
             StoreError::OutOfMemory => "out of memory",
             StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
             StoreError::Closed => "the store has been shut down; build another one",

@@ -26,6 +26,8 @@ pub(crate) struct Policy {
     idle: AtomicU64,
     /// The entry's [`Bound`].
     bound: AtomicU64,
+    /// The entry's weight, in a map that weighs.
+    pub(super) weight: AtomicU64,
 }
 
 /// The tick at which an entry's time to live is up, used or not, in the lower 56 bits. The
@@ -53,15 +55,16 @@ impl Bound {
     }
 }
 
-// SAFETY: two atomics, valid as zeroes.
+// SAFETY: three atomics, valid as zeroes.
 unsafe impl ZeroValid for Policy {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
-        Policy { idle: AtomicU64::new(0), bound: AtomicU64::new(0) }
+        Policy { idle: AtomicU64::new(0), bound: AtomicU64::new(0), weight: AtomicU64::new(0) }
     }
     fn zero(&self) {
         self.idle.store(0, Ordering::Release);
         self.bound.store(0, Ordering::Release);
+        self.weight.store(0, Ordering::Release);
     }
 }
 
@@ -73,12 +76,14 @@ pub(super) struct Term {
     pub(super) idle: Option<(u64, u64)>,
     /// An entry that takes the place of another one has that one's term instead.
     pub(super) keeps: bool,
+    /// What it weighs, in a map that weighs; else 1.
+    pub(super) weight: u64,
 }
 
 impl Term {
     /// Makes the term of an entry without a time to idle.
     pub(super) fn until(deadline: u64) -> Self {
-        Term { deadline, idle: None, keeps: false }
+        Term { deadline, idle: None, keeps: false, weight: 1 }
     }
 }
 
@@ -112,7 +117,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let policy = self.policy(found);
         let idle =
             policy.map(|policy| (policy.idle.load(Ordering::Relaxed), policy.bound().tick()));
-        Term { deadline, idle, keeps: true }
+        Term { deadline, idle, keeps: true, weight: 1 }
     }
 
     /// The entry `new` has taken the place of `old`, and was given its bound `kept`. A touch that

@@ -170,6 +170,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &Pin,
         wanted: Wanted<'_, K>,
         lifetime: Lifetimes,
+        weight: u64,
     ) -> Result<Aim<'_, K, V>, StoreError>
     where
         K: Eq,
@@ -180,7 +181,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // The one clock reading, after the look at the lease.
         let (term, now) = self.term(lifetime)?;
         let is_living = found.is_some_and(|found| self.is_living_at(&found, now));
-        Ok(Aim { found, is_living, term })
+        Ok(Aim { found, is_living, term: Term { weight, ..term } })
     }
 
     /// The second half: puts an entry in where there was none, or in the place of the one that

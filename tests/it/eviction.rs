@@ -1,6 +1,6 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
-use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause};
+use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause, StoreError};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -163,6 +163,115 @@ fn threads_keep_the_bound_and_each_entry_ends_once() {
     }
 }
 
+/// A map whose values are weights, of at most 100 in all, and what it has removed.
+fn weighing() -> (ExpiringMap<u64, u64>, Told) {
+    let told = Told::default();
+    let into = told.clone();
+    let map = ExpiringMap::builder()
+        .max_weight(100, |_: &u64, &weight: &u64| u32::try_from(weight).unwrap())
+        .removal_listener(move |&key: &u64, _: &u64, cause| into.lock().unwrap().push((key, cause)))
+        .build_manual()
+        .unwrap();
+    (map, told)
+}
+
+fn weight(map: &ExpiringMap<u64, u64>) -> u64 {
+    map.iter().map(|entry| (*entry).max(1)).sum()
+}
+
+#[test]
+fn entries_weigh_no_more_than_they_may() {
+    let (map, told) = weighing();
+    for n in 0..10_000 {
+        map.insert(n, n * 7919 % 101).unwrap();
+        assert!(weight(&map) <= 100);
+        if n % 3 == 0 {
+            map.insert(n, n * 104_729 % 101).unwrap();
+            assert!(weight(&map) <= 100);
+        }
+        if n % 5 == 0 {
+            drop(map.remove(&n));
+        }
+    }
+    assert!(told.lock().unwrap().iter().any(|&(_, cause)| cause == RemovalCause::Size));
+    map.clear();
+    // Each weight was given back: as many light entries fit as at the beginning.
+    told.lock().unwrap().clear();
+    for n in 0..100 {
+        map.insert(n, 0).unwrap();
+    }
+    assert_eq!((map.len(), told.lock().unwrap().len()), (100, 0));
+}
+
+#[test]
+fn a_value_that_grows_makes_room_and_one_that_is_too_heavy_changes_nothing() {
+    let (map, told) = weighing();
+    for key in 0..10 {
+        map.insert(key, 10).unwrap();
+    }
+    let refused = map.insert(1, 101).unwrap_err();
+    assert_eq!((refused.error, refused.value), (StoreError::TooHeavy, 101));
+    assert!(map.insert(1, 10).unwrap().is_some());
+    assert_eq!(map.len(), 10);
+    map.insert(1, 60).unwrap();
+    assert_eq!((map.get(&1).as_deref(), weight(&map) <= 100), (Some(&60), true));
+    map.upsert(1, |_| (100, ())).unwrap();
+    assert_eq!((map.len(), map.get(&1).as_deref()), (1, Some(&100)));
+    let evicted =
+        told.lock().unwrap().iter().filter(|(_, cause)| *cause == RemovalCause::Size).count();
+    assert!(evicted >= 9, "{evicted}");
+    let kept = expiry::Lifetimes::new().keep();
+    map.insert_with_lifetime(1, 5, kept).unwrap();
+    map.insert(2, 95).unwrap();
+    assert_eq!(map.len(), 2);
+}
+
+#[test]
+fn a_weigher_that_panics_changes_nothing() {
+    let map = ExpiringMap::builder()
+        .max_weight(10, |_: &u64, &value: &u64| {
+            assert!(value != 3, "as this test wants it");
+            5
+        })
+        .build_manual()
+        .unwrap();
+    map.insert(1, 1).unwrap();
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| map.insert(1, 3).map(drop)));
+    assert!(panicked.is_err());
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| map.upsert(1, |_| (3, ()))));
+    assert!(panicked.is_err());
+    map.insert(2, 2).unwrap();
+    assert_eq!((map.get(&1).as_deref(), map.len()), (Some(&1), 2));
+}
+
+#[test]
+fn threads_keep_the_weight() {
+    let (map, _) = weighing();
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let map = &map;
+            scope.spawn(move || {
+                for n in 0..if cfg!(debug_assertions) { 5_000 } else { 50_000 } {
+                    let key = n * 3 % 50;
+                    map.insert(key, (n * 31 + thread * 17) % 30).unwrap();
+                    if n % 7 == 0 {
+                        drop(map.remove(&(key + 1)));
+                    }
+                }
+            });
+        }
+    });
+    assert!(weight(&map) <= 100);
+    map.clear();
+    for n in 0..100 {
+        map.insert(n, 1).unwrap();
+    }
+    assert_eq!(map.len(), 100);
+    assert_eq!(map.metrics().total.live, 100);
+}
+
 #[test]
 fn settings_that_cannot_be_are_refused() {
     let builder = || ExpiringMap::<u64, u64>::builder();
@@ -171,6 +280,8 @@ fn settings_that_cannot_be_are_refused() {
     };
     assert_eq!(refused(builder().max_capacity(0)), BuildError::ZeroCapacity);
     assert_eq!(refused(builder().capacity(1).max_capacity(1)), BuildError::TwoBounds);
+    assert_eq!(refused(builder().max_weight(0, |_, _| 1)), BuildError::ZeroCapacity);
+    assert_eq!(refused(builder().max_weight(9, |_, _| 1).capacity(9)), BuildError::TwoBounds);
     let capacity = usize::MAX;
     let error = BuildError::CapacityTooLarge { capacity };
     assert_eq!(refused(builder().max_capacity(capacity)), error);

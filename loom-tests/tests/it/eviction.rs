@@ -92,3 +92,49 @@ model!(two_evictions, || {
     assert_eq!((rig.len(), rig.told().len()), (2, 2));
     assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Size));
 });
+
+/// A map of at most 3 in all, whose values are weights.
+fn weighing() -> MapRig {
+    MapRig::used(|builder| {
+        builder.max_weight(3, |_, &weight| u32::try_from(weight).expect("a small one"))
+    })
+}
+
+/// No permit was lost, and none was made.
+fn fits_three(rig: &MapRig) {
+    let sum: u64 = {
+        let mut sum = 0;
+        rig.map.retain(|_, &weight| {
+            sum += weight;
+            true
+        });
+        sum
+    };
+    assert!(sum <= 3, "{sum}");
+    rig.map.clear();
+    let before = rig.told().len();
+    for key in 10..13 {
+        rig.insert(key, 1).unwrap();
+    }
+    assert_eq!((rig.len(), rig.told().len()), (3, before));
+}
+
+// Guards: permits are taken before an entry is published, and all are given back where it is not,
+// or has ended.
+model!(two_heavy_insertions, bounded(2), || {
+    let rig = weighing();
+    beside(&rig, |rig| drop(rig.insert(1, 2)), |rig| drop(rig.insert(1, 3)));
+    fits_three(&rig);
+});
+
+// Guards: a replacement gives back what it took if its swap fails, and the difference if the new
+// value is lighter.
+model!(weights_replaced_beside_a_removal, bounded(2), || {
+    let rig = weighing();
+    at_once(|| drop(rig.insert(1, 2).unwrap()));
+    let a = aside(&rig, |rig| drop(rig.remove(&1)));
+    drop(rig.insert(1, 3));
+    drop(rig.insert(1, 1));
+    a.join().unwrap();
+    fits_three(&rig);
+});

@@ -104,18 +104,23 @@ impl Admission {
     }
 
     fn take_permit(&self) -> Result<(), Refused> {
+        self.take(1)
+    }
+
+    /// Takes so many permits, or none.
+    pub(crate) fn take(&self, wanted: u64) -> Result<(), Refused> {
         let Some(permits) = &self.permits else {
             return Ok(());
         };
         // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
         let mut left = permits.load(Ordering::Relaxed);
         loop {
-            if left == 0 {
+            if left < wanted {
                 return Err(Refused::Full);
             }
             match permits.compare_exchange_weak(
                 left,
-                left - 1,
+                left - wanted,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
@@ -128,11 +133,17 @@ impl Admission {
     /// Gives back the permit of a slot that is free, or of a claim that found no slot.
     #[inline]
     pub(super) fn give_back_permit(&self) {
+        self.give_back(1);
+    }
+
+    /// Gives back permits that were [taken](Self::take), beside those of claims.
+    #[inline]
+    pub(crate) fn give_back(&self, given: u64) {
         let Some(permits) = &self.permits else {
             return;
         };
         // AcqRel: pairs with the read-modify-write in `Door::register`.
-        permits.fetch_add(1, Ordering::AcqRel);
+        permits.fetch_add(given, Ordering::AcqRel);
         #[cfg(feature = "async")]
         if self.waiters.is_awaited() {
             self.waiters.wake_one();

@@ -6,7 +6,7 @@ use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::keyed::removals::{Channel, Removals};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Eviction, Listener, RemovalCause, Store};
+use crate::keyed::store::{Eviction, Listener, RemovalCause, Store, Weigher};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::sync::flights::Flights;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
 /// | [`interval`](Self::interval) | a 300th of the shorter time, between 1 ms and 1 s; 100 ms without |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity), or [`max_capacity`](Self::max_capacity) | unbounded |
+/// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
@@ -48,6 +48,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     max_capacity: Option<usize>,
+    max_weight: Option<(usize, Weigher<K, V>)>,
     statistics: bool,
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
@@ -68,6 +69,7 @@ impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
     fn clone(&self) -> Self {
         ExpiringMapBuilder {
             setup: self.setup.clone(),
+            max_weight: self.max_weight.clone(),
             listener: self.listener.clone(),
             hasher: self.hasher.clone(),
             ..*self
@@ -92,6 +94,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             max_capacity: None,
+            max_weight: None,
             statistics: false,
             listener: None,
             expired_only: false,
@@ -156,10 +159,48 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// How long an entry lives after it was inserted, replaced or touched, unless it says
         /// otherwise itself.
         time_to_live(time: Duration) sets time_to_live = Some(time);
-        /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 16
+        /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 24
         /// bytes an entry, and a `get` one compare-and-swap in every interval. With a time to live
         /// too the nearer of the two counts.
         time_to_idle(time: Duration) sets time_to_idle = Some(time);
+    }
+
+    /// The most that all entries together may weigh; where a new value finds no room, the map evicts
+    /// other entries, as with [`max_capacity`](Self::max_capacity). Exact. `weigher` says what an
+    /// entry weighs: 0 counts as 1, and an entry that weighs more than `weight` is refused with
+    /// [`StoreError::TooHeavy`]. An entry keeps the weight that it had when it was inserted.
+    ///
+    /// The inserting thread calls the weigher, unpinned, but in [`upsert`](ExpiringMap::upsert) and
+    /// for an [`OccupiedEntry`](crate::expiring_map::OccupiedEntry). If it panics, the map is as it
+    /// was.
+    ///
+    /// # Cost
+    ///
+    /// Those of `max_capacity`, and 24 bytes an entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, StoreError};
+    ///
+    /// let pages = ExpiringMap::builder()
+    ///     .max_weight(1_000_000, |path: &String, page: &Vec<u8>| (path.len() + page.len()) as u32)
+    ///     .build()?;
+    /// for n in 0..100 {
+    ///     pages.insert(n.to_string(), vec![0; 30_000])?;
+    /// }
+    /// assert_eq!(pages.len(), 33);
+    /// let refused = pages.insert("all".to_string(), vec![0; 1_000_000]).unwrap_err();
+    /// assert_eq!(refused.error, StoreError::TooHeavy);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_weight(
+        mut self,
+        weight: usize,
+        weigher: impl Fn(&K, &V) -> u32 + Send + Sync + 'static,
+    ) -> Self {
+        self.max_weight = Some((weight, Arc::new(weigher)));
+        self
     }
 
     /// Reads the exact clock for deadlines: entries live no longer for a coarse one's lag.
@@ -221,6 +262,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
             max_capacity: self.max_capacity,
+            max_weight: self.max_weight,
             statistics: self.statistics,
             listener: self.listener,
             expired_only: self.expired_only,
@@ -354,13 +396,19 @@ where
             Hashing::ByDefault(make) => make(&self.setup),
         };
         let mut setup = self.setup;
-        if let Some(capacity) = self.max_capacity {
-            if setup.capacity.replace(capacity).is_some() {
-                return Err(BuildError::TwoBounds);
-            }
+        let weight = self.max_weight.as_ref().map(|&(weight, _)| weight);
+        let bounds = [setup.capacity, self.max_capacity, weight];
+        if bounds.iter().flatten().count() > 1 {
+            return Err(BuildError::TwoBounds);
         }
+        setup.capacity = bounds.into_iter().flatten().next();
+        setup.weighs = weight.is_some();
         let mut store = Store::build(&setup, self.time_to_live, self.time_to_idle)?;
-        store.eviction = self.max_capacity.map(Eviction::new);
+        store.eviction = match (self.max_capacity, weight) {
+            (Some(capacity), _) => Some(Eviction::new(capacity)),
+            (_, weight) => weight.map(Eviction::of_weight),
+        };
+        store.weigher = self.max_weight.map(|(_, weigher)| weigher);
         store.counts_lookups = self.statistics;
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);

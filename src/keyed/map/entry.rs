@@ -3,6 +3,7 @@
 use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
+use crate::keyed::idle::Term;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Found, Hindered, Wanted};
@@ -229,12 +230,18 @@ where
         let (lifetime, place) = (lifetime.into(), self.found.place());
         let hash = place.hash;
         let mut pair = (self.key, value);
+        let weight = match store.weigh(&pair) {
+            Ok(weight) => weight,
+            Err(error) => return Err(InsertError::of(pair, error)),
+        };
         let (mut pin, mut found, mut attempts) = (self.entry.into_pin(), self.found, 0);
         loop {
             let attempt = match store.again(&found).map(|now| (now, store.term(lifetime))) {
                 None => return Err(InsertError::of(pair, StoreError::Changed)),
                 Some((_, Err(error))) => return Err(InsertError::of(pair, error)),
-                Some((now, Ok((term, _)))) => store.replace(&pin, &now, pair, term),
+                Some((now, Ok((term, _)))) => {
+                    store.replace(&pin, &now, pair, Term { weight, ..term })
+                }
             };
             match attempt {
                 Ok(entry) => {

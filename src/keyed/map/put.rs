@@ -2,6 +2,7 @@
 
 use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
+use crate::keyed::idle::Term;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Entered, Hindered, RemovalCause, Store, Wanted};
@@ -9,6 +10,15 @@ use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+
+/// What an insertion asks for, beside key and value.
+#[derive(Clone, Copy)]
+struct Asked {
+    hash: u32,
+    lifetime: Lifetimes,
+    weight: u64,
+    replaces: bool,
+}
 
 /// What an insertion came to. It owes the listener the calls for the entries that it has ended.
 pub(super) struct Settled<'a, K: 'static, V: 'static> {
@@ -149,25 +159,26 @@ where
         lifetime: Lifetimes,
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
-        match self.attempt((key, value), hash, lifetime, replaces) {
+        let pair = (key, value);
+        let weight = match self.store.weigh(&pair) {
+            Ok(weight) => weight,
+            Err(error) => return Err(InsertError::of(pair, error)),
+        };
+        let asked = Asked { hash, lifetime, weight, replaces };
+        match self.attempt(pair, asked) {
             (pin, Put::Done(entry)) => Ok(Settled::new(&self.store, pin, entry)),
-            (pin, put) => self.put_again(pin, put, hash, lifetime, replaces),
+            (pin, put) => self.put_again(pin, put, asked),
         }
     }
 
     /// One attempt to put an entry in. The user's code runs while this function owns key and value,
     /// which are dropped after the pin if that panics.
     #[inline(always)]
-    fn attempt(
-        &self,
-        pair: (K, V),
-        hash: u32,
-        lifetime: Lifetimes,
-        replaces: bool,
-    ) -> (Pin, Put<'_, K, V>) {
+    fn attempt(&self, pair: (K, V), asked: Asked) -> (Pin, Put<'_, K, V>) {
         let store = &*self.store;
+        let Asked { hash, lifetime, weight, replaces } = asked;
         let pin = store.engine.pin();
-        let put = match store.aim(&pin, Wanted::new(hash, &pair.0), lifetime) {
+        let put = match store.aim(&pin, Wanted::new(hash, &pair.0), lifetime, weight) {
             Ok(aim) => store.put(&pin, hash, aim, pair, replaces),
             Err(error) => Put::Hindered(Hindered::Refused(error), pair),
         };
@@ -181,9 +192,7 @@ where
         &'a self,
         mut pin: Pin,
         mut put: Put<'a, K, V>,
-        hash: u32,
-        lifetime: Lifetimes,
-        replaces: bool,
+        asked: Asked,
     ) -> Result<Settled<'a, K, V>, InsertError<K, V>> {
         let store = &*self.store;
         let mut attempts = 0;
@@ -206,14 +215,14 @@ where
                 }
                 Put::Hindered(Hindered::Refused(error), pair) => {
                     drop(pin);
-                    let wanted = Wanted::new(hash, &pair.0);
+                    let wanted = Wanted::new(asked.hash, &pair.0);
                     if !store.makes_room(error, wanted, &mut attempts, store) {
                         return Err(InsertError::of(pair, error));
                     }
                     pair
                 }
             };
-            (pin, put) = self.attempt(pair, hash, lifetime, replaces);
+            (pin, put) = self.attempt(pair, asked);
         }
     }
 
@@ -313,7 +322,11 @@ where
             let pair = (key, new);
             // The lifetime begins now, however long the closure has taken. It replaces this very
             // value, which may have been used meanwhile.
-            let attempt = match (store.term(lifetime), found.map(|found| found.again())) {
+            let term = store.weigh(&pair).and_then(|weight| {
+                let (term, now) = store.term(lifetime)?;
+                Ok((Term { weight, ..term }, now))
+            });
+            let attempt = match (term, found.map(|found| found.again())) {
                 (Err(error), _) => Err((Hindered::Refused(error), pair)),
                 (Ok((term, _)), None) => store.enter(&pin, hash, pair, term),
                 (Ok((term, now)), Some(same)) if store.is_living_at(&same, now) => {

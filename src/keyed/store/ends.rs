@@ -132,6 +132,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let index = self.engine.keys.index_of(hash);
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
+        self.give_back_weight(self.weight_of(claim.id) - 1);
         if self.engine.freed(mine) {
             self.engine.tend_if_wanted(self);
         }

@@ -53,6 +53,7 @@ impl<K: 'static, V: 'static> Drop for Entering<'_, K, V> {
     #[cold]
     fn drop(&mut self) {
         self.store.keys(self.mine, self.hash).sub(1);
+        self.store.give_back_weight(self.store.weight_of(self.claim.id) - 1);
         self.store.engine.abandon(self.mine, &self.claim);
     }
 }
@@ -64,6 +65,7 @@ impl<K: 'static, V: 'static> Entering<'_, K, V> {
         this.store.keys(this.mine, this.hash).sub(1);
         // SAFETY: never published, so no thread has looked at them.
         let pair = unsafe { this.claim.slot.take() };
+        this.store.give_back_weight(this.store.weight_of(this.claim.id) - 1);
         this.store.engine.free(this.mine, &this.claim);
         pair
     }
@@ -84,6 +86,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // SAFETY: just claimed.
         unsafe { claim.slot.put(pair) };
         spot.note.store(hash, Ordering::Relaxed);
+        self.note_weight(spot, term.weight);
         let state = match term.idle {
             None => State::Live,
             Some(idle) => {
@@ -110,10 +113,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Eq,
     {
+        if let Err(error) = self.take_weight(term.weight - 1) {
+            return Err((Hindered::Refused(error), pair));
+        }
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
             let Some((claim, spot)) = self.engine.claim(mine, stripe, term.deadline, &mut refused)
             else {
+                self.give_back_weight(term.weight - 1);
                 return Err((Hindered::Refused(refused.into()), pair));
             };
             // Where nothing is evicted, no `get` has anything to note.

@@ -42,6 +42,14 @@ const PROBATION: usize = 100;
 /// set that shifts faster, and hit less often where popularity stays as it is.
 const ENTRIES_A_WORD: usize = 5;
 
+/// What an entry of a map that weighs is assumed to weigh at least, and the most entries for which
+/// such a map has ghosts.
+const LIGHT: usize = 64;
+const MOST_KNOWN: usize = 1 << 20;
+
+/// After so many evictions such a map counts its entries.
+const RECOUNT: u64 = 256;
+
 /// After so many entries that have been used the hand takes the next one, used or not.
 const MOST_MET: u32 = 256;
 
@@ -59,18 +67,45 @@ const FRUITLESS: u32 = 1;
 pub(in crate::keyed) struct Eviction {
     /// The entries on probation, oldest first: slots and their generations.
     probation: ArrayQueue<(u32, u32)>,
+    /// How many there are to be.
+    share: Hint,
     ghosts: Ghosts,
+    /// Number of evictions so far, if the share follows the number of entries.
+    evictions: Option<Hint>,
     /// Where the next sweep begins: a [`Hand`].
     hand: Hint,
 }
 
 impl Eviction {
-    /// For a map of at most so many entries, at least one.
+    /// For a map of at most so many entries.
     pub(in crate::keyed) fn new(capacity: usize) -> Self {
+        let probation = (capacity / PROBATION).max(1);
         Eviction {
-            probation: ArrayQueue::new((capacity / PROBATION).max(1)),
+            probation: ArrayQueue::new(probation),
+            share: Hint::new(probation as u64),
             ghosts: Ghosts::new(capacity / ENTRIES_A_WORD + 1),
+            evictions: None,
             hand: Hint::new(0),
+        }
+    }
+
+    /// For a map whose entries weigh at most so much, and of whose number nothing is known.
+    pub(in crate::keyed) fn of_weight(weight: usize) -> Self {
+        let share = Hint::new(1);
+        Eviction {
+            share,
+            evictions: Some(Hint::new(0)),
+            ..Self::new((weight / LIGHT).clamp(1, MOST_KNOWN))
+        }
+    }
+
+    /// The oldest entry on probation, if there are as many as there may be.
+    fn leaves_probation(&self) -> Option<(u32, u32)> {
+        let is_full = self.probation.len() as u64 >= self.share.load(Relaxed);
+        if is_full {
+            self.probation.pop()
+        } else {
+            None
         }
     }
 
@@ -192,10 +227,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends an entry that the policy chooses. The caller reports it, unpinned.
     fn evict(&self, eviction: &Eviction) -> Option<Notice<'_, K, V>> {
         let now = self.engine.deadlines.now_for_deadline().0;
-        while eviction.probation.is_full() {
-            let Some((id, generation)) = eviction.probation.pop() else {
-                break;
-            };
+        if let Some(evictions) = &eviction.evictions {
+            if evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
+                let share = (self.len() / PROBATION).clamp(1, eviction.probation.capacity());
+                eviction.share.store(share as u64, Relaxed);
+            }
+        }
+        while let Some((id, generation)) = eviction.leaves_probation() {
             let Some(lease) = self.engine.slots.slot(id).map(|slot| slot.lease()) else {
                 continue;
             };

@@ -29,6 +29,7 @@ mod lookup;
 mod renew;
 mod replace;
 mod walk;
+mod weigh;
 
 pub(super) use driver::Keyed;
 pub(crate) use driver::Named;
@@ -39,6 +40,7 @@ pub(super) use evict::Eviction;
 pub(super) use lookup::Wanted;
 pub(crate) use renew::Touched;
 pub(super) use walk::Walk;
+pub(super) use weigh::Weigher;
 
 use super::idle::Policy;
 use super::removals::Removals;
@@ -172,6 +174,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) removals: Removals<K, V>,
     /// Set by the builder of a map that evicts when it is full.
     pub(super) eviction: Option<Eviction>,
+    /// Set by the builder of a map whose bound is a weight.
+    pub(super) weigher: Option<Weigher<K, V>>,
     /// Set by the builder of a map that counts its look-ups.
     pub(super) counts_lookups: bool,
     /// Panics of the listener that were caught.
@@ -205,6 +209,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             idle: idle.map(nanos),
             removals: Removals::Unheard,
             eviction: None,
+            weigher: None,
             counts_lookups: false,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),

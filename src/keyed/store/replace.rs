@@ -28,12 +28,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         // The term goes by the very lease that the swap takes away: a touch in between makes the
         // swap fail.
+        let weight = term.weight;
         let term = if term.keeps { self.term_of(found) } else { term };
+        let term = Term { weight, ..term };
+        // The new entry takes over the old one's share of the capacity.
+        let old = self.weight_of(found.id);
+        let more = weight.saturating_sub(old);
+        if let Err(error) = self.take_weight(more) {
+            return Err((Hindered::Refused(error), pair));
+        }
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
-            // The new entry takes over the old one's share of the capacity.
             let place = self.engine.claim_instead(mine, stripe, term.deadline, &mut refused);
             let Some((claim, spot)) = place else {
+                self.give_back_weight(more);
                 return Err((Hindered::Refused(refused.into()), pair));
             };
             let lease = self.fill((claim, spot), found.hash, pair, term, true);
@@ -44,11 +52,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let pair = unsafe { claim.slot.take() };
                 // The old entry keeps its share of the capacity.
                 claim.slot.set_lease(Lease::free(claim.generation));
+                self.give_back_weight(more);
                 return Err((Hindered::Overtaken, pair));
             }
             step("forwarded");
             let seen = (found.id, found.position);
             self.swing(pin, found.hash, Some(seen), claim.id);
+            self.give_back_weight(old.saturating_sub(weight));
             self.count(mine, found.id).replaced.add(1);
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.

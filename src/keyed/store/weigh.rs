@@ -1,0 +1,67 @@
+//! Weights: a map's bound may be the sum of what its entries weigh.
+//!
+//! An entry holds as many permits of `core::engine::admission` as it weighs: one by its claim, and
+//! the others beside it. Its weight lies beside its slot, and stays while the slot has this
+//! occupant. A value that takes another's place takes over that one's permits, and takes or gives
+//! back the difference. Permits are taken before the entry is published, and given back after it
+//! has left the index, so the sum of the live entries never exceeds the bound.
+
+use super::{Pair, Store};
+use crate::core::slots::Spot;
+use crate::keyed::StoreError;
+use crate::sync::Ordering;
+use std::sync::Arc;
+
+/// The user's code, which says what an entry weighs.
+pub(crate) type Weigher<K, V> = Arc<dyn Fn(&K, &V) -> u32 + Send + Sync>;
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// What an entry weighs, at least 1. Runs the user's code.
+    #[inline]
+    pub(in crate::keyed) fn weigh(&self, pair: &(K, V)) -> Result<u64, StoreError> {
+        let Some(weigher) = &self.weigher else {
+            return Ok(1);
+        };
+        let weight = u64::from(weigher(&pair.0, &pair.1)).max(1);
+        match self.engine.admission.limit() {
+            Some(limit) if weight > limit => Err(StoreError::TooHeavy),
+            _ => Ok(weight),
+        }
+    }
+
+    /// Notes the weight of an entry in a claimed slot.
+    #[inline(always)]
+    pub(super) fn note_weight(&self, spot: Spot<'_, Pair<K, V>>, weight: u64) {
+        if self.weigher.is_some() {
+            spot.term.weight.store(weight, Ordering::Relaxed);
+        }
+    }
+
+    /// The weight of the entry in a slot that has no other occupant meanwhile.
+    #[inline(always)]
+    pub(super) fn weight_of(&self, id: u32) -> u64 {
+        if self.weigher.is_none() {
+            return 1;
+        }
+        let spot = self.engine.slots.spot(id);
+        // survives: the lease publishes it, and the caller has loaded that with Acquire.
+        spot.map_or(1, |spot| spot.term.weight.load(Ordering::Relaxed))
+    }
+
+    /// Takes the permits for an entry that weighs `more` than the permits that it has.
+    #[inline(always)]
+    pub(super) fn take_weight(&self, more: u64) -> Result<(), StoreError> {
+        match more {
+            0 => Ok(()),
+            more => Ok(self.engine.admission.take(more)?),
+        }
+    }
+
+    /// Gives back permits of [`take_weight`](Self::take_weight).
+    #[inline(always)]
+    pub(super) fn give_back_weight(&self, less: u64) {
+        if less > 0 {
+            self.engine.admission.give_back(less);
+        }
+    }
+}
