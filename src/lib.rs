@@ -227,17 +227,17 @@ pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
-    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, TokenError, Tuple,
+    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use capacity::CapacityReady;
 pub use channel::{Receiver, WhenFull};
 pub use core::lateness::Lateness;
-pub use error::BuildError;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use error::Closed;
+pub use error::{BuildError, TokenError};
 pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{

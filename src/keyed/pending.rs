@@ -19,12 +19,12 @@ use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
 use crate::pending::PendingError;
 use crate::polled::Polled;
 use crate::setup::{setters, Setup};
+use crate::sync::cell::Given;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,29 +34,11 @@ type Ended<'a, K, T> = EndedSlot<&'a Inner<K, T>, K, Given<T>>;
 /// Called with each entry that has expired.
 type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
 
-/// A value that leaves its slot once. It is not dropped with the slot.
-struct Given<T>(UnsafeCell<ManuallyDrop<T>>);
-
-// SAFETY: one thread alone touches the value: the one that puts it in, and later the one that has
-// ended the entry.
-unsafe impl<T: Send> Sync for Given<T> {}
-
-impl<T> Given<T> {
-    fn new(value: T) -> Self {
-        Given(UnsafeCell::new(ManuallyDrop::new(value)))
-    }
-
-    /// Of an entry that did not get in.
-    fn into_inner(self) -> T {
-        ManuallyDrop::into_inner(self.0.into_inner())
-    }
-}
-
 /// Takes the value of an entry that the caller has ended.
 fn take<K, T>(ended: &Ended<'_, K, T>) -> T {
     // SAFETY: an entry ends once, and each of this module's ends comes here once, on the thread
     // that made it. No other thread touches values.
-    unsafe { ManuallyDrop::take(&mut *ended.value().0.get()) }
+    unsafe { ended.value().take() }
 }
 
 /// An entry that has expired, or that a shutdown has ended: the value by value, and the key, which
@@ -132,7 +114,9 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
     fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
         match &self.target {
             Target::Poll(stack) => stack.push(self.expired(claim, named)),
-            Target::Channel(sender) => sender.send(self.expired(claim, named)),
+            Target::Channel(sender) => {
+                self.store.send(sender, self.expired(claim, named));
+            }
             Target::Unheard | Target::Listener(_) => {
                 let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
                 let value = take(&ended);
@@ -145,20 +129,8 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
     }
 
     fn close_all(&self) {
-        let wanted = self.kept.is_wanted();
-        let mut unwanted = Vec::new();
-        let closed = self.store.close_with(|ended, _| {
-            if wanted {
-                self.kept.push(self.entry(ended, RemovalCause::Closed));
-            } else {
-                unwanted.push(take(&ended));
-            }
-        });
-        // At no shard.
-        unwanted.into_iter().for_each(|value| self.store.guard(|| drop(value)));
-        if let (true, Target::Channel(sender)) = (closed, &self.target) {
-            sender.finish();
-        }
+        let left = |ended, _| self.entry(ended, RemovalCause::Closed);
+        self.target.close_store(&self.store, &self.kept, left, |ended| take(&ended));
     }
 }
 
@@ -310,7 +282,7 @@ where
     }
 
     builds! {
-        PendingMap<K, T>, poll "PendingMap::poll", item PendingEntry<K, T>, listener(&K, T)
+        PendingMap<K, T>, poll "PendingMap::poll", item PendingEntry<K, T>, expiry_listener(&K, T)
     }
 
     fn built(
