@@ -242,9 +242,10 @@ pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{
     Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
-    Lifetimes, PendingEntry, PendingMap, PendingMapBuilder, Ref, RemovalCause, Removed, Session,
-    SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, StoreError,
-    StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
+    Lifetimes, PendingEntry, PendingMap, PendingMapBuilder, PendingMapError, Ref, RemovalCause,
+    Removed, Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
+    StoreError, StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked,
+    Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};
