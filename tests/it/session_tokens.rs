@@ -89,7 +89,7 @@ fn a_refused_session_returns_its_token() {
     let (tracked, back) = rig.sessions.track_local_with_token(first, MS, 42, rig.token(6)).unwrap();
     assert!(tracked == Tracked::Closing && back.unwrap().id() == 6);
     assert_eq!(rig.sessions.remove(first).unwrap().token.id(), 1);
-    // What is due makes room, and is told.
+    // What is due makes room, and is delivered.
     rig.clock.advance(12 * MS);
     rig.create(7).unwrap();
     rig.create(8).unwrap();
@@ -133,7 +133,7 @@ fn tokens_are_dropped_with_the_tracker() {
     }
     drop(sessions);
     assert_eq!((census.made(), census.left()), (200, 0));
-    // Those that wait in the channel go with it.
+    // What waits in the channel is dropped with it.
     let builder = manual(&clock);
     let (sessions, expired) = builder.build_manual_with_channel(1, WhenFull::Drop).unwrap();
     for _ in 0..3 {

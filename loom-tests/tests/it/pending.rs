@@ -179,8 +179,8 @@ model!(g2_a_refused_key_beside_a_look_up, || {
     assert_eq!(there + here + rig.end(), 3);
 });
 
-// All values are taken while a thread renews one. Guards: a renewal in between makes the taking thread
-// look again.
+// All values are taken while a thread renews one. Guards: a renewal in between makes the taking
+// thread look again.
 model!(g2_cancel_all_beside_a_touch, || {
     let rig = ByKey::new();
     let touches = |rig: &ByKey| rig.map.touch(&7, TICK * 10).unwrap();

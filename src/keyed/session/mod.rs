@@ -1,14 +1,15 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
 //! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is,
-//! in atomics of its own.
+//! in atomics of its own, and the token. The token is never lent: only the thread that ends the
+//! session touches it.
 //!
 //! | operation | takes effect at |
 //! |---|---|
 //! | create, track | the publication of the id in the index |
 //! | touch | the swap of the lease's deadline |
 //! | closing | the swap `LIVE -> CLOSING` of the same word: no touch or expiry comes later (Q7) |
-//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session |
+//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session and takes its token |
 //! | `set_owner`, and a `check` that takes a session without an owner | the swap of the owner |
 //! | any other `check` | the load of the owner |
 //! | `upgrade` | the read-modify-write of the flags |
