@@ -1,8 +1,8 @@
 //! Errors that all store types share.
 //!
-//! This module knows no store type. Each store type converts [`Closed`] into its own error, in its
-//! own module.
+//! Each store type converts [`Closed`] and [`TokenError`] into its own error, in its own module.
 
+use crate::ack::AckError;
 use std::fmt;
 use std::time::Duration;
 
@@ -189,3 +189,42 @@ impl fmt::Display for Closed {
 
 #[cfg(feature = "async")]
 impl std::error::Error for Closed {}
+
+/// Why a root, or a session, with a token was refused; it gives the token back. The error `E` is an
+/// [`AckError`] of a root, and a [`StoreError`](crate::StoreError) of a session.
+///
+/// ```
+/// use expiry::{edge, AckError, AckTracker, Lifetime};
+///
+/// let tracker = AckTracker::with_tokens().capacity(1).build()?;
+/// tracker.issue_with_token(edge(), 42, "first".to_string(), Lifetime::Default)?;
+/// let refused = tracker.issue_with_token(edge(), 42, "second".to_string(), Lifetime::Default);
+/// let refused = refused.unwrap_err();
+/// assert_eq!((refused.error, refused.token.as_str()), (AckError::Full, "second"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[non_exhaustive]
+pub struct TokenError<T, E = AckError> {
+    /// Why the root, or the session, is not tracked.
+    pub error: E,
+    /// The token that was to come back with its end.
+    pub token: T,
+}
+
+impl<T, E: fmt::Debug> fmt::Debug for TokenError<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T, E: fmt::Display> fmt::Display for TokenError<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T, E: std::error::Error + 'static> std::error::Error for TokenError<T, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

@@ -227,25 +227,25 @@ pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
-    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, TokenError, Tuple,
+    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use capacity::CapacityReady;
 pub use channel::{Receiver, WhenFull};
 pub use core::lateness::Lateness;
-pub use error::BuildError;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use error::Closed;
+pub use error::{BuildError, TokenError};
 pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{
     Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
-    Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder, Ref, RemovalCause, Removed,
-    Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
-    StoreError, StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked,
-    Updated,
+    Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder, PendingMapError, Ref,
+    RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo, SessionTracker,
+    SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics, TimeCacheMap,
+    TimeCacheMapBuilder, Tracked, Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};

@@ -354,7 +354,7 @@ settings! {
     /// assert_eq!((session.timeout(), session.id().server()), (Duration::from_secs(4), 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    SessionTrackerSettings sets SessionTrackerBuilder by "expiry::SessionTracker::builder()", impl [] [SessionTrackerBuilder] {
+    SessionTrackerSettings sets SessionTrackerBuilder by "expiry::SessionTracker::builder()", impl [<T: Send + 'static>] [SessionTrackerBuilder<T>] {
         durations { interval, minimum_timeout, maximum_timeout, pause_grace }
         values { server_id: u8, shards: usize, capacity: usize, reaper_budget: usize }
         others {
@@ -364,7 +364,10 @@ settings! {
     }
 }
 
-fn set_collect_touches(builder: SessionTrackerBuilder, collect: bool) -> SessionTrackerBuilder {
+fn set_collect_touches<T: Send + 'static>(
+    builder: SessionTrackerBuilder<T>,
+    collect: bool,
+) -> SessionTrackerBuilder<T> {
     if collect {
         builder.collect_touches()
     } else {

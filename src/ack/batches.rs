@@ -1,6 +1,7 @@
 //! The calls on many roots: one clock reading, and memory fetched ahead.
 
-use super::{Ack, AckError, AckTracker, Root, TokenError};
+use super::{Ack, AckError, AckTracker, Root};
+use crate::error::TokenError;
 use crate::time::Lifetime;
 
 impl AckTracker {

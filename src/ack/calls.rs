@@ -1,6 +1,7 @@
 //! The calls on one root: begin, ack, fail, and renew.
 
-use super::{Ack, AckError, AckTracker, Done, Root, RootId, TokenError};
+use super::{Ack, AckError, AckTracker, Done, Root, RootId};
+use crate::error::TokenError;
 use crate::time::Lifetime;
 
 impl AckTracker {

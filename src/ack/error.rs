@@ -2,6 +2,7 @@
 
 #[cfg(feature = "async")]
 use crate::error::Closed;
+use crate::error::TokenError;
 use std::fmt;
 
 /// Why an operation on a tracker was refused. It has changed nothing, and nothing is lost.
@@ -63,44 +64,6 @@ impl fmt::Display for AckError {
 }
 
 impl std::error::Error for AckError {}
-
-/// Why a root with a token was refused; it gives the token back.
-///
-/// ```
-/// use expiry::{edge, AckError, AckTracker, Lifetime};
-///
-/// let tracker = AckTracker::with_tokens().capacity(1).build()?;
-/// tracker.issue_with_token(edge(), 42, "first".to_string(), Lifetime::Default)?;
-/// let refused = tracker.issue_with_token(edge(), 42, "second".to_string(), Lifetime::Default);
-/// let refused = refused.unwrap_err();
-/// assert_eq!((refused.error, refused.token.as_str()), (AckError::Full, "second"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[non_exhaustive]
-pub struct TokenError<T> {
-    /// Why the root is not tracked.
-    pub error: AckError,
-    /// The token that was to come back with its outcome.
-    pub token: T,
-}
-
-impl<T> fmt::Debug for TokenError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Display for TokenError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<T> std::error::Error for TokenError<T> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
 
 impl<T> From<TokenError<T>> for AckError {
     fn from(refused: TokenError<T>) -> Self {

@@ -30,7 +30,7 @@ pub use batches::AckMany;
 pub use builder::AckTrackerBuilder;
 pub use deliver::Handler;
 pub use edge::edge;
-pub use error::{AckError, TokenError};
+pub use error::AckError;
 pub use metrics::{InFlight, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::ShutdownMode;
@@ -105,8 +105,8 @@ pub enum OnDrop {
 /// [`with_tokens`](Self::with_tokens) takes a *token* with each root, of any type `T` that is
 /// `Send`: what the receiver of the outcome needs, such as the message or a channel for the reply.
 /// The token lies in the root's entry, and comes back by value in its [`Outcome`], once, however
-/// the root ends. [`TokenError`] returns it if the root is refused. A token of more than 64 bytes
-/// is boxed. Without tokens `T` is `()`, which takes no memory.
+/// the root ends. [`TokenError`](crate::TokenError) returns it if the root is refused. A token of
+/// more than 64 bytes is boxed. Without tokens `T` is `()`, which takes no memory.
 ///
 /// # Progress, cost
 ///

@@ -1,8 +1,9 @@
 //! Typed handles for tuples in one process: what the compiler can refuse, it does.
 
-use super::error::{AckError, TokenError};
+use super::error::AckError;
 use super::outcome::{Ack, Root};
 use super::{edge, AckTracker, OnDrop};
+use crate::error::TokenError;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::marker::PhantomData;

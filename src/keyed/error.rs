@@ -3,6 +3,7 @@
 use crate::core::engine::{BadTimeout, Refused};
 #[cfg(feature = "async")]
 use crate::error::Closed;
+use crate::error::TokenError;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
@@ -89,6 +90,12 @@ impl From<BadTimeout> for StoreError {
 impl From<Closed> for StoreError {
     fn from(_: Closed) -> Self {
         StoreError::Closed
+    }
+}
+
+impl<T> From<TokenError<T, StoreError>> for StoreError {
+    fn from(refused: TokenError<T, StoreError>) -> Self {
+        refused.error
     }
 }
 

@@ -27,7 +27,7 @@ pub use map::{
     OccupiedEntry, Ref, VacantEntry,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
-pub use pending::{PendingEntry, PendingMap, PendingMapBuilder};
+pub use pending::{PendingEntry, PendingMap, PendingMapBuilder, PendingMapError};
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
 pub use removed::Removed;
 pub use session::{

@@ -251,14 +251,15 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_into_value(self) -> Result<V, Self> {
-        match self.slot.into_pair() {
-            Ok((key, value)) => {
-                // Before the value is on its way out: the key's `Drop` may panic.
-                drop(key);
-                Ok(value)
-            }
-            Err(slot) => Err(Removed { slot, cause: self.cause }),
-        }
+        let (key, value) = self.try_into_pair()?;
+        // Before the value is on its way out: the key's `Drop` may panic.
+        drop(key);
+        Ok(value)
+    }
+
+    /// As [`try_into_value`](Self::try_into_value), of key and value.
+    pub(super) fn try_into_pair(self) -> Result<(K, V), Self> {
+        self.slot.into_pair().map_err(|slot| Removed { slot, cause: self.cause })
     }
 }
 

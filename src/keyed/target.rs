@@ -73,21 +73,26 @@ impl<E, F: ?Sized> Target<E, F> {
         }
     }
 
-    /// Ends every entry of the store, each of which goes into `kept` as what `left` makes of it, if
-    /// a shutdown wants it. Ends the channel when all has been sent: an entry expires only in a
-    /// shard that is not closed yet.
-    pub(super) fn close_store<K: 'static, V: 'static>(
+    /// Ends every entry of the store. If a shutdown wants the entries, each goes into `kept` as
+    /// what `left` makes of it. If not, this drops what `taken` takes of each, at no shard. Ends
+    /// the channel when all has been sent: an entry expires only in a shard that is not closed yet.
+    pub(super) fn close_store<'s, K: 'static, V: 'static, U>(
         &self,
-        store: &Store<K, V>,
+        store: &'s Store<K, V>,
         kept: &Leftovers<E>,
-        left: impl Fn(EndedSlot<&Store<K, V>, K, V>, Lease) -> E,
+        left: impl Fn(EndedSlot<&'s Store<K, V>, K, V>, Lease) -> E,
+        taken: impl Fn(EndedSlot<&'s Store<K, V>, K, V>) -> U,
     ) {
         let wanted = kept.is_wanted();
+        let mut unwanted = Vec::new();
         let closed = store.close_with(|ended, lease| {
             if wanted {
                 kept.push(left(ended, lease));
+            } else {
+                unwanted.push(taken(ended));
             }
         });
+        unwanted.into_iter().for_each(|value| store.discard(value));
         if let (true, Target::Channel(sender)) = (closed, self) {
             sender.finish();
         }
@@ -105,12 +110,12 @@ impl<E, F: ?Sized> Target<E, F> {
 /// The build methods of a store whose entries expire to a [`Target`]. The builder has a field
 /// `listener`, and a method `built` that takes the target, and whether to start a reaper.
 macro_rules! builds {
-    ($store:ty, poll $poll:literal, item $item:ty, listener($($argument:ty),*)) => {
+    ($store:ty, poll $poll:literal, item $item:ty, $listener:ident($($argument:ty),*)) => {
         /// A listener that is called with each entry that expires, and only with those: not with
         /// what is removed, or ends in a shutdown. The reaper's thread calls it, or without a
         /// reaper a thread that polls; and a thread whose insertion finds the store full. It may
         /// use the store, be slow, or panic; a panic is caught and counted.
-        pub fn expiry_listener(
+        pub fn $listener(
             mut self,
             listener: impl Fn($($argument),*) + Send + Sync + 'static,
         ) -> Self {

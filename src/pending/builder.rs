@@ -84,7 +84,7 @@ impl<T: Send + 'static> PendingTableBuilder<T> {
     }
 
     builds! {
-        PendingTable<T>, poll "PendingTable::poll", item T, listener(T)
+        PendingTable<T>, poll "PendingTable::poll", item T, expiry_listener(T)
     }
 
     fn built(

@@ -80,8 +80,7 @@ impl<T: 'static> Clone for PendingTable<T> {
     }
 }
 
-/// Why a value was refused, by a [`PendingTable`] or a [`PendingMap`](crate::PendingMap); it gives
-/// the value back.
+/// Why a [`PendingTable`] has refused a value; it gives the value back.
 ///
 /// ```
 /// use expiry::{PendingTable, StoreError};
@@ -99,14 +98,11 @@ pub struct PendingError<T> {
     pub value: T,
     /// Why it was not.
     pub error: StoreError,
-    /// The value that the key had. Mostly `None`: the key keeps it. A shutdown beside an insertion
-    /// into a [`PendingMap`](crate::PendingMap) may end the new value when the old one is out.
-    pub replaced: Option<T>,
 }
 
 impl<T> PendingError<T> {
     pub(crate) fn of(value: T, error: StoreError) -> Self {
-        PendingError { value, error, replaced: None }
+        PendingError { value, error }
     }
 }
 

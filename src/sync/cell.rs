@@ -1,7 +1,10 @@
-//! A cell for what one thread puts in and another takes: loom checks that the taking comes after.
+//! Cells for what one thread puts in and another takes: loom checks that the taking comes after.
 
 #[cfg(not(expiry_loom))]
 mod imp {
+    use std::cell::UnsafeCell;
+    use std::mem::ManuallyDrop;
+
     /// A value that is not looked at until it is taken.
     #[repr(transparent)]
     pub(crate) struct Kept<T>(T);
@@ -13,6 +16,31 @@ mod imp {
 
         pub(crate) fn into_inner(self) -> T {
             self.0
+        }
+    }
+
+    /// A value in a shared place, which leaves it once. It is not dropped with the place.
+    #[repr(transparent)]
+    pub(crate) struct Given<T>(UnsafeCell<ManuallyDrop<T>>);
+
+    impl<T> Given<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Given(UnsafeCell::new(ManuallyDrop::new(value)))
+        }
+
+        /// The value, where no other thread has come to it.
+        pub(crate) fn into_inner(self) -> T {
+            ManuallyDrop::into_inner(self.0.into_inner())
+        }
+
+        /// Takes the value out.
+        ///
+        /// # Safety
+        ///
+        /// Done once, by the thread that put the value in, or by one that has seen it put in.
+        pub(crate) unsafe fn take(&self) -> T {
+            // SAFETY: the caller's: no other thread touches the value.
+            unsafe { ManuallyDrop::take(&mut *self.0.get()) }
         }
     }
 }
@@ -34,6 +62,28 @@ mod imp {
             self.0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
         }
     }
+
+    /// See the other one. A value that no thread takes is dropped here, which models notice.
+    pub(crate) struct Given<T>(Kept<T>);
+
+    impl<T> Given<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Given(Kept::new(value))
+        }
+
+        pub(crate) fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
+
+        /// See the other one.
+        pub(crate) unsafe fn take(&self) -> T {
+            // SAFETY: no other thread touches the value meanwhile, which loom checks.
+            self.0 .0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
+        }
+    }
 }
 
-pub(crate) use imp::Kept;
+// SAFETY: it lends nothing. One thread puts the value in, and one takes it.
+unsafe impl<T: Send> Sync for Given<T> {}
+
+pub(crate) use imp::{Given, Kept};

@@ -30,6 +30,7 @@ mod rig;
 #[cfg(feature = "async")]
 mod room;
 mod rotating;
+mod session_tokens;
 mod sessions;
 #[cfg(feature = "serde")]
 mod settings;

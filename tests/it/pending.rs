@@ -289,8 +289,10 @@ mod by_key {
     //! `PendingMap`: the same under the caller's keys.
 
     use super::{Counted, Live, SECOND};
+    use crate::drops::census;
     use crate::support::{wait_for, GENEROUS, MS};
-    use expiry::{Lifetime, ManualClock, PendingMap, PendingMapBuilder, StoreError, WhenFull};
+    use expiry::{Lifetime, ManualClock, PendingMap, PendingMapBuilder};
+    use expiry::{PendingMapError, StoreError, WhenFull};
     use std::collections::HashSet;
     use std::hash::Hash;
     use std::sync::atomic::Ordering;
@@ -328,7 +330,7 @@ mod by_key {
         assert_eq!(expired.into_value(), 2);
         assert_eq!(map.remaining("c"), Some(Duration::MAX));
         let refused = map.try_insert("c".to_string(), 5, SECOND).unwrap_err();
-        assert_eq!((refused.error, refused.value), (StoreError::Occupied, 5));
+        assert_eq!((refused.error, refused.entry.into_value()), (StoreError::Occupied, 5));
         let all = map.cancel_all();
         assert_eq!((all[0].key().as_str(), *all[0].value(), all.len(), map.len()), ("c", 4, 1, 0));
         assert!(map.try_insert("c".to_string(), 5, SECOND).is_ok());
@@ -341,11 +343,18 @@ mod by_key {
         let clock = ManualClock::new();
         let map = manual(&clock).capacity(1).build_manual().unwrap();
         map.insert(1, Box::new(1), SECOND).unwrap();
+        let back = |refused: PendingMapError<u64, Box<u64>>| {
+            assert_eq!((refused.to_string(), refused.replaced), (refused.error.to_string(), None));
+            let (key, value) = refused.entry.try_into_pair().unwrap();
+            (refused.error, key, *value)
+        };
         let refused = map.insert(2, Box::new(2), SECOND).unwrap_err();
-        assert_eq!((refused.error, *refused.value), (StoreError::Full, 2));
+        assert_eq!((*refused.entry.key(), back(refused)), (2, (StoreError::Full, 2, 2)));
         assert_eq!(map.insert(1, Box::new(3), SECOND).unwrap().as_deref(), Some(&1));
+        let refused = map.try_insert(1, Box::new(4), SECOND).unwrap_err();
+        assert_eq!(back(refused), (StoreError::Occupied, 1, 4));
         let refused = map.insert(1, Box::new(4), Duration::ZERO).unwrap_err();
-        assert_eq!((refused.error, *refused.value), (StoreError::ZeroTimeout, 4));
+        assert_eq!(back(refused), (StoreError::ZeroTimeout, 1, 4));
         clock.advance(SECOND);
         assert!(map.insert(2, Box::new(5), SECOND).unwrap().is_none(), "what is due makes room");
         let mut left: Vec<u64> =
@@ -353,7 +362,33 @@ mod by_key {
         left.sort_unstable();
         assert_eq!(left, [3, 5]);
         let refused = map.insert(2, Box::new(6), SECOND).unwrap_err();
-        assert_eq!((refused.error, *refused.value), (StoreError::Closed, 6));
+        assert_eq!(back(refused), (StoreError::Closed, 2, 6));
+    }
+
+    #[test]
+    fn keys_come_back_by_value_once() {
+        let (clock, census) = (ManualClock::new(), census::Census::new());
+        let counted = |id| census::Counted::of(&census, id);
+        let entry = |id| (counted(id), counted(10 + id));
+        let map = manual(&clock).capacity(3).build_manual().unwrap();
+        for id in 0..3 {
+            let (key, value) = entry(id);
+            assert!(map.insert(key, value, SECOND).is_ok());
+        }
+        let (key, value) = entry(3);
+        let refused = map.insert(key, value, SECOND).unwrap_err();
+        clock.advance(SECOND);
+        let mut entries = map.poll();
+        entries.push(refused.entry);
+        let (key, value) = entry(4);
+        assert!(map.insert(key, value, SECOND).is_ok());
+        entries.extend(map.shutdown());
+        let pairs: Vec<_> =
+            entries.into_iter().map(|entry| entry.try_into_pair().unwrap()).collect();
+        assert!(pairs.iter().all(|(key, value)| key.id() + 10 == value.id()));
+        assert_eq!((pairs.len(), census.left()), (5, 10));
+        drop((pairs, map));
+        assert_eq!(census.left(), 0);
     }
 
     #[test]

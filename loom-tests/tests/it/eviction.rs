@@ -121,9 +121,9 @@ fn fits_three(rig: &MapRig) {
 
 // Guards: permits are taken before an entry is published, and all are given back where it is not,
 // or has ended.
-model!(two_heavy_insertions, bounded(2), || {
+model!(two_insertions_that_weigh, bounded(2), || {
     let rig = weighing();
-    beside(&rig, |rig| drop(rig.insert(1, 2)), |rig| drop(rig.insert(1, 3)));
+    beside(&rig, |rig| drop(rig.insert(1, 2)), |rig| drop(rig.insert(1, 1)));
     fits_three(&rig);
 });
 

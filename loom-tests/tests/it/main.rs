@@ -16,6 +16,7 @@ mod publication;
 mod removals;
 mod replace;
 mod room;
+mod session_tokens;
 mod sessions;
 mod shutdown;
 mod streams;

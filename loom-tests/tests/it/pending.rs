@@ -119,7 +119,7 @@ impl ByKey {
     fn insert(&self) -> u64 {
         match self.map.insert(7, 2, TICK * 10) {
             Ok(replaced) => replaced.unwrap_or(0),
-            Err(refused) => refused.value + refused.replaced.unwrap_or(0),
+            Err(refused) => refused.entry.into_value() + refused.replaced.unwrap_or(0),
         }
     }
 
@@ -158,8 +158,29 @@ model!(g2_replace_beside_a_shutdown, || {
     assert_eq!(there + here + rig.end(), 3);
 });
 
-// All values are taken while a thread renews one. Guards: a renewal in between makes the taking thread
-// look again.
+// An insertion gives key and value back beside the shutdown, and a look-up that compares the key.
+// Guards: the key is taken only where no thread is pinned that may have found the slot.
+model!(g2_a_refused_key_beside_a_look_up, || {
+    let rig = ByKey::new();
+    let inserts = |rig: &ByKey| match rig.map.insert(8, 2, TICK * 10) {
+        Ok(_) => 0,
+        Err(refused) => {
+            assert_eq!(*refused.entry.key(), 8);
+            let pair = refused.entry.try_into_pair().or_else(|looked_at| looked_at.try_into_pair());
+            pair.map_or_else(PendingEntry::into_value, |(key, value)| value + key - 8)
+        }
+    };
+    let shuts = |rig: &ByKey| {
+        let left = rig.map.shutdown().into_iter().map(PendingEntry::into_value).sum::<u64>();
+        rig.map.contains_key(&8);
+        left
+    };
+    let (there, here) = beside(&rig, inserts, shuts);
+    assert_eq!(there + here + rig.end(), 3);
+});
+
+// All values are taken while a thread renews one. Guards: a renewal in between makes the taking
+// thread look again.
 model!(g2_cancel_all_beside_a_touch, || {
     let rig = ByKey::new();
     let touches = |rig: &ByKey| rig.map.touch(&7, TICK * 10).unwrap();

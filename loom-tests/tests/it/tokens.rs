@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 const FAILED: Reason = Reason::Failed { by: None };
 
 /// Counts its drop.
-struct Token(Arc<AtomicUsize>);
+pub struct Token(pub Arc<AtomicUsize>);
 
 impl Drop for Token {
     fn drop(&mut self) {

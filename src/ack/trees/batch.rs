@@ -1,11 +1,12 @@
 //! Batches: one clock reading, and memory fetched before it is needed.
 
 use super::{Mine, Trees};
-use crate::ack::error::{AckError, TokenError};
+use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root};
 use crate::core::header::Header;
 use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
+use crate::error::TokenError;
 use crate::time::Lifetime;
 
 /// About as many cache misses as a core can have outstanding, and some more: a tree's acks often

@@ -4,11 +4,12 @@
 use super::chosen::At;
 use super::tree::Tree;
 use super::{Mine, Trees};
-use crate::ack::error::{AckError, TokenError};
+use crate::ack::error::AckError;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{Claim, Frontend, Refused};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
+use crate::error::TokenError;
 use crate::sync::Ordering;
 
 /// A root that an operator's call has seen in flight. Slot, generation and key name that one root.

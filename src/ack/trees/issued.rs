@@ -3,12 +3,13 @@
 use super::tree::{occupy, Tree};
 use super::word::fold;
 use super::{Mine, Trees};
-use crate::ack::error::{AckError, TokenError};
+use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
 use crate::core::engine::{Claim, Look, Refused};
 use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
 use crate::core::slot::Slot;
+use crate::error::TokenError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
 

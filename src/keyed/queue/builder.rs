@@ -128,7 +128,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     }
 
     builds! {
-        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, listener(&K)
+        ExpiryQueue<K>, poll "ExpiryQueue::poll", item Expired<K>, expiry_listener(&K)
     }
 
     fn built(

@@ -64,7 +64,12 @@ impl<K: 'static> Keyed<K, ()> for Shared<K> {
     }
 
     fn close_all(&self) {
-        self.target.close_store(&self.store, &self.kept, |ended, lease| self.left(ended, lease));
+        self.target.close_store(
+            &self.store,
+            &self.kept,
+            |ended, lease| self.left(ended, lease),
+            drop,
+        );
     }
 }
 

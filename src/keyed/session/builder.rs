@@ -1,11 +1,11 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
 use super::id::Issuer;
-use super::{Bounds, Inner, SessionInfo, SessionTracker};
+use super::{Bounds, Inner, Listener, SessionInfo, SessionTracker};
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
 use crate::keyed::store::Store;
-use crate::keyed::target::{builds, ExpiryListener, Target};
+use crate::keyed::target::{builds, Target};
 use crate::lifecycle::{Leftovers, Owner};
 use crate::setup::{setters, Setup};
 use crate::time::{nanos, Ticks};
@@ -47,18 +47,24 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
-#[derive(Clone)]
-pub struct SessionTrackerBuilder {
+pub struct SessionTrackerBuilder<T = ()> {
     setup: Setup,
     minimum: Option<Duration>,
     maximum: Option<Duration>,
     server: u8,
     first: Option<u64>,
     collects: bool,
-    listener: Option<Arc<ExpiryListener<SessionInfo>>>,
+    listener: Option<Arc<Listener<T>>>,
 }
 
-impl fmt::Debug for SessionTrackerBuilder {
+impl<T> Clone for SessionTrackerBuilder<T> {
+    fn clone(&self) -> Self {
+        let (setup, listener) = (self.setup.clone(), self.listener.clone());
+        SessionTrackerBuilder { setup, listener, ..*self }
+    }
+}
+
+impl<T> fmt::Debug for SessionTrackerBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionTrackerBuilder")
             .field("interval", &self.setup.interval)
@@ -69,7 +75,7 @@ impl fmt::Debug for SessionTrackerBuilder {
     }
 }
 
-impl Default for SessionTrackerBuilder {
+impl<T> Default for SessionTrackerBuilder<T> {
     fn default() -> Self {
         SessionTrackerBuilder {
             setup: Setup { interval: Some(INTERVAL), ..Setup::default() },
@@ -84,6 +90,14 @@ impl Default for SessionTrackerBuilder {
 }
 
 impl SessionTrackerBuilder {
+    /// A listener that is called with each session that expires, as
+    /// [`expiry_listener_with_token`](Self::expiry_listener_with_token), by reference.
+    pub fn expiry_listener(self, listener: impl Fn(&SessionInfo) + Send + Sync + 'static) -> Self {
+        self.expiry_listener_with_token(move |session| listener(&session))
+    }
+}
+
+impl<T: Send + 'static> SessionTrackerBuilder<T> {
     setters! {
         "sessions", "build_manual",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
@@ -116,14 +130,15 @@ impl SessionTrackerBuilder {
     }
 
     builds! {
-        SessionTracker, poll "SessionTracker::poll", item SessionInfo, listener(&SessionInfo)
+        SessionTracker<T>, poll "SessionTracker::poll", item SessionInfo<T>,
+        expiry_listener_with_token(SessionInfo<T>)
     }
 
     fn built(
         self,
-        target: Target<SessionInfo, ExpiryListener<SessionInfo>>,
+        target: Target<SessionInfo<T>, Listener<T>>,
         reaper: bool,
-    ) -> Result<SessionTracker, BuildError> {
+    ) -> Result<SessionTracker<T>, BuildError> {
         let bounds = self.bounds()?;
         let store = Arc::new(Inner {
             store: Store::build(&self.setup, None, None)?,

@@ -1,16 +1,15 @@
 //! How sessions end.
 
-use super::{SessionError, SessionId, SessionInfo, SessionTracker};
+use super::{Ended, Inner, SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
-use crate::keyed::removed::EndedSlot;
-use crate::keyed::store::{Store, Touched, Wanted};
+use crate::keyed::store::{Touched, Wanted};
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::lifecycle::{drain, shut, Reaper, Shut};
 use crate::polled::Polled;
 use std::time::Duration;
 
-impl SessionTracker {
+impl<T: Send + 'static> SessionTracker<T> {
     /// What has expired, all of it. Several threads may poll: they share the work, and each session
     /// is given to one of them. A poll may return what another one under way has found so far. In
     /// no order. Where there is a handler, it gets them instead, and this is empty.
@@ -27,14 +26,14 @@ impl SessionTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn poll(&self) -> Vec<SessionInfo> {
+    pub fn poll(&self) -> Vec<SessionInfo<T>> {
         let mut expired = Vec::new();
         while self.poll_into(&mut expired, usize::MAX).more {}
         expired
     }
 
     /// As [`poll`](Self::poll), with at most about `budget` steps of work.
-    pub fn poll_into(&self, into: &mut Vec<SessionInfo>, budget: usize) -> Polled {
+    pub fn poll_into(&self, into: &mut Vec<SessionInfo<T>>, budget: usize) -> Polled {
         let before = into.len();
         let found = || {
             into.extend(self.store.target.lapsed().into_iter().flatten());
@@ -84,9 +83,9 @@ impl SessionTracker {
         })
     }
 
-    /// Ends a session, whether it lives or is being closed. Returns it, to one of several callers
-    /// that remove it; `None` if there is none.
-    pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
+    /// Ends a session, whether it lives or is being closed. Returns it, with its token, to one of
+    /// several callers that remove it; `None` if there is none.
+    pub fn remove(&self, id: SessionId) -> Option<SessionInfo<T>> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
         let (ended, lease) = self.store.remove(&pin, wanted)?;
@@ -153,7 +152,7 @@ impl SessionTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<SessionInfo> {
+    pub fn shutdown(&self) -> Vec<SessionInfo<T>> {
         self.store.kept.want();
         self.owner.shut();
         self.store.kept.take()
@@ -170,7 +169,7 @@ impl SessionTracker {
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(
         &self,
-    ) -> impl std::future::Future<Output = Vec<SessionInfo>> + Send + '_ {
+    ) -> impl std::future::Future<Output = Vec<SessionInfo<T>>> + Send + '_ {
         self.store.target.close();
         self.store.kept.want();
         let ended = shut_soon(&self.store.engine, self.owner.reaper(), &*self.store);
@@ -181,19 +180,16 @@ impl SessionTracker {
     }
 }
 
-impl super::Inner {
+impl<T: 'static> Inner<T> {
     /// What an ended session was.
-    pub(super) fn info(
-        &self,
-        ended: &EndedSlot<&Store<SessionId, super::Seat>, SessionId, super::Seat>,
-        lease: Lease,
-    ) -> SessionInfo {
+    pub(super) fn info(&self, ended: &Ended<'_, T>, lease: Lease) -> SessionInfo<T> {
         let remaining = self.remaining(lease, self.engine.deadlines.clock().now());
-        ended.value().end(*ended.key(), remaining)
+        // SAFETY: each of this module's ends calls this once, on the thread that made it.
+        unsafe { ended.value().end(*ended.key(), remaining) }
     }
 }
 
-impl Shut for super::Inner {
+impl<T: 'static> Shut for Inner<T> {
     fn shut(&self, reaper: Option<&Reaper>) {
         self.target.close();
         shut(&self.engine, reaper, self);

@@ -8,7 +8,7 @@ use crate::keyed::StoreMetrics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-impl Inner {
+impl<T: 'static> Inner<T> {
     /// The tick at which what has this lease is due; `None` if it is being closed.
     pub(super) fn deadline_of(&self, lease: Lease) -> Option<u64> {
         let live = lease.state() != State::Closing;
@@ -23,9 +23,9 @@ impl Inner {
     }
 }
 
-impl SessionTracker {
+impl<T: Send + 'static> SessionTracker<T> {
     /// The caller is pinned.
-    fn look(&self, _pin: &Pin, found: &Found<'_>, now: u64) -> SessionInfo {
+    fn look(&self, _pin: &Pin, found: &Found<'_, T>, now: u64) -> SessionInfo {
         // SAFETY: found after the pin.
         let (id, seat) = unsafe { found.pair() };
         seat.look(*id, self.store.remaining(found.lease, now))

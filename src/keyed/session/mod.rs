@@ -1,20 +1,22 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
 //! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is,
-//! in atomics of its own.
+//! in atomics of its own, and the token. The token is never lent: only the thread that ends the
+//! session touches it.
 //!
 //! | operation | takes effect at |
 //! |---|---|
 //! | create, track | the publication of the id in the index |
 //! | touch | the swap of the lease's deadline |
 //! | closing | the swap `LIVE -> CLOSING` of the same word: no touch or expiry comes later (Q7) |
-//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session |
+//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, which gets the session and takes its token |
 //! | `set_owner`, and a `check` that takes a session without an owner | the swap of the owner |
 //! | any other `check` | the load of the owner |
 //! | `upgrade` | the read-modify-write of the flags |
 //! | `take_touched`, for one session | the read-modify-write that clears its flag |
 
 mod builder;
+mod create;
 mod ends;
 mod error;
 mod id;
@@ -30,11 +32,9 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::Seat;
-use super::store::{
-    self, Entered, Hindered, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted,
-};
-use super::target::{ExpiryListener, Target};
-use super::StoreError;
+use super::removed::EndedSlot;
+use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
+use super::target::Target;
 use crate::core::engine::{Claim, Pin};
 use crate::lifecycle::{Leftovers, Owner};
 use crate::time::Lifetime;
@@ -42,48 +42,55 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Found<'a> = store::Found<'a, SessionId, Seat>;
+type Found<'a, T> = store::Found<'a, SessionId, Seat<T>>;
+type Ended<'a, T> = EndedSlot<&'a Store<SessionId, Seat<T>>, SessionId, Seat<T>>;
+/// Called with each session that has expired.
+type Listener<T> = dyn Fn(SessionInfo<T>) + Send + Sync;
 
 /// What all handles to a tracker share.
-struct Inner {
-    store: Store<SessionId, Seat>,
+struct Inner<T: 'static> {
+    store: Store<SessionId, Seat<T>>,
     /// Where sessions go that expire.
-    target: Target<SessionInfo, ExpiryListener<SessionInfo>>,
+    target: Target<SessionInfo<T>, Listener<T>>,
     /// What a shutdown has ended and has yet to return.
-    kept: Leftovers<SessionInfo>,
+    kept: Leftovers<SessionInfo<T>>,
     issuer: Issuer,
     bounds: Bounds,
     /// Whether touches are collected for `take_touched`.
     collects: bool,
 }
 
-impl std::ops::Deref for Inner {
-    type Target = Store<SessionId, Seat>;
+impl<T: 'static> std::ops::Deref for Inner<T> {
+    type Target = Store<SessionId, Seat<T>>;
 
     fn deref(&self) -> &Self::Target {
         &self.store
     }
 }
 
-impl Keyed<SessionId, Seat> for Inner {
-    fn store(&self) -> &Store<SessionId, Seat> {
+impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
+    fn store(&self) -> &Store<SessionId, Seat<T>> {
         &self.store
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, named: Named, _: u64) {
+    fn report(&self, claim: &Claim<'_, Pair<SessionId, Seat<T>>>, named: Named, _: u64) {
         let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
-        let session = ended.value().end(*ended.key(), Some(Duration::ZERO));
+        // SAFETY: this thread has ended the session, and takes its token here only.
+        let session = unsafe { ended.value().end(*ended.key(), Some(Duration::ZERO)) };
         drop(ended);
         match &self.target {
-            Target::Unheard => {}
+            Target::Unheard => self.store.discard(session),
             Target::Poll(lapsed) => lapsed.push(session),
-            Target::Listener(listener) => self.store.guard(|| listener(&session)),
-            Target::Channel(sender) => sender.send(session),
+            Target::Listener(listener) => self.store.guard(|| listener(session)),
+            Target::Channel(sender) => self.store.send(sender, session),
         }
     }
 
     fn close_all(&self) {
-        self.target.close_store(&self.store, &self.kept, |ended, lease| self.info(&ended, lease));
+        let left = |ended: Ended<'_, T>, lease| self.info(&ended, lease);
+        // SAFETY: this thread has ended the session, and takes its token here only.
+        let taken = |ended: Ended<'_, T>| unsafe { ended.value().take_token() };
+        self.target.close_store(&self.store, &self.kept, left, taken);
     }
 }
 
@@ -225,6 +232,15 @@ pub enum Tracked {
 /// [`upgrade`](Self::upgrade) makes a local one global, once. What it means is the caller's; the
 /// tracker leaves local sessions out of [`take_touched`](Self::take_touched).
 ///
+/// # Tokens
+///
+/// A tracker made by [`with_tokens`](Self::with_tokens) takes a *token* with each session, of any
+/// type `T` that is `Send`: what the receiver of the session's end needs, such as the client's
+/// connection. The token lies in the session's entry, and is never lent. It comes back by value
+/// once, in [`SessionInfo::token`]: with the expiry, by `remove`, or by `shutdown`.
+/// [`TokenError`](crate::TokenError) returns it if the session is refused. Without tokens `T` is
+/// `()`, which takes no memory.
+///
 /// # Progress
 ///
 /// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the
@@ -232,14 +248,21 @@ pub enum Tracked {
 ///
 /// # Memory
 ///
-/// A slot of 40 bytes, 5 bytes beside it, and 16 to 29 in the index. Nothing on the heap.
-#[derive(Clone)]
-pub struct SessionTracker {
-    store: Arc<Inner>,
-    owner: Arc<Owner<Inner>>,
+/// A slot of 40 bytes and the token, 5 bytes beside it, and 16 to 29 in the index. Nothing on the
+/// heap, unless the token has more than 32 bytes: then an allocation for each session.
+pub struct SessionTracker<T: 'static = ()> {
+    store: Arc<Inner<T>>,
+    owner: Arc<Owner<Inner<T>>>,
 }
 
-impl fmt::Debug for SessionTracker {
+impl<T: 'static> Clone for SessionTracker<T> {
+    /// Another handle to the same tracker. Two reference counts.
+    fn clone(&self) -> Self {
+        SessionTracker { store: self.store.clone(), owner: self.owner.clone() }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for SessionTracker<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionTracker")
             .field("len", &self.len())
@@ -250,8 +273,32 @@ impl fmt::Debug for SessionTracker {
 }
 
 impl SessionTracker {
-    /// Settings with defaults.
+    /// Settings with defaults, of a tracker without tokens.
     pub fn builder() -> SessionTrackerBuilder {
+        SessionTrackerBuilder::default()
+    }
+}
+
+impl<T: Send + 'static> SessionTracker<T> {
+    /// Settings with defaults, of a tracker whose sessions carry tokens.
+    ///
+    /// ```
+    /// use expiry::{SessionInfo, SessionTracker};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let sessions = SessionTracker::with_tokens()
+    ///     .expiry_listener_with_token(|gone: SessionInfo<mpsc::Sender<&str>>| {
+    ///         let _ = gone.token.send("your session has expired");
+    ///     })
+    ///     .build()?;
+    /// let (connection, client) = mpsc::channel();
+    /// let session = sessions.create_with_token(Duration::from_secs(10), 7, connection)?;
+    /// let gone = sessions.remove(session.id()).unwrap();
+    /// gone.token.send("goodbye")?;
+    /// assert_eq!(client.recv()?, "goodbye");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_tokens() -> SessionTrackerBuilder<T> {
         SessionTrackerBuilder::default()
     }
 
@@ -272,7 +319,7 @@ impl SessionTracker {
     }
 
     /// What a session has beside its lease, for as long as the pin lives that it was found under.
-    fn seat<'p>(_pin: &'p Pin, found: &Found<'_>) -> &'p Seat {
+    fn seat<'p>(_pin: &'p Pin, found: &Found<'_, T>) -> &'p Seat<T> {
         // SAFETY: found after the pin.
         unsafe { &found.pair().1 }
     }
@@ -282,157 +329,9 @@ impl SessionTracker {
     }
 
     /// Runs `f` with the session of an id, if it is there.
-    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Pin, &Found<'_>) -> R) -> Option<R> {
+    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Pin, &Found<'_, T>) -> R) -> Option<R> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
         self.store.find(&pin, wanted).map(|found| f(&pin, &found))
-    }
-}
-
-impl SessionTracker {
-    /// A new global session, with an id of its own, as long a timeout as can be
-    /// [granted](Self::grant), and an owner (0: none).
-    ///
-    /// An id that another caller has had [tracked](Self::track) already is passed over.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
-    pub fn create(&self, timeout: Duration, owner: u64) -> Result<Session, StoreError> {
-        self.create_as(timeout, owner, true)
-    }
-
-    /// As [`create`](Self::create), a local one.
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create).
-    pub fn create_local(&self, timeout: Duration, owner: u64) -> Result<Session, StoreError> {
-        self.create_as(timeout, owner, false)
-    }
-
-    fn create_as(
-        &self,
-        timeout: Duration,
-        owner: u64,
-        global: bool,
-    ) -> Result<Session, StoreError> {
-        loop {
-            let added =
-                self.add(self.store.issuer.issue(), timeout, owner, global, |_, _, _| Some(()))?;
-            if let Ok(session) = added {
-                return Ok(session);
-            }
-        }
-    }
-
-    /// Adopts a global session whose id is known, from a log or another server. If it is there
-    /// already it is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build_manual()?;
-    /// use expiry::{SessionId, Tracked};
-    ///
-    /// let id = SessionId(0x0100_0000_0000_0007); // from a log
-    /// assert!(matches!(sessions.track(id, ten, 7)?, Tracked::Added(_)));
-    /// sessions.touch(id)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create).
-    pub fn track(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-    ) -> Result<Tracked, StoreError> {
-        self.track_as(id, timeout, owner, true)
-    }
-
-    /// As [`track`](Self::track), a local one. (One that is there already stays what it is.)
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create).
-    pub fn track_local(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-    ) -> Result<Tracked, StoreError> {
-        self.track_as(id, timeout, owner, false)
-    }
-
-    fn track_as(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-        global: bool,
-    ) -> Result<Tracked, StoreError> {
-        let there = |pin: &Pin, found: &Found<'_>, lost: &mut Option<Place>| {
-            let renewed = self.renew(pin, found, lost, timeout)?;
-            Some(renewed.map(|()| Session {
-                id,
-                place: found.place(),
-                timeout: Self::seat(pin, found).timeout(),
-            }))
-        };
-        Ok(match self.add(id, timeout, owner, global, there)? {
-            Ok(session) => Tracked::Added(session),
-            Err(Ok(session)) => Tracked::Renewed(session),
-            Err(Err(_)) => Tracked::Closing,
-        })
-    }
-
-    /// Puts a session in, unless the id has one: then, what `there` makes of that, again and again
-    /// until it makes something.
-    fn add<R>(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-        global: bool,
-        there: impl Fn(&Pin, &Found<'_>, &mut Option<Place>) -> Option<R>,
-    ) -> Result<Result<Session, R>, StoreError> {
-        let store = &*self.store;
-        let (timeout, hash) = (self.grant(timeout), self.hash(id));
-        let mut pair = (id, Seat::new(timeout, owner, global));
-        let (mut attempts, mut lost) = (0, None);
-        loop {
-            let pin = store.engine.pin();
-            // The clock is read for each attempt: what went before may have taken its time.
-            let term = super::idle::Term::until(self.deadline(timeout));
-            let wanted = Wanted::new(hash, &id);
-            if let Some(found) = store.find(&pin, wanted) {
-                match there(&pin, &found, &mut lost) {
-                    Some(made) => return Ok(Err(made)),
-                    None => continue,
-                }
-            }
-            match store.enter(&pin, hash, pair, term) {
-                Ok(Entered { new, closed, .. }) => {
-                    let place = new.place();
-                    drop(pin);
-                    if closed.is_some() {
-                        return Err(StoreError::Closed);
-                    }
-                    return Ok(Ok(Session { id, place, timeout }));
-                }
-                Err((Hindered::Overtaken, back)) => pair = back,
-                Err((Hindered::Refused(error), back)) => {
-                    drop(pin);
-                    pair = back;
-                    if !store.makes_room(error, wanted, &mut attempts, store) {
-                        return Err(error);
-                    }
-                }
-            }
-        }
     }
 }

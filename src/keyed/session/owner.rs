@@ -12,7 +12,7 @@ use crate::core::lease::State;
 use crate::keyed::closing::STAYS;
 use crate::sync::Ordering;
 
-impl SessionTracker {
+impl<T: Send + 'static> SessionTracker<T> {
     /// Whether the session lives and is `owner`'s. A session without an owner becomes `owner`'s. If
     /// a check meets a [move](Self::set_owner), or a closing, either may be first.
     ///
@@ -74,7 +74,7 @@ impl SessionTracker {
     }
 
     /// Whether the session lived when it was found.
-    fn lives(found: &Found<'_>) -> Result<(), SessionError> {
+    fn lives(found: &Found<'_, T>) -> Result<(), SessionError> {
         match found.lease.state() {
             State::Closing => Err(SessionError::Closing),
             _ => Ok(()),
@@ -82,7 +82,7 @@ impl SessionTracker {
     }
 
     /// Whether the thread that ends the session will see the owner that the caller has written.
-    fn written(found: &Found<'_>) -> Result<(), SessionError> {
+    fn written(found: &Found<'_, T>) -> Result<(), SessionError> {
         let lease = found.slot.lease_in_order();
         if lease.is_in(STAYS) && lease.generation() == found.lease.generation() {
             Ok(())

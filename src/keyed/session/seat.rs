@@ -1,6 +1,7 @@
 //! What a session has beside its lease.
 
 use super::SessionId;
+use crate::sync::cell::Given;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,24 +15,42 @@ const TOUCHED: u32 = 2;
 /// The session has ended, and the thread that ended it has looked at the other flags.
 const ENDED: u32 = 4;
 
-/// A session's value: 24 bytes.
-pub(crate) struct Seat {
+/// A session's value: 24 bytes, and its token.
+pub(crate) struct Seat<T> {
     pub(super) owner: AtomicU64,
     /// As granted, in nanoseconds.
     timeout: u64,
     flags: AtomicU32,
+    /// No look at the session reads it. The thread that ends the session takes it.
+    token: Given<T>,
 }
 
 #[cfg(not(expiry_loom))]
-const _: () = assert!(std::mem::size_of::<Seat>() == 24);
+const _: () = assert!(std::mem::size_of::<Seat<()>>() == 24);
 
-impl Seat {
-    pub(super) fn new(timeout: Duration, owner: u64, global: bool) -> Self {
+impl<T> Seat<T> {
+    pub(super) fn new(timeout: Duration, owner: u64, global: bool, token: T) -> Self {
         Seat {
             owner: AtomicU64::new(owner),
             timeout: crate::time::nanos(timeout),
             flags: AtomicU32::new(if global { GLOBAL } else { 0 }),
+            token: Given::new(token),
         }
+    }
+
+    /// The token of a session that did not get in.
+    pub(super) fn into_token(self) -> T {
+        self.token.into_inner()
+    }
+
+    /// Takes the token.
+    ///
+    /// # Safety
+    ///
+    /// The caller has ended the session, and does this once.
+    pub(super) unsafe fn take_token(&self) -> T {
+        // SAFETY: the caller's. Only the thread that has ended the session touches its token.
+        unsafe { self.token.take() }
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -66,20 +85,31 @@ impl Seat {
         self.flags.fetch_and(!TOUCHED, Ordering::AcqRel) & TOUCHED != 0
     }
 
-    /// What the session was in the end; the thread that has ended it calls this.
-    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
+    /// What the session was in the end, with its token.
+    ///
+    /// # Safety
+    ///
+    /// As [`take_token`](Self::take_token).
+    pub(super) unsafe fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo<T> {
         // survives: stronger than needed: one word. The swap of the lease shows the owner.
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
-        self.info(id, flags, remaining)
+        // SAFETY: the caller's.
+        self.info(id, flags, remaining, unsafe { self.take_token() })
     }
 
     /// What it is just now.
     pub(super) fn look(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         // survives: stronger than needed: one word, with nothing behind it.
-        self.info(id, self.flags.load(Ordering::Acquire), remaining)
+        self.info(id, self.flags.load(Ordering::Acquire), remaining, ())
     }
 
-    fn info(&self, id: SessionId, flags: u32, remaining: Option<Duration>) -> SessionInfo {
+    fn info<U>(
+        &self,
+        id: SessionId,
+        flags: u32,
+        remaining: Option<Duration>,
+        token: U,
+    ) -> SessionInfo<U> {
         // survives: stronger than needed: the owner is one word, with nothing behind it.
         SessionInfo {
             id,
@@ -87,6 +117,7 @@ impl Seat {
             timeout: self.timeout(),
             is_global: flags & GLOBAL != 0,
             remaining,
+            token,
         }
     }
 }
@@ -107,7 +138,7 @@ impl Seat {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct SessionInfo {
+pub struct SessionInfo<T = ()> {
     /// Its id.
     pub id: SessionId,
     /// The owner; 0: none.
@@ -119,4 +150,7 @@ pub struct SessionInfo {
     /// How long until it is due, zero if it is; `None` if it is being closed, and so does not
     /// expire.
     pub remaining: Option<Duration>,
+    /// The token that came with its creation, of a session that has ended. `()` of one that is
+    /// looked at, and where the tracker has no tokens.
+    pub token: T,
 }

@@ -50,7 +50,7 @@ const GROUP: usize = 64;
 pub(super) const GRANTED: &str =
     "granted: not zero, not too long, which the builder has checked of both bounds";
 
-impl SessionTracker {
+impl<T: Send + 'static> SessionTracker<T> {
     /// Renews a session: it expires when it has not been touched for its own timeout from now on.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl SessionTracker {
     pub(super) fn renew(
         &self,
         pin: &Pin,
-        found: &Found<'_>,
+        found: &Found<'_, T>,
         lost: &mut Option<Place>,
         timeout: Duration,
     ) -> Option<Result<(), SessionError>> {

@@ -21,9 +21,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// As [`close`](Self::close). Gives the entries to `left` instead of the listener.
-    pub(in crate::keyed) fn close_with(
-        &self,
-        mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease),
+    pub(in crate::keyed) fn close_with<'s>(
+        &'s self,
+        mut left: impl FnMut(EndedSlot<&'s Self, K, V>, Lease),
     ) -> bool {
         let give = |claim: Claim<'_, Pair<K, V>>, named: Named, lease| {
             left(self.ended_by_driver(&claim, named, RemovalCause::Closed), lease);

@@ -2,6 +2,7 @@
 
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
+use crate::channel::Sender;
 use crate::core::engine::{Claim, Pin};
 use crate::core::lease::Lease;
 use crate::keyed::removals::Removals;
@@ -173,6 +174,23 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.guard(|| listener(ended.key(), ended.value(), cause));
             }
             Removals::Channel(channel) => channel.send(ended.held(), cause),
+        }
+    }
+
+    /// Drops what no receiver gets. Catches and counts a panic of its `Drop`.
+    #[inline]
+    pub(in crate::keyed) fn discard<T>(&self, value: T) {
+        if std::mem::needs_drop::<T>() {
+            self.guard(|| drop(value));
+        }
+    }
+
+    /// Sends into a channel, which drops what it has no room for.
+    pub(in crate::keyed) fn send<E>(&self, sender: &Sender<E>, item: E) {
+        if std::mem::needs_drop::<E>() {
+            self.guard(|| sender.send(item));
+        } else {
+            sender.send(item);
         }
     }
 

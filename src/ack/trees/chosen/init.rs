@@ -1,7 +1,7 @@
 //! The init of a chosen root.
 
 use super::{Found, New};
-use crate::ack::error::{AckError, TokenError};
+use crate::ack::error::AckError;
 use crate::ack::outcome::Reason;
 use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
@@ -9,6 +9,7 @@ use crate::core::engine::{Claim, Refused};
 use crate::core::header::Header;
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
+use crate::error::TokenError;
 use crate::sync::{step, Ordering};
 use crate::time::Lifetime;
 

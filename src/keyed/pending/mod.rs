@@ -5,26 +5,28 @@
 //! is never lent, and is given back whatever other threads do. The slot, with the key, is freed
 //! later, as those of all keyed stores.
 
+mod builder;
+mod entry;
+
+pub use builder::PendingMapBuilder;
+pub use entry::{PendingEntry, PendingMapError};
+
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
-use super::target::{builds, Target};
+use super::target::Target;
 use super::{StoreError, StoreMetrics};
-use crate::channel::{Receiver, WhenFull};
 use crate::core::engine::Claim;
-use crate::error::BuildError;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
-use crate::pending::PendingError;
 use crate::polled::Polled;
-use crate::setup::{setters, Setup};
+use crate::sync::cell::Given;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,73 +36,11 @@ type Ended<'a, K, T> = EndedSlot<&'a Inner<K, T>, K, Given<T>>;
 /// Called with each entry that has expired.
 type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
 
-/// A value that leaves its slot once. It is not dropped with the slot.
-struct Given<T>(UnsafeCell<ManuallyDrop<T>>);
-
-// SAFETY: one thread alone touches the value: the one that puts it in, and later the one that has
-// ended the entry.
-unsafe impl<T: Send> Sync for Given<T> {}
-
-impl<T> Given<T> {
-    fn new(value: T) -> Self {
-        Given(UnsafeCell::new(ManuallyDrop::new(value)))
-    }
-
-    /// Of an entry that did not get in.
-    fn into_inner(self) -> T {
-        ManuallyDrop::into_inner(self.0.into_inner())
-    }
-}
-
 /// Takes the value of an entry that the caller has ended.
 fn take<K, T>(ended: &Ended<'_, K, T>) -> T {
     // SAFETY: an entry ends once, and each of this module's ends comes here once, on the thread
     // that made it. No other thread touches values.
-    unsafe { ManuallyDrop::take(&mut *ended.value().0.get()) }
-}
-
-/// An entry that has expired, or that a shutdown has ended: the value by value, and the key, which
-/// lies in the map's memory for as long as this does.
-///
-/// ```
-/// # use std::time::Duration;
-/// let calls = expiry::PendingMap::builder().build()?;
-/// calls.insert("id 7", vec![7], Duration::from_secs(30))?;
-/// let left = calls.shutdown().pop().unwrap();
-/// assert_eq!((*left.key(), left.value().len()), ("id 7", 1));
-/// assert_eq!(left.into_value(), [7]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct PendingEntry<K: 'static, T: 'static> {
-    ended: Removed<'static, K, Given<T>>,
-    value: T,
-}
-
-impl<K, T> PendingEntry<K, T> {
-    /// Its key.
-    #[must_use]
-    pub fn key(&self) -> &K {
-        self.ended.key()
-    }
-
-    /// Its value.
-    #[must_use]
-    pub fn value(&self) -> &T {
-        &self.value
-    }
-
-    /// The value itself.
-    #[must_use]
-    pub fn into_value(self) -> T {
-        self.value
-    }
-}
-
-impl<K: fmt::Debug, T: fmt::Debug> fmt::Debug for PendingEntry<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, value) = (self.key(), self.value());
-        f.debug_struct("PendingEntry").field("key", key).field("value", value).finish()
-    }
+    unsafe { ended.value().take() }
 }
 
 /// What the handles share.
@@ -115,7 +55,7 @@ struct Shared<K: 'static, T: 'static> {
 impl<K: 'static, T: 'static> Shared<K, T> {
     fn entry(&self, ended: Ended<'_, K, T>, cause: RemovalCause) -> PendingEntry<K, T> {
         let value = take(&ended);
-        PendingEntry { ended: Removed::kept(ended, &self.store, cause), value }
+        PendingEntry::in_map(Removed::kept(ended, &self.store, cause), value)
     }
 
     fn expired(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named) -> PendingEntry<K, T> {
@@ -132,7 +72,9 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
     fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
         match &self.target {
             Target::Poll(stack) => stack.push(self.expired(claim, named)),
-            Target::Channel(sender) => sender.send(self.expired(claim, named)),
+            Target::Channel(sender) => {
+                self.store.send(sender, self.expired(claim, named));
+            }
             Target::Unheard | Target::Listener(_) => {
                 let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
                 let value = take(&ended);
@@ -145,20 +87,8 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
     }
 
     fn close_all(&self) {
-        let wanted = self.kept.is_wanted();
-        let mut unwanted = Vec::new();
-        let closed = self.store.close_with(|ended, _| {
-            if wanted {
-                self.kept.push(self.entry(ended, RemovalCause::Closed));
-            } else {
-                unwanted.push(take(&ended));
-            }
-        });
-        // At no shard.
-        unwanted.into_iter().for_each(|value| self.store.guard(|| drop(value)));
-        if let (true, Target::Channel(sender)) = (closed, &self.target) {
-            sender.finish();
-        }
+        let left = |ended, _| self.entry(ended, RemovalCause::Closed);
+        self.target.close_store(&self.store, &self.kept, left, |ended| take(&ended));
     }
 }
 
@@ -251,81 +181,6 @@ impl<K: 'static, T: 'static> fmt::Debug for PendingMap<K, T> {
     }
 }
 
-/// Settings of a [`PendingMap`].
-///
-/// | setting | default |
-/// |---|---|
-/// | [`timeout`](Self::timeout) | for ever |
-/// | [`interval`](Self::interval) | 1 ms |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
-#[must_use = "a builder does nothing until one of its build methods is called"]
-pub struct PendingMapBuilder<K, T> {
-    setup: Setup,
-    timeout: Option<Duration>,
-    listener: Option<Arc<Handler<K, T>>>,
-}
-
-impl<K, T> Default for PendingMapBuilder<K, T> {
-    fn default() -> Self {
-        // Each insertion brings its timeout, so no default could be derived from one.
-        let setup = Setup::by_millisecond();
-        PendingMapBuilder { setup, timeout: None, listener: None }
-    }
-}
-
-impl<K, T> Clone for PendingMapBuilder<K, T> {
-    fn clone(&self) -> Self {
-        PendingMapBuilder { setup: self.setup.clone(), listener: self.listener.clone(), ..*self }
-    }
-}
-
-impl<K, T> fmt::Debug for PendingMapBuilder<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingMapBuilder")
-            .field("timeout", &self.timeout)
-            .field("interval", &self.setup.interval)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<K, T> PendingMapBuilder<K, T>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    T: Send + 'static,
-{
-    setters! {
-        "values", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
-        interval,
-        /// The most values there may be at once; exact. Beyond it new keys are refused with
-        /// [`StoreError::Full`], unless a value is due, which is then expired first.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes.
-        capacity,
-        /// How long a value stays that is inserted with [`Lifetime::Default`].
-        timeout(timeout: Duration) sets timeout = Some(timeout);
-    }
-
-    builds! {
-        PendingMap<K, T>, poll "PendingMap::poll", item PendingEntry<K, T>, listener(&K, T)
-    }
-
-    fn built(
-        self,
-        target: Target<PendingEntry<K, T>, Handler<K, T>>,
-        reaper: bool,
-    ) -> Result<PendingMap<K, T>, BuildError> {
-        let store = Arc::new(Store::build(&self.setup, self.timeout, None)?);
-        let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
-        let reaper = self.setup.reaper(reaper);
-        let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
-        Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })
-    }
-}
-
 impl<K, T> PendingMap<K, T>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -354,7 +209,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`PendingError`] gives the value back, and drops the key: [`StoreError::Full`],
+    /// [`PendingMapError`] gives key and value back: [`StoreError::Full`],
     /// [`StoreError::OutOfMemory`], [`StoreError::Collisions`], [`StoreError::Closed`],
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`]. What the key had stays, or is
     /// in the error, too: where a shutdown ends the new value at once.
@@ -363,7 +218,7 @@ where
         key: K,
         value: T,
         timeout: impl Into<Lifetime>,
-    ) -> Result<Option<T>, PendingError<T>> {
+    ) -> Result<Option<T>, PendingMapError<K, T>> {
         self.put(key, value, timeout.into(), true)
     }
 
@@ -377,7 +232,7 @@ where
     /// let calls = PendingMap::builder().build()?;
     /// calls.try_insert(7, "first", Duration::from_secs(30))?;
     /// let refused = calls.try_insert(7, "second", Duration::from_secs(30)).unwrap_err();
-    /// assert_eq!((refused.error, refused.value), (StoreError::Occupied, "second"));
+    /// assert_eq!((refused.error, refused.entry.into_value()), (StoreError::Occupied, "second"));
     /// assert_eq!(calls.take(&7), Some("first"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -390,7 +245,7 @@ where
         key: K,
         value: T,
         timeout: impl Into<Lifetime>,
-    ) -> Result<(), PendingError<T>> {
+    ) -> Result<(), PendingMapError<K, T>> {
         self.put(key, value, timeout.into(), false).map(drop)
     }
 
@@ -400,7 +255,7 @@ where
         value: T,
         timeout: Lifetime,
         replaces: bool,
-    ) -> Result<Option<T>, PendingError<T>> {
+    ) -> Result<Option<T>, PendingMapError<K, T>> {
         let store = self.store();
         let hash = self.hash(&key);
         let (mut pair, mut attempts) = ((key, Given::new(value)), 0);
@@ -422,8 +277,9 @@ where
                     let Some(closed) = closed else {
                         return Ok(old);
                     };
-                    let refused = PendingError::of(take(&closed), StoreError::Closed);
-                    return Err(PendingError { replaced: old, ..refused });
+                    let entry = self.shared.entry(closed, RemovalCause::Closed);
+                    let error = StoreError::Closed;
+                    return Err(PendingMapError { entry, error, replaced: old });
                 }
                 Err((Hindered::Overtaken, back)) => pair = back,
                 Err((Hindered::Refused(error), back)) => {
@@ -431,7 +287,7 @@ where
                     pair = back;
                     let wanted = Wanted::new(hash, &pair.0);
                     if !store.makes_room(error, wanted, &mut attempts, &*self.shared) {
-                        return Err(PendingError::of(pair.1.into_inner(), error));
+                        return Err(PendingMapError::of(pair, error));
                     }
                 }
             }

@@ -1,0 +1,88 @@
+//! Building a map: every setting, its default, and what is refused.
+
+use super::{Handler, PendingEntry, PendingMap, Shared};
+use crate::channel::{Receiver, WhenFull};
+use crate::error::BuildError;
+use crate::keyed::store::Store;
+use crate::keyed::target::{builds, Target};
+use crate::lifecycle::{Leftovers, Owner};
+use crate::setup::{setters, Setup};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of a [`PendingMap`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`timeout`](Self::timeout) | for ever |
+/// | [`interval`](Self::interval) | 1 ms |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct PendingMapBuilder<K, T> {
+    setup: Setup,
+    timeout: Option<Duration>,
+    listener: Option<Arc<Handler<K, T>>>,
+}
+
+impl<K, T> Default for PendingMapBuilder<K, T> {
+    fn default() -> Self {
+        // Each insertion brings its timeout, so no default could be derived from one.
+        let setup = Setup::by_millisecond();
+        PendingMapBuilder { setup, timeout: None, listener: None }
+    }
+}
+
+impl<K, T> Clone for PendingMapBuilder<K, T> {
+    fn clone(&self) -> Self {
+        PendingMapBuilder { setup: self.setup.clone(), listener: self.listener.clone(), ..*self }
+    }
+}
+
+impl<K, T> fmt::Debug for PendingMapBuilder<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingMapBuilder")
+            .field("timeout", &self.timeout)
+            .field("interval", &self.setup.interval)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, T> PendingMapBuilder<K, T>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    T: Send + 'static,
+{
+    setters! {
+        "values", "build_manual",
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        interval,
+        /// The most values there may be at once; exact. Beyond it new keys are refused with
+        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then expired first.
+        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
+        /// listener takes.
+        capacity,
+        /// How long a value stays that is inserted with [`Lifetime::Default`](crate::Lifetime::Default).
+        timeout(timeout: Duration) sets timeout = Some(timeout);
+    }
+
+    builds! {
+        PendingMap<K, T>, poll "PendingMap::poll", item PendingEntry<K, T>, expiry_listener(&K, T)
+    }
+
+    fn built(
+        self,
+        target: Target<PendingEntry<K, T>, Handler<K, T>>,
+        reaper: bool,
+    ) -> Result<PendingMap<K, T>, BuildError> {
+        let store = Arc::new(Store::build(&self.setup, self.timeout, None)?);
+        let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
+        let reaper = self.setup.reaper(reaper);
+        let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
+        Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })
+    }
+}

@@ -1,0 +1,239 @@
+//! Tokens of sessions: each comes back once, by value, however its session ends.
+
+use crate::drops::census::{Census, Counted};
+use crate::support::MS;
+use expiry::{
+    ManualClock, Session, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
+    StoreError, Tracked, WhenFull,
+};
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+fn manual<T: Send + 'static>(clock: &ManualClock) -> SessionTrackerBuilder<T> {
+    SessionTracker::with_tokens().interval(MS).clock(clock.clone())
+}
+
+/// A polled tracker of at most two sessions, its clock, and the census of its tokens.
+struct Rig {
+    sessions: SessionTracker<Counted>,
+    clock: ManualClock,
+    census: Arc<Census>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let clock = ManualClock::new();
+        let sessions = manual(&clock).capacity(2).build_manual().unwrap();
+        Rig { sessions, clock, census: Census::new() }
+    }
+
+    fn token(&self, id: u64) -> Counted {
+        Counted::of(&self.census, id)
+    }
+
+    fn create(&self, id: u64) -> Result<Session, StoreError> {
+        let created = self.sessions.create_with_token(10 * MS, 42, self.token(id));
+        created.map_err(|refused| {
+            assert_eq!((refused.token.id(), refused.to_string()), (id, refused.error.to_string()));
+            refused.error
+        })
+    }
+}
+
+/// The tokens' numbers; drops the tokens.
+fn numbers(ended: Vec<SessionInfo<Counted>>) -> Vec<u64> {
+    ended.iter().map(|session| session.token.id()).collect()
+}
+
+#[test]
+fn every_end_returns_the_token() {
+    let rig = Rig::new();
+    rig.create(1).unwrap();
+    rig.clock.advance(12 * MS);
+    assert_eq!(numbers(rig.sessions.poll()), [1]);
+    let removed = rig.create(2).unwrap();
+    rig.sessions.touch_by(&removed).unwrap();
+    let looked: SessionInfo = rig.sessions.get(removed.id()).unwrap();
+    assert_eq!((looked.owner, looked.token), (42, ()));
+    let info = rig.sessions.remove(removed.id()).unwrap();
+    assert_eq!((info.token.id(), info.owner, info.is_global), (2, 42, true));
+    assert!(rig.sessions.remove(removed.id()).is_none());
+    let closed = rig.sessions.create_local_with_token(10 * MS, 42, rig.token(3)).unwrap();
+    rig.sessions.set_closing(closed.id()).unwrap();
+    let info = rig.sessions.remove(closed.id()).unwrap();
+    assert_eq!((info.token.id(), info.is_global), (3, false));
+    rig.create(4).unwrap();
+    let closing = rig.create(5).unwrap();
+    rig.sessions.set_closing(closing.id()).unwrap();
+    drop(info);
+    assert_eq!((rig.census.made(), rig.census.left()), (5, 3), "two in the tracker");
+    let mut left = numbers(rig.sessions.shutdown());
+    left.sort_unstable();
+    assert_eq!((left, numbers(rig.sessions.shutdown())), (vec![4, 5], vec![]));
+}
+
+#[test]
+fn a_refused_session_returns_its_token() {
+    let rig = Rig::new();
+    let first = rig.create(1).unwrap().id();
+    rig.create(2).unwrap();
+    assert_eq!(rig.create(3), Err(StoreError::Full));
+    let refused = rig.sessions.track_with_token(SessionId(7), MS, 42, rig.token(4)).unwrap_err();
+    assert_eq!((refused.error, refused.token.id()), (StoreError::Full, 4));
+    assert_eq!(StoreError::from(refused), StoreError::Full);
+    // One that is there keeps its token, also where it is closing.
+    let (tracked, back) = rig.sessions.track_with_token(first, MS, 42, rig.token(5)).unwrap();
+    assert!(matches!(tracked, Tracked::Renewed(_)) && back.unwrap().id() == 5);
+    rig.sessions.set_closing(first).unwrap();
+    let (tracked, back) = rig.sessions.track_local_with_token(first, MS, 42, rig.token(6)).unwrap();
+    assert!(tracked == Tracked::Closing && back.unwrap().id() == 6);
+    assert_eq!(rig.sessions.remove(first).unwrap().token.id(), 1);
+    // What is due makes room, and is delivered.
+    rig.clock.advance(12 * MS);
+    rig.create(7).unwrap();
+    rig.create(8).unwrap();
+    assert_eq!(numbers(rig.sessions.poll()), [2]);
+    assert_eq!(numbers(rig.sessions.shutdown()).len(), 2);
+    assert_eq!(rig.create(9), Err(StoreError::Closed));
+    assert_eq!(rig.census.left(), 0);
+}
+
+#[test]
+fn the_listener_and_the_channel_get_tokens() {
+    let (clock, census, told) =
+        (ManualClock::new(), Census::new(), Arc::<Mutex<Vec<_>>>::default());
+    let into = told.clone();
+    let listener = move |gone| into.lock().unwrap().push(gone);
+    let heard = manual(&clock).expiry_listener_with_token(listener).build_manual().unwrap();
+    let (sent, expired) = manual(&clock).build_manual_with_channel(8, WhenFull::Wait).unwrap();
+    for (sessions, number) in [(&heard, 1), (&sent, 2)] {
+        sessions.create_with_token(10 * MS, 42, Counted::of(&census, number)).unwrap();
+    }
+    clock.advance(12 * MS);
+    assert!(heard.poll().is_empty() && sent.poll().is_empty());
+    assert_eq!(numbers(told.lock().unwrap().drain(..).collect()), [1]);
+    assert_eq!(numbers(expired.try_next().into_iter().collect()), [2]);
+    assert_eq!(census.left(), 0);
+}
+
+#[test]
+fn tokens_are_dropped_with_the_tracker() {
+    let (clock, census) = (ManualClock::new(), Census::new());
+    let token = || Counted::new(&census);
+    let sessions = manual(&clock).build_manual().unwrap();
+    for _ in 0..100 {
+        sessions.create_with_token(10 * MS, 42, token()).unwrap();
+    }
+    clock.advance(12 * MS);
+    // What expired beside a poll waits in the tracker.
+    assert!(sessions.poll_into(&mut Vec::new(), 1).more);
+    for _ in 0..100 {
+        sessions.create_with_token(10 * MS, 42, token()).unwrap();
+    }
+    drop(sessions);
+    assert_eq!((census.made(), census.left()), (200, 0));
+    // What waits in the channel is dropped with it.
+    let builder = manual(&clock);
+    let (sessions, expired) = builder.build_manual_with_channel(1, WhenFull::Drop).unwrap();
+    for _ in 0..3 {
+        sessions.create_with_token(10 * MS, 42, token()).unwrap();
+    }
+    clock.advance(12 * MS);
+    assert!(sessions.poll().is_empty());
+    assert_eq!(census.left(), 1);
+    drop((sessions, expired));
+    assert_eq!(census.left(), 0);
+}
+
+/// Panics when it is dropped.
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("of a token");
+    }
+}
+
+#[test]
+fn a_token_whose_drop_panics_loses_nothing() {
+    let clock = ManualClock::new();
+    let (full, expired) = manual(&clock).build_manual_with_channel(1, WhenFull::Drop).unwrap();
+    for owner in 0..4 {
+        full.create_with_token(10 * MS, owner, Panics).unwrap();
+    }
+    clock.advance(12 * MS);
+    assert!(full.poll().is_empty() && full.is_empty());
+    let metrics = full.metrics();
+    assert_eq!((metrics.total.expired, metrics.listener_panics), (4, 3));
+    std::mem::forget(expired.try_next().unwrap().token);
+    full.create_with_token(10 * MS, 4, Panics).unwrap_or_else(|_| unreachable!());
+    drop(full);
+}
+
+#[test]
+fn tokens_of_every_size_and_alignment() {
+    #[derive(Clone, Debug, PartialEq)]
+    #[repr(align(128))]
+    struct Wide(u8);
+
+    fn comes_back<T: Send + Clone + PartialEq + std::fmt::Debug + 'static>(token: &T) {
+        let sessions = SessionTracker::with_tokens().build_manual().unwrap();
+        for owner in 0..100 {
+            sessions.create_with_token(MS, owner, token.clone()).unwrap();
+        }
+        let left = sessions.shutdown();
+        assert!(left.len() == 100 && left.iter().all(|session| session.token == *token));
+    }
+    comes_back(&());
+    comes_back(&7_u8);
+    comes_back(&[7_u64; 4]);
+    comes_back(&[7_u64; 5]);
+    comes_back(&String::from("seven"));
+    comes_back(&Wide(7));
+}
+
+/// Threads create, touch, close and remove sessions, which expire meanwhile, and a shutdown ends it.
+/// A token need not be shared between threads.
+#[test]
+fn each_token_comes_back_once_among_threads() {
+    let told = Arc::<Mutex<Vec<u64>>>::default();
+    let into = told.clone();
+    let sessions = SessionTracker::with_tokens()
+        .interval(MS)
+        .expiry_listener_with_token(move |gone: SessionInfo<Cell<u64>>| {
+            into.lock().unwrap().push(gone.token.get());
+        })
+        .build()
+        .unwrap();
+    let rounds = if cfg!(miri) { 20 } else { 5000 };
+    let mut came_back: Vec<u64> = thread::scope(|scope| {
+        let run = |thread: u64| {
+            let sessions = &sessions;
+            move || {
+                let mut back = Vec::new();
+                for round in 0..rounds {
+                    let token = Cell::new(thread * rounds + round);
+                    let id = SessionId(1 + round % 64);
+                    let (_, kept) = sessions.track_with_token(id, 2 * MS, thread, token).unwrap();
+                    back.extend(kept.map(Cell::into_inner));
+                    match (thread + round) % 4 {
+                        0 => back.extend(sessions.remove(id).map(|info| info.token.get())),
+                        1 => drop(sessions.touch(id)),
+                        2 if sessions.set_closing(id).is_ok() => {
+                            back.extend(sessions.remove(id).map(|info| info.token.get()));
+                        }
+                        _ => {}
+                    }
+                }
+                back
+            }
+        };
+        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(run(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    came_back.extend(sessions.shutdown().into_iter().map(|session| session.token.get()));
+    came_back.append(&mut told.lock().unwrap());
+    came_back.sort_unstable();
+    assert!(came_back.into_iter().eq(0..3 * rounds), "each token, once");
+}
