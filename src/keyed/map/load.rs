@@ -62,7 +62,8 @@ pub enum LoadError<K, V, E = Infallible> {
     Failed(E),
     /// The loader's value was refused. This gives it back.
     Refused(InsertError<K, V>),
-    /// The loader that this thread is inside wants the key that it loads: it would wait for itself.
+    /// This thread has begun to load the key, or another key of the same 64-bit hash: it would wait
+    /// for itself.
     Recursive,
     /// The map has been shut down.
     Closed,
@@ -201,9 +202,13 @@ where
     /// The value of a key; if it has none, a guard for the caller to load it. Blocks while another
     /// caller loads it.
     ///
+    /// A guard that is forgotten holds up all callers that want its key, for ever, and a shutdown
+    /// does not end their wait. The same is true of a loading future that no task polls.
+    ///
     /// # Errors
     ///
-    /// [`LoadError::Recursive`] if this thread has the guard, [`LoadError::Closed`].
+    /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the guard
+    /// to another thread. That one is not refused: it would wait for itself. [`LoadError::Closed`].
     pub fn get_or_guard(&self, mut key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
         loop {
             match self.load_step(key, true)? {
@@ -303,7 +308,7 @@ where
         mut key: K,
     ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
         loop {
-            let (waiting, back) = match self.load_step(key, false)? {
+            let (mut waiting, back) = match self.load_step(key, false)? {
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting, back) => (waiting, back),
             };
