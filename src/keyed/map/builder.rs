@@ -131,7 +131,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         ///
         /// 1.8 bytes an entry. The first `get` of an entry after a sweep has met it takes one
         /// compare-and-swap. An insertion into a full map takes an eviction, which looks at 256
-        /// entries at most.
+        /// entries at most. It also passes over slots of entries that have ended, and that a
+        /// channel or a kept `Ref` holds back: where they are 300,000, and live entries ten, that
+        /// takes 0.6 ms.
         ///
         /// # Examples
         ///

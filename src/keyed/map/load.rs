@@ -191,7 +191,12 @@ where
         load: impl FnOnce() -> Result<(V, Lifetimes), E>,
     ) -> Result<Ref<'_, K, V>, LoadError<K, V, E>> {
         match self.get_or_guard(key).map_err(LoadError::into_other)? {
-            Loaded::Found(value) => Ok(value),
+            Loaded::Found(value) => {
+                // Before the reference is on its way out: a `Drop` that panics would leave it
+                // pinned.
+                drop(load);
+                Ok(value)
+            }
             Loaded::Absent(guard) => {
                 let (value, lifetime) = load().map_err(LoadError::Failed)?;
                 Ok(guard.insert_with_lifetime(value, lifetime)?)
@@ -224,6 +229,7 @@ where
     /// Looks for the value, and begins to load it if there is none.
     fn load_step(&self, key: K, blocks: bool) -> Result<Step<'_, K, V, S>, LoadError<K, V>> {
         if let Some(value) = self.get(&key) {
+            drop(key); // before the reference is on its way out, as above
             return Ok(Step::Done(Loaded::Found(value)));
         }
         if self.store.engine.admission.is_refusing() {
@@ -234,7 +240,10 @@ where
             Begun::Wait(waiting) => Ok(Step::Wait(waiting, key)),
             Begun::Loader(flight) => Ok(Step::Done(match self.peek(&key) {
                 // Another flight has ended between the look and the beginning of this one.
-                Some(value) => Loaded::Found(value),
+                Some(value) => {
+                    drop((key, flight));
+                    Loaded::Found(value)
+                }
                 None => {
                     let count = Count { store: &self.store, has_inserted: false };
                     Loaded::Absent(LoadGuard { map: self, key, count, flight })
@@ -291,7 +300,10 @@ where
         load: impl std::future::Future<Output = Result<(V, Lifetimes), E>>,
     ) -> Result<Ref<'_, K, V>, LoadError<K, V, E>> {
         let guard = match self.get_or_guard_async(key).await.map_err(LoadError::into_other)? {
-            Loaded::Found(value) => return Ok(value),
+            Loaded::Found(value) => {
+                drop(load); // before the reference is on its way out, as above
+                return Ok(value);
+            }
             Loaded::Absent(guard) => guard,
         };
         let (value, lifetime) = load.await.map_err(LoadError::Failed)?;
