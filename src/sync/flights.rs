@@ -13,7 +13,10 @@
 
 use super::{thread, Condvar, Mutex, MutexGuard};
 #[cfg(feature = "async")]
-use std::task::{Context, Poll, Waker};
+use std::{
+    collections::BTreeMap,
+    task::{Context, Poll, Waker},
+};
 
 /// How many parts the table has, each with a lock of its own.
 const PARTS: usize = if cfg!(expiry_loom) { 1 } else { 32 };
@@ -30,8 +33,8 @@ struct Part {
 
 #[derive(Default)]
 struct State {
-    /// Number of flights that have begun in this part.
-    begun: u64,
+    /// How many numbers this part has given out, to flights and to tasks that wait.
+    numbers: u64,
     flying: Vec<Flying>,
 }
 
@@ -40,9 +43,9 @@ struct Flying {
     number: u64,
     /// The thread that loads; `None` where a task does.
     loader: Option<thread::ThreadId>,
-    /// The tasks that wait.
+    /// The tasks that wait, by their numbers.
     #[cfg(feature = "async")]
-    tasks: Vec<Waker>,
+    tasks: BTreeMap<u64, Waker>,
 }
 
 /// What a caller gets that wants to load.
@@ -65,6 +68,9 @@ pub(crate) struct Flight<'a> {
 pub(crate) struct Waiting<'a> {
     part: &'a Part,
     number: u64,
+    /// The number of the task that waits, from its first registration on.
+    #[cfg(feature = "async")]
+    task: Option<u64>,
 }
 
 impl Part {
@@ -75,6 +81,11 @@ impl Part {
 }
 
 impl State {
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
     fn position(&self, number: u64) -> Option<usize> {
         self.flying.iter().position(|flying| flying.number == number)
     }
@@ -95,17 +106,21 @@ impl Flights {
         if let Some(flying) = state.flying.iter().find(|flying| flying.hash == hash) {
             return match flying.loader {
                 Some(_) if flying.loader == me => Begun::Own,
-                _ => Begun::Wait(Waiting { part, number: flying.number }),
+                _ => Begun::Wait(Waiting {
+                    part,
+                    number: flying.number,
+                    #[cfg(feature = "async")]
+                    task: None,
+                }),
             };
         }
-        let number = state.begun;
-        state.begun += 1;
+        let number = state.next_number();
         state.flying.push(Flying {
             hash,
             number,
             loader: me,
             #[cfg(feature = "async")]
-            tasks: Vec::new(),
+            tasks: BTreeMap::new(),
         });
         Begun::Loader(Flight { part, number })
     }
@@ -121,7 +136,7 @@ impl Drop for Flight<'_> {
         drop(state);
         self.part.over.notify_all();
         #[cfg(feature = "async")]
-        for task in _flying.tasks {
+        for task in _flying.tasks.into_values() {
             crate::panics::caught(|| task.wake());
         }
     }
@@ -136,20 +151,34 @@ impl Waiting<'_> {
         }
     }
 
-    /// Ready when the flight is over; else the task is woken then.
+    /// Ready when the flight is over; else the task is woken then, by the waker of its last poll.
     #[cfg(feature = "async")]
-    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // The waker's `clone` and `drop` are the user's code: they run outside the lock.
-        let mut waker = Some(context.waker().clone());
+        let waker = context.waker().clone();
         let mut state = self.part.lock();
         let Some(at) = state.position(self.number) else {
             return Poll::Ready(());
         };
-        let tasks = &mut state.flying[at].tasks;
-        if !tasks.iter().any(|task| task.will_wake(context.waker())) {
-            tasks.extend(waker.take());
-        }
+        let task = *self.task.get_or_insert_with(|| state.next_number());
+        let before = state.flying[at].tasks.insert(task, waker);
         drop(state);
+        drop(before);
         Poll::Pending
+    }
+}
+
+#[cfg(feature = "async")]
+impl Drop for Waiting<'_> {
+    /// Takes the waker back: a load may take longer than many callers wait.
+    fn drop(&mut self) {
+        let Some(task) = self.task else {
+            return;
+        };
+        let mut state = self.part.lock();
+        let at = state.position(self.number);
+        let waker = at.and_then(|at| state.flying[at].tasks.remove(&task));
+        drop(state);
+        crate::panics::caught(|| drop(waker));
     }
 }

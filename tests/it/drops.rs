@@ -637,6 +637,19 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
             drop(map.entry(value()).or_insert_with_lifetime(lifetime, value));
         });
     }
+    for by_key in [false, true] {
+        still_reclaims("get_or_insert_with, found", |map, census| {
+            let value = Bad::new(9, !by_key, census);
+            drop(map.get_or_insert_with(Bad::new(0, by_key, census), || value));
+        });
+        #[cfg(feature = "async")]
+        still_reclaims("get_or_insert_async, found", |map, census| {
+            let value = Bad::new(9, !by_key, census);
+            let load = async { value };
+            let load = map.get_or_insert_async(Bad::new(0, by_key, census), load);
+            drop(crate::support::Task::new().block_on(load));
+        });
+    }
     still_reclaims("insert, the key's Eq is not asked", |map, census| {
         // Of two keys that are equal the map keeps the new one; the old one is the driver's to
         // drop.

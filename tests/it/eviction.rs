@@ -1,5 +1,6 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
+use expiry::expiring_map::Entry;
 use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause, StoreError};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -107,6 +108,16 @@ fn an_entry_whose_time_is_up_is_reported_as_expired() {
     map.insert(2, 2).unwrap();
     assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
     assert_eq!(map.metrics().total.evicted, 0);
+}
+
+#[test]
+fn an_entry_that_is_looked_at_is_swept_and_read_and_has_not_changed() {
+    let (map, ..) = bounded(300);
+    assert_eq!(hits(&map, (0..300).chain(0..300)), 300);
+    let Entry::Occupied(entry) = map.entry(200) else { panic!("it is there") };
+    map.insert(1000, 0).unwrap(); // the hand comes by
+    assert!(map.get(&200).is_some());
+    assert_eq!(*entry.insert(7).unwrap(), 200);
 }
 
 #[test]

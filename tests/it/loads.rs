@@ -182,10 +182,22 @@ mod tasks {
         assert!(task.poll(&mut second).is_pending());
         assert!(task.poll(&mut third).is_pending());
         drop(first);
-        assert_eq!(task.woken(), 1, "the tasks are one");
+        assert_eq!(task.woken(), 2);
         let refused = task.block_on(second);
         assert!(matches!(refused, Err(LoadError::Failed("no"))));
         assert_eq!(*task.block_on(third).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_waiting_call_leaves_only_its_last_waker_and_none_when_it_is_dropped() {
+        let (map, loader, tasks) = (map(), Task::new(), [Task::new(), Task::new()]);
+        let mut load = pin!(map.get_or_insert_async(1, pending()));
+        assert!(loader.poll(&mut load).is_pending());
+        let mut waiting = Box::pin(map.get_or_insert_async(1, ready(2)));
+        assert!(tasks.iter().all(|task| task.poll(&mut waiting).is_pending()));
+        assert_eq!(tasks.each_ref().map(Task::held), [0, 1]);
+        drop(waiting);
+        assert_eq!(tasks.each_ref().map(Task::held), [0, 0]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::time::Duration;
 /// | [`interval`](Self::interval) | a 300th of the shorter time, between 1 ms and 1 s; 100 ms without |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
+/// | [`statistics`](Self::statistics) | off |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
@@ -133,7 +134,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         ///
         /// 1.8 bytes an entry. The first `get` of an entry after a sweep has met it takes one
         /// compare-and-swap. An insertion into a full map takes an eviction, which looks at 256
-        /// entries at most.
+        /// entries at most. It also passes over slots of entries that have ended, and that a
+        /// channel or a kept `Ref` holds back: where they are 300,000, and live entries ten, that
+        /// takes 0.6 ms.
         ///
         /// # Examples
         ///

@@ -62,7 +62,8 @@ pub enum LoadError<K, V, E = Infallible> {
     Failed(E),
     /// The loader's value was refused. This gives it back.
     Refused(InsertError<K, V>),
-    /// The loader that this thread is inside wants the key that it loads: it would wait for itself.
+    /// This thread has begun to load the key, or another key of the same 64-bit hash: it would wait
+    /// for itself.
     Recursive,
     /// The map has been shut down.
     Closed,
@@ -190,7 +191,12 @@ where
         load: impl FnOnce() -> Result<(V, Lifetimes), E>,
     ) -> Result<Ref<'_, K, V>, LoadError<K, V, E>> {
         match self.get_or_guard(key).map_err(LoadError::into_other)? {
-            Loaded::Found(value) => Ok(value),
+            Loaded::Found(value) => {
+                // Before the reference is on its way out: a `Drop` that panics would leave it
+                // pinned.
+                drop(load);
+                Ok(value)
+            }
             Loaded::Absent(guard) => {
                 let (value, lifetime) = load().map_err(LoadError::Failed)?;
                 Ok(guard.insert_with_lifetime(value, lifetime)?)
@@ -201,9 +207,13 @@ where
     /// The value of a key; if it has none, a guard for the caller to load it. Blocks while another
     /// caller loads it.
     ///
+    /// A guard that is forgotten holds up all callers that want its key, for ever, and a shutdown
+    /// does not end their wait. The same is true of a loading future that no task polls.
+    ///
     /// # Errors
     ///
-    /// [`LoadError::Recursive`] if this thread has the guard, [`LoadError::Closed`].
+    /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the guard
+    /// to another thread. That one is not refused: it would wait for itself. [`LoadError::Closed`].
     pub fn get_or_guard(&self, mut key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
         loop {
             match self.load_step(key, true)? {
@@ -219,6 +229,7 @@ where
     /// Looks for the value, and begins to load it if there is none.
     fn load_step(&self, key: K, blocks: bool) -> Result<Step<'_, K, V, S>, LoadError<K, V>> {
         if let Some(value) = self.get(&key) {
+            drop(key); // before the reference is on its way out, as above
             return Ok(Step::Done(Loaded::Found(value)));
         }
         if self.store.engine.admission.is_refusing() {
@@ -229,7 +240,10 @@ where
             Begun::Wait(waiting) => Ok(Step::Wait(waiting, key)),
             Begun::Loader(flight) => Ok(Step::Done(match self.peek(&key) {
                 // Another flight has ended between the look and the beginning of this one.
-                Some(value) => Loaded::Found(value),
+                Some(value) => {
+                    drop((key, flight));
+                    Loaded::Found(value)
+                }
                 None => {
                     let count = Count { store: &self.store, has_inserted: false };
                     Loaded::Absent(LoadGuard { map: self, key, count, flight })
@@ -286,7 +300,10 @@ where
         load: impl std::future::Future<Output = Result<(V, Lifetimes), E>>,
     ) -> Result<Ref<'_, K, V>, LoadError<K, V, E>> {
         let guard = match self.get_or_guard_async(key).await.map_err(LoadError::into_other)? {
-            Loaded::Found(value) => return Ok(value),
+            Loaded::Found(value) => {
+                drop(load); // before the reference is on its way out, as above
+                return Ok(value);
+            }
             Loaded::Absent(guard) => guard,
         };
         let (value, lifetime) = load.await.map_err(LoadError::Failed)?;
@@ -303,7 +320,7 @@ where
         mut key: K,
     ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
         loop {
-            let (waiting, back) = match self.load_step(key, false)? {
+            let (mut waiting, back) = match self.load_step(key, false)? {
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting, back) => (waiting, back),
             };

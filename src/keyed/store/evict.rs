@@ -216,7 +216,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn evict_one(&self, eviction: &Eviction, attempts: &mut u32) -> bool {
         match self.evict(eviction) {
             Some(notice) => notice.tell(),
-            None => *attempts += 1,
+            None => {
+                *attempts += 1;
+                // Threads that hold the places may wait for this one's processor.
+                #[cfg(not(expiry_loom))]
+                std::thread::yield_now();
+            }
         }
         if *attempts == FRUITLESS {
             self.engine.count_refusal();
