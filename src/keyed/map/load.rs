@@ -262,7 +262,8 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// As [`get_or_insert_with`](Self::get_or_insert_with), of a future, on any runtime. Callers
-    /// that wait block no thread. If the loading caller is dropped, a waiting one loads.
+    /// that wait block no thread. The [`Ref`] is not `Send`: clone what is needed before the next
+    /// `await`. If the loading caller is dropped, a waiting one loads.
     ///
     /// # Errors
     ///
