@@ -1,4 +1,4 @@
-//! Who may look: pins, and waits for the threads that are pinned.
+//! Pins: which threads may look at payloads, and waits for the threads that are pinned.
 //!
 //! Two things wait until no thread can be looking at them: the slots of ended entries (W15), and a
 //! retired table of an index, in which a stale publisher's compare-and-swap could succeed once the

@@ -1,4 +1,4 @@
-//! Who frees: what becomes of slots that have ended, at once or when no thread can be looking at
+//! Freeing: what becomes of slots that have ended, at once or when no thread can be looking at
 //! them ([`super::reclaim`]).
 //!
 //! Only a driver of its own store drops a payload: the reaper, a thread in `poll` or in a shutdown,
