@@ -50,8 +50,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Defaults of stores that get a timeout with each entry, so that no interval follows from one: an
-    /// interval of 1 ms, as tokio's.
+    /// Defaults of stores that get a timeout with each entry, so that no interval follows from one:
+    /// an interval of 1 ms, as tokio's.
     pub(crate) fn by_millisecond() -> Self {
         Setup { interval: Some(Duration::from_millis(1)), ..Setup::default() }
     }

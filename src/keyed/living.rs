@@ -66,15 +66,16 @@ pub(super) struct Aim<'a, K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// When an entry ends that begins now; and the clock reading that this was derived from.
+    /// When an entry of this weight ends that begins now; and the clock reading that this was derived
+    /// from.
     #[inline(always)]
-    pub(super) fn term(&self, lifetime: Lifetimes) -> Result<(Term, u64), StoreError> {
+    pub(super) fn term(&self, lifetime: Lifetimes, weight: u64) -> Result<(Term, u64), StoreError> {
         let (deadline, now) = self.engine.renewal(lifetime.live, self.timeout, self)?;
         let term = match (lifetime.idle, self.idle) {
             (Lifetime::Never, _) | (Lifetime::Default, None) => Term::until(deadline),
             (idle, _) => self.idle_term(idle, deadline)?,
         };
-        Ok((Term { keeps: lifetime.keeps, ..term }, now))
+        Ok((Term { keeps: lifetime.keeps, weight, ..term }, now))
     }
 
     /// As [`term`](Self::term), of an entry with a time to idle.
@@ -179,9 +180,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let ahead = |id| self.engine.slots.prefetch_note(id);
         let found = self.find_and(pin, wanted, ahead);
         // The one clock reading, after the look at the lease.
-        let (term, now) = self.term(lifetime)?;
+        let (term, now) = self.term(lifetime, weight)?;
         let is_living = found.is_some_and(|found| self.is_living_at(&found, now));
-        Ok(Aim { found, is_living, term: Term { weight, ..term } })
+        Ok(Aim { found, is_living, term })
     }
 
     /// The second half: puts an entry in where there was none, or in the place of the one that

@@ -193,7 +193,7 @@ fn tokens_of_every_size_and_alignment() {
     comes_back(&Wide(7));
 }
 
-/// Threads create, touch, close and remove sessions, which expire meanwhile, and a shutdown ends it.
+/// Threads create, touch, close and remove sessions, which expire meanwhile. A shutdown ends it.
 /// A token need not be shared between threads.
 #[test]
 fn each_token_comes_back_once_among_threads() {

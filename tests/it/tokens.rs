@@ -156,7 +156,7 @@ fn tokens_are_dropped_with_the_tracker() {
     assert_eq!((census.made(), census.left()), (2000, 1999));
     drop(tracker);
     assert_eq!(census.left(), 0);
-    // Those that wait in the channel go with it.
+    // The tokens that wait in the channel go with the channel.
     let builder = AckTracker::with_tokens();
     let (tracker, outcomes) = builder.build_with_channel(1, WhenFull::Drop).unwrap();
     for id in 0..3 {

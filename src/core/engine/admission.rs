@@ -97,14 +97,10 @@ impl Admission {
             return Err(Refused::Closed);
         }
         if needs_room {
-            self.take_permit()
+            self.take(1)
         } else {
             Ok(())
         }
-    }
-
-    fn take_permit(&self) -> Result<(), Refused> {
-        self.take(1)
     }
 
     /// Takes so many permits, or none.
@@ -130,13 +126,8 @@ impl Admission {
         }
     }
 
-    /// Gives back the permit of a slot that is free, or of a claim that found no slot.
-    #[inline]
-    pub(super) fn give_back_permit(&self) {
-        self.give_back(1);
-    }
-
-    /// Gives back permits that were [taken](Self::take), beside those of claims.
+    /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or what was
+    /// [taken](Self::take) beside those.
     #[inline]
     pub(crate) fn give_back(&self, given: u64) {
         let Some(permits) = &self.permits else {

@@ -100,7 +100,7 @@ impl<P: Payload, C> Engine<P, C> {
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 if needs_room {
-                    self.admission.give_back_permit();
+                    self.admission.give_back(1);
                 }
                 *refused = why;
                 if let Refused::OutOfMemory = why {

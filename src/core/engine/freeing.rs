@@ -49,7 +49,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// A slot has been freed. Whether it is time to ask if memory can go back.
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
-        self.admission.give_back_permit();
+        self.admission.give_back(1);
         stripe.ended.add(1);
         stripe.ended.get() % CHUNK as u64 == 0
     }

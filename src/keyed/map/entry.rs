@@ -3,7 +3,6 @@
 use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
-use crate::keyed::idle::Term;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Found, Hindered, Wanted};
@@ -236,12 +235,10 @@ where
         };
         let (mut pin, mut found, mut attempts) = (self.entry.into_pin(), self.found, 0);
         loop {
-            let attempt = match store.again(&found).map(|now| (now, store.term(lifetime))) {
+            let attempt = match store.again(&found).map(|now| (now, store.term(lifetime, weight))) {
                 None => return Err(InsertError::of(pair, StoreError::Changed)),
                 Some((_, Err(error))) => return Err(InsertError::of(pair, error)),
-                Some((now, Ok((term, _)))) => {
-                    store.replace(&pin, &now, pair, Term { weight, ..term })
-                }
+                Some((now, Ok((term, _)))) => store.replace(&pin, &now, pair, term),
             };
             match attempt {
                 Ok(entry) => {

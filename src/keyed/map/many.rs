@@ -177,17 +177,16 @@ where
         loop {
             let found = self.living(wanted);
             if uses {
-                let store = &self.map.store;
-                store.note_lookup(|lookups| match found {
+                if found.is_some_and(|found| !self.map.is_used(&found)) {
+                    continue; // It has ended meanwhile.
+                }
+                self.map.store.note_lookup(|lookups| match found {
                     Some(_) => &lookups.hits,
                     None => &lookups.misses,
                 });
             }
-            let found = found?;
-            if !uses || self.map.is_used(&found) {
-                // SAFETY: found under the pin, which this keeps.
-                return Some(unsafe { &found.pair().1 });
-            }
+            // SAFETY: found under the pin, which this keeps.
+            return found.map(|found| unsafe { &found.pair().1 });
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
-use crate::keyed::idle::Term;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Entered, Hindered, RemovalCause, Store, Wanted};
@@ -322,10 +321,7 @@ where
             let pair = (key, new);
             // The lifetime begins now, however long the closure has taken. It replaces this very
             // value, which may have been used meanwhile.
-            let term = store.weigh(&pair).and_then(|weight| {
-                let (term, now) = store.term(lifetime)?;
-                Ok((Term { weight, ..term }, now))
-            });
+            let term = store.weigh(&pair).and_then(|weight| store.term(lifetime, weight));
             let attempt = match (term, found.map(|found| found.again())) {
                 (Err(error), _) => Err((Hindered::Refused(error), pair)),
                 (Ok((term, _)), None) => store.enter(&pin, hash, pair, term),

@@ -120,8 +120,8 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Where the index names a slot whose lease this thread has loaded. `None` if it does not: until
-    /// then the claiming thread may take the payload out again.
+    /// Where the index names a slot whose lease this thread has loaded. `None` if it does not:
+    /// until then the claiming thread may take the payload out again.
     pub(super) fn named(&self, pin: Pin, id: u32) -> Option<Named> {
         let hash = self.hash_of(id);
         let position = self.engine.keys.index_of(hash).position(&pin, hash, id);

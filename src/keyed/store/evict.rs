@@ -192,8 +192,8 @@ impl Hand {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Notes that an entry is used, unless its lease has changed meanwhile. Returns it with the lease
-    /// that it has then.
+    /// Notes that an entry is used, unless its lease has changed meanwhile. Returns it with the
+    /// lease that it has then.
     #[inline(always)]
     pub(in crate::keyed) fn mark_used<'a>(&self, found: &Found<'a, K, V>) -> Found<'a, K, V> {
         if found.lease.is_used() {
