@@ -209,6 +209,7 @@ mod polled;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
+mod reaper;
 mod rotating;
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
@@ -251,6 +252,7 @@ pub use keyed::{
 pub use panics::{inside, is_inside};
 pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 pub use polled::Polled;
+pub use reaper::Reaper;
 pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

@@ -9,17 +9,19 @@
 //! |---|---|---|
 //! | inside a call of the user's code ([`is_inside`]) | asks the reaper to stop, and returns; the reaper closes the store | closes the shards that no other thread drives; the threads that drive the others close them when they leave |
 //! | the reaper | asks itself | - |
-//! | any other thread | closes the store, and waits for the threads that drive it and for the reaper | closes the store, and waits for the threads that drive it |
+//! | any other thread | closes the store, and waits for the threads that drive it and for its own reaper | closes the store, and waits for the threads that drive it |
 //!
 //! So no thread waits while another store may wait for it.
 //! `stores_that_shut_each_other_down_come_to_their_end` (`tests/it/each_other.rs`) has each pair of
 //! store types; the model is `two_stores_shut_each_other_down`.
 
-use crate::core::engine::{Engine, Frontend};
-use crate::core::reaper::{self, Orders};
+use crate::core::engine::{Engine, Frontend, Share};
+use crate::core::reaper::{drive, Next, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
 use crate::panics::is_inside;
+use crate::reaper::{Reaped, Reaper};
+use crate::sync::park::{doze, park, Sleeper};
 use crate::sync::worker::Worker;
 use crate::trace::event;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,19 +30,19 @@ use std::time::{Duration, Instant};
 /// Shuts the store of `frontend` down: see the module's head.
 pub(crate) fn shut<P: Payload, C>(
     engine: &Engine<P, C>,
-    reaper: Option<&Reaper>,
+    reaper: Option<&Reaping>,
     frontend: &impl Frontend<P>,
 ) {
     engine.admission.refuse();
-    let Some(reaper) = Reaper::here(reaper) else {
+    let Some(reaper) = Reaping::here(reaper) else {
         return frontend.close();
     };
-    if is_inside() || reaper.worker.is_current() {
+    if is_inside() || reaper.worker().is_current() {
         return reaper.ask(engine);
     }
     frontend.close();
     reaper.ask(engine);
-    reaper.worker.join();
+    reaper.join();
 }
 
 /// Begins what [`shut`] does. The future ends when that is done. The reaper closes the store, if
@@ -48,11 +50,11 @@ pub(crate) fn shut<P: Payload, C>(
 #[cfg(feature = "async")]
 pub(crate) fn shut_soon<'a, P: Payload, C>(
     engine: &'a Engine<P, C>,
-    reaper: Option<&'a Reaper>,
+    reaper: Option<&'a Reaping>,
     frontend: &impl Frontend<P>,
 ) -> impl std::future::Future<Output = ()> + 'a {
     engine.admission.refuse();
-    let reaper = Reaper::here(reaper);
+    let reaper = Reaping::here(reaper);
     match reaper {
         Some(reaper) => reaper.ask(engine),
         None => frontend.close(),
@@ -69,7 +71,7 @@ pub(crate) fn shut_soon<'a, P: Payload, C>(
 /// Returns whether none is left.
 pub(crate) fn drain<P: Payload, C>(
     engine: &Engine<P, C>,
-    reaper: Option<&Reaper>,
+    reaper: Option<&Reaping>,
     frontend: &impl Frontend<P>,
     limit: Duration,
 ) -> bool {
@@ -82,7 +84,7 @@ pub(crate) fn drain<P: Payload, C>(
         if is_inside() || began.elapsed() >= limit {
             return false;
         }
-        if Reaper::here(reaper).is_none() {
+        if Reaping::here(reaper).is_none() {
             engine.poll_once(4096, frontend);
         }
         std::thread::sleep(Duration::from_millis(1).min(limit));
@@ -129,13 +131,13 @@ impl<T> Leftovers<T> {
 /// A handle has the store itself too, so that a call reaches it by one pointer.
 pub(crate) struct Owner<F: Shut> {
     frontend: Arc<F>,
-    reaper: Option<Reaper>,
+    reaper: Option<Reaping>,
 }
 
 /// A store that can be shut down.
 pub(crate) trait Shut {
     /// Does what [`shut`] does, and what else belongs to a shutdown of this store.
-    fn shut(&self, reaper: Option<&Reaper>);
+    fn shut(&self, reaper: Option<&Reaping>);
 }
 
 impl<F: Shut> Owner<F> {
@@ -151,12 +153,12 @@ impl<F: Shut> Owner<F> {
         // First: without a reaper, its drop shuts the store down.
         let mut owner = Owner { frontend: frontend.clone(), reaper: None };
         if let Some(settings) = reaper {
-            owner.reaper = Some(Reaper::start(frontend, engine, &settings)?);
+            owner.reaper = Some(Reaping::start(frontend, engine, settings)?);
         }
         Ok(Arc::new(owner))
     }
 
-    pub(crate) fn reaper(&self) -> Option<&Reaper> {
+    pub(crate) fn reaper(&self) -> Option<&Reaping> {
         self.reaper.as_ref()
     }
 
@@ -172,55 +174,104 @@ impl<F: Shut> Drop for Owner<F> {
     }
 }
 
-/// How a reaper is started.
+/// How a store gets its reaper.
 pub(crate) struct ReaperSettings {
-    /// The thread's name.
+    /// The one that it shares with other stores; `None`: it gets a thread of its own.
+    pub(crate) shared: Option<Reaper>,
+    /// Name of a thread of its own.
     pub(crate) name: String,
     /// Steps of work before it looks round again.
     pub(crate) budget: usize,
 }
 
-/// The thread that drives a store's engine, and how to stop it.
-pub(crate) struct Reaper {
-    worker: Worker,
+/// By which thread a store is reaped, and how to stop that.
+pub(crate) struct Reaping {
+    by: By,
     orders: Arc<Orders>,
 }
 
-impl Reaper {
-    /// Starts a reaper for the engine of `frontend`.
+enum By {
+    Own(Worker),
+    Shared(Reaper),
+}
+
+/// What a reaper knows of a store.
+struct Task<F, E> {
+    frontend: Arc<F>,
+    engine: fn(&F) -> &E,
+    budget: usize,
+    orders: Arc<Orders>,
+}
+
+impl<P: Payload, C: Send + Sync, F: Frontend<P> + Send + Sync> Reaped for Task<F, Engine<P, C>> {
+    fn drive(&self, until: Option<Instant>) -> Next {
+        let engine = (self.engine)(&self.frontend);
+        let share = Share { until, ..Share::of(self.budget) };
+        let next = drive(engine, &*self.frontend, share, &self.orders);
+        if let Next::Stop = next {
+            self.frontend.close();
+            self.orders.end();
+            #[cfg(feature = "async")]
+            engine.admission.parted();
+        }
+        next
+    }
+}
+
+impl Reaping {
+    /// Starts a reaper for the engine of `frontend`, or makes a shared one drive that too.
     fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        settings: &ReaperSettings,
+        settings: ReaperSettings,
     ) -> Result<Self, BuildError> {
+        let ReaperSettings { shared, name, budget } = settings;
         let orders = Arc::new(Orders::new());
-        let worker = {
-            let (frontend, orders) = (frontend.clone(), orders.clone());
-            let budget = settings.budget;
-            Worker::spawn(&settings.name, move || {
-                event!(DEBUG, "reaper started");
-                reaper::run(engine(&frontend), &*frontend, budget, &orders);
-                frontend.close();
-                orders.end();
-                #[cfg(feature = "async")]
-                engine(&frontend).admission.parted();
-                event!(DEBUG, "reaper stopped");
-            })
-            .map_err(|error| BuildError::NoThread(error.to_string()))?
+        let task = Task { frontend: frontend.clone(), engine, budget, orders: orders.clone() };
+        let wakeup = &engine(frontend).wakeup;
+        let by = match shared {
+            Some(reaper) => {
+                reaper.take_on(task, |sleeper| wakeup.set_reaper(sleeper))?;
+                By::Shared(reaper)
+            }
+            None => {
+                let worker = Worker::spawn(&name, move || {
+                    event!(DEBUG, "reaper started");
+                    run(&task);
+                    event!(DEBUG, "reaper stopped");
+                });
+                let worker = worker.map_err(|error| BuildError::NoThread(error.to_string()))?;
+                wakeup.set_reaper(Sleeper::own(worker.thread().clone()));
+                By::Own(worker)
+            }
         };
-        engine(frontend).wakeup.set_reaper(worker.thread());
-        Ok(Reaper { worker, orders })
+        Ok(Reaping { by, orders })
     }
 
     /// The reaper, if there is one in this process. Without one, only polling drives the engine.
-    pub(crate) fn here(reaper: Option<&Self>) -> Option<&Self> {
-        reaper.filter(|reaper| !reaper.worker.is_lost())
+    pub(crate) fn here(reaping: Option<&Self>) -> Option<&Self> {
+        reaping.filter(|reaping| !reaping.worker().is_lost())
+    }
+
+    fn worker(&self) -> &Worker {
+        match &self.by {
+            By::Own(worker) => worker,
+            By::Shared(reaper) => reaper.worker(),
+        }
     }
 
     /// Asks it to stop after this round, and to close the store then.
     pub(crate) fn ask<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.orders.stop();
         engine.wakeup.wake();
+    }
+
+    /// Waits until the store's own thread has ended. One that the store shares may be inside
+    /// another store's listener, which may wait for the caller: it is left to itself.
+    fn join(&self) {
+        if let By::Own(worker) = &self.by {
+            worker.join();
+        }
     }
 
     /// Asks it to stop when nothing is left, or this has passed.
@@ -235,5 +286,17 @@ impl Reaper {
     pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
         let ended = || self.orders.has_ended().then_some(());
         engine.admission.until_parted(ended).await;
+    }
+}
+
+/// The thread of one store: drives it until it is ordered to stop.
+fn run(task: &impl Reaped) {
+    loop {
+        match task.drive(None) {
+            Next::Round => {}
+            Next::Pause(time) => doze(time),
+            Next::Sleep(limit) => park(limit),
+            Next::Stop => return,
+        }
     }
 }

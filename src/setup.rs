@@ -4,6 +4,7 @@ use crate::core::engine::{Config, Source};
 use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::lifecycle::ReaperSettings;
+use crate::reaper::Reaper;
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) struct Setup {
     pub(crate) budget: usize,
     /// What the store's reaper thread is called.
     pub(crate) name: Option<String>,
+    /// The reaper that it shares with other stores.
+    pub(crate) reaper: Option<Reaper>,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,
     /// See [`Config::asymmetric`].
@@ -42,6 +45,7 @@ impl Default for Setup {
             exact: false,
             budget: 4096,
             name: None,
+            reaper: None,
             seed: None,
             pause_grace: None,
             asymmetric: false,
@@ -103,7 +107,8 @@ impl Setup {
     /// The settings of the reaper, if there is to be one.
     pub(crate) fn reaper(&self, wanted: bool) -> Option<ReaperSettings> {
         let name = || self.name.as_deref().unwrap_or("expiry-reaper").replace('\0', " ");
-        wanted.then(|| ReaperSettings { name: name(), budget: self.budget })
+        let shared = || self.reaper.clone();
+        wanted.then(|| ReaperSettings { shared: shared(), name: name(), budget: self.budget })
     }
 
     /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.
@@ -175,6 +180,10 @@ macro_rules! setters {
             /// The store's name: that of its reaper thread, of which Linux shows 15 bytes. It is
             /// `expiry-reaper` unless set.
             name(name: impl Into<String>) sets setup.name = Some(name.into());
+            /// Lets a thread that other stores use too drive this one, instead of one of its own:
+            /// see [`Reaper`](crate::Reaper).
+            #[doc = concat!("[`", $manual, "`](Self::", $manual, ") takes no notice of it.")]
+            reaper(reaper: &$crate::Reaper) sets setup.reaper = Some(reaper.clone());
             /// How much the reaper does before it looks round again: expired
             #[doc = concat!($things, ", buckets, cascades.")]
             reaper_budget(budget: usize) sets setup.budget = budget;

@@ -6,7 +6,7 @@ use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
 #[cfg(feature = "async")]
 use crate::core::engine::Frontend;
-use crate::lifecycle::{drain, shut, Reaper, Shut};
+use crate::lifecycle::{drain, shut, Reaping, Shut};
 #[cfg(doc)]
 use crate::WhenFull;
 #[cfg(feature = "async")]
@@ -88,8 +88,8 @@ impl<T: Send + 'static> AckTracker<T> {
 
     /// The reaper, if there is one in this process.
     #[cfg(feature = "async")]
-    fn reaper(&self) -> Option<&Reaper> {
-        Reaper::here(self.owner.reaper())
+    fn reaper(&self) -> Option<&Reaping> {
+        Reaping::here(self.owner.reaper())
     }
 
     #[cfg(feature = "async")]
@@ -196,7 +196,7 @@ impl<T: Send + 'static> AckTracker<T> {
 
 impl<T: 'static> Shut for Trees<T> {
     /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         self.engine.admission.refuse();
         self.deliver.close();
         shut(&self.engine, reaper, self);

@@ -1,13 +1,12 @@
-//! The reaper: one thread that drives an engine and sleeps in between.
+//! The reaper: a thread that drives an engine, or [several](crate::reaper), and sleeps in between.
 //!
 //! It sleeps until the earliest tick that any wheel knows of, without a limit when there is none,
 //! and is woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so
 //! an engine is driven the same way without it.
 
-use super::engine::{Engine, Frontend, Round};
+use super::engine::{Engine, Frontend, Round, Share};
 use super::slot::Payload;
 use crate::panics::goes_on;
-use crate::sync::park::{doze, park};
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::{nanos, NEVER};
 use std::sync::atomic::AtomicU64;
@@ -79,56 +78,62 @@ impl Orders {
 /// How often it looks whether anything is left, while it drains.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long it sleeps after a round in which the clock has panicked.
+/// How long it leaves a store alone after a round in which the store's clock has panicked.
 const RECOVERY: Duration = Duration::from_millis(10);
 
-/// Drives `engine` until it is ordered to stop and the engine's waker called. A clock that panics
-/// ends the round, and not the reaper.
-pub(crate) fn run<P: Payload, C>(
-    engine: &Engine<P, C>,
-    frontend: &impl Frontend<P>,
-    budget: usize,
-    orders: &Orders,
-) {
-    loop {
-        engine.wakeup.awake();
-        if orders.is_to_stop() {
-            return;
-        }
-        let drains = orders.drains();
-        if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(frontend)) {
-            return;
-        }
-        let Some(round) = goes_on(|| round(engine, frontend, budget)) else {
-            engine.clock_panics.add(1);
-            doze(RECOVERY);
-            continue;
-        };
-        if round.more {
-            continue;
-        }
-        if let Some(limit) = drains {
-            doze(limit.min(LOOK));
-            continue;
-        }
-        // A thread that drives a shard that this round has left out wakes it if that is needed.
-        let next = round.next.unwrap_or(NEVER);
-        if engine.may_sleep_until(next) && !orders.is_to_stop() {
-            // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
-            let now = goes_on(|| engine.deadlines.clock().now());
-            let until = |now| engine.deadlines.ticks().until(now, next);
-            park((next != NEVER).then(|| now.map_or(RECOVERY, until)));
-        }
-    }
+/// What a store wants of its reaper after a [round](drive).
+pub(crate) enum Next {
+    /// Another one at once.
+    Round,
+    /// Another one when this has passed. No thread wakes the reaper before.
+    Pause(Duration),
+    /// Another one when this has passed, if there is a limit, or when another thread wakes the
+    /// reaper.
+    Sleep(Option<Duration>),
+    /// None: the reaper has been ordered to stop.
+    Stop,
 }
 
-fn round<P: Payload, C>(
+/// Does a round at `engine`, as `orders` say. A clock that panics ends the round, and not the
+/// reaper.
+pub(crate) fn drive<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,
-    budget: usize,
-) -> Round {
+    share: Share,
+    orders: &Orders,
+) -> Next {
+    engine.wakeup.awake();
+    if orders.is_to_stop() {
+        return Next::Stop;
+    }
+    let drains = orders.drains();
+    if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(frontend)) {
+        return Next::Stop;
+    }
+    let Some(round) = goes_on(|| round(engine, frontend, share)) else {
+        engine.clock_panics.add(1);
+        return Next::Pause(RECOVERY);
+    };
+    if round.more {
+        return Next::Round;
+    }
+    if let Some(limit) = drains {
+        return Next::Pause(limit.min(LOOK));
+    }
+    // A thread that drives a shard that this round has left out wakes it if that is needed.
+    let next = round.next.unwrap_or(NEVER);
+    if !engine.may_sleep_until(next) || orders.is_to_stop() {
+        return Next::Round;
+    }
+    // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
+    let now = goes_on(|| engine.deadlines.clock().now());
+    let until = |now| engine.deadlines.ticks().until(now, next);
+    Next::Sleep((next != NEVER).then(|| now.map_or(RECOVERY, until)))
+}
+
+fn round<P: Payload, C>(engine: &Engine<P, C>, frontend: &impl Frontend<P>, share: Share) -> Round {
     let began = engine.deadlines.clock().now();
-    let round = engine.poll(began, budget, frontend);
+    let round = engine.poll(began, share, frontend);
     let now = engine.deadlines.clock().now();
     engine.busy.add(now.saturating_sub(began));
     engine.rounds.add(1);

@@ -122,6 +122,12 @@ where
         self
     }
 
+    /// A thread that other stores use too: see [`Reaper`](crate::Reaper).
+    pub fn reaper(mut self, reaper: &crate::Reaper) -> Self {
+        self.map = self.map.reaper(reaper);
+        self
+    }
+
     /// Builds the map and starts its thread.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ use crate::core::value::Owned;
 use crate::error::BuildError;
 use crate::keyed::target::Target;
 use crate::keyed::StoreError;
-use crate::lifecycle::{shut, Leftovers, Reaper, Shut};
+use crate::lifecycle::{shut, Leftovers, Reaping, Shut};
 use crate::panics::caught;
 use crate::setup::Setup;
 use crate::sync::Ordering;
@@ -410,7 +410,7 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
 }
 
 impl<T: 'static> Shut for Inner<T> {
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         self.target.close();
         shut(&self.engine, reaper, self);
     }

@@ -1,35 +1,66 @@
-//! Sleeping and being woken, for the one reaper thread.
+//! Sleeping and being woken, for reaper threads.
 
+use super::stack::Stack;
 use super::thread::Thread;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Where the reaper leaves its thread handle, for others to wake it.
+/// Where a store finds the thread to wake.
 ///
 /// A wake-up that comes before the sleep is not lost: `unpark` leaves a token that the next `park`
 /// consumes at once.
 pub(crate) struct Waker {
-    thread: OnceLock<Thread>,
+    sleeper: OnceLock<Sleeper>,
+}
+
+/// A thread that sleeps, for one store or for many.
+pub(crate) struct Sleeper {
+    thread: Thread,
+    /// Where many stores share the thread: which of them wakes it, and where it looks for that.
+    call: Option<(u64, Arc<Stack<u64>>)>,
+}
+
+impl Sleeper {
+    /// It looks after one store.
+    pub(crate) fn own(thread: Thread) -> Self {
+        Sleeper { thread, call: None }
+    }
+
+    /// It looks after many. Each time it wakes it takes the numbers of those that have woken it
+    /// from `calls`.
+    pub(crate) fn shared(thread: Thread, number: u64, calls: Arc<Stack<u64>>) -> Self {
+        Sleeper { thread, call: Some((number, calls)) }
+    }
+
+    pub(crate) fn wake(&self) {
+        // First: a thread that has been unparked finds the number.
+        // `w04_a_shared_reaper_is_woken_by_each_of_its_stores` fails with the two
+        // exchanged.
+        if let Some((number, calls)) = &self.call {
+            calls.push(*number);
+        }
+        self.thread.unpark();
+    }
 }
 
 impl Waker {
     pub(crate) fn new() -> Self {
-        Waker { thread: OnceLock::new() }
+        Waker { sleeper: OnceLock::new() }
     }
 
-    /// Names the thread that [`wake`](Self::wake) wakes. The first call counts.
-    pub(crate) fn set(&self, thread: Thread) {
-        let _ = self.thread.set(thread);
+    /// Says which thread [`wake`](Self::wake) wakes. The first call counts.
+    pub(crate) fn set(&self, sleeper: Sleeper) {
+        let _ = self.sleeper.set(sleeper);
     }
 
     /// Whether there is a thread to wake.
     pub(crate) fn is_set(&self) -> bool {
-        self.thread.get().is_some()
+        self.sleeper.get().is_some()
     }
 
     pub(crate) fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
+        if let Some(sleeper) = self.sleeper.get() {
+            sleeper.wake();
         }
     }
 }

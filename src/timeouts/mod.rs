@@ -22,7 +22,7 @@ pub use timeout::Timeout;
 
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
-use crate::lifecycle::{shut, shut_soon, Owner, Reaper, Shut};
+use crate::lifecycle::{shut, shut_soon, Owner, Reaping, Shut};
 use crate::polled::Polled;
 use crate::snapshot::snapshot;
 use std::fmt;
@@ -364,7 +364,7 @@ impl Timeouts {
 }
 
 impl Shut for Waiters {
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         shut(&self.engine, reaper, self);
     }
 }

@@ -25,6 +25,8 @@ mod metrics;
 mod oracle;
 mod pending;
 mod queue;
+#[cfg(feature = "async")]
+mod reaper;
 mod removals;
 mod rig;
 #[cfg(feature = "async")]

@@ -2,9 +2,9 @@
 
 use super::{count, Options};
 use crate::peers::{finished, TIMEOUT};
-use crate::process::reaper;
+use crate::process::{reaper, resident};
 use crate::report::{Report, Spread, Target};
-use expiry::{AckTracker, Outcome, Root};
+use expiry::{AckTracker, ExpiringMap, Outcome, Reaper, Root};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -84,6 +84,33 @@ pub fn run(options: &Options, report: &mut Report) {
         busy(options, report, in_flight);
     }
     idle(options, report);
+    many(options, report);
+}
+
+/// A thousand maps, each with an entry that lives for an hour, on one thread.
+fn many(options: &Options, report: &mut Report) {
+    const STORES: usize = 1000;
+    let watch = Duration::from_secs(5);
+    let title = format!("{STORES} maps that share a reaper");
+    let what = format!("an entry in each; rounds within {watch:?}; resident bytes a map");
+    let mut table = report.table(title, &what);
+    options.say("maps that share a reaper");
+    let shared = Reaper::new().expect("a thread");
+    let before = resident();
+    let builder = ExpiringMap::<u64, u64>::builder().reaper(&shared);
+    let build = |_| builder.clone().build().expect("valid settings");
+    let maps: Vec<_> = (0..STORES).map(build).collect();
+    let hour = Duration::from_secs(3600);
+    for map in &maps {
+        map.insert_with_lifetime(1, 1, hour).expect("room");
+    }
+    let bytes = (resident() - before) as f64 / STORES as f64;
+    table.check("a map", "KB", one(bytes / 1000.0), Target::AtMost(34.0));
+    let rounds = || maps.iter().map(|map| map.metrics().reaper_rounds).sum::<u64>();
+    std::thread::sleep(Duration::from_secs(3));
+    let before = rounds();
+    std::thread::sleep(watch);
+    table.check("all", "rounds", one((rounds() - before) as f64), Target::AtMost(0.0));
 }
 
 fn fill(tracker: &AckTracker, in_flight: u64) -> Vec<Root> {

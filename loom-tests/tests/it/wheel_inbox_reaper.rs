@@ -3,7 +3,7 @@
 
 use crate::ack_trees::{renewed_for_a_tick, timed_out};
 use expiry::model::{stop_at, Exclusive, Mail};
-use expiry::{Ack, AckError, AckTracker, Done, Lifetime, Reason, Root, ShutdownMode};
+use expiry::{Ack, AckError, AckTracker, Done, Lifetime, Reaper, Reason, Root, ShutdownMode};
 use loom_tests::{
     after, aside, at_once, beside, bounded, costly, large, light, model, preemptions, thread,
     Awake, Rig,
@@ -77,6 +77,19 @@ model!(w04_lost_wake_up_for_a_nearer_deadline, light, || {
     rig.issue_with(3, 10, after(2)).unwrap();
     rig.pass(2);
     assert_eq!(rig.wait_for(1)[0].owner, 10);
+});
+
+// W4 where the reaper has another store, which it may be driving. Guards: the number of the store is
+// pushed before the reaper is woken, and the reaper looks for numbers before each sleep.
+model!(w04_a_shared_reaper_is_woken_by_each_of_its_stores, light, || {
+    let reaper = Reaper::new().unwrap();
+    let (other, ()) = Awake::with(|builder| builder.reaper(&reaper), |_| ());
+    let (rig, ()) = Awake::with(|builder| builder.reaper(&reaper), |_| ());
+    drop(reaper);
+    rig.issue(3, 10).unwrap();
+    rig.pass(10);
+    assert!(rig.wait_for(1)[0].is_timed_out());
+    drop(other);
 });
 
 // W4 where another thread polls beside the reaper, and empties the inbox before the reaper

@@ -13,10 +13,10 @@
 
 use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
-use super::{Claim, Engine, Frontend, Stripe};
+use super::{Claim, Engine, Frontend, Share, Stripe};
 use crate::core::index::Removed;
 use crate::core::lease::Lease;
-use crate::core::params::CHUNK;
+use crate::core::params::{BUCKET, CHUNK};
 use crate::core::slot::Payload;
 use crate::sync::park::nap;
 use crate::time::NEVER;
@@ -156,7 +156,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     pub(crate) fn reclaim_now(&self, budget: usize, frontend: &impl Frontend<P>) {
         let tick = self.deadlines.ticks().at(self.deadlines.now_for_deadline().0);
-        self.reclaim(tick, true, budget, frontend);
+        self.reclaim(tick, true, Share::of(budget), frontend);
     }
 
     /// Does the driver's part until all that was handed over before is free, for at most so long.
@@ -184,13 +184,14 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Frees what has waited for long enough, if that is wanted at `tick`, or `at_once`: at most so
-    /// many slots. Whether there is more to do at once. Unpinned, away from every shard.
+    /// Frees what has waited for long enough, if that is wanted at `tick`, or `at_once`: no more
+    /// slots than the share's budget. Whether there is more to do at once. Unpinned, away from
+    /// every shard.
     pub(super) fn reclaim(
         &self,
         tick: u64,
         at_once: bool,
-        budget: usize,
+        share: Share,
         frontend: &impl Frontend<P>,
     ) -> bool {
         if !at_once && self.reclaim.wanted() > tick {
@@ -202,7 +203,7 @@ impl<P: Payload, C> Engine<P, C> {
             return false;
         };
         self.wake_for_the_rest();
-        let mut left = budget.max(1);
+        let mut left = share.budget;
         let mut more = false;
         let driving = self.driving();
         let mine = &self.stripes.get(driving.index.get()).reclaim;
@@ -211,6 +212,9 @@ impl<P: Payload, C> Engine<P, C> {
             frontend.discard(slot, || slot.set_lease(Lease::free(generation)));
             mine.freed.add(1);
             left -= 1;
+            if left % BUCKET == 0 && share.is_over() {
+                left = 0;
+            }
             if left == 0 && !due.is_empty() {
                 if self.reclaim.put_back(&mut due) {
                     self.wake_for_the_rest();

@@ -44,6 +44,29 @@ impl<'a, P: Payload> Claim<'a, P> {
     }
 }
 
+/// How much a round may do.
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    /// Steps of work: buckets, cascades, index words, expired entries. What they do not cover is
+    /// left in its shard.
+    pub(crate) budget: usize,
+    /// Until when, where other stores wait for this thread. The round looks at the time after each
+    /// bucket of a store whose handler it calls, and else after each few buckets.
+    pub(crate) until: Option<std::time::Instant>,
+}
+
+impl Share {
+    /// No other store waits.
+    pub(crate) fn of(budget: usize) -> Self {
+        Share { budget: budget.max(1), until: None }
+    }
+
+    /// Whether the time is over.
+    pub(super) fn is_over(self) -> bool {
+        self.until.is_some_and(|until| std::time::Instant::now() >= until)
+    }
+}
+
 /// What a round of the driver left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Round {

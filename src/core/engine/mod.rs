@@ -50,7 +50,7 @@ mod walk;
 pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
-pub(crate) use frontend::{Claim, Config, Frontend, Round};
+pub(crate) use frontend::{Claim, Config, Frontend, Round, Share};
 pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
 
@@ -100,6 +100,7 @@ struct Instant<'p> {
 
 /// What a round may still do, and what it has done.
 struct Work {
+    share: Share,
     budget: usize,
     /// Entries that it has ended.
     ended: usize,

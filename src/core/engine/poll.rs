@@ -4,7 +4,7 @@
 use super::pause::Pause;
 use super::shard::Shard;
 use super::wakeup::AT_ONCE;
-use super::{Engine, Frontend, Instant, Round, Work};
+use super::{Engine, Frontend, Instant, Round, Share, Work};
 use crate::core::slot::Payload;
 use crate::polled::Polled;
 use crate::sync::Ordering;
@@ -13,11 +13,8 @@ use crate::time::NEVER;
 impl<P: Payload, C> Engine<P, C> {
     /// One round with the time `now`, over all shards that no other thread drives: empties the
     /// inboxes, ends what is due, looks after memory. The reaper calls this.
-    ///
-    /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover
-    /// is left in its shard.
-    pub(crate) fn poll(&self, now: u64, budget: usize, frontend: &impl Frontend<P>) -> Round {
-        self.go_round(now, budget, frontend, |_| ())
+    pub(crate) fn poll(&self, now: u64, share: Share, frontend: &impl Frontend<P>) -> Round {
+        self.go_round(now, share, frontend, |_| ())
     }
 
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
@@ -29,7 +26,7 @@ impl<P: Payload, C> Engine<P, C> {
         frontend: &impl Frontend<P>,
     ) -> Round {
         let depart = |at| self.wakeup.depart(|| self.wanted(at).min(self.reclaim.wanted()));
-        let round = self.go_round(now, budget, frontend, depart);
+        let round = self.go_round(now, Share::of(budget), frontend, depart);
         if !self.is_driving() {
             self.close_what_was_left(frontend);
         }
@@ -40,7 +37,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// do also where other threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
-        let round = self.poll_beside(now, budget.max(1), frontend);
+        let round = self.poll_beside(now, budget, frontend);
         let more = round.more || round.busy;
         Polled { more, ..Polled::of(round, now, self.deadlines.ticks()) }
     }
@@ -56,7 +53,7 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Polled {
         loop {
             let now = self.deadlines.clock().now();
-            let round = self.poll_beside(now, budget.max(1), frontend);
+            let round = self.poll_beside(now, budget, frontend);
             if found() || round.more || !round.busy || !self.is_due(now) {
                 return Polled::of(round, now, self.deadlines.ticks());
             }
@@ -66,7 +63,7 @@ impl<P: Payload, C> Engine<P, C> {
     fn go_round(
         &self,
         now: u64,
-        budget: usize,
+        share: Share,
         frontend: &impl Frontend<P>,
         left: impl Fn(usize),
     ) -> Round {
@@ -84,7 +81,7 @@ impl<P: Payload, C> Engine<P, C> {
         round.busy = false;
         let pauses = &pauses;
         let instant = Instant { tick, now, pauses };
-        let mut work = Work { budget, ended: 0 };
+        let mut work = Work { share, budget: share.budget, ended: 0 };
         let shards = self.shards();
         let (first, further) = self.first_shard();
         let mut next = NEVER;
@@ -118,7 +115,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         drop(driving);
         let at_once = work.ended > 0 && self.gathers_for() == 1;
-        round.more |= self.reclaim(tick, at_once, budget, frontend);
+        round.more |= self.reclaim(tick, at_once, share, frontend);
         let has_reaper = self.wakeup.has_reaper();
         self.stalls.expect(&self.deadlines, now, has_reaper, || self.next_expiration());
         next = next.min(self.reclaim.wanted());

@@ -177,7 +177,11 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
-            let at_once = if self.owners.exist() { MET_AT_ONCE } else { AT_ONCE };
+            let at_once = match work.share.until {
+                _ if self.owners.exist() => MET_AT_ONCE,
+                Some(_) if frontend.runs_users_code() => 1,
+                _ => AT_ONCE,
+            };
             let mut due = [(0, 0); MET_AT_ONCE];
             let mut count = 0;
             let end = loop {
@@ -197,6 +201,9 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             };
             self.scan_all(driver, &due[..count], instant, work, frontend);
+            if count > 0 && work.share.is_over() {
+                work.budget = 0;
+            }
             match end {
                 Some(true) => return None,
                 Some(false) => {

@@ -23,8 +23,7 @@
 //! the shard left. Or it comes after: then the thread finds the announcement, and all that was
 //! wanted before that.
 
-use crate::sync::park::Waker;
-use crate::sync::thread::Thread;
+use crate::sync::park::{Sleeper, Waker};
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -53,8 +52,8 @@ impl Wakeup {
     }
 
     /// Names the reaper's thread.
-    pub(crate) fn set_reaper(&self, thread: &Thread) {
-        self.reaper.set(thread.clone());
+    pub(crate) fn set_reaper(&self, reaper: Sleeper) {
+        self.reaper.set(reaper);
         // The reaper may have gone to sleep before another thread could wake it.
         self.reaper.wake();
     }

@@ -19,7 +19,7 @@ use super::{StoreError, StoreMetrics};
 use crate::core::engine::Claim;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
+use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaping, Shut};
 use crate::polled::Polled;
 use crate::sync::cell::Given;
 use crate::time::Lifetime;
@@ -93,7 +93,7 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
 }
 
 impl<K: 'static, T: 'static> Shut for Shared<K, T> {
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         self.target.close();
         shut(&self.store.engine, reaper, self);
     }

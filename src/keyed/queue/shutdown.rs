@@ -4,7 +4,7 @@ use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Reaper, Shut};
+use crate::lifecycle::{drain, shut, Reaping, Shut};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::Hash;
@@ -78,7 +78,7 @@ impl<K: 'static> ExpiryQueue<K> {
 }
 
 impl<K: 'static> Shut for Shared<K> {
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         self.target.close();
         shut(&self.store.engine, reaper, self);
     }

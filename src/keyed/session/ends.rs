@@ -5,7 +5,7 @@ use crate::core::lease::Lease;
 use crate::keyed::store::{Touched, Wanted};
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Reaper, Shut};
+use crate::lifecycle::{drain, shut, Reaping, Shut};
 use crate::polled::Polled;
 use std::time::Duration;
 
@@ -190,7 +190,7 @@ impl<T: 'static> Inner<T> {
 }
 
 impl<T: 'static> Shut for Inner<T> {
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         self.target.close();
         shut(&self.engine, reaper, self);
     }

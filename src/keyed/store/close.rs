@@ -4,7 +4,7 @@ use super::{Named, Pair, RemovalCause, Store};
 use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
-use crate::lifecycle::{shut, Reaper, Shut};
+use crate::lifecycle::{shut, Reaping, Shut};
 use std::time::Duration;
 
 /// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
@@ -50,7 +50,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Shut for Store<K, V> {
-    fn shut(&self, reaper: Option<&Reaper>) {
+    fn shut(&self, reaper: Option<&Reaping>) {
         self.wait_no_more();
         shut(&self.engine, reaper, self);
     }
