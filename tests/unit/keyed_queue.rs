@@ -22,7 +22,7 @@ fn expire(queue: &ExpiryQueue<String>, keys: usize) -> Option<u64> {
         queue.update(key.to_string(), Duration::from_secs(1)).unwrap();
     }
     let store = queue.store();
-    let round = store.engine.poll(SECOND, usize::MAX, store);
+    let round = store.engine.poll(SECOND, crate::core::engine::Share::of(usize::MAX), store);
     assert!(queue.is_empty() && !round.more);
     round.next
 }
@@ -31,7 +31,7 @@ fn expire(queue: &ExpiryQueue<String>, keys: usize) -> Option<u64> {
 fn round<K: Hash + Eq + Send + Sync + 'static>(queue: &ExpiryQueue<K>, tick: u64) -> Option<u64> {
     let store = queue.store();
     let now = store.engine.deadlines.ticks().begins(tick);
-    store.engine.poll(now, usize::MAX, store).next
+    store.engine.poll(now, crate::core::engine::Share::of(usize::MAX), store).next
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_index_gets_small_again_though_a_budget_ran_out() {
     assert!(size(&queue) > small);
     let store = queue.store();
     let next = loop {
-        let round = store.engine.poll(2 * SECOND, 100, store);
+        let round = store.engine.poll(2 * SECOND, crate::core::engine::Share::of(100), store);
         if !round.more {
             break round.next;
         }
