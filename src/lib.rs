@@ -134,7 +134,9 @@
 //!   [`AckError::NotLive`] is normal in a server: the tree has timed out or failed. Drop the
 //!   work, and do not stop the thread.
 //! * **Never early, late by an interval.** The engine rounds deadlines up to the builder's
-//!   interval; then comes the reaper's delay, which the metrics show as [`Lateness`].
+//!   interval, or without one by up to a 256th of the timeout (1 ms to 1 s); then comes the
+//!   reaper's delay, which the metrics show as [`Lateness`].
+//! * **Threads.** Each store has a reaper thread of its own, or shares a [`Reaper`].
 //! * **Clocks.** [`CoarseClock`] is the default, [`MonotonicClock`] reads exactly, `BootClock`
 //!   (Linux) counts suspended time, [`ManualClock`] is for tests, [`Clock`] is for your own.
 //! * **Memory only.** Nothing survives a restart: sources replay, and holders come back.

@@ -1,6 +1,6 @@
 //! The settings that all store types share, checked in one place.
 
-use crate::core::engine::{Config, Source};
+use crate::core::engine::{Config, Precision, Source};
 use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::lifecycle::ReaperSettings;
@@ -54,16 +54,15 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Defaults of stores that get a timeout with each entry, so that no interval follows from one:
-    /// an interval of 1 ms, as tokio's.
-    pub(crate) fn by_millisecond() -> Self {
-        Setup { interval: Some(Duration::from_millis(1)), ..Setup::default() }
+    /// Defaults with this interval.
+    pub(crate) fn by_milliseconds(interval: u64) -> Self {
+        Setup { interval: Some(Duration::from_millis(interval)), ..Setup::default() }
     }
 
     /// Checks all of it, for an engine with these default timeouts, and makes the engine's
     /// configuration of it. Also returns the generator for other secrets.
     pub(crate) fn config(&self, timeouts: &[Duration]) -> Result<(Config, SmallRng), BuildError> {
-        let interval = self.checked_interval(timeouts)?;
+        let precision = self.checked_precision(timeouts)?;
         let shards = self.shards.unwrap_or_else(|| {
             std::thread::available_parallelism()
                 .map_or(4, std::num::NonZeroUsize::get)
@@ -93,7 +92,7 @@ impl Setup {
         let clock = self.clock.clone();
         let config = Config {
             shards,
-            interval: nanos(interval),
+            precision,
             capacity: self.capacity,
             clock: clock.map_or_else(|| Source::Default(CoarseClock::new()), Source::Custom),
             exact: self.exact,
@@ -116,9 +115,9 @@ impl Setup {
         self.seed.map_or_else(RandomState::default, RandomState::seeded)
     }
 
-    /// The interval, by default a 300th of the first timeout and no more than any, with which the
-    /// engine can keep all of the timeouts.
-    fn checked_interval(&self, timeouts: &[Duration]) -> Result<Duration, BuildError> {
+    /// The precision with which the engine can keep all of the timeouts: by default a tick of a
+    /// millisecond, or of the shortest timeout, and grains.
+    fn checked_precision(&self, timeouts: &[Duration]) -> Result<Precision, BuildError> {
         for &timeout in timeouts {
             if timeout.is_zero() {
                 return Err(BuildError::ZeroTimeout);
@@ -127,13 +126,8 @@ impl Setup {
                 return Err(BuildError::TimeoutTooShort { timeout });
             }
         }
-        let interval = match (self.interval, timeouts.first(), timeouts.iter().min()) {
-            (Some(interval), ..) => interval,
-            (None, Some(&timeout), Some(&shortest)) => (timeout / 300)
-                .clamp(Duration::from_millis(1), Duration::from_secs(1))
-                .min(shortest),
-            _ => Duration::from_millis(100),
-        };
+        let shortest = timeouts.iter().copied().min().unwrap_or(Duration::MAX);
+        let interval = self.interval.unwrap_or(shortest.min(Duration::from_millis(1)));
         if interval < SHORTEST {
             return Err(BuildError::IntervalTooShort { interval });
         }
@@ -147,7 +141,11 @@ impl Setup {
                 return Err(BuildError::TimeoutTooLong { timeout, longest });
             }
         }
-        Ok(interval)
+        let (interval, shortest) = (nanos(interval), nanos(shortest));
+        Ok(match self.interval {
+            Some(_) => Precision::Interval(interval),
+            None => Precision::Grains { interval, shortest },
+        })
     }
 }
 

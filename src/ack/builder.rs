@@ -18,7 +18,7 @@ use std::time::Duration;
 /// | setting | default |
 /// |---|---|
 /// | [`timeout`](Self::timeout) | 30 s |
-/// | [`interval`](Self::interval) | a 300th of the timeout, between 1 ms and 1 s, never above the timeout; 100 ms without timeouts |
+/// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the timeout up to 1 s |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`early_capacity`](Self::early_capacity) | 65,536 |
@@ -88,9 +88,10 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         "roots", "build_manual",
         /// The granularity of time: deadlines are rounded up to it. A root times out at its
         /// deadline or up to one interval (and the reaper's delay) later, never earlier. At least
-        /// 10 microseconds.
+        /// 10 microseconds. Without one, a timeout is rounded up by at most a 256th of it, and by a
+        /// millisecond to a second.
         ///
-        /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
+        /// A timeout can be up to 2^39 - 2 intervals long, 17 years without one.
         interval,
         /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are
         /// refused with [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic

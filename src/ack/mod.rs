@@ -239,7 +239,8 @@ impl<T: Send + 'static> AckTracker<T> {
         self.trees.engine.deadlines.ticks().longest()
     }
 
-    /// The granularity of the tracker's deadlines.
+    /// The granularity of the tracker's deadlines: that of the shortest ones, where the
+    /// [builder](crate::AckTrackerBuilder::interval) was given none.
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.trees.engine.deadlines.ticks().interval()

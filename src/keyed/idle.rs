@@ -143,7 +143,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The tick at which something used now has been idle for so many nanoseconds.
     pub(super) fn idle_until(&self, idle: u64) -> u64 {
-        let (now, lag) = self.engine.deadlines.now_for_deadline();
+        let (now, lag) = self.engine.deadlines.now_for(idle);
         self.engine.deadlines.ticks().deadline(now, idle.saturating_add(lag))
     }
 

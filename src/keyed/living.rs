@@ -137,7 +137,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
     pub(super) fn is_living(&self, found: &Found<'_, K, V>) -> bool {
-        self.is_living_at(found, self.engine.deadlines.now_for_deadline().0)
+        self.is_living_at(found, self.engine.deadlines.now_for_look())
     }
 
     /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.

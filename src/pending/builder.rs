@@ -47,7 +47,7 @@ pub struct PendingTableBuilder<T> {
 impl<T> Default for PendingTableBuilder<T> {
     fn default() -> Self {
         // No thread asks for a wait time, so insertions may leave the fence to the driver.
-        let setup = Setup { asymmetric: true, ..Setup::by_millisecond() };
+        let setup = Setup { asymmetric: true, ..Setup::by_milliseconds(1) };
         PendingTableBuilder { setup, timeout: None, listener: None }
     }
 }

@@ -1,4 +1,14 @@
 //! Ticks: time since the engine's start in units of the interval, rounded so that nothing is early.
+//!
+//! # Grains
+//!
+//! A store whose user has chosen no interval has short ticks, and deadlines of long timeouts are
+//! multiples of several ticks, of a *grain*. So what lives for 20 ms is precise in a store of
+//! hours, and the driver comes once for all the long-lived entries of a second.
+//!
+//! A grain is a power of two of ticks: every multiple of a longer one is a multiple of a shorter
+//! one. So of two timeouts from the same moment on, the longer one's deadline is never the earlier
+//! one.
 
 use super::clock::nanos;
 use std::time::Duration;
@@ -15,12 +25,31 @@ pub(crate) const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 pub(crate) struct Ticks {
     start: u64,
     interval: u64,
+    /// The longest grain, in ticks.
+    coarsest: u64,
 }
+
+/// No grain is longer than this many nanoseconds.
+const COARSEST: u64 = 1_100_000_000;
 
 impl Ticks {
     /// `interval` is at least 1 ns; the builder has checked it.
     pub(crate) fn new(start: u64, interval: u64) -> Self {
-        Ticks { start, interval: interval.max(1) }
+        Ticks { start, interval: interval.max(1), coarsest: 1 }
+    }
+
+    /// The same with grains of up to a second, of at most a 256th of the timeout and at least a
+    /// 1024th.
+    pub(crate) fn with_grains(self) -> Self {
+        Ticks { coarsest: 1 << (COARSEST / self.interval).max(1).ilog2(), ..self }
+    }
+
+    /// How many ticks a deadline of so many nanoseconds is a multiple of.
+    #[inline]
+    pub(crate) fn grain(&self, after: u64) -> u64 {
+        // Two powers of two instead of a division.
+        let ticks = after.max(1).ilog2().saturating_sub(self.interval.ilog2() + 9);
+        (1 << ticks).min(self.coarsest)
     }
 
     /// The tick that has begun at clock reading `now`: what has a deadline up to it is due.
@@ -37,19 +66,20 @@ impl Ticks {
         begins.is_some_and(|begins| begins <= now.saturating_sub(self.start))
     }
 
-    /// The first tick that begins at or after `now + after`: a deadline set to it is never early
-    /// and at most one interval late.
+    /// The first tick, of those that are a multiple of the [grain](Self::grain), that begins at or
+    /// after `now + after`: a deadline set to it is never early, and late by less than the grain.
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);
-        due.div_ceil(self.interval)
+        let below = self.grain(after) - 1;
+        due.div_ceil(self.interval).saturating_add(below) & !below
     }
 
     /// How many nanoseconds of the clock, from `now` on, a [`deadline`](Self::deadline) stays the
     /// same.
     #[inline]
     pub(crate) fn same_deadline_until(&self, deadline: u64, after: u64) -> u64 {
-        // The last `now` for which ceil((now - start + after) / interval) is still `deadline`.
+        // The last `now` for which (now - start + after) / interval is still `deadline` at most.
         self.start.saturating_add(deadline.saturating_mul(self.interval).saturating_sub(after))
     }
 

@@ -54,7 +54,7 @@ impl fmt::Debug for TimeoutsBuilder {
 
 impl Default for TimeoutsBuilder {
     fn default() -> Self {
-        TimeoutsBuilder { setup: Setup { asymmetric: true, ..Setup::by_millisecond() } }
+        TimeoutsBuilder { setup: Setup { asymmetric: true, ..Setup::by_milliseconds(1) } }
     }
 }
 

@@ -1227,14 +1227,44 @@ fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
     assert!(told.take().is_empty(), "a root has expired at the instant of its renewal");
 }
 
-/// F3: the default interval is a 300th of the timeout, but a millisecond to a second.
+/// F3: the default interval is a millisecond, and no more than the timeout.
 #[test]
-fn f03_the_interval_follows_the_timeout() {
-    for (timeout, interval) in [(30_000, 100), (60, 1), (3_600_000, 1000)] {
-        let builder = AckTracker::builder().timeout(MS * timeout);
-        let tracker = builder.clock(ManualClock::new()).build_manual().unwrap();
-        assert_eq!(tracker.interval(), MS * interval);
+fn f03_the_interval_is_no_longer_than_the_timeout() {
+    for timeout in [MS / 50, MS, 30_000 * MS] {
+        let tracker = AckTracker::builder().timeout(timeout).build_manual().unwrap();
+        assert_eq!(tracker.interval(), timeout.min(MS));
     }
+}
+
+/// F12: where no interval was chosen, an entry of 20 ms in a map of hours is over within a
+/// millisecond, and the driver is wanted but once a second for what lives for an hour.
+#[test]
+fn f12_precision_follows_the_lifetime() {
+    let clock = ManualClock::new();
+    let hour = 3_600_000 * MS;
+    let builder = ExpiringMap::builder().time_to_live(hour).clock(clock.clone());
+    let map = builder.build_manual().unwrap();
+    for key in 0..2000 {
+        map.insert(key, "an hour").unwrap();
+        clock.advance(MS);
+    }
+    clock.advance(MS / 3);
+    map.insert_with_lifetime(2000, "20 ms", 20 * MS).unwrap();
+    clock.advance(20 * MS - MS / 100);
+    assert!(map.contains_key(&2000), "early");
+    clock.advance(MS);
+    assert!(!map.contains_key(&2000), "late");
+    map.poll(usize::MAX);
+    assert_eq!(map.len(), 2000);
+    clock.advance(hour - 3000 * MS);
+    let mut ends = 0;
+    while !map.is_empty() {
+        let before = map.len();
+        let polled = map.poll(usize::MAX);
+        ends += usize::from(map.len() < before);
+        clock.advance(polled.next.unwrap_or_default());
+    }
+    assert!(ends <= 3, "{ends} wake-ups to end entries of two seconds");
 }
 
 /// F4: a full channel that waits holds up the threads that end roots, and loses nothing.

@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn a_round_that_ends_late_does_not_take_time_back() {
-    let deadlines = Deadlines::new(Source::Default(CoarseClock::new()), 10, false);
+    let deadlines =
+        Deadlines::new(Source::Default(CoarseClock::new()), Precision::Interval(10), false);
     let now = deadlines.now();
     deadlines.end_round(now + 1000);
     let caught_up = deadlines.caught_up();

@@ -139,8 +139,8 @@ impl Cursor {
         if self.more.get().is_none() {
             let last = self.one.range.get();
             self.one.range.set(range);
-            // One tick more or less is one timeout still, which is rounded.
-            if self.turn.get() < 2 || last.abs_diff(range) < 2 {
+            // A tick, or a grain, more or less is one timeout still, which is rounded.
+            if self.turn.get() < 2 || last.abs_diff(range) <= 1 + (range >> 8) {
                 return &self.one;
             }
             let Ok(more) = boxed(std::array::from_fn(|_| Cell::default())) else {

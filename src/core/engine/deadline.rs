@@ -63,6 +63,19 @@ impl Source {
     }
 }
 
+/// How precise deadlines are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Precision {
+    /// To so many nanoseconds, whatever the timeout.
+    Interval(u64),
+    /// To so many nanoseconds, or a part of the timeout: in [grains](crate::time::Ticks).
+    Grains {
+        interval: u64,
+        /// The shortest default timeout, in nanoseconds.
+        shortest: u64,
+    },
+}
+
 /// A timeout that cannot be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTimeout {
@@ -71,12 +84,30 @@ pub(crate) enum BadTimeout {
     TooLong,
 }
 
-/// The deadline that a timeout (in nanoseconds) had last, and until which clock reading it holds.
+/// The deadline that a timeout (in nanoseconds) had last, and for which clock readings it holds:
+/// from which one on, and how many.
 #[derive(Default)]
 struct LastDeadline {
     after: Counter,
     deadline: Counter,
-    until: Counter,
+    from: Counter,
+    readings: Counter,
+}
+
+impl LastDeadline {
+    /// The deadline at the clock reading `now`, if it is the last one.
+    #[inline(always)]
+    fn get(&self, now: u64, after: u64) -> Option<u64> {
+        let holds = now.wrapping_sub(self.from.get()) < self.readings.get();
+        (holds && after == self.after.get()).then(|| self.deadline.get())
+    }
+
+    fn set(&self, after: u64, deadline: u64, holds: std::ops::Range<u64>) {
+        self.after.set(after);
+        self.deadline.set(deadline);
+        self.from.set(holds.start);
+        self.readings.set(holds.end.saturating_sub(holds.start));
+    }
 }
 
 /// The deadlines that a thread has computed last. Written by one thread at a time.
@@ -88,7 +119,8 @@ pub(crate) struct LastDeadlines {
     own: LastDeadline,
     /// The tick at which the driver was found to be years behind; 0 if it was not.
     lapsed: Counter,
-    /// The tick at which this thread computed a deadline anew the last time.
+    /// The tick at which this thread computed a deadline anew the last time, or the multiple of
+    /// that one's grain before it: timeouts that are alike lie equally far ahead of it.
     now: Counter,
 }
 
@@ -116,6 +148,8 @@ pub(crate) struct Deadlines {
     clock: Source,
     /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
     lag: Option<u64>,
+    /// Timeouts below this many nanoseconds get their deadline by the exact reading all the same.
+    brief: u64,
     /// The latest clock reading that a round began with.
     driven: CachePadded<AtomicU64>,
     /// The latest tick up to which everything that was due has been ended.
@@ -123,15 +157,23 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Ticks of `interval` nanoseconds, from now on. `exact`: no coarse reading, whatever its lag.
-    pub(super) fn new(clock: Source, interval: u64, exact: bool) -> Self {
+    /// Ticks from now on. `exact`: no coarse reading, whatever its lag.
+    pub(super) fn new(clock: Source, precision: Precision, exact: bool) -> Self {
         let now = clock.now();
         let lag = clock.lag();
+        // A lag that is small beside the interval, or the grain, is made up for by adding it to
+        // every deadline.
+        let (ticks, brief, is_small) = match precision {
+            Precision::Interval(interval) => (Ticks::new(now, interval), 0, lag <= interval / 4),
+            Precision::Grains { interval, shortest } => {
+                let brief = lag.saturating_mul(2048);
+                (Ticks::new(now, interval).with_grains(), brief, brief <= shortest)
+            }
+        };
         Deadlines {
-            ticks: Ticks::new(now, interval),
-            // A lag that is small beside the interval is made up for by adding it to every
-            // deadline.
-            lag: (!exact && lag <= interval / 4).then_some(lag),
+            ticks,
+            lag: (!exact && is_small).then_some(lag),
+            brief,
             clock,
             driven: CachePadded::new(AtomicU64::new(now)),
             caught_up: AtomicU64::new(0),
@@ -160,16 +202,23 @@ impl Deadlines {
         self.clock.coarse().max(self.driven.load(Relaxed))
     }
 
-    /// A clock reading for a deadline, and what to add to the timeout for its lag.
+    /// A clock reading to tell by what has expired, or whether it is time for something.
+    #[inline(always)]
+    pub(crate) fn now_for_look(&self) -> u64 {
+        self.now_for(u64::MAX).0
+    }
+
+    /// A clock reading for the deadline of a timeout of `after` nanoseconds, and what to add to the
+    /// timeout for its lag.
     ///
     /// Never before the time that the driver has seen: if the clock has gone back, what begins now
     /// would otherwise be due already by the driver's time.
     #[inline(always)]
-    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
+    pub(crate) fn now_for(&self, after: u64) -> (u64, u64) {
         let driven = self.driven.load(Relaxed);
         match self.lag {
-            Some(lag) => (self.clock.coarse().max(driven), lag),
-            None => (self.clock.now().max(driven), 0),
+            Some(lag) if after >= self.brief => (self.clock.coarse().max(driven), lag),
+            _ => (self.clock.now().max(driven), 0),
         }
     }
 
@@ -182,19 +231,17 @@ impl Deadlines {
         timeout: Lifetime,
         default: Option<u64>,
     ) -> Result<(u64, u64), BadTimeout> {
-        let (now, lag) = self.now_for_deadline();
-        let last = match timeout {
-            Lifetime::Never => return Ok((NEVER, now)),
-            Lifetime::Default => &mine.default,
-            Lifetime::After(_) => &mine.own,
+        let (after, last) = match timeout {
+            Lifetime::Never => return Ok((NEVER, self.now_for_look())),
+            Lifetime::Default => (default.unwrap_or(NEVER), &mine.default),
+            Lifetime::After(after) => (nanos(after), &mine.own),
         };
+        let (now, lag) = self.now_for(after);
         // The same as last time, unless a tick has gone by (or the clock went back).
-        let until = last.until.get();
-        let fresh = now < until && until - now <= self.ticks.interval_nanos();
-        if fresh && !matches!(timeout, Lifetime::After(after) if nanos(after) != last.after.get()) {
-            return Ok((last.deadline.get(), now));
+        match last.get(now, after) {
+            Some(deadline) => Ok((deadline, now)),
+            None => Ok((self.deadline_from(mine, last, timeout, default, (now, lag))?, now)),
         }
-        Ok((self.deadline_from(mine, last, timeout, default, (now, lag))?, now))
     }
 
     #[cold]
@@ -207,19 +254,13 @@ impl Deadlines {
         (now, lag): (u64, u64),
     ) -> Result<u64, BadTimeout> {
         self.note_lapse(mine, now);
-        let (deadline, until) = match self.nanos(timeout, default)? {
-            None => (NEVER, now.saturating_add(self.ticks.interval_nanos())),
-            Some(after) => {
-                last.after.set(after);
-                let after = after.saturating_add(lag);
-                let deadline = self.ticks.deadline(now, after);
-                let until = self.ticks.same_deadline_until(deadline, after);
-                (deadline, until.saturating_add(1))
+        match self.nanos(timeout, default)? {
+            None => {
+                last.set(NEVER, NEVER, now..now.saturating_add(self.ticks.interval_nanos()));
+                Ok(NEVER)
             }
-        };
-        last.deadline.set(deadline);
-        last.until.set(until);
-        Ok(deadline)
+            Some(after) => Ok(self.compute(mine, last, (now, lag), after)),
+        }
     }
 
     /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a
@@ -231,26 +272,33 @@ impl Deadlines {
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
         let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
-        let last = &mine.own;
-        let until = last.until.get();
-        let fresh = now < until && until - now <= self.ticks.interval_nanos();
-        if fresh && after == last.after.get() {
-            return last.deadline.get();
+        match mine.own.get(now, after) {
+            Some(deadline) => deadline,
+            None => self.due_from(mine, after, (now, lag)),
         }
-        self.due_from(mine, after, (now, lag))
     }
 
     #[cold]
     fn due_from(&self, mine: &LastDeadlines, after: u64, (now, lag): (u64, u64)) -> u64 {
         self.note_lapse(mine, now);
-        let last = &mine.own;
-        last.after.set(after);
-        let after = after.saturating_add(lag);
-        let due = self.ticks.deadline(now, after);
-        let until = self.ticks.same_deadline_until(due, after);
-        last.deadline.set(due);
-        last.until.set(until.saturating_add(1));
-        due
+        self.compute(mine, &mine.own, (now, lag), after)
+    }
+
+    fn compute(
+        &self,
+        mine: &LastDeadlines,
+        last: &LastDeadline,
+        (now, lag): (u64, u64),
+        after: u64,
+    ) -> u64 {
+        let late = after.saturating_add(lag);
+        let deadline = self.ticks.deadline(now, late);
+        let until = self.ticks.same_deadline_until(deadline, late).saturating_add(1);
+        let grain = self.ticks.grain(late);
+        let since = until.saturating_sub(grain.saturating_mul(self.ticks.interval_nanos()));
+        last.set(after, deadline, since..until);
+        mine.now.set(mine.now.get() & !(grain - 1));
+        deadline
     }
 
     /// A timeout in nanoseconds, `None` for never; or why no lease can have it.
@@ -285,7 +333,7 @@ impl Deadlines {
     pub(super) fn exact_deadline(&self, timeout: Lifetime, default: Option<u64>) -> Option<u64> {
         let now = self.now();
         let after = self.nanos(timeout, default).ok()??;
-        let lag = self.lag.unwrap_or(0);
+        let lag = self.lag.filter(|_| after >= self.brief).unwrap_or(0);
         Some(self.ticks.deadline(now, after.saturating_add(lag)))
     }
 

@@ -118,7 +118,7 @@ impl<P: Payload, C> Engine<P, C> {
         let tick = if at_once {
             AT_ONCE
         } else {
-            self.deadlines.ticks().at(self.deadlines.now_for_deadline().0) + self.gathers_for()
+            self.deadlines.ticks().at(self.deadlines.now_for_look()) + self.gathers_for()
         };
         // After the push, and before the look at the announcement.
         self.reclaim.want(tick);
@@ -155,7 +155,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Does the driver's part, at once, for at most so many slots. Unpinned, away from every shard.
     #[cold]
     pub(crate) fn reclaim_now(&self, budget: usize, frontend: &impl Frontend<P>) {
-        let tick = self.deadlines.ticks().at(self.deadlines.now_for_deadline().0);
+        let tick = self.deadlines.ticks().at(self.deadlines.now_for_look());
         self.reclaim(tick, true, Share::of(budget), frontend);
     }
 

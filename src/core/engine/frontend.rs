@@ -1,13 +1,13 @@
 //! What passes between an engine and the store type on it.
 
-use super::Source;
+use super::{Precision, Source};
 use crate::core::lease::Lease;
 use crate::core::slot::{Payload, Slot};
 
 /// What an engine is made with; checked by the builders of the stores.
 pub(crate) struct Config {
     pub(crate) shards: usize,
-    pub(crate) interval: u64,
+    pub(crate) precision: Precision,
     pub(crate) capacity: Option<usize>,
     pub(crate) clock: Source,
     /// The exact clock is read for deadlines, whatever the coarse one's lag.

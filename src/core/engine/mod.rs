@@ -49,7 +49,7 @@ mod walk;
 #[cfg(feature = "async")]
 pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
-pub(crate) use deadline::{BadTimeout, Source};
+pub(crate) use deadline::{BadTimeout, Precision, Source};
 pub(crate) use frontend::{Claim, Config, Frontend, Round, Share};
 pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
@@ -150,7 +150,7 @@ impl<P: Payload, C> Engine<P, C> {
         config: Config,
         stripe: impl Fn() -> C + Send + Sync + 'static,
     ) -> Result<Self, OutOfMemory> {
-        let deadlines = Deadlines::new(config.clock, config.interval, config.exact);
+        let deadlines = Deadlines::new(config.clock, config.precision, config.exact);
         let now = deadlines.ticks().start();
         let shards = config.shards;
         Ok(Engine {

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// |---|---|
 /// | [`time_to_live`](Self::time_to_live) | for ever |
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
-/// | [`interval`](Self::interval) | a 300th of the shorter time, between 1 ms and 1 s; 100 ms without |
+/// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the lifetime up to 1 s |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
 /// | [`statistics`](Self::statistics) | off |
@@ -107,9 +107,13 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
 impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     setters! {
         "entries", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where
-        /// times to idle, or lifetimes of entries, are much shorter than the time to live, set it
-        /// by the shortest.
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        ///
+        /// Without one, a lifetime is rounded up by at most a 256th of it, and by a millisecond to
+        /// a second: the reaper wakes up once a second for what lives for hours, and yet is there
+        /// in time for what lives for 20 ms.
+        ///
+        /// A lifetime can be up to 2^39 - 2 intervals long, 17 years without one.
         interval,
         /// The most entries there may be at once; beyond it new keys are refused with
         /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.

@@ -97,7 +97,7 @@ where
         let (wanted, pin) = self.seek(key);
         let found = self.store.living(&pin, wanted)?;
         let deadlines = &self.store.engine.deadlines;
-        Some(deadlines.left(found.lease, deadlines.now_for_deadline().0))
+        Some(deadlines.left(found.lease, deadlines.now_for_look()))
     }
 
     /// When a key's entry expires, unless it is used: [`remaining`](Self::remaining) from now on.

@@ -48,7 +48,7 @@ where
     pub fn guard(&self) -> Guard<'_, K, V, S> {
         let engine = &self.store.engine;
         let pin = engine.pin();
-        let (now, _) = engine.deadlines.now_for_deadline();
+        let now = engine.deadlines.now_for_look();
         let tick = engine.deadlines.lapse(now).is_none().then(|| engine.deadlines.ticks().at(now));
         let map = self;
         Guard { map, pin, tick }

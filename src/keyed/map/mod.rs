@@ -52,7 +52,8 @@ use std::time::Duration;
 ///
 /// Look-ups never return an expired entry, even if the reaper has not removed it yet. An entry
 /// expires when its time is up by the map's clock, rounded up to the interval: never early, and
-/// late by at most one interval and the [lag](crate::Clock::lag) of a cheap clock (1 ms). The
+/// late by at most one interval and the [lag](crate::Clock::lag) of a cheap clock (1 ms). Without
+/// an interval it is late by at most a 256th of its lifetime, but a millisecond to a second. The
 /// listener is called when a reaper thread, or a caller of [`poll`](Self::poll), ends the entry.
 ///
 /// # One story

@@ -32,7 +32,7 @@ pub struct PendingMapBuilder<K, T> {
 impl<K, T> Default for PendingMapBuilder<K, T> {
     fn default() -> Self {
         // Each insertion brings its timeout, so no default could be derived from one.
-        let setup = Setup::by_millisecond();
+        let setup = Setup::by_milliseconds(1);
         PendingMapBuilder { setup, timeout: None, listener: None }
     }
 }

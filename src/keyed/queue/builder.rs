@@ -44,7 +44,7 @@ pub struct ExpiryQueueBuilder<K> {
 
 impl<K> Default for ExpiryQueueBuilder<K> {
     fn default() -> Self {
-        ExpiryQueueBuilder { setup: Setup::default(), listener: None }
+        ExpiryQueueBuilder { setup: Setup::by_milliseconds(100), listener: None }
     }
 }
 

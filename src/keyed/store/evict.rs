@@ -231,7 +231,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Ends an entry that the policy chooses. The caller reports it, unpinned.
     fn evict(&self, eviction: &Eviction) -> Option<Notice<'_, K, V>> {
-        let now = self.engine.deadlines.now_for_deadline().0;
+        let now = self.engine.deadlines.now_for_look();
         if let Some(evictions) = &eviction.evictions {
             if evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
                 let share = (self.len() / PROBATION).clamp(1, eviction.probation.capacity());

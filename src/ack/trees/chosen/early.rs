@@ -74,8 +74,8 @@ impl<T: 'static> Trees<T> {
     /// The deadline of an early entry that begins now, and the clock reading that the deadline was
     /// derived from.
     fn early_deadline(&self) -> (u64, u64) {
-        let (now, lag) = self.engine.deadlines.now_for_deadline();
-        let after = self.settings.early_timeout.saturating_add(lag);
-        (self.engine.deadlines.ticks().deadline(now, after), now)
+        let after = self.settings.early_timeout;
+        let (now, lag) = self.engine.deadlines.now_for(after);
+        (self.engine.deadlines.ticks().deadline(now, after.saturating_add(lag)), now)
     }
 }
