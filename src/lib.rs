@@ -144,6 +144,11 @@
 //!
 //! [`guide::guarantees`] has each promise, and the test or model behind it.
 //!
+//! # Under loom
+//!
+//! With `RUSTFLAGS="--cfg expiry_loom"` the stores take loom's atomics, and small sizes. A crate
+//! that links this one can so model its own code and a store as one: [`guide::loom`].
+//!
 //! # Features
 //!
 //! No feature is on by default.
@@ -315,6 +320,9 @@ pub mod guide {
 
     #[doc = include_str!("../docs/guide/wheels-and-generations.md")]
     pub mod wheels_and_generations {}
+
+    #[doc = include_str!("../docs/guide/loom.md")]
+    pub mod loom {}
 
     #[doc = include_str!("../docs/guarantees.md")]
     pub mod guarantees {}

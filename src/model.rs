@@ -1,6 +1,7 @@
 //! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs
 //! is the real code. Only there with `--cfg expiry_loom`.
 
+#[cfg(feature = "async")]
 use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};

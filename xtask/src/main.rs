@@ -106,7 +106,7 @@ impl Step {
 }
 
 fn loom(name: &str, args: &str) -> Step {
-    cargo(name, &format!("test --locked --release -p loom-tests --tests {args}"))
+    cargo(name, &format!("test --locked --release -p loom-tests -p loom-example --tests {args}"))
         .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
         // Panics say where they are without it.
         .with("CARGO_PROFILE_RELEASE_DEBUG", "0")
