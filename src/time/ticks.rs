@@ -6,9 +6,9 @@
 //! multiples of several ticks, of a *grain*. So what lives for 20 ms is precise in a store of
 //! hours, and the driver comes once for all the long-lived entries of a second.
 //!
-//! A grain is a power of two of ticks: every multiple of a longer one is a multiple of a shorter
-//! one. So of two timeouts from the same moment on, the longer one's deadline is never the earlier
-//! one.
+//! Grains are of 1, 2, 10, 20, 100, .. ticks: every multiple of a longer one is a multiple of a
+//! shorter one. So of two timeouts from the same moment on, the longer one's deadline is never the
+//! earlier one. And the deadline of a round number of seconds is exact.
 
 use super::clock::nanos;
 use std::time::Duration;
@@ -25,31 +25,34 @@ pub(crate) const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 pub(crate) struct Ticks {
     start: u64,
     interval: u64,
-    /// The longest grain, in ticks.
+    /// The longest grain, in nanoseconds.
     coarsest: u64,
 }
 
-/// No grain is longer than this many nanoseconds.
-const COARSEST: u64 = 1_100_000_000;
+/// A grain is at most this part of its timeout.
+const PART: u64 = 256;
 
 impl Ticks {
     /// `interval` is at least 1 ns; the builder has checked it.
     pub(crate) fn new(start: u64, interval: u64) -> Self {
-        Ticks { start, interval: interval.max(1), coarsest: 1 }
+        Ticks { start, interval: interval.max(1), coarsest: 0 }
     }
 
-    /// The same with grains of up to a second, of at most a 256th of the timeout and at least a
-    /// 1024th.
+    /// The same with grains of up to a second.
     pub(crate) fn with_grains(self) -> Self {
-        Ticks { coarsest: 1 << (COARSEST / self.interval).max(1).ilog2(), ..self }
+        Ticks { coarsest: 1_000_000_000, ..self }
     }
 
     /// How many ticks a deadline of so many nanoseconds is a multiple of.
     #[inline]
     pub(crate) fn grain(&self, after: u64) -> u64 {
-        // Two powers of two instead of a division.
-        let ticks = after.max(1).ilog2().saturating_sub(self.interval.ilog2() + 9);
-        (1 << ticks).min(self.coarsest)
+        let most = (after / PART).min(self.coarsest);
+        let (mut ticks, mut times, mut next) = (1, 2, 5);
+        while ticks * times * self.interval <= most {
+            ticks *= times;
+            (times, next) = (next, times);
+        }
+        ticks
     }
 
     /// The tick that has begun at clock reading `now`: what has a deadline up to it is due.
@@ -71,8 +74,8 @@ impl Ticks {
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);
-        let below = self.grain(after) - 1;
-        due.div_ceil(self.interval).saturating_add(below) & !below
+        let grain = self.grain(after);
+        due.div_ceil(grain * self.interval) * grain
     }
 
     /// How many nanoseconds of the clock, from `now` on, a [`deadline`](Self::deadline) stays the

@@ -9,8 +9,8 @@ use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
 };
 use expiry::{
-    edge, Ack, AckError, AckTracker, Clock, Done, Lifetime, ManualClock, OnDrop, Outcome, Outcomes,
-    Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
+    edge, Ack, AckError, AckTracker, Clock, Done, ExpiringMap, Lifetime, ManualClock, OnDrop,
+    Outcome, Outcomes, Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

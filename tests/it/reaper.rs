@@ -133,8 +133,8 @@ fn stores_of_one_thread_shut_each_other_down() {
     let tracker = builder.on_outcome(move |_: Outcome| drop(same.shutdown())).build().unwrap();
     tracker.issue(edge(), 1).unwrap();
     acks.set(tracker).unwrap();
-    queue.update(1, MS).unwrap();
     queue.update(2, HOUR).unwrap();
+    queue.update(1, MS).unwrap();
     let down = || queue.is_empty() && acks.get().unwrap().is_empty();
     wait_for("both to be down", down);
     assert!(queue.update(3, HOUR).is_err() && acks.get().unwrap().issue(edge(), 1).is_err());

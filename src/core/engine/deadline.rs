@@ -297,7 +297,7 @@ impl Deadlines {
         let grain = self.ticks.grain(late);
         let since = until.saturating_sub(grain.saturating_mul(self.ticks.interval_nanos()));
         last.set(after, deadline, since..until);
-        mine.now.set(mine.now.get() & !(grain - 1));
+        mine.now.sub(mine.now.get() % grain);
         deadline
     }
 
