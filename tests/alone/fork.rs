@@ -5,7 +5,8 @@ use crate::support;
 
 use crate::support::{wait_for, GENEROUS, MS};
 use expiry::{
-    AckTracker, ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, SessionInfo, ShutdownMode,
+    AckTracker, BuildError, ExpiringMap, ExpiryQueue, ManualClock, Reaper, RemovalCause,
+    SessionInfo, ShutdownMode,
 };
 use expiry::{PendingTable, SessionTracker, Timeouts, WhenFull};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -209,6 +210,32 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     leave.send(()).unwrap();
     map.shutdown();
     assert!(map.is_empty());
+}
+
+/// The child has none of the stores' threads, and says so where a new store asks for one of them.
+pub fn a_shared_reaper_is_the_parents() {
+    let (reaper, global) = (Reaper::new().unwrap(), Reaper::global().unwrap());
+    let build = |reaper| ExpiringMap::<u64, u64>::builder().interval(MS).reaper(reaper).build();
+    let map = build(&reaper).unwrap();
+    in_child("stores of a shared reaper", || {
+        assert!(matches!(build(&reaper), Err(BuildError::NoThread(_))));
+        assert!(matches!(build(&global), Err(BuildError::NoThread(_))));
+        map.insert_with_lifetime(1, 1, MS).unwrap();
+        wait_for("a poll to end it", || {
+            map.poll(1000);
+            map.is_empty()
+        });
+        map.insert(2, 2).unwrap();
+        map.shutdown();
+        assert!(map.is_empty());
+        let own = build(&Reaper::global().unwrap()).unwrap();
+        own.insert_with_lifetime(1, 1, MS).unwrap();
+        wait_for("the child's own reaper", || own.is_empty());
+        // SAFETY: the child ends without dropping the originals.
+        drop(unsafe { (std::ptr::read(&map), std::ptr::read(&reaper)) });
+    });
+    map.insert_with_lifetime(1, 1, MS).unwrap();
+    wait_for("the parent's", || map.is_empty());
 }
 
 /// Two processes that feed one tree draw different edges.

@@ -68,6 +68,8 @@ fn tests() -> Vec<(&'static str, fn())> {
         fork::a_channel_is_the_parents,
         #[cfg(all(feature = "async", target_os = "linux"))]
         fork::a_child_draws_other_edges_than_its_parent,
+        #[cfg(all(feature = "async", target_os = "linux"))]
+        fork::a_shared_reaper_is_the_parents,
         #[cfg(target_os = "linux")]
         memory::f08_a_burst_that_has_drained_gives_its_memory_back,
         reclaim::a_refused_into_value_allocates_nothing_that_stays,

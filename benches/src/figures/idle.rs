@@ -4,7 +4,7 @@ use super::{count, Options};
 use crate::peers::{finished, TIMEOUT};
 use crate::process::{reaper, resident};
 use crate::report::{Report, Spread, Target};
-use expiry::{AckTracker, ExpiringMap, Outcome, Reaper, Root};
+use expiry::{AckTracker, ExpiringMap, Outcome, Reaper, RemovalCause, Root};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,7 @@ pub fn run(options: &Options, report: &mut Report) {
     }
     idle(options, report);
     many(options, report);
+    brief(options, report);
 }
 
 /// A thousand maps, each with an entry that lives for an hour, on one thread.
@@ -111,6 +112,38 @@ fn many(options: &Options, report: &mut Report) {
     let before = rounds();
     std::thread::sleep(watch);
     table.check("all", "rounds", one((rounds() - before) as f64), Target::AtMost(0.0));
+}
+
+/// How long entries of 20 ms live in a map of hours, to which no interval was given.
+fn brief(options: &Options, report: &mut Report) {
+    const ENTRIES: u32 = 500;
+    let mut table = report.table(
+        "20 ms in a map of an hour".to_string(),
+        &format!("{ENTRIES} entries of 20 ms beside {ENTRIES} of an hour; until the listener's call"),
+    );
+    options.say("20 ms in a map of an hour");
+    let (sender, lived) = std::sync::mpsc::channel();
+    let map = ExpiringMap::builder()
+        .time_to_live(Duration::from_secs(3600))
+        .removal_listener(move |_: &u32, since: &Instant, cause| {
+            if cause == RemovalCause::Expired {
+                sender.send(since.elapsed()).expect("a receiver");
+            }
+        })
+        .build()
+        .expect("valid settings");
+    for key in 0..ENTRIES {
+        map.insert(2 * key, Instant::now()).expect("room");
+        let brief = Duration::from_millis(20);
+        map.insert_with_lifetime(2 * key + 1, Instant::now(), brief).expect("room");
+        std::thread::sleep(Duration::from_micros(3300));
+    }
+    let mut millis: Vec<_> =
+        lived.iter().take(ENTRIES as usize).map(|lived| lived.as_secs_f64() * 1e3).collect();
+    millis.sort_by(f64::total_cmp);
+    table.check("the first", "ms", one(millis[0]), Target::AtLeast(20.0));
+    table.check("99 of 100", "ms", one(millis[millis.len() * 99 / 100]), Target::AtMost(22.0));
+    table.figure("the last", "ms", one(millis[millis.len() - 1]));
 }
 
 fn fill(tracker: &AckTracker, in_flight: u64) -> Vec<Root> {
