@@ -66,8 +66,8 @@ impl MissedTick {
     }
 }
 
-/// Ticks at a fixed period, the first one at once; from
-/// [`Timeouts::interval`](crate::Timeouts::interval).
+/// Ticks at a fixed period; from [`Timeouts::interval`](crate::Timeouts::interval), and
+/// [`interval_at`](crate::Timeouts::interval_at).
 ///
 /// Ticks go by the clock, not by when the caller took the one before: they do not drift. Dropping
 /// the interval cancels it at once.
@@ -102,11 +102,13 @@ pub struct Interval<'t> {
 }
 
 impl<'t> Interval<'t> {
-    pub(super) fn new(waiters: &'t Waiters, period: Duration) -> Self {
+    /// Ticks first so long from now.
+    pub(super) fn new(waiters: &'t Waiters, first: Duration, period: Duration) -> Self {
+        let deadlines = &waiters.engine.deadlines;
         Interval {
-            sleep: Sleep::over(waiters),
-            at: waiters.engine.deadlines.now(),
-            period: nanos(period).max(waiters.engine.deadlines.ticks().interval_nanos()),
+            sleep: Sleep::from_now(waiters, first),
+            at: deadlines.now().saturating_add(nanos(first)),
+            period: nanos(period).max(deadlines.ticks().interval_nanos()),
             missed: MissedTick::default(),
         }
     }

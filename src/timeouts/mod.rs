@@ -2,12 +2,15 @@
 //! none.
 //!
 //! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it
-//! makes; each borrows it. They need nothing but the waker that they are polled with.
+//! makes; each borrows it. They need nothing but the waker that they are polled with. The process
+//! has a store of its own ([`global`]), and the functions of this module are on that one: [`sleep`],
+//! [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`], [`interval_at`], as in `tokio::time`.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 
 mod builder;
 mod error;
+mod global;
 mod interval;
 mod sleep;
 mod timeout;
@@ -16,6 +19,7 @@ mod waker;
 
 pub use builder::TimeoutsBuilder;
 pub use error::{TimeoutError, TimerError};
+pub use global::{global, interval, interval_at, sleep, sleep_until, timeout, timeout_at, Nap};
 pub use interval::{Interval, MissedTick};
 pub use sleep::Sleep;
 pub use timeout::Timeout;
@@ -29,7 +33,7 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use waiters::Waiters;
 
 /// Timeouts, sleeps and intervals for futures, on any executor.
@@ -56,7 +60,7 @@ use waiters::Waiters;
 /// #         }
 /// #     }
 /// # }
-/// let timeouts = Timeouts::new()?; // one for the process: in an `Arc`, or in a `static`
+/// let timeouts = Timeouts::new()?; // or `expiry::timeouts::global()`, the process's own
 ///
 /// # block_on(async {
 /// let limit = Duration::from_secs(30);
@@ -79,8 +83,9 @@ use waiters::Waiters;
 ///
 /// # Borrowing
 ///
-/// What it makes borrows it, so that no reference count is shared by all tasks. A task that must be
-/// `'static` owns an `Arc<Timeouts>`, or there is one in a `static`:
+/// What it makes borrows it, so that no reference count is shared by all tasks. What the process's
+/// [own](global) timeouts make is `'static`. A task of others that must be `'static` owns an
+/// `Arc<Timeouts>`:
 ///
 /// ```
 /// use expiry::timeouts::TimeoutError;
@@ -225,14 +230,32 @@ impl Timeouts {
         Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
 
+    /// As [`timeout`](Self::timeout), until an instant of the system's monotonic clock. One that
+    /// has passed leaves the future one poll.
+    pub fn timeout_at<F: IntoFuture>(&self, at: Instant, future: F) -> Timeout<'_, F::IntoFuture> {
+        Timeout::new(future.into_future(), self.sleep_until(at))
+    }
+
     /// Is ready so long after this call.
     pub fn sleep(&self, after: Duration) -> Sleep<'_> {
         Sleep::from_now(&self.waiters, after)
     }
 
+    /// Is ready at an instant of the system's monotonic clock; at once if that has passed.
+    pub fn sleep_until(&self, at: Instant) -> Sleep<'_> {
+        self.sleep(at.saturating_duration_since(Instant::now()))
+    }
+
     /// Ticks at once, and then at this period, or at the interval if that is longer.
     pub fn interval(&self, period: Duration) -> Interval<'_> {
-        Interval::new(&self.waiters, period)
+        Interval::new(&self.waiters, Duration::ZERO, period)
+    }
+
+    /// As [`interval`](Self::interval), but the first tick is at an instant of the system's
+    /// monotonic clock; at once if that has passed.
+    pub fn interval_at(&self, start: Instant, period: Duration) -> Interval<'_> {
+        let wait = start.saturating_duration_since(Instant::now());
+        Interval::new(&self.waiters, wait, period)
     }
 
     /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a

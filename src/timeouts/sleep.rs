@@ -94,11 +94,6 @@ impl<'t> Sleep<'t> {
         Sleep { waiters, state: State::Fresh { after: nanos(after) } }
     }
 
-    /// Over.
-    pub(super) fn over(waiters: &'t Waiters) -> Self {
-        Sleep { waiters, state: State::Over }
-    }
-
     pub(super) fn waiters(&self) -> &'t Waiters {
         self.waiters
     }

@@ -228,7 +228,8 @@ pub fn a_shared_reaper_is_the_parents() {
         map.insert(2, 2).unwrap();
         map.shutdown();
         assert!(map.is_empty());
-        let own = build(&Reaper::global().unwrap()).unwrap();
+        let own = Reaper::global().unwrap();
+        let own = build(&own).unwrap();
         own.insert_with_lifetime(1, 1, MS).unwrap();
         wait_for("the child's own reaper", || own.is_empty());
         // SAFETY: the child ends without dropping the originals.

@@ -1,9 +1,9 @@
 //! Timeouts of futures: by a manual clock and wakers that count, and under tokio.
 
 use crate::support::{bad_drop, poll_with, waker, Task};
-use expiry::timeouts::{Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
+use expiry::timeouts::{self, Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
-use std::future::Future;
+use std::future::{pending, poll_fn, ready, Future};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -1083,4 +1083,62 @@ fn dropped_by_a_waker() {
     std::mem::forget(sleep);
     drop(timeouts);
     receiver.recv().unwrap();
+}
+
+/// H3: the process's own timeouts, on a runtime without a driver of time.
+#[test]
+fn the_process_has_timeouts_of_its_own() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let began = Instant::now();
+        timeouts::sleep_until(began).await;
+        timeouts::sleep(Duration::ZERO).await;
+        timeouts::sleep_until(began + 3 * MS).await;
+        assert!(began.elapsed() >= 3 * MS);
+        let mut nap = timeouts::sleep(Duration::MAX);
+        nap.reset(MS);
+        (&mut nap).await;
+        assert!(nap.is_elapsed());
+        let late = timeouts::timeout_at(began, pending::<()>()).await;
+        assert_eq!(late, Err(TimeoutError::Elapsed));
+        assert_eq!(timeouts::timeout_at(began, ready(1)).await, Ok(1), "it gets one poll");
+        assert_eq!(timeouts::timeout(Duration::MAX, ready(2)).await, Ok(2));
+        let start = Instant::now() + 3 * MS;
+        let mut beat = timeouts::interval_at(start, MS);
+        beat.tick().await.unwrap();
+        assert!(Instant::now() >= start);
+        beat.tick().await.unwrap();
+        assert!(Instant::now() >= start + MS);
+        timeouts::interval(MS).tick().await.unwrap();
+    });
+}
+
+/// The first runtime polls it and is gone; the second one is woken.
+#[test]
+fn a_sleep_moves_from_one_runtime_to_another() {
+    let new = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut nap = timeouts::sleep(20 * MS);
+    new().block_on(async {
+        let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut nap).poll(context))).await;
+        assert!(polled.is_pending());
+    });
+    new().block_on(nap);
+}
+
+#[test]
+fn an_interval_that_starts_later_ticks_from_there_on() {
+    let clock = ManualClock::new();
+    let timeouts = Timeouts::builder().clock(clock.clone()).build_manual().unwrap();
+    let second = Duration::from_secs(1);
+    let mut beat = timeouts.interval_at(Instant::now() + 1000 * second, second);
+    let task = Task::new();
+    clock.advance(998 * second);
+    assert!(!tick(&task, &mut beat));
+    clock.advance(2 * second);
+    timeouts.poll(1000);
+    assert!(tick(&task, &mut beat) && !tick(&task, &mut beat));
+    clock.advance(2 * second);
+    timeouts.poll(1000);
+    assert!(tick(&task, &mut beat) && tick(&task, &mut beat), "two seconds have passed");
+    assert!(!tick(&task, &mut beat));
 }

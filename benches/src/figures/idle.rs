@@ -119,7 +119,9 @@ fn brief(options: &Options, report: &mut Report) {
     const ENTRIES: u32 = 500;
     let mut table = report.table(
         "20 ms in a map of an hour".to_string(),
-        &format!("{ENTRIES} entries of 20 ms beside {ENTRIES} of an hour; until the listener's call"),
+        &format!(
+            "{ENTRIES} entries of 20 ms beside {ENTRIES} of an hour; until the listener's call"
+        ),
     );
     options.say("20 ms in a map of an hour");
     let (sender, lived) = std::sync::mpsc::channel();
