@@ -99,6 +99,20 @@ fn progress_moves_the_end_without_a_write_to_the_entry() {
     timed_out(pin!(stream.read_u8()).poll(&mut context));
 }
 
+/// A peer may close its direction and read on.
+#[test]
+fn the_end_of_one_direction_is_no_progress() {
+    let time = Manual::new();
+    let (mut peer, mut stream) = connection(&time);
+    block_on(stream.write_all(b"xx")).unwrap();
+    block_on(peer.shutdown()).unwrap();
+    assert!(write(&mut stream).is_pending());
+    time.pass(8 * SECOND);
+    assert!(matches!(read(&mut stream), Poll::Ready(Ok(0))));
+    time.pass(3 * SECOND);
+    timed_out(write(&mut stream));
+}
+
 #[test]
 fn one_direction_keeps_the_other_alive() {
     let time = Manual::new();
