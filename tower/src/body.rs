@@ -29,7 +29,8 @@ pin_project! {
     /// a refused deadline with [`TimeoutError::Timer`], each boxed; no frame comes after that.
     ///
     /// A frame that is ready when it is polled costs nothing. Any other one costs a registration
-    /// for the first, and one compare-and-swap for those after it: no allocation.
+    /// for the first, and one compare-and-swap for those after it: no allocation. The deadline of a
+    /// frame that has come stays until then: it may wake a reader that waits for something else once.
     ///
     /// # Examples
     ///

@@ -19,8 +19,9 @@ thread_local!(
 /// The clock of a tokio runtime as a [`Clock`]. It follows `tokio::time::pause` and `advance`, so
 /// that tests with timeouts of an hour take no time.
 ///
-/// It is for timeouts without a reaper, which sleeps by the machine's time: [`drive`](Self::drive)
-/// them. A thread outside of the runtime reads that runtime's clock, too.
+/// It is for tests, as each reading enters the runtime, and for timeouts without a reaper, as that
+/// sleeps by the machine's time: [`drive`](Self::drive) them. A thread outside of the runtime reads
+/// the runtime's clock, too.
 ///
 /// # Examples
 ///
@@ -66,7 +67,8 @@ impl TokioClock {
     }
 
     /// Wakes what is due of timeouts that have this clock, and sleeps by tokio's clock until the
-    /// next deadline: spawn it. It never ends; a runtime drops it with its other tasks.
+    /// next deadline: spawn it in the clock's runtime, which drops it with its other tasks. It never
+    /// ends.
     ///
     /// A task that sets a nearer deadline has read this clock for that, which wakes the driver. The
     /// driver then looks after the task's turn, and before tokio moves a paused clock. That holds
