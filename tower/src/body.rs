@@ -30,7 +30,7 @@ pin_project! {
     ///
     /// A frame that is ready when it is polled costs nothing. Any other one costs a registration
     /// for the first, and one compare-and-swap for those after it: no allocation. The deadline of a
-    /// frame that has come stays until then: it may wake a reader that waits for something else once.
+    /// frame that has come stays until then, and may wake a reader that waits for something else.
     ///
     /// # Examples
     ///

@@ -32,7 +32,8 @@ thread_local!(
 /// use expiry_tower::TokioClock;
 /// use std::time::Duration;
 ///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # let runtime = builder.enable_time().start_paused(true).build()?;
 /// # runtime.block_on(async {
 /// let clock = TokioClock::new();
 /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
@@ -67,8 +68,8 @@ impl TokioClock {
     }
 
     /// Wakes what is due of timeouts that have this clock, and sleeps by tokio's clock until the
-    /// next deadline: spawn it in the clock's runtime, which drops it with its other tasks. It never
-    /// ends.
+    /// next deadline. It never ends: spawn it in the clock's runtime, which drops it with its other
+    /// tasks.
     ///
     /// A task that sets a nearer deadline has read this clock for that, which wakes the driver. The
     /// driver then looks after the task's turn, and before tokio moves a paused clock. That holds

@@ -70,11 +70,12 @@ pin_project! {
     ///
     /// # Cost
     ///
-    /// Progress costs one reading of the clock, 20 ns, and no atomic read-modify-write: it is noted,
-    /// and the deadline stays. When the deadline comes, the task is woken, and the stream waits for
-    /// the rest. The error is neither early nor later for that, but a busy connection's task is woken
-    /// once in each such period for nothing. Each direction has a deadline and a waker of its own,
-    /// so that the halves of a split stream may be in different tasks. No allocation.
+    /// Progress costs one reading of the clock, 20 ns, and no atomic read-modify-write: it is
+    /// noted, and the deadline stays. When the deadline comes, the task is woken, and the stream
+    /// waits for the rest. The error is neither early nor later for that, but the task of a busy
+    /// connection is woken once in each such period for nothing. Each direction has a deadline and
+    /// a waker of its own, so that the halves of a split stream may be in different tasks. Nothing
+    /// is allocated.
     ///
     /// # Examples
     ///
