@@ -67,6 +67,8 @@ snapshot! {
         early_expired: u64 as EARLY_EXPIRED sum early_expired;
         /// Early arrivals that were refused because too many were held.
         early_refused: u64 as EARLY_REFUSED sum refused;
+        /// How late expirations were seen.
+        lateness: Lateness as LATENESS = trees.engine.lateness(shard);
     }
 }
 
@@ -80,7 +82,7 @@ snapshot! {
     /// tracker.issue(edge(), 42)?;
     /// let metrics = tracker.metrics();
     /// println!("{} of {} slots", metrics.total.live, metrics.total.slots);
-    /// println!("99 % of timeouts were seen within {:?}", metrics.lateness.quantile(0.99));
+    /// println!("99 % of timeouts were seen within {:?}", metrics.total.lateness.quantile(0.99));
     /// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -91,8 +93,6 @@ snapshot! {
         /// reached, there was no memory, or there were too many ids of one hash. (Where acks of too
         /// many roots came early, that is [`early_refused`](ShardMetrics::early_refused).)
         refused: u64 as REFUSED = trees.engine.refusals();
-        /// How late expirations were seen.
-        lateness: Lateness as LATENESS = trees.engine.lateness();
         /// Time that the reaper has spent working, of all the time since the tracker was built.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(trees.engine.busy.get());
         /// How often it has woken up.

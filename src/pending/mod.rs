@@ -164,7 +164,7 @@ snapshot! {
         /// Values that a shutdown has ended.
         closed: u64 as CLOSED = inner.sum(|counts| &counts.closed);
         /// How late expirations were seen.
-        lateness: Lateness as LATENESS = inner.engine.lateness();
+        lateness: Lateness as LATENESS = inner.engine.total_lateness();
         /// Time that the reaper has spent working.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(inner.engine.busy.get());
         /// How often it has woken up.

@@ -174,7 +174,7 @@ snapshot! {
         closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
         /// How late what fired was seen, beyond the rounding up to the interval; before its task
         /// was woken.
-        lateness: Lateness as LATENESS = waiters.engine.lateness();
+        lateness: Lateness as LATENESS = waiters.engine.total_lateness();
         /// Time that rounds of the reaper have taken, wakers included.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(waiters.engine.busy.get());
         /// Rounds of the reaper.
