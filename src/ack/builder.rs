@@ -113,22 +113,6 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         on_drop(on_drop: OnDrop) sets on_drop = on_drop;
         /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
         /// root calls it.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckTracker, Outcome};
-        /// let (sender, told) = std::sync::mpsc::channel();
-        /// let tracker = AckTracker::builder()
-        ///     .on_outcome(move |outcome: Outcome| {
-        ///         sender.send((outcome.owner, outcome.is_failed())).unwrap();
-        ///     })
-        ///     .build_manual()?;
-        /// let root = tracker.issue(edge(), 42)?;
-        /// tracker.fail(root)?; // by this thread, which tells it
-        /// assert_eq!(told.try_recv()?, (42, true));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         on_outcome(handler: impl Handler<T>) sets handler = Some(Arc::new(handler));
         /// As where the system has no fence of two sides.
         #[cfg(expiry_loom)]

@@ -248,25 +248,6 @@ impl<T: Send + 'static> AckTracker<T> {
     /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see
     /// [`CapacityReady`](crate::CapacityReady), which has an example. It does not wait for what
     /// [`AckError::EarlyFull`] refuses.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let tracker = AckTracker::builder().capacity(1).build_manual()?;
-    /// let first = tracker.issue(edge(), 42)?;
-    /// let enter = async {
-    ///     tracker.room().await?; // until the first one has ended
-    ///     tracker.issue(edge(), 43)
-    /// };
-    /// let (second, _) = tokio::join!(enter, async { tracker.fail(first) });
-    /// assert!(second.is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {

@@ -240,17 +240,6 @@ impl<T: Send + 'static> PendingTable<T> {
     }
 
     /// Takes the values of many tickets, in their order. Fetches the memory of 16 at once.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let table = expiry::PendingTable::builder().build()?;
-    /// let mut tickets = Vec::new();
-    /// table.insert_many(0..3, Duration::from_secs(30), &mut tickets)?;
-    /// let _ = table.take(tickets[1]);
-    /// let taken: Vec<Option<i32>> = table.take_many(&tickets).collect();
-    /// assert_eq!(taken, [Some(0), None, Some(2)]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn take_many<'a>(&'a self, tickets: &'a [Ticket]) -> impl Iterator<Item = Option<T>> + 'a {
         tickets.chunks(GROUP).flat_map(move |group| {
             group.iter().for_each(|&ticket| self.inner.prefetch(ticket));
@@ -302,16 +291,6 @@ impl<T: Send + 'static> PendingTable<T> {
     /// Returns all values that have expired, in no order. Where there is a listener or a channel,
     /// that gets them, and this returns none. Never waits. Any number of threads may poll: each
     /// value is returned to one of them.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let table = expiry::PendingTable::builder().clock(clock.clone()).build_manual()?;
-    /// table.insert("a request", 10 * second)?;
-    /// clock.advance(11 * second);
-    /// assert_eq!(table.poll(), ["a request"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "the values have left the table"]
     pub fn poll(&self) -> Vec<T> {
         let mut expired = Vec::new();
@@ -354,15 +333,6 @@ impl<T: Send + 'static> PendingTable<T> {
     /// In a listener or a waker that any store calls, this waits for no thread. Insertions are
     /// refused when it returns. The reaper, or the threads that drive the table at that moment, end
     /// the values soon after, and the next shutdown returns them.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let table = expiry::PendingTable::builder().build()?;
-    /// let ticket = table.insert("a request", Duration::from_secs(30))?;
-    /// assert_eq!(table.shutdown(), ["a request"]);
-    /// assert!(table.take(ticket).is_none() && table.insert("late", Duration::from_secs(1)).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<T> {
         self.inner.kept.want();

@@ -202,13 +202,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
     ///
     /// A dead entry is gone, taken or not: `get` does not find it, and `put` of its key adds a new
     /// one. If a panic drops the iterator, the map keeps the rest: see [the type](Self).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// assert_eq!(map.rotate().count() + map.rotate().count(), 0);
-    /// assert_eq!(map.rotate().collect::<Vec<_>>(), [(1, "one")]); // not renewed three times
-    /// ```
     #[doc(alias = "expire")]
     pub fn rotate(&mut self) -> Dead<'_, K, V, S> {
         self.turn();

@@ -114,26 +114,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
     /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room
     /// when the reaper, or a thread that polls, ends it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiryQueue, StoreError};
-    /// use std::time::Duration;
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let (leases, ten) = (ExpiryQueue::builder().capacity(1).build_manual()?, Duration::from_secs(10));
-    /// leases.update("worker 1", ten)?;
-    /// let room = leases.room();
-    /// leases.remove("worker 1"); // by another task, usually
-    /// room.await?;
-    /// leases.update("worker 2", ten)?;
-    /// assert_eq!(leases.update("worker 3", ten), Err(StoreError::Full)); // wait again
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {

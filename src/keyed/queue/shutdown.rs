@@ -29,19 +29,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// In a handler or a waker that any store calls, this waits for no thread. New keys are refused
     /// when it returns. The reaper, or the threads that drive the queue at that moment, end the
     /// keys soon after, and the next shutdown returns them.
-    ///
-    /// ```
-    /// use expiry::ExpiryQueue;
-    /// use std::time::Duration;
-    ///
-    /// let leases = ExpiryQueue::builder().build_manual()?;
-    /// leases.update(7, Duration::from_secs(10))?;
-    /// for lease in leases.shutdown() {
-    ///     println!("{}: until {:?} after the queue was built", lease.key(), lease.expiry());
-    /// }
-    /// assert!(leases.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<Expired<K>> {
         self.shared.kept.want();
