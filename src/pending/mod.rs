@@ -8,6 +8,7 @@ pub use builder::PendingTableBuilder;
 pub use ticket::Ticket;
 
 use crate::core::lateness::Lateness;
+use crate::error::gives_back;
 use crate::keyed::StoreError;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
@@ -106,29 +107,7 @@ impl<T> PendingError<T> {
     }
 }
 
-impl<T> fmt::Debug for PendingError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Display for PendingError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<T> std::error::Error for PendingError<T> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<T> From<PendingError<T>> for StoreError {
-    fn from(refused: PendingError<T>) -> Self {
-        refused.error
-    }
-}
+gives_back!(PendingError<T> for StoreError);
 
 snapshot! {
     /// A snapshot of a table's counters. Monotonic but for `live` and `slots`; read one after
