@@ -179,15 +179,15 @@ macro_rules! converts {
 /// nothing needs to be `Debug`.
 macro_rules! gives_back {
     ($name:ident<$($given:ident),*> for $error:ident) => {
-        impl<$($given),*> fmt::Debug for $name<$($given),*> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl<$($given),*> std::fmt::Debug for $name<$($given),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut debug = f.debug_struct(stringify!($name));
                 debug.field("error", &self.error).finish_non_exhaustive()
             }
         }
 
-        impl<$($given),*> fmt::Display for $name<$($given),*> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl<$($given),*> std::fmt::Display for $name<$($given),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.error.fmt(f)
             }
         }

@@ -6,6 +6,7 @@ use super::{AckTracker, OnDrop, Outcomes};
 use crate::channel::{channel, WhenFull};
 use crate::core::engine::Engine;
 use crate::error::BuildError;
+use crate::handle::builder;
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::time::nanos;
@@ -52,22 +53,7 @@ pub struct AckTrackerBuilder<T = ()> {
     handler: Option<Arc<dyn Handler<T>>>,
 }
 
-impl<T> Clone for AckTrackerBuilder<T> {
-    fn clone(&self) -> Self {
-        AckTrackerBuilder { setup: self.setup.clone(), handler: self.handler.clone(), ..*self }
-    }
-}
-
-impl<T> std::fmt::Debug for AckTrackerBuilder<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AckTrackerBuilder")
-            .field("timeout", &self.timeout)
-            .field("interval", &self.setup.interval)
-            .field("shards", &self.setup.shards)
-            .field("capacity", &self.setup.capacity)
-            .finish_non_exhaustive()
-    }
-}
+builder!(AckTrackerBuilder<T> with handler, shows timeout);
 
 impl<T> Default for AckTrackerBuilder<T> {
     fn default() -> Self {

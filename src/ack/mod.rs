@@ -36,10 +36,10 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::ShutdownMode;
 pub use tuple::Tuple;
 
+use crate::handle::handle;
 use crate::lifecycle::Owner;
 #[cfg(doc)]
 use crate::WhenFull;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use trees::Trees;
@@ -186,22 +186,7 @@ pub struct AckTracker<T: 'static = ()> {
     on_drop: OnDrop,
 }
 
-impl<T: 'static> Clone for AckTracker<T> {
-    /// Another handle to the same tracker. Two reference counts.
-    fn clone(&self) -> Self {
-        AckTracker { trees: self.trees.clone(), owner: self.owner.clone(), on_drop: self.on_drop }
-    }
-}
-
-impl<T: Send + 'static> fmt::Debug for AckTracker<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AckTracker")
-            .field("len", &self.len())
-            .field("shards", &self.trees.engine.shards())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(AckTracker<T> { trees, owner, on_drop } by trees);
 
 impl AckTracker {
     /// Settings with defaults, of a tracker without tokens.

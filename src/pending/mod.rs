@@ -9,6 +9,7 @@ pub use ticket::Ticket;
 
 use crate::core::lateness::Lateness;
 use crate::error::gives_back;
+use crate::handle::handle;
 use crate::keyed::StoreError;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
@@ -18,7 +19,6 @@ use crate::snapshot::snapshot;
 use crate::time::Lifetime;
 use inner::{Inner, Poll};
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,12 +74,7 @@ pub struct PendingTable<T: 'static> {
     owner: Arc<Owner<Inner<T>>>,
 }
 
-impl<T: 'static> Clone for PendingTable<T> {
-    /// Another handle to the same table. Two reference counts.
-    fn clone(&self) -> Self {
-        PendingTable { inner: self.inner.clone(), owner: self.owner.clone() }
-    }
-}
+handle!(PendingTable<T> { inner, owner } by inner);
 
 /// Why a [`PendingTable`] has refused a value; it gives the value back.
 ///
@@ -344,15 +339,5 @@ impl<T: Send + 'static> PendingTable<T> {
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<T> {
         self.inner.target.left(&self.inner.kept)
-    }
-}
-
-impl<T: 'static> fmt::Debug for PendingTable<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingTable")
-            .field("len", &self.inner.engine.len(&*self.inner))
-            .field("interval", &self.inner.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
     }
 }

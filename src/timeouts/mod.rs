@@ -22,10 +22,10 @@ pub use timeout::Timeout;
 
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
+use crate::handle::handle;
 use crate::lifecycle::{shut, shut_soon, Owner, Reaper, Shut};
 use crate::polled::Polled;
 use crate::snapshot::snapshot;
-use std::fmt;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -117,7 +117,6 @@ use waiters::Waiters;
 /// polling thread) calls wakers, one after the other: one that takes long makes others late, one
 /// that panics is counted. What waits at a shutdown is woken, and resolves to
 /// [`TimerError::Closed`]; so does what comes after it.
-#[derive(Clone)]
 pub struct Timeouts {
     waiters: Arc<Waiters>,
     owner: Arc<Owner<Waiters>>,
@@ -190,15 +189,7 @@ snapshot! {
     publish
 }
 
-impl fmt::Debug for Timeouts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeouts")
-            .field("len", &self.len())
-            .field("interval", &self.waiters.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(Timeouts<> { waiters, owner } by waiters);
 
 impl Timeouts {
     /// With default settings, and a reaper thread.

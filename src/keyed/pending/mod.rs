@@ -17,6 +17,7 @@ use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, W
 use super::target::Target;
 use super::{StoreError, StoreMetrics};
 use crate::core::engine::Claim;
+use crate::handle::handle;
 #[cfg(feature = "async")]
 use crate::lifecycle::shut_soon;
 use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
@@ -25,7 +26,6 @@ use crate::sync::cell::Given;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,26 +160,7 @@ pub struct PendingMap<K: 'static, T: 'static> {
     owner: Arc<Owner<Shared<K, T>>>,
 }
 
-impl<K: 'static, T: 'static> Clone for PendingMap<K, T> {
-    /// Another handle to the same map. Two reference counts.
-    fn clone(&self) -> Self {
-        PendingMap {
-            shared: self.shared.clone(),
-            hasher: self.hasher.clone(),
-            owner: self.owner.clone(),
-        }
-    }
-}
-
-impl<K: 'static, T: 'static> fmt::Debug for PendingMap<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingMap")
-            .field("len", &self.shared.store.len())
-            .field("interval", &self.shared.store.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(PendingMap<K, T> { shared, hasher, owner } by shared.store);
 
 impl<K, T> PendingMap<K, T>
 where

@@ -17,9 +17,9 @@ pub use results::{Expired, Handle, Updated};
 use self::shared::Shared;
 use super::store::Store;
 use crate::core::lease::Lease;
+use crate::handle::handle;
 use crate::lifecycle::Owner;
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,26 +66,7 @@ pub struct ExpiryQueue<K: 'static> {
     owner: Arc<Owner<Shared<K>>>,
 }
 
-impl<K: 'static> Clone for ExpiryQueue<K> {
-    /// Another handle to the same queue. Two reference counts.
-    fn clone(&self) -> Self {
-        ExpiryQueue {
-            shared: self.shared.clone(),
-            hasher: self.hasher.clone(),
-            owner: self.owner.clone(),
-        }
-    }
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiryQueue")
-            .field("len", &self.len())
-            .field("interval", &self.shared.store.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(ExpiryQueue<K> { shared, hasher, owner } by shared.store);
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Settings with defaults.
