@@ -1,18 +1,21 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
-use super::deliver::{Deliver, Handler, Target};
+use super::deliver::{Deliver, Handler};
 use super::trees::{Settings, Trees};
-use super::{AckTracker, OnDrop, Outcomes};
-use crate::channel::{channel, WhenFull};
+use super::{AckTracker, OnDrop, Outcome, Outcomes};
+use crate::channel::WhenFull;
 use crate::core::engine::Engine;
 use crate::error::BuildError;
 use crate::handle::builder;
+use crate::keyed::target::Target;
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::time::nanos;
 use rand::RngCore;
 use std::sync::Arc;
 use std::time::Duration;
+
+type To<T> = Target<Outcome<T>, dyn Handler<T>>;
 
 /// Settings of an [`AckTracker`], with defaults that suit a server.
 ///
@@ -112,7 +115,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(mut self) -> Result<AckTracker<T>, BuildError> {
-        let target = self.handler_target();
+        let target = Target::new(self.handler.take(), true);
         self.built(target, true)
     }
 
@@ -127,7 +130,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         length: usize,
         when_full: WhenFull,
     ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
-        let (target, outcomes) = self.channel_target(length, when_full)?;
+        let (target, outcomes) = Target::channel(self.handler.as_ref(), length, when_full)?;
         Ok((self.built(target, true)?, outcomes))
     }
 
@@ -143,7 +146,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         length: usize,
         when_full: WhenFull,
     ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
-        let (target, outcomes) = self.channel_target(length, when_full)?;
+        let (target, outcomes) = Target::channel(self.handler.as_ref(), length, when_full)?;
         Ok((self.built(target, false)?, outcomes))
     }
 
@@ -153,27 +156,11 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(mut self) -> Result<AckTracker<T>, BuildError> {
-        let target = self.handler_target();
+        let target = Target::new(self.handler.take(), true);
         self.built(target, false)
     }
 
-    fn channel_target(
-        &self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(Target<T>, Outcomes<T>), BuildError> {
-        if self.handler.is_some() {
-            return Err(BuildError::TwoReceivers);
-        }
-        let (sender, outcomes) = channel(length, when_full)?;
-        Ok((Target::Channel(sender), outcomes))
-    }
-
-    fn handler_target(&mut self) -> Target<T> {
-        self.handler.take().map_or(Target::Nowhere, Target::Handler)
-    }
-
-    fn built(self, target: Target<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
+    fn built(self, target: To<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
         let reaper = self.setup.reaper(reaper);
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
@@ -181,7 +168,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         Ok(AckTracker { trees, owner, on_drop })
     }
 
-    fn trees(self, target: Target<T>) -> Result<(Trees<T>, OnDrop), BuildError> {
+    fn trees(self, target: To<T>) -> Result<(Trees<T>, OnDrop), BuildError> {
         // With timeouts off, early arrivals still have one.
         let fallback = Duration::from_secs(30).max(self.setup.interval.unwrap_or_default());
         let timeout = self.timeout.unwrap_or(fallback);

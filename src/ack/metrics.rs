@@ -102,10 +102,10 @@ snapshot! {
             = trees.deliver.panics.load(Relaxed) + trees.engine.clock_panics.get();
         /// Outcomes that went to the second queue of the channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
-        spilled: u64 as SPILLED = trees.deliver.astray().0;
+        spilled: u64 as SPILLED = trees.deliver.target.astray().0;
         /// Outcomes that were lost: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or sent
         /// after the receiver was gone.
-        undelivered: u64 as UNDELIVERED = trees.deliver.astray().1;
+        undelivered: u64 as UNDELIVERED = trees.deliver.target.astray().1;
     }
     /// Sets each series of [`describe`](crate::publish::describe)'s table that a tracker has to
     /// this snapshot, in the recorder of the facade `metrics`. `cancelled` is

@@ -60,7 +60,7 @@ impl<T: Send + 'static> AckTracker<T> {
     pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome<T>> {
         let trees = &*self.trees;
         trees.engine.admission.refuse();
-        trees.deliver.close();
+        trees.deliver.target.close();
         if let ShutdownMode::Drain(limit) = mode {
             drain(&trees.engine, self.owner.reaper(), trees, limit);
         }
@@ -138,7 +138,7 @@ impl<T: Send + 'static> AckTracker<T> {
     ) -> impl Future<Output = Vec<Outcome<T>>> + Send + '_ {
         let engine = &self.trees.engine;
         engine.admission.refuse();
-        self.trees.deliver.close();
+        self.trees.deliver.target.close();
         if mode == ShutdownMode::Return {
             self.trees.returned.want();
         }
@@ -186,7 +186,7 @@ impl<T: 'static> Shut for Trees<T> {
     /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
     fn shut(&self, reaper: Option<&Reaper>) {
         self.engine.admission.refuse();
-        self.deliver.close();
+        self.deliver.target.close();
         shut(&self.engine, reaper, self);
     }
 }

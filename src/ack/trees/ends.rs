@@ -79,11 +79,7 @@ impl<T: 'static> Trees<T> {
             if !same || self.may_end(&Claim::of(seen.id, slot, lease), lease).is_none() {
                 return false;
             }
-            let target = if lease.state() == State::LiveIssued {
-                self.issued_target(seen.key)
-            } else {
-                self.target(seen.key, lease.generation())
-            };
+            let target = self.target_of(seen.key, lease);
             match self.fail_live(Claim::of(seen.id, slot, lease), lease, target, None) {
                 Ok(true) => return true,
                 // The root was renewed, or has ended: look again.
