@@ -10,10 +10,9 @@ pub use ticket::Ticket;
 use crate::core::lateness::Lateness;
 use crate::error::gives_back;
 use crate::handle::handle;
+use crate::keyed::target::shutdowns;
 use crate::keyed::StoreError;
-#[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, Owner};
+use crate::lifecycle::Owner;
 use crate::polled::Polled;
 use crate::snapshot::snapshot;
 use crate::time::Lifetime;
@@ -293,41 +292,7 @@ impl<T: Send + 'static> PendingTable<T> {
         crate::CapacityReady::new(self.inner.engine.admission.door())
     }
 
-    /// Refuses new values, and waits until none is left, for at most `limit` of real time: they are
-    /// taken, or expire. Returns whether none is left. Blocks; in a listener it does not wait.
-    /// Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
-    pub fn drain(&self, limit: Duration) -> bool {
-        drain(&self.inner.engine, self.owner.reaper(), &*self.inner, limit)
-    }
-
-    /// Stops the table: refuses new values, ends those that are there, stops the reaper and waits
-    /// for it. Returns the values: each that was inserted, and neither taken nor delivered as
-    /// expired, once.
-    ///
-    /// In a listener or a waker that any store calls, this waits for no thread. Insertions are
-    /// refused when it returns. The reaper, or the threads that drive the table at that moment, end
-    /// the values soon after, and the next shutdown returns them.
-    #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<T> {
-        self.inner.kept.want();
-        self.owner.shut();
-        self.left()
-    }
-
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
-    /// this returns, the reaper does the rest, and the future is ready when the reaper has ended.
-    /// The shutdown goes on if the future is dropped; the next shutdown then returns the values.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(&self) -> impl std::future::Future<Output = Vec<T>> + Send + '_ {
-        self.inner.target.close();
-        self.inner.kept.want();
-        let ended = shut_soon(&self.inner.engine, self.owner.reaper(), &*self.inner);
-        async move {
-            ended.await;
-            self.left()
-        }
-    }
+    shutdowns! { "values", return T, by inner }
 
     /// For models: as if free slots had had so many occupants.
     #[cfg(expiry_loom)]

@@ -14,13 +14,11 @@ pub use entry::{PendingEntry, PendingMapError};
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
-use super::target::Target;
+use super::target::{shutdowns, Target};
 use super::{StoreError, StoreMetrics};
 use crate::core::engine::Claim;
 use crate::handle::handle;
-#[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaper, Shut};
+use crate::lifecycle::{shut, Leftovers, Owner, Reaper, Shut};
 use crate::polled::Polled;
 use crate::sync::cell::Given;
 use crate::time::Lifetime;
@@ -391,38 +389,7 @@ where
         crate::CapacityReady::new(self.store().engine.admission.door())
     }
 
-    /// Refuses new keys, and waits until no value is left, for at most `limit` of real time: they
-    /// are taken, or expire. Returns whether none is left. Blocks; in a listener it does not wait.
-    /// Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
-    pub fn drain(&self, limit: Duration) -> bool {
-        drain(&self.store().engine, self.owner.reaper(), &*self.shared, limit)
-    }
-
-    /// Stops the map, as [`PendingTable::shutdown`](crate::PendingTable::shutdown): returns each
-    /// value that was inserted, and neither taken nor delivered as expired, once.
-    #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<PendingEntry<K, T>> {
-        self.shared.kept.want();
-        self.owner.shut();
-        self.left()
-    }
-
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this
-    /// returns, the reaper does the rest, and the future is ready when the reaper has ended. The
-    /// shutdown goes on if the future is dropped; the next shutdown then returns the values.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(
-        &self,
-    ) -> impl std::future::Future<Output = Vec<PendingEntry<K, T>>> + Send + '_ {
-        self.shared.target.close();
-        self.shared.kept.want();
-        let ended = shut_soon(&self.store().engine, self.owner.reaper(), &*self.shared);
-        async move {
-            ended.await;
-            self.left()
-        }
-    }
+    shutdowns! { "values", return PendingEntry<K, T>, by shared.store }
 
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<PendingEntry<K, T>> {

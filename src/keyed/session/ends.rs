@@ -3,9 +3,8 @@
 use super::{Ended, Inner, SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::keyed::store::{Touched, Wanted};
-#[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Reaper, Shut};
+use crate::keyed::target::shutdowns;
+use crate::lifecycle::{shut, Reaper, Shut};
 use crate::polled::Polled;
 use std::time::Duration;
 
@@ -91,47 +90,13 @@ impl<T: Send + 'static> SessionTracker<T> {
         crate::CapacityReady::new(self.store.engine.admission.door())
     }
 
-    /// Refuses new sessions, and waits until none is left, for at most `limit` of real time: they
-    /// expire, or are removed. Returns whether none is left. Blocks; in a listener or a handler it
-    /// does not wait. Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends
-    /// what is left.
-    pub fn drain(&self, limit: Duration) -> bool {
-        drain(&self.store.engine, self.owner.reaper(), &*self.store, limit)
+    shutdowns! {
+        "sessions", return SessionInfo<T>, by store,
+        /// Those that are being closed are among them.
     }
 
-    /// Ends all sessions, those included that are being closed, and stops the reaper, for which it
-    /// waits. Returns what there was: a session that was created, and has been neither removed nor
-    /// expired, is in here, once. From then on nothing can be created.
-    ///
-    /// In a handler or a waker that any store calls, this waits for no thread. Nothing can be
-    /// created when it returns. The reaper, or the threads that drive the tracker at that moment,
-    /// end the sessions soon after, and the next shutdown returns them.
-    #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<SessionInfo<T>> {
-        self.store.kept.want();
-        self.owner.shut();
+    fn left(&self) -> Vec<SessionInfo<T>> {
         self.store.kept.take()
-    }
-
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when
-    /// this returns. The reaper does the rest, and the future ends when it has, with the sessions
-    /// that there were. A tracker that is polled has been shut down when this returns, and the
-    /// future is ready.
-    ///
-    /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be
-    /// it this or [`shutdown`](Self::shutdown). Of two at once each may have some of it.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(
-        &self,
-    ) -> impl std::future::Future<Output = Vec<SessionInfo<T>>> + Send + '_ {
-        self.store.target.close();
-        self.store.kept.want();
-        let ended = shut_soon(&self.store.engine, self.owner.reaper(), &*self.store);
-        async move {
-            ended.await;
-            self.store.kept.take()
-        }
     }
 }
 
