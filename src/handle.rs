@@ -1,10 +1,27 @@
 //! What handles and builders of stores have, whatever the types of their entries: a derived `Clone`
 //! or `Debug` would ask it of these types, too.
 
-/// `Clone` and `Debug` of a store's handle, which has these parts. The driver is the part after
-/// `by`; the engine is in there, or in its field.
+/// `Clone`, `Debug` and `room` of a store's handle, which has these parts. The driver is the part
+/// after `by`; the engine is in there, or in its field. The attributes are further documentation of
+/// `room`.
 macro_rules! handle {
-    ($store:ident<$($of:ident),*> { $($part:ident),* } by $driver:ident $(. $field:ident)?) => {
+    (
+        $store:ident<$($of:ident),*> { $($part:ident),* } by $driver:ident $(. $field:ident)?,
+        $(#[$further:meta])* room
+    ) => {
+        #[cfg(feature = "async")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+        impl<$($of: 'static),*> $store<$($of),*> {
+            /// Waits for room, where the
+            #[doc = concat!("[capacity](", stringify!($store), "Builder::capacity) is bounded: see")]
+            /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room
+            /// when the reaper, or a thread that polls, ends it.
+            $(#[$further])*
+            pub fn room(&self) -> crate::CapacityReady<'_> {
+                crate::CapacityReady::new(self.$driver$(.$field)?.engine.admission.door())
+            }
+        }
+
         impl<$($of: 'static),*> Clone for $store<$($of),*> {
             /// Another handle to the same store: a reference count or two.
             fn clone(&self) -> Self {

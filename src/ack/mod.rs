@@ -186,7 +186,11 @@ pub struct AckTracker<T: 'static = ()> {
     on_drop: OnDrop,
 }
 
-handle!(AckTracker<T> { trees, owner, on_drop } by trees);
+handle! {
+    AckTracker<T> { trees, owner, on_drop } by trees,
+    /// It does not wait for what [`AckError::EarlyFull`] refuses.
+    room
+}
 
 impl AckTracker {
     /// Settings with defaults, of a tracker without tokens.
@@ -228,14 +232,5 @@ impl<T: Send + 'static> AckTracker<T> {
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.trees.engine.deadlines.ticks().interval()
-    }
-
-    /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. It does not wait for what
-    /// [`AckError::EarlyFull`] refuses.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.trees.engine.admission.door())
     }
 }

@@ -73,7 +73,7 @@ pub struct PendingTable<T: 'static> {
     owner: Arc<Owner<Inner<T>>>,
 }
 
-handle!(PendingTable<T> { inner, owner } by inner);
+handle!(PendingTable<T> { inner, owner } by inner, room);
 
 /// Why a [`PendingTable`] has refused a value; it gives the value back.
 ///
@@ -282,14 +282,6 @@ impl<T: Send + 'static> PendingTable<T> {
         let into = RefCell::new(into);
         let poll = Poll { inner, into: |value| into.borrow_mut().push(value) };
         inner.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
-    }
-
-    /// Waits for room, where the [capacity](PendingTableBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.inner.engine.admission.door())
     }
 
     shutdowns! { "values", return T, by inner }

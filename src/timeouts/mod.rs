@@ -189,7 +189,11 @@ snapshot! {
     publish
 }
 
-handle!(Timeouts<> { waiters, owner } by waiters);
+handle! {
+    Timeouts<> { waiters, owner } by waiters,
+    /// It is for a caller that got [`TimerError::Full`].
+    room
+}
 
 impl Timeouts {
     /// With default settings, and a reaper thread.
@@ -249,13 +253,6 @@ impl Timeouts {
     #[must_use]
     pub fn metrics(&self) -> TimeoutsMetrics {
         TimeoutsMetrics::of(&self.waiters)
-    }
-
-    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. It is for a caller that got
-    /// [`TimerError::Full`].
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.waiters.engine.admission.door())
     }
 
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up;

@@ -158,7 +158,7 @@ pub struct PendingMap<K: 'static, T: 'static> {
     owner: Arc<Owner<Shared<K, T>>>,
 }
 
-handle!(PendingMap<K, T> { shared, hasher, owner } by shared.store);
+handle!(PendingMap<K, T> { shared, hasher, owner } by shared.store, room);
 
 impl<K, T> PendingMap<K, T>
 where
@@ -379,14 +379,6 @@ where
         let into = RefCell::new(into);
         let poll = Poll { shared, into: |entry| into.borrow_mut().push(entry) };
         shared.store.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
-    }
-
-    /// Waits for room, where the [capacity](PendingMapBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store().engine.admission.door())
     }
 
     shutdowns! { "values", return PendingEntry<K, T>, by shared.store }

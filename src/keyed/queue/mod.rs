@@ -66,7 +66,7 @@ pub struct ExpiryQueue<K: 'static> {
     owner: Arc<Owner<Shared<K>>>,
 }
 
-handle!(ExpiryQueue<K> { shared, hasher, owner } by shared.store);
+handle!(ExpiryQueue<K> { shared, hasher, owner } by shared.store, room);
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Settings with defaults.
@@ -90,14 +90,5 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// When a key is due.
     fn expiry(&self, lease: Lease) -> Duration {
         self.shared.expiry(lease)
-    }
-
-    /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room
-    /// when the reaper, or a thread that polls, ends it.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store().engine.admission.door())
     }
 }

@@ -81,15 +81,6 @@ impl<T: Send + 'static> SessionTracker<T> {
         Some(info)
     }
 
-    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room when a
-    /// caller polls, or the reaper comes to it.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store.engine.admission.door())
-    }
-
     shutdowns! {
         "sessions", return SessionInfo<T>, by store,
         /// Those that are being closed are among them.

@@ -256,7 +256,7 @@ pub struct SessionTracker<T: 'static = ()> {
     owner: Arc<Owner<Inner<T>>>,
 }
 
-handle!(SessionTracker<T> { store, owner } by store);
+handle!(SessionTracker<T> { store, owner } by store, room);
 
 impl SessionTracker {
     /// Settings with defaults, of a tracker without tokens.
