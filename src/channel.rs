@@ -82,7 +82,6 @@ pub enum WhenFull {
 /// from then on counts as `undelivered`.
 pub struct Receiver<T> {
     ends: Own<Ends<T>>,
-    /// Number of receivers.
     readers: Arc<AtomicUsize>,
     #[cfg(feature = "async")]
     pub(crate) listeners: Arc<Listeners>,
@@ -212,7 +211,6 @@ pub(crate) struct Sender<T> {
     /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep
     /// it until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
     back: Own<Ends<T>>,
-    /// Number of receivers.
     readers: Arc<AtomicUsize>,
     when_full: WhenFull,
     spilled: AtomicU64,

@@ -215,13 +215,16 @@ impl<T: Send + 'static> AckTracker<T> {
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
         let mut heap = BinaryHeap::new();
-        self.trees.each_in_flight(|root, _| {
-            heap.push(Reverse(ByAge(root)));
+        self.trees.each_in_flight(|InFlight { root, owner, age, remaining }, _| {
+            heap.push(Reverse((age, root, owner, remaining)));
             if heap.len() > most {
                 heap.pop();
             }
         });
-        heap.into_sorted_vec().into_iter().map(|Reverse(ByAge(root))| root).collect()
+        let oldest = heap.into_sorted_vec().into_iter();
+        let in_flight =
+            |Reverse((age, root, owner, remaining))| InFlight { root, owner, age, remaining };
+        oldest.map(in_flight).collect()
     }
 
     /// All roots in flight of one owner. O(capacity).
@@ -256,25 +259,5 @@ impl<T: Send + 'static> AckTracker<T> {
     /// is under way.
     pub fn fail_all(&self, owner: u64) -> usize {
         self.trees.fail_all(owner)
-    }
-}
-
-/// Orders by age, then by root.
-struct ByAge(InFlight);
-
-impl PartialEq for ByAge {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for ByAge {}
-impl PartialOrd for ByAge {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for ByAge {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0.age, self.0.root).cmp(&(other.0.age, other.0.root))
     }
 }

@@ -78,7 +78,6 @@ pub(super) struct Counts {
 
 type Mine = Stripe<PerShard<Counts>>;
 
-/// How a value left the table.
 #[derive(Clone, Copy)]
 enum End {
     Taken,
@@ -126,7 +125,6 @@ impl<T: 'static> Inner<T> {
         &mine.frontend[self.engine.shard_of(id)]
     }
 
-    /// Sums one counter of all shards and threads.
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
         self.engine.sum(|counts| counts, counter)
     }
@@ -252,7 +250,6 @@ impl<T: 'static> Inner<T> {
         Some(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)))
     }
 
-    /// Takes every value that there is.
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
         self.engine.for_each(|claim, lease| {

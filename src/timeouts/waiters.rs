@@ -65,7 +65,6 @@ pub(super) struct Counts {
 
 type Mine = Stripe<PerShard<Counts>>;
 
-/// How a waiter ended.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Fired,
@@ -152,7 +151,6 @@ impl Waiters {
         })
     }
 
-    /// Sums one counter of all shards and threads.
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
         self.engine.sum(|counts| counts, counter)
     }

@@ -15,11 +15,9 @@ use crate::sync::Ordering;
 /// A root that an operator's call has seen in flight. Slot, generation and key name that one root.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ack) struct Seen {
-    /// Slot that the root lies in.
     pub(in crate::ack) id: u32,
     /// The lease as it was seen, live.
     pub(in crate::ack) lease: Lease,
-    /// Id of the root.
     pub(in crate::ack) key: u64,
 }
 

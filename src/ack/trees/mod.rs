@@ -120,7 +120,6 @@ pub(crate) struct Settings {
     pub(crate) secrets: [u64; 4],
 }
 
-/// The trees of one tracker.
 pub(crate) struct Trees<T: 'static> {
     pub(crate) engine: Engine<Tree<T>, Share>,
     settings: Settings,

@@ -54,7 +54,6 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
     expired_only: bool,
-    /// Makes the hasher.
     hasher: Hashing<S>,
 }
 
