@@ -120,7 +120,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
     }
 
     /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its
-    /// reaper. For a manual tracker with a channel, use a handler that sends.
+    /// reaper.
     ///
     /// # Errors
     ///
