@@ -48,7 +48,7 @@ impl Ticks {
     pub(crate) fn grain(&self, after: u64) -> u64 {
         let most = (after / PART).min(self.coarsest);
         let (mut ticks, mut times, mut next) = (1, 2, 5);
-        while ticks * times * self.interval <= most {
+        while self.interval.saturating_mul(ticks * times) <= most {
             ticks *= times;
             (times, next) = (next, times);
         }
