@@ -260,6 +260,13 @@ impl Timeouts {
         self.waiters.engine.poll_once(budget, &*self.waiters)
     }
 
+    /// The time now, since the origin of the clock of these timeouts; an exact reading. It is for a
+    /// caller that notes when something happened, and resets a [`Sleep`] only when that is ready.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.waiters.engine.deadlines.now())
+    }
+
     /// How many futures wait; about, while others come and go.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -63,6 +63,16 @@ fn pass(timeouts: &Timeouts, clock: &ManualClock, by: Duration) {
 }
 
 #[test]
+fn now_is_the_clocks_reading_and_never_goes_back() {
+    let (timeouts, clock) = manual(|builder| builder);
+    clock.advance(MS);
+    assert_eq!(timeouts.now(), MS);
+    drive(&timeouts);
+    clock.set(0);
+    assert_eq!(timeouts.now(), MS);
+}
+
+#[test]
 fn what_is_ready_at_once_costs_nothing() {
     let (timeouts, _) = manual(|settings| settings);
     let task = Task::new();

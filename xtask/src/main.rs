@@ -152,7 +152,8 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
         doc_tests::step(),
         cargo(
             "docs",
-            "doc --locked --no-deps -p expiry -p expiry-topology -p expiry-nats --all-features",
+            "doc --locked --no-deps -p expiry -p expiry-topology -p expiry-nats -p expiry-tower \
+             --all-features",
         )
         .with("RUSTDOCFLAGS", "-D warnings"),
     ];
@@ -168,17 +169,21 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
 fn nightly() -> Vec<Step> {
     let crates = "-p expiry -p expiry-topology";
     let mut steps = vec![
-        cargo("package", &format!("package --locked --allow-dirty {crates} -p expiry-nats")),
+        cargo(
+            "package",
+            &format!("package --locked --allow-dirty {crates} -p expiry-nats -p expiry-tower"),
+        ),
         cargo("licences and advisories", "deny check"),
         cargo(
             "oldest compiler",
             &format!("+{} check --locked --all-features {crates}", env!("CARGO_PKG_RUST_VERSION")),
         ),
-        // The client of NATS needs a later one.
+        // tokio needs a later one, and the client of NATS one later still.
+        cargo("oldest compiler, tower", "+1.85 check --locked --all-features -p expiry-tower"),
         cargo("oldest compiler, NATS", "+1.89 check --locked --all-features -p expiry-nats"),
         cargo(
             "lowest versions",
-            &format!("minimal-versions check --direct --all-features {crates}"),
+            &format!("minimal-versions check --direct --all-features {crates} -p expiry-tower"),
         ),
         cargo("tests of the tools", "test --locked -p xtask -p expiry-benches --lib --bins"),
         Step { own: Some(|| inject::main(&[])), ..cargo("seeded bugs", "xtask inject") },
