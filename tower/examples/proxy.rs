@@ -147,6 +147,7 @@ const LIMIT: Duration = Duration::from_millis(100);
 const CLIENTS: usize = 8;
 const EACH: usize = 500;
 
+/// Whether all is as it should be.
 pub async fn run() -> Result<bool, Error> {
     let (server, open) = serve(|request| async move {
         if request.uri().path() == "/slow" {
