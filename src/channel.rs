@@ -82,7 +82,6 @@ pub enum WhenFull {
 /// from then on counts as `undelivered`.
 pub struct Receiver<T> {
     ends: Own<Ends<T>>,
-    /// Number of receivers.
     readers: Arc<AtomicUsize>,
     #[cfg(feature = "async")]
     pub(crate) listeners: Arc<Listeners>,
@@ -150,20 +149,6 @@ impl<T> Receiver<T> {
     }
 
     /// Appends up to `most` items that are there to `into`; returns how many. Never waits.
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, ShutdownMode, WhenFull};
-    /// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Wait)?;
-    /// for owner in 0..5 {
-    ///     tracker.issue(edge(), owner)?;
-    /// }
-    /// tracker.shutdown(ShutdownMode::Cancel);
-    /// let mut batch = Vec::new();
-    /// assert_eq!(outcomes.drain_into(&mut batch, 3), 3);
-    /// assert_eq!(outcomes.drain_into(&mut batch, 3), 2);
-    /// assert_eq!(batch.len(), 5);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn drain_into(&self, into: &mut Vec<T>, most: usize) -> usize {
         let Some((bounded, spill)) = self.ends.get() else {
             return 0;
@@ -226,7 +211,6 @@ pub(crate) struct Sender<T> {
     /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep
     /// it until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
     back: Own<Ends<T>>,
-    /// Number of receivers.
     readers: Arc<AtomicUsize>,
     when_full: WhenFull,
     spilled: AtomicU64,

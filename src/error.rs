@@ -162,6 +162,52 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
+/// Makes an error of each variant of another type.
+macro_rules! converts {
+    ($from:ident => $into:ident { $($variant:ident => $made:ident),* }) => {
+        impl From<$from> for $into {
+            fn from(why: $from) -> Self {
+                match why {
+                    $($from::$variant => $into::$made),*
+                }
+            }
+        }
+    };
+}
+
+/// An error with a field `error`, which says why, and with what the call was given. Of the latter
+/// nothing needs to be `Debug`.
+macro_rules! gives_back {
+    ($name:ident<$($given:ident),*> for $error:ident) => {
+        impl<$($given),*> std::fmt::Debug for $name<$($given),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut debug = f.debug_struct(stringify!($name));
+                debug.field("error", &self.error).finish_non_exhaustive()
+            }
+        }
+
+        impl<$($given),*> std::fmt::Display for $name<$($given),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.error.fmt(f)
+            }
+        }
+
+        impl<$($given),*> std::error::Error for $name<$($given),*> {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.error)
+            }
+        }
+
+        impl<$($given),*> From<$name<$($given),*>> for $error {
+            fn from(refused: $name<$($given),*>) -> Self {
+                refused.error
+            }
+        }
+    };
+}
+
+pub(crate) use {converts, gives_back};
+
 /// The store has been shut down: there will be no [`CapacityReady`](crate::CapacityReady) any more.
 /// It converts into the error `Closed` of each store type.
 ///

@@ -203,6 +203,7 @@ mod capacity;
 mod channel;
 mod core;
 mod error;
+mod handle;
 mod hash;
 mod id;
 mod keyed;

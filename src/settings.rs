@@ -181,11 +181,10 @@ impl<'de> Deserialize<'de> for Lifetime {
 
 /// A store's settings, and its builder's method that takes them. Each of `durations` and `values`
 /// is one of the builder's setters, by its name; what is set otherwise is in `others`, with how.
-/// `by` says how a builder is come by, for the method's example.
 macro_rules! settings {
     (
         $(#[$doc:meta])*
-        $settings:ident sets $builder:ident by $begin:literal, impl [$($generics:tt)*] [$($of:tt)*] {
+        $settings:ident sets $builder:ident, impl [$($generics:tt)*] [$($of:tt)*] {
             durations { $($duration:ident),* }
             values { $($value:ident: $type:ty),* }
             others { $($(#[$other_doc:meta])* $other:ident: $other_type:ty => $set:ident),* }
@@ -215,21 +214,6 @@ macro_rules! settings {
         #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
         impl $($generics)* $($of)* {
             /// Sets what these settings have, and leaves the rest as it is.
-            ///
-            /// # Examples
-            ///
-            /// ```
-            #[doc = concat!("# use expiry::settings::", stringify!($settings), ";")]
-            /// # use expiry::BuildError;
-            #[doc = concat!("let settings: ", stringify!($settings), " = toml::from_str(\"capacity = 0\")?;")]
-            #[doc = concat!("let refused = ", $begin, ".capacity(1000).settings(&settings).build();")]
-            /// assert_eq!(refused.err(), Some(BuildError::ZeroCapacity)); // what is said later counts
-            ///
-            #[doc = concat!("let settings = ", stringify!($settings), "::default(); // of an empty file")]
-            #[doc = concat!("let refused = ", $begin, ".capacity(0).settings(&settings).build();")]
-            /// assert_eq!(refused.err(), Some(BuildError::ZeroCapacity)); // it is left as it was
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
             pub fn settings(mut self, settings: &$settings) -> Self {
                 $(
                     if let Some(duration) = settings.$duration {
@@ -266,7 +250,7 @@ settings! {
     /// assert_eq!(tracker.ack(8, edge()), Err(AckError::EarlyFull));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    AckTrackerSettings sets AckTrackerBuilder by "expiry::AckTracker::builder()", impl [] [AckTrackerBuilder] {
+    AckTrackerSettings sets AckTrackerBuilder, impl [] [AckTrackerBuilder] {
         durations { interval, early_timeout }
         values {
             shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
@@ -307,7 +291,7 @@ settings! {
     /// assert!(!map.contains_key("key"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ExpiringMapSettings sets ExpiringMapBuilder by "expiry::ExpiringMap::<u64, u64>::builder()", impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
+    ExpiringMapSettings sets ExpiringMapBuilder, impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
         durations { time_to_live, time_to_idle, interval }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}
@@ -331,7 +315,7 @@ settings! {
     /// assert_eq!(leases.update("worker 2", Duration::from_secs(10)), Err(StoreError::Full));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ExpiryQueueSettings sets ExpiryQueueBuilder by "expiry::ExpiryQueue::<u64>::builder()", impl [<K: Hash + Eq + Send + Sync + 'static>] [ExpiryQueueBuilder<K>] {
+    ExpiryQueueSettings sets ExpiryQueueBuilder, impl [<K: Hash + Eq + Send + Sync + 'static>] [ExpiryQueueBuilder<K>] {
         durations { interval, pause_grace }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}
@@ -354,7 +338,7 @@ settings! {
     /// assert_eq!((session.timeout(), session.id().server()), (Duration::from_secs(4), 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    SessionTrackerSettings sets SessionTrackerBuilder by "expiry::SessionTracker::builder()", impl [<T: Send + 'static>] [SessionTrackerBuilder<T>] {
+    SessionTrackerSettings sets SessionTrackerBuilder, impl [<T: Send + 'static>] [SessionTrackerBuilder<T>] {
         durations { interval, minimum_timeout, maximum_timeout, pause_grace }
         values { server_id: u8, shards: usize, capacity: usize, reaper_budget: usize }
         others {
@@ -395,7 +379,7 @@ settings! {
     /// assert_eq!(refused.err(), Some(BuildError::IntervalTooShort { interval: Duration::from_micros(1) }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    TimeoutsSettings sets TimeoutsBuilder by "expiry::Timeouts::builder()", impl [] [TimeoutsBuilder] {
+    TimeoutsSettings sets TimeoutsBuilder, impl [] [TimeoutsBuilder] {
         durations { interval }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}

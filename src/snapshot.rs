@@ -6,20 +6,20 @@
 /// [`publish`](crate::publish) that shows the field. The expression reads it.
 ///
 /// A table with `publish` after it is a store's. A store that counts shard by shard names the
-/// shard's structure after `by`. A shard's table has no `publish`: its fields are sums, and a
+/// shard's structure after `by`. A shard's table has no `publish`: its fields can be summed, and a
 /// field that each thread counts names its counter after `sum` instead of an expression.
 macro_rules! snapshot {
     (
         $(#[$meta:meta])*
         pub struct $name:ident of [$($generics:tt)*] $store:ident: $of:ty, $shard:ident {$(
             $(#[$doc:meta])*
-            $field:ident: u64 as $series:ident $(sum $counter:ident)? $(= $value:expr)?;
+            $field:ident: $type:ty as $series:ident $(sum $counter:ident)? $(= $value:expr)?;
         )*}
     ) => {
         $crate::snapshot::snapshot! { @
             $(#[$meta])*
-            #[derive(Copy, Default)]
-            $name {} {$($(#[$doc])* $field: u64 as $series;)*}
+            #[derive(Default)]
+            $name {} {$($(#[$doc])* $field: $type as $series;)*}
         }
 
         impl $name {
@@ -33,8 +33,9 @@ macro_rules! snapshot {
                 sum
             }
 
-            fn plus(self, other: &Self) -> Self {
-                $name { $($field: self.$field + other.$field),* }
+            fn plus(mut self, other: &Self) -> Self {
+                $(self.$field += &other.$field;)*
+                self
             }
         }
     };

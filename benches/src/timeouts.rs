@@ -37,6 +37,11 @@ pub trait Guard: Send + Sync + Sized + 'static {
 
     fn new() -> Self;
 
+    /// The timer of the runtime that it runs on.
+    fn timer(builder: &mut Builder) {
+        builder.enable_time();
+    }
+
     /// What `future` gives, or `None` if that takes longer than `within`.
     fn guard<F: Work>(
         &self,
@@ -90,7 +95,7 @@ impl Guard for Ours {
 
 /// A peer whose timeouts and sleeps are functions of a module.
 macro_rules! guard {
-    ($(#[$meta:meta])* $peer:ident, $name:literal, $module:ident$(::$part:ident)*, $early:literal) => {
+    ($(#[$meta:meta])* $peer:ident, $name:literal, $module:ident$(::$part:ident)*, $early:literal $(, $timer:ident)?) => {
         $(#[$meta])*
         pub struct $peer;
 
@@ -101,6 +106,12 @@ macro_rules! guard {
             fn new() -> Self {
                 $peer
             }
+
+            $(
+                fn timer(builder: &mut Builder) {
+                    builder.$timer();
+                }
+            )?
 
             #[inline]
             async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
@@ -115,6 +126,15 @@ macro_rules! guard {
 }
 
 guard!(Tokio, "tokio", tokio::time, false);
+#[cfg(tokio_unstable)]
+guard!(
+    /// tokio's timer for each worker, which has to be asked for.
+    TokioAlternative,
+    "tokio, alternative timer",
+    tokio::time,
+    false,
+    enable_alt_timer
+);
 guard!(
     /// Timers of each thread in a tree by deadline, in steps of 10 ms. A timer is made when the
     /// future is pending first, shared by all of a step, and left there when the future is done.
@@ -183,8 +203,9 @@ pub fn run<G: Guard>(load: &Load, patience: Duration) -> Took {
 
 /// A runtime of so many workers, and a peer in it.
 pub(crate) fn runtime<G: Guard>(workers: usize) -> (Runtime, Arc<G>) {
-    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build();
-    let runtime = runtime.expect("a runtime without I/O");
+    let mut builder = Builder::new_multi_thread();
+    G::timer(builder.worker_threads(workers));
+    let runtime = builder.build().expect("a runtime without I/O");
     let context = runtime.enter();
     let guard = Arc::new(G::new());
     drop(context);

@@ -1,17 +1,21 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
-use super::deliver::{Deliver, Handler, Target};
+use super::deliver::{Deliver, Handler};
 use super::trees::{Settings, Trees};
-use super::{AckTracker, OnDrop, Outcomes};
-use crate::channel::{channel, WhenFull};
+use super::{AckTracker, OnDrop, Outcome, Outcomes};
+use crate::channel::WhenFull;
 use crate::core::engine::Engine;
 use crate::error::BuildError;
+use crate::handle::builder;
+use crate::keyed::target::Target;
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::time::nanos;
 use rand::RngCore;
 use std::sync::Arc;
 use std::time::Duration;
+
+type To<T> = Target<Outcome<T>, dyn Handler<T>>;
 
 /// Settings of an [`AckTracker`], with defaults that suit a server.
 ///
@@ -52,22 +56,7 @@ pub struct AckTrackerBuilder<T = ()> {
     handler: Option<Arc<dyn Handler<T>>>,
 }
 
-impl<T> Clone for AckTrackerBuilder<T> {
-    fn clone(&self) -> Self {
-        AckTrackerBuilder { setup: self.setup.clone(), handler: self.handler.clone(), ..*self }
-    }
-}
-
-impl<T> std::fmt::Debug for AckTrackerBuilder<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AckTrackerBuilder")
-            .field("timeout", &self.timeout)
-            .field("interval", &self.setup.interval)
-            .field("shards", &self.setup.shards)
-            .field("capacity", &self.setup.capacity)
-            .finish_non_exhaustive()
-    }
-}
+builder!(AckTrackerBuilder<T> with handler, shows timeout);
 
 impl<T> Default for AckTrackerBuilder<T> {
     fn default() -> Self {
@@ -114,22 +103,6 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         on_drop(on_drop: OnDrop) sets on_drop = on_drop;
         /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
         /// root calls it.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckTracker, Outcome};
-        /// let (sender, told) = std::sync::mpsc::channel();
-        /// let tracker = AckTracker::builder()
-        ///     .on_outcome(move |outcome: Outcome| {
-        ///         sender.send((outcome.owner, outcome.is_failed())).unwrap();
-        ///     })
-        ///     .build_manual()?;
-        /// let root = tracker.issue(edge(), 42)?;
-        /// tracker.fail(root)?; // by this thread, which tells it
-        /// assert_eq!(told.try_recv()?, (42, true));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         on_outcome(handler: impl Handler<T>) sets handler = Some(Arc::new(handler));
         /// As where the system has no fence of two sides.
         #[cfg(expiry_loom)]
@@ -143,12 +116,12 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(mut self) -> Result<AckTracker<T>, BuildError> {
-        let target = self.handler_target();
+        let target = Target::new(self.handler.take(), true);
         self.built(target, true)
     }
 
     /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its
-    /// reaper. For a manual tracker with a channel, use a handler that sends.
+    /// reaper.
     ///
     /// # Errors
     ///
@@ -158,7 +131,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         length: usize,
         when_full: WhenFull,
     ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
-        let (target, outcomes) = self.channel_target(length, when_full)?;
+        let (target, outcomes) = Target::channel(self.handler.as_ref(), length, when_full)?;
         Ok((self.built(target, true)?, outcomes))
     }
 
@@ -174,7 +147,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         length: usize,
         when_full: WhenFull,
     ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
-        let (target, outcomes) = self.channel_target(length, when_full)?;
+        let (target, outcomes) = Target::channel(self.handler.as_ref(), length, when_full)?;
         Ok((self.built(target, false)?, outcomes))
     }
 
@@ -184,27 +157,11 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(mut self) -> Result<AckTracker<T>, BuildError> {
-        let target = self.handler_target();
+        let target = Target::new(self.handler.take(), true);
         self.built(target, false)
     }
 
-    fn channel_target(
-        &self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(Target<T>, Outcomes<T>), BuildError> {
-        if self.handler.is_some() {
-            return Err(BuildError::TwoReceivers);
-        }
-        let (sender, outcomes) = channel(length, when_full)?;
-        Ok((Target::Channel(sender), outcomes))
-    }
-
-    fn handler_target(&mut self) -> Target<T> {
-        self.handler.take().map_or(Target::Nowhere, Target::Handler)
-    }
-
-    fn built(self, target: Target<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
+    fn built(self, target: To<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
         let reaper = self.setup.reaper(reaper);
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
@@ -212,7 +169,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         Ok(AckTracker { trees, owner, on_drop })
     }
 
-    fn trees(self, target: Target<T>) -> Result<(Trees<T>, OnDrop), BuildError> {
+    fn trees(self, target: To<T>) -> Result<(Trees<T>, OnDrop), BuildError> {
         // With timeouts off, early arrivals still have one.
         let fallback = Duration::from_secs(30).max(self.setup.interval.unwrap_or_default());
         let timeout = self.timeout.unwrap_or(fallback);

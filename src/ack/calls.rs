@@ -94,16 +94,6 @@ impl<T: Send + 'static> AckTracker<T> {
     /// if the root has failed before: that outcome is delivered by this call. `timeout` is a
     /// `Duration`, an `Instant` or a [`Lifetime`].
     ///
-    /// ```
-    /// # use expiry::{edge, AckError, AckTracker, Lifetime};
-    /// let tracker = AckTracker::with_tokens().build()?;
-    /// tracker.init_with_token(4711, edge(), 42, "first", Lifetime::Default)?;
-    /// let again = tracker.init_with_token(4711, edge(), 42, "second", Lifetime::Default);
-    /// let refused = again.unwrap_err();
-    /// assert_eq!((refused.error, refused.token), (AckError::Duplicate, "second"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`TokenError`] gives the token back, with the errors of

@@ -4,10 +4,9 @@
 //! may call the tracker, be slow, or panic, and only its own thread is affected.
 
 use super::outcome::Outcome;
-use crate::channel::Sender;
+use crate::keyed::target::Target;
 use crate::panics::caught;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
 
 /// Something that wants to know how roots end. Implemented for closures. It gets each outcome by
 /// value, and with it the root's token.
@@ -42,49 +41,15 @@ impl<T, F: Fn(Outcome<T>) + Send + Sync + 'static> Handler<T> for F {
     }
 }
 
-/// Where outcomes go.
-pub(crate) enum Target<T> {
-    Nowhere,
-    Handler(Arc<dyn Handler<T>>),
-    Channel(Sender<Outcome<T>>),
-}
-
+/// Where outcomes go, and how often that has panicked.
 pub(crate) struct Deliver<T> {
-    target: Target<T>,
-    pub(crate) panics: AtomicU64,
+    pub(super) target: Target<Outcome<T>, dyn Handler<T>>,
+    pub(super) panics: AtomicU64,
 }
 
 impl<T: 'static> Deliver<T> {
-    pub(crate) fn new(target: Target<T>) -> Self {
+    pub(super) fn new(target: Target<Outcome<T>, dyn Handler<T>>) -> Self {
         Deliver { target, panics: AtomicU64::new(0) }
-    }
-
-    /// Closes the channel's waiting: the tracker is being shut down, and no thread waits for room
-    /// any more.
-    pub(crate) fn close(&self) {
-        if let Target::Channel(sender) = &self.target {
-            sender.close();
-        }
-    }
-
-    /// Whether outcomes go into a channel.
-    pub(crate) fn is_channel(&self) -> bool {
-        matches!(self.target, Target::Channel(_))
-    }
-
-    /// Ends the channel: all outcomes have been delivered.
-    pub(crate) fn finish(&self) {
-        if let Target::Channel(sender) = &self.target {
-            sender.finish();
-        }
-    }
-
-    /// Number of outcomes that had no room and spilled, and number of those that were lost.
-    pub(crate) fn astray(&self) -> (u64, u64) {
-        match &self.target {
-            Target::Channel(sender) => sender.astray(),
-            _ => (0, 0),
-        }
     }
 
     /// Whether a task waits for an outcome that was delivered.
@@ -108,9 +73,9 @@ impl<T: 'static> Deliver<T> {
         // A token that no receiver takes is dropped here.
         let drops = std::mem::needs_drop::<T>();
         match &self.target {
-            Target::Nowhere if drops => self.guard(|| drop(outcome)),
-            Target::Nowhere => {}
-            Target::Handler(handler) => self.guard(|| handler.outcome(outcome)),
+            Target::Unheard | Target::Poll(_) if drops => self.guard(|| drop(outcome)),
+            Target::Unheard | Target::Poll(_) => {}
+            Target::Listener(handler) => self.guard(|| handler.outcome(outcome)),
             Target::Channel(sender) if drops => self.guard(|| sender.put(outcome)),
             Target::Channel(sender) => sender.put(outcome),
         }

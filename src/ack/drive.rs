@@ -7,24 +7,6 @@ impl<T: Send + 'static> AckTracker<T> {
     /// Ends what is due, with at most about `budget` steps of work. It is for trackers built
     /// without a reaper, and harmless on others. Never waits: any number of threads may poll, and
     /// each leaves out the shards that another one is driving. A poll in a handler finds nothing.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let clock = ManualClock::new();
-    /// let tracker = AckTracker::builder()
-    ///     .timeout(Duration::from_secs(30))
-    ///     .clock(clock.clone())
-    ///     .build_manual()?;
-    /// tracker.issue(edge(), 42)?;
-    /// let polled = tracker.poll(1000);
-    /// assert!(!polled.more && polled.next <= Some(Duration::from_secs(31))); // nothing to do until then
-    /// clock.advance(Duration::from_secs(31));
-    /// tracker.poll(1000);
-    /// assert_eq!(tracker.metrics().total.expired, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
         let polled = engine.poll_once(budget, &*self.trees);

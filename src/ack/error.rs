@@ -1,8 +1,9 @@
 //! What can go wrong, and what to do about it.
 
+use crate::core::engine::{BadTimeout, Refused};
 #[cfg(feature = "async")]
 use crate::error::Closed;
-use crate::error::TokenError;
+use crate::error::{converts, TokenError};
 use std::fmt;
 
 /// Why an operation on a tracker was refused. It has changed nothing, and nothing is lost.
@@ -64,6 +65,9 @@ impl fmt::Display for AckError {
 }
 
 impl std::error::Error for AckError {}
+
+converts!(Refused => AckError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
+converts!(BadTimeout => AckError { Zero => ZeroTimeout, TooLong => TimeoutTooLong });
 
 impl<T> From<TokenError<T>> for AckError {
     fn from(refused: TokenError<T>) -> Self {

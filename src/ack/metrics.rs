@@ -67,6 +67,8 @@ snapshot! {
         early_expired: u64 as EARLY_EXPIRED sum early_expired;
         /// Early arrivals that were refused because too many were held.
         early_refused: u64 as EARLY_REFUSED sum refused;
+        /// How late expirations were seen.
+        lateness: Lateness as LATENESS = trees.engine.lateness(shard);
     }
 }
 
@@ -80,7 +82,7 @@ snapshot! {
     /// tracker.issue(edge(), 42)?;
     /// let metrics = tracker.metrics();
     /// println!("{} of {} slots", metrics.total.live, metrics.total.slots);
-    /// println!("99 % of timeouts were seen within {:?}", metrics.lateness.quantile(0.99));
+    /// println!("99 % of timeouts were seen within {:?}", metrics.total.lateness.quantile(0.99));
     /// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -91,8 +93,6 @@ snapshot! {
         /// reached, there was no memory, or there were too many ids of one hash. (Where acks of too
         /// many roots came early, that is [`early_refused`](ShardMetrics::early_refused).)
         refused: u64 as REFUSED = trees.engine.refusals();
-        /// How late expirations were seen.
-        lateness: Lateness as LATENESS = trees.engine.lateness();
         /// Time that the reaper has spent working, of all the time since the tracker was built.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(trees.engine.busy.get());
         /// How often it has woken up.
@@ -102,10 +102,10 @@ snapshot! {
             = trees.deliver.panics.load(Relaxed) + trees.engine.clock_panics.get();
         /// Outcomes that went to the second queue of the channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
-        spilled: u64 as SPILLED = trees.deliver.astray().0;
+        spilled: u64 as SPILLED = trees.deliver.target.astray().0;
         /// Outcomes that were lost: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or sent
         /// after the receiver was gone.
-        undelivered: u64 as UNDELIVERED = trees.deliver.astray().1;
+        undelivered: u64 as UNDELIVERED = trees.deliver.target.astray().1;
     }
     /// Sets each series of [`describe`](crate::publish::describe)'s table that a tracker has to
     /// this snapshot, in the recorder of the facade `metrics`. `cancelled` is
@@ -215,13 +215,16 @@ impl<T: Send + 'static> AckTracker<T> {
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
         let mut heap = BinaryHeap::new();
-        self.trees.each_in_flight(|root, _| {
-            heap.push(Reverse(ByAge(root)));
+        self.trees.each_in_flight(|InFlight { root, owner, age, remaining }, _| {
+            heap.push(Reverse((age, root, owner, remaining)));
             if heap.len() > most {
                 heap.pop();
             }
         });
-        heap.into_sorted_vec().into_iter().map(|Reverse(ByAge(root))| root).collect()
+        let oldest = heap.into_sorted_vec().into_iter();
+        let in_flight =
+            |Reverse((age, root, owner, remaining))| InFlight { root, owner, age, remaining };
+        oldest.map(in_flight).collect()
     }
 
     /// All roots in flight of one owner. O(capacity).
@@ -256,25 +259,5 @@ impl<T: Send + 'static> AckTracker<T> {
     /// is under way.
     pub fn fail_all(&self, owner: u64) -> usize {
         self.trees.fail_all(owner)
-    }
-}
-
-/// Orders by age, then by root.
-struct ByAge(InFlight);
-
-impl PartialEq for ByAge {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for ByAge {}
-impl PartialOrd for ByAge {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for ByAge {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0.age, self.0.root).cmp(&(other.0.age, other.0.root))
     }
 }

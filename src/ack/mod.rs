@@ -36,10 +36,10 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::ShutdownMode;
 pub use tuple::Tuple;
 
+use crate::handle::handle;
 use crate::lifecycle::Owner;
 #[cfg(doc)]
 use crate::WhenFull;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use trees::Trees;
@@ -186,21 +186,10 @@ pub struct AckTracker<T: 'static = ()> {
     on_drop: OnDrop,
 }
 
-impl<T: 'static> Clone for AckTracker<T> {
-    /// Another handle to the same tracker. Two reference counts.
-    fn clone(&self) -> Self {
-        AckTracker { trees: self.trees.clone(), owner: self.owner.clone(), on_drop: self.on_drop }
-    }
-}
-
-impl<T: Send + 'static> fmt::Debug for AckTracker<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AckTracker")
-            .field("len", &self.len())
-            .field("shards", &self.trees.engine.shards())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
+handle! {
+    AckTracker<T> { trees, owner, on_drop } by trees,
+    /// It does not wait for what [`AckError::EarlyFull`] refuses.
+    room
 }
 
 impl AckTracker {
@@ -244,33 +233,5 @@ impl<T: Send + 'static> AckTracker<T> {
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.trees.engine.deadlines.ticks().interval()
-    }
-
-    /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. It does not wait for what
-    /// [`AckError::EarlyFull`] refuses.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let tracker = AckTracker::builder().capacity(1).build_manual()?;
-    /// let first = tracker.issue(edge(), 42)?;
-    /// let enter = async {
-    ///     tracker.room().await?; // until the first one has ended
-    ///     tracker.issue(edge(), 43)
-    /// };
-    /// let (second, _) = tokio::join!(enter, async { tracker.fail(first) });
-    /// assert!(second.is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.trees.engine.admission.door())
     }
 }

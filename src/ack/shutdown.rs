@@ -57,22 +57,10 @@ impl<T: Send + 'static> AckTracker<T> {
     /// has called the handler, it also asks the reaper to stop and to cancel what is left. It does
     /// the same in a waker that was called there, and, if there is a channel, in the waker of a
     /// task that waits for room.
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// use expiry::ShutdownMode;
-    ///
-    /// tracker.issue(edge(), 42)?;
-    /// let left = tracker.shutdown(ShutdownMode::Return);
-    /// assert_eq!((left[0].owner, left.len()), (42, 1));
-    /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome<T>> {
         let trees = &*self.trees;
         trees.engine.admission.refuse();
-        trees.deliver.close();
+        trees.deliver.target.close();
         if let ShutdownMode::Drain(limit) = mode {
             drain(&trees.engine, self.owner.reaper(), trees, limit);
         }
@@ -150,7 +138,7 @@ impl<T: Send + 'static> AckTracker<T> {
     ) -> impl Future<Output = Vec<Outcome<T>>> + Send + '_ {
         let engine = &self.trees.engine;
         engine.admission.refuse();
-        self.trees.deliver.close();
+        self.trees.deliver.target.close();
         if mode == ShutdownMode::Return {
             self.trees.returned.want();
         }
@@ -198,7 +186,7 @@ impl<T: 'static> Shut for Trees<T> {
     /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
     fn shut(&self, reaper: Option<&Reaping>) {
         self.engine.admission.refuse();
-        self.deliver.close();
+        self.deliver.target.close();
         shut(&self.engine, reaper, self);
     }
 }

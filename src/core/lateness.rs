@@ -2,6 +2,7 @@
 
 use super::threads::Counter;
 use std::fmt;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// Buckets of the histogram: powers of two of nanoseconds.
@@ -18,7 +19,7 @@ const BUCKETS: usize = 64;
 /// queue.update("key", Duration::from_secs(1))?;
 /// clock.advance(Duration::from_secs(4)); // and nobody has polled
 /// assert_eq!(queue.poll().len(), 1);
-/// let lateness = queue.metrics().lateness;
+/// let lateness = queue.metrics().total.lateness;
 /// assert_eq!(lateness.total(), 1);
 /// let median = lateness.quantile(0.5).unwrap();
 /// assert!(median >= Duration::from_secs(3) && median < Duration::from_secs(6));
@@ -49,6 +50,17 @@ impl Default for Lateness {
     /// An empty one.
     fn default() -> Self {
         Lateness { counts: vec![0; BUCKETS] }
+    }
+}
+
+/// Adds what another shard, or another store, has counted.
+impl AddAssign<&Lateness> for Lateness {
+    fn add_assign(&mut self, other: &Lateness) {
+        let len = self.counts.len().max(other.counts.len());
+        self.counts.resize(len, 0);
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += count;
+        }
     }
 }
 
@@ -100,10 +112,8 @@ impl Counts {
         self.0[(late | 1).ilog2() as usize].add(1);
     }
 
-    /// Adds what it has counted.
-    pub(crate) fn add_to(&self, sum: &mut Lateness) {
-        for (sum, count) in sum.counts.iter_mut().zip(&self.0) {
-            *sum += count.get();
-        }
+    /// What they have counted.
+    pub(crate) fn read(&self) -> Lateness {
+        Lateness { counts: self.0.iter().map(Counter::get).collect() }
     }
 }

@@ -3,7 +3,7 @@
 use crate::core::engine::{BadTimeout, Refused};
 #[cfg(feature = "async")]
 use crate::error::Closed;
-use crate::error::TokenError;
+use crate::error::{converts, gives_back, TokenError};
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
@@ -67,24 +67,8 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-impl From<Refused> for StoreError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => StoreError::Full,
-            Refused::OutOfMemory => StoreError::OutOfMemory,
-            Refused::Closed => StoreError::Closed,
-        }
-    }
-}
-
-impl From<BadTimeout> for StoreError {
-    fn from(bad: BadTimeout) -> Self {
-        match bad {
-            BadTimeout::Zero => StoreError::ZeroTimeout,
-            BadTimeout::TooLong => StoreError::TimeoutTooLong,
-        }
-    }
-}
+converts!(Refused => StoreError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
+converts!(BadTimeout => StoreError { Zero => ZeroTimeout, TooLong => TimeoutTooLong });
 
 #[cfg(feature = "async")]
 impl From<Closed> for StoreError {
@@ -129,26 +113,4 @@ impl<K, V> InsertError<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for InsertError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InsertError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<K, V> fmt::Display for InsertError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<K, V> std::error::Error for InsertError<K, V> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<K, V> From<InsertError<K, V>> for StoreError {
-    fn from(refused: InsertError<K, V>) -> Self {
-        refused.error
-    }
-}
+gives_back!(InsertError<K, V> for StoreError);

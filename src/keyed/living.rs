@@ -59,7 +59,6 @@ impl<'a, K, V> From<Attempt<'a, K, V>> for Put<'a, K, V> {
 
 /// What an attempt to insert goes by: see [`Store::aim`].
 pub(super) struct Aim<'a, K: 'static, V: 'static> {
-    /// The entry that the key has.
     found: Option<Found<'a, K, V>>,
     is_living: bool,
     term: Term,

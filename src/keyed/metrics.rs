@@ -49,6 +49,8 @@ snapshot! {
         expired: u64 as EXPIRED sum expired;
         /// Entries that ended with the store.
         closed: u64 as CLOSED sum closed;
+        /// How late expirations were seen.
+        lateness: Lateness as LATENESS = store.engine.lateness(shard);
     }
 }
 
@@ -79,8 +81,6 @@ snapshot! {
         loads: u64 as LOADS = store.lookups(|lookups| &lookups.loads);
         /// Loads that have failed, panicked, were cancelled or refused, of such a map.
         failed_loads: u64 as FAILED_LOADS = store.lookups(|lookups| &lookups.failed_loads);
-        /// How late expirations were seen.
-        lateness: Lateness as LATENESS = store.engine.lateness();
         /// Time that the reaper has spent working, of all the time since the store was built.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(store.engine.busy.get());
         /// How often it has woken up.

@@ -184,4 +184,68 @@ macro_rules! builds {
     };
 }
 
-pub(crate) use builds;
+/// The shutdowns of a store whose entries expire to a [`Target`]. What its handles share is in the
+/// field after `by`, with the engine in there, or in its field. A method `left` takes what shutdowns
+/// have ended. The attributes are further documentation of `shutdown`.
+macro_rules! shutdowns {
+    (
+        $things:literal, return $item:ty, by $shared:ident $(. $store:ident)?
+        $(, $(#[$further:meta])*)?
+    ) => {
+        /// Refuses new
+        #[doc = concat!($things, ", and waits until none is left, for at most `limit` of real time:")]
+        /// they expire, or are removed. Returns whether none is left. Blocks; in a listener or a
+        /// handler it does not wait. Polls meanwhile where there is no reaper. A
+        /// [`shutdown`](Self::shutdown) ends what is left.
+        pub fn drain(&self, limit: ::std::time::Duration) -> bool {
+            let (shared, reaper) = (&*self.$shared, self.owner.reaper());
+            $crate::lifecycle::drain(&shared$(.$store)?.engine, reaper, shared, limit)
+        }
+
+        /// Ends all
+        #[doc = concat!($things, ", stops the reaper, and waits for it. Returns the ", $things)]
+        /// that there were, each once: those that were inserted, and were neither removed nor
+        /// delivered as expired.
+        $($(#[$further])*)?
+        /// From then on new ones are refused with [`StoreError::Closed`](crate::StoreError::Closed).
+        /// A channel under [`WhenFull::Wait`](crate::WhenFull::Wait) is treated as under
+        /// [`WhenFull::Spill`](crate::WhenFull::Spill) from here on.
+        ///
+        /// In a listener, a handler or a waker that any store calls, this waits for no thread. New
+        #[doc = concat!($things, " are refused when it returns. The reaper, or the threads that drive the")]
+        /// store at that moment, end those that there are soon after, and the next shutdown returns
+        /// them.
+        #[must_use = "what is not looked at is lost"]
+        pub fn shutdown(&self) -> Vec<$item> {
+            self.$shared.kept.want();
+            self.owner.shut();
+            self.left()
+        }
+
+        /// As [`shutdown`](Self::shutdown), without blocking the thread: new
+        #[doc = concat!($things, " are refused when this returns, the reaper does the rest, and the future is")]
+        /// ready when the reaper has ended. A store without a reaper has been shut down when this
+        /// returns, and the future is ready.
+        ///
+        /// The shutdown goes on if the future is dropped; then the next call of this, or of
+        #[doc = concat!("[`shutdown`](Self::shutdown), returns the ", $things, ".")]
+        /// Of two calls at once each may return some.
+        #[cfg(feature = "async")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+        pub fn shutdown_async(
+            &self,
+        ) -> impl ::std::future::Future<Output = Vec<$item>> + Send + '_ {
+            let shared = &*self.$shared;
+            shared.target.close();
+            shared.kept.want();
+            let reaper = self.owner.reaper();
+            let ended = $crate::lifecycle::shut_soon(&shared$(.$store)?.engine, reaper, shared);
+            async move {
+                ended.await;
+                self.left()
+            }
+        }
+    };
+}
+
+pub(crate) use {builds, shutdowns};

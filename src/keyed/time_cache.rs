@@ -230,21 +230,6 @@ where
     }
 
     /// A key's value. Does not renew it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let clock = expiry::ManualClock::new();
-    /// # let builder = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
-    /// # let cache = builder.build_manual()?;
-    /// cache.put("one", 1)?;
-    /// clock.advance(Duration::from_secs(25));
-    /// assert_eq!(cache.get("one").as_deref(), Some(&1));
-    /// clock.advance(Duration::from_secs(25));
-    /// assert!(cache.get("one").is_none()); // a look renews nothing
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -288,25 +273,6 @@ where
 
     /// Ends what has expired, with at most about `budget` steps of work, and calls the callback;
     /// for a map without a thread.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ManualClock, TimeCacheMap};
-    /// use std::{sync::mpsc, time::Duration};
-    ///
-    /// let (clock, (sender, expired)) = (ManualClock::new(), mpsc::channel());
-    /// let cache = TimeCacheMap::builder(Duration::from_secs(30))
-    ///     .expiry_listener(move |key: &u64, _: &&str| sender.send(*key).expect("it is read"))
-    ///     .clock(clock.clone())
-    ///     .build_manual()?;
-    /// cache.put(1, "one")?;
-    /// clock.advance(Duration::from_secs(45));
-    /// assert_eq!(expired.try_iter().count(), 0); // not found any more, but no callback yet
-    /// cache.poll(1000);
-    /// assert!(expired.try_iter().eq([1]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         self.map.poll(budget)
     }

@@ -4,10 +4,10 @@ use super::inner::{Handler, Inner};
 use super::PendingTable;
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
+use crate::handle::builder;
 use crate::keyed::target::{builds, Target};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,20 +52,7 @@ impl<T> Default for PendingTableBuilder<T> {
     }
 }
 
-impl<T> Clone for PendingTableBuilder<T> {
-    fn clone(&self) -> Self {
-        PendingTableBuilder { setup: self.setup.clone(), listener: self.listener.clone(), ..*self }
-    }
-}
-
-impl<T> fmt::Debug for PendingTableBuilder<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingTableBuilder")
-            .field("timeout", &self.timeout)
-            .field("interval", &self.setup.interval)
-            .finish_non_exhaustive()
-    }
-}
+builder!(PendingTableBuilder<T> with listener, shows timeout);
 
 impl<T: Send + 'static> PendingTableBuilder<T> {
     setters! {

@@ -76,12 +76,8 @@ pub(super) struct Counts {
     pub(super) closed: Counter,
 }
 
-/// A thread's share.
-pub(super) struct Share {
-    pub(super) counts: PerShard<Counts>,
-}
+type Mine = Stripe<PerShard<Counts>>;
 
-/// How a value left the table.
 #[derive(Clone, Copy)]
 enum End {
     Taken,
@@ -91,7 +87,7 @@ enum End {
 
 /// What the handles of a table share.
 pub(super) struct Inner<T: 'static> {
-    pub(super) engine: Engine<Value<T>, Share>,
+    pub(super) engine: Engine<Value<T>, PerShard<Counts>>,
     seal: Seal,
     /// The default timeout in nanoseconds; `None`: for ever.
     timeout: Option<u64>,
@@ -112,9 +108,9 @@ impl<T: 'static> Inner<T> {
     ) -> Result<Self, BuildError> {
         let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
         let shards = config.shards;
-        let share = move || Share { counts: PerShard::new(shards) };
         Ok(Inner {
-            engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
+            engine: Engine::new(config, move || PerShard::new(shards))
+                .map_err(|_| BuildError::OutOfMemory)?,
             seal: Seal::new(&mut random),
             timeout: timeout.map(nanos),
             target,
@@ -125,13 +121,12 @@ impl<T: 'static> Inner<T> {
     }
 
     #[inline(always)]
-    fn count<'m>(&self, mine: &'m Stripe<Share>, id: u32) -> &'m Counts {
-        &mine.frontend.counts[self.engine.shard_of(id)]
+    fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
+        &mine.frontend[self.engine.shard_of(id)]
     }
 
-    /// Sums one counter of all shards and threads.
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
-        self.engine.sum(|share| &share.counts, counter)
+        self.engine.sum(|counts| counts, counter)
     }
 
     /// Puts a value in. Gives it back if it is refused.
@@ -154,7 +149,7 @@ impl<T: 'static> Inner<T> {
     /// The deadline of a value that comes in now. By the cheap clock where its lag is a 64th of the
     /// timeout at most.
     #[inline(always)]
-    fn deadline(&self, mine: &Stripe<Share>, timeout: Lifetime) -> Result<u64, BadTimeout> {
+    fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<u64, BadTimeout> {
         let deadlines = &self.engine.deadlines;
         let Some(after) = deadlines.nanos(timeout, self.timeout)? else {
             return Ok(NEVER);
@@ -203,7 +198,7 @@ impl<T: 'static> Inner<T> {
 
     /// Leaves a claimed slot out of use for good. Its place is another entry's.
     #[cold]
-    fn retire(&self, mine: &Stripe<Share>, claim: &Claim<'_, Value<T>>) {
+    fn retire(&self, mine: &Mine, claim: &Claim<'_, Value<T>>) {
         claim.slot.set_lease(Lease::new(State::Dead, claim.generation, 0));
         self.engine.freed(mine);
     }
@@ -255,7 +250,6 @@ impl<T: 'static> Inner<T> {
         Some(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)))
     }
 
-    /// Takes every value that there is.
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
         self.engine.for_each(|claim, lease| {
@@ -268,7 +262,7 @@ impl<T: 'static> Inner<T> {
 
     /// Takes the value out of a slot that the caller has ended, and frees the slot.
     #[inline(always)]
-    fn leave(&self, mine: &Stripe<Share>, claim: &Claim<'_, Value<T>>, end: End) -> T {
+    fn leave(&self, mine: &Mine, claim: &Claim<'_, Value<T>>, end: End) -> T {
         // SAFETY: ended by the caller, and no other thread looks at values.
         let value = unsafe { claim.slot.take() };
         let counts = self.count(mine, claim.id);
@@ -399,8 +393,8 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.inner().engine.balance(|share| {
-            let Some(counts) = share.counts.get(shard) else {
+        self.inner().engine.balance(|counts| {
+            let Some(counts) = counts.get(shard) else {
                 return (0, 0);
             };
             let ended = [&counts.taken, &counts.expired, &counts.closed];

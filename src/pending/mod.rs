@@ -8,16 +8,16 @@ pub use builder::PendingTableBuilder;
 pub use ticket::Ticket;
 
 use crate::core::lateness::Lateness;
+use crate::error::gives_back;
+use crate::handle::handle;
+use crate::keyed::target::shutdowns;
 use crate::keyed::StoreError;
-#[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, Owner};
+use crate::lifecycle::Owner;
 use crate::polled::Polled;
 use crate::snapshot::snapshot;
 use crate::time::Lifetime;
 use inner::{Inner, Poll};
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,12 +73,7 @@ pub struct PendingTable<T: 'static> {
     owner: Arc<Owner<Inner<T>>>,
 }
 
-impl<T: 'static> Clone for PendingTable<T> {
-    /// Another handle to the same table. Two reference counts.
-    fn clone(&self) -> Self {
-        PendingTable { inner: self.inner.clone(), owner: self.owner.clone() }
-    }
-}
+handle!(PendingTable<T> { inner, owner } by inner, room);
 
 /// Why a [`PendingTable`] has refused a value; it gives the value back.
 ///
@@ -106,29 +101,7 @@ impl<T> PendingError<T> {
     }
 }
 
-impl<T> fmt::Debug for PendingError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Display for PendingError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<T> std::error::Error for PendingError<T> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<T> From<PendingError<T>> for StoreError {
-    fn from(refused: PendingError<T>) -> Self {
-        refused.error
-    }
-}
+gives_back!(PendingError<T> for StoreError);
 
 snapshot! {
     /// A snapshot of a table's counters. Monotonic but for `live` and `slots`; read one after
@@ -164,7 +137,7 @@ snapshot! {
         /// Values that a shutdown has ended.
         closed: u64 as CLOSED = inner.sum(|counts| &counts.closed);
         /// How late expirations were seen.
-        lateness: Lateness as LATENESS = inner.engine.lateness();
+        lateness: Lateness as LATENESS = inner.engine.total_lateness();
         /// Time that the reaper has spent working.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(inner.engine.busy.get());
         /// How often it has woken up.
@@ -240,17 +213,6 @@ impl<T: Send + 'static> PendingTable<T> {
     }
 
     /// Takes the values of many tickets, in their order. Fetches the memory of 16 at once.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let table = expiry::PendingTable::builder().build()?;
-    /// let mut tickets = Vec::new();
-    /// table.insert_many(0..3, Duration::from_secs(30), &mut tickets)?;
-    /// let _ = table.take(tickets[1]);
-    /// let taken: Vec<Option<i32>> = table.take_many(&tickets).collect();
-    /// assert_eq!(taken, [Some(0), None, Some(2)]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn take_many<'a>(&'a self, tickets: &'a [Ticket]) -> impl Iterator<Item = Option<T>> + 'a {
         tickets.chunks(GROUP).flat_map(move |group| {
             group.iter().for_each(|&ticket| self.inner.prefetch(ticket));
@@ -302,16 +264,6 @@ impl<T: Send + 'static> PendingTable<T> {
     /// Returns all values that have expired, in no order. Where there is a listener or a channel,
     /// that gets them, and this returns none. Never waits. Any number of threads may poll: each
     /// value is returned to one of them.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let table = expiry::PendingTable::builder().clock(clock.clone()).build_manual()?;
-    /// table.insert("a request", 10 * second)?;
-    /// clock.advance(11 * second);
-    /// assert_eq!(table.poll(), ["a request"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "the values have left the table"]
     pub fn poll(&self) -> Vec<T> {
         let mut expired = Vec::new();
@@ -332,58 +284,7 @@ impl<T: Send + 'static> PendingTable<T> {
         inner.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
     }
 
-    /// Waits for room, where the [capacity](PendingTableBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.inner.engine.admission.door())
-    }
-
-    /// Refuses new values, and waits until none is left, for at most `limit` of real time: they are
-    /// taken, or expire. Returns whether none is left. Blocks; in a listener it does not wait.
-    /// Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
-    pub fn drain(&self, limit: Duration) -> bool {
-        drain(&self.inner.engine, self.owner.reaper(), &*self.inner, limit)
-    }
-
-    /// Stops the table: refuses new values, ends those that are there, stops the reaper and waits
-    /// for it. Returns the values: each that was inserted, and neither taken nor delivered as
-    /// expired, once.
-    ///
-    /// In a listener or a waker that any store calls, this waits for no thread. Insertions are
-    /// refused when it returns. The reaper, or the threads that drive the table at that moment, end
-    /// the values soon after, and the next shutdown returns them.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let table = expiry::PendingTable::builder().build()?;
-    /// let ticket = table.insert("a request", Duration::from_secs(30))?;
-    /// assert_eq!(table.shutdown(), ["a request"]);
-    /// assert!(table.take(ticket).is_none() && table.insert("late", Duration::from_secs(1)).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<T> {
-        self.inner.kept.want();
-        self.owner.shut();
-        self.left()
-    }
-
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
-    /// this returns, the reaper does the rest, and the future is ready when the reaper has ended.
-    /// The shutdown goes on if the future is dropped; the next shutdown then returns the values.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(&self) -> impl std::future::Future<Output = Vec<T>> + Send + '_ {
-        self.inner.target.close();
-        self.inner.kept.want();
-        let ended = shut_soon(&self.inner.engine, self.owner.reaper(), &*self.inner);
-        async move {
-            ended.await;
-            self.left()
-        }
-    }
+    shutdowns! { "values", return T, by inner }
 
     /// For models: as if free slots had had so many occupants.
     #[cfg(expiry_loom)]
@@ -395,15 +296,5 @@ impl<T: Send + 'static> PendingTable<T> {
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<T> {
         self.inner.target.left(&self.inner.kept)
-    }
-}
-
-impl<T: 'static> fmt::Debug for PendingTable<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingTable")
-            .field("len", &self.inner.engine.len(&*self.inner))
-            .field("interval", &self.inner.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
     }
 }

@@ -202,13 +202,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
     ///
     /// A dead entry is gone, taken or not: `get` does not find it, and `put` of its key adds a new
     /// one. If a panic drops the iterator, the map keeps the rest: see [the type](Self).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// assert_eq!(map.rotate().count() + map.rotate().count(), 0);
-    /// assert_eq!(map.rotate().collect::<Vec<_>>(), [(1, "one")]); // not renewed three times
-    /// ```
     #[doc(alias = "expire")]
     pub fn rotate(&mut self) -> Dead<'_, K, V, S> {
         self.turn();
@@ -271,10 +264,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     /// Renews an entry as it is: the entry moves to the youngest generation. Returns `false` if the
     /// key has no live entry. Moves nothing if the entry was renewed since the last rotation.
     #[doc(alias = "renew")]
-    pub fn touch<Q>(&mut self, key: &Q) -> bool
+    pub fn touch<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         match self.age(key) {
             Some(0) => true,
@@ -289,40 +281,36 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
 
     /// An entry's value. Renews nothing.
     #[must_use]
-    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.generations.iter().find_map(|map| map.get(key))
     }
 
     /// An entry. Renews nothing.
     #[must_use]
-    pub fn get_key_value<Q>(&self, key: &Q) -> Option<(&K, &V)>
+    pub fn get_key_value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.generations.iter().find_map(|map| map.get_key_value(key))
     }
 
     /// An entry's value, as a mutable reference. Renews nothing.
     #[must_use]
-    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.generations.iter_mut().find_map(|map| map.get_mut(key))
     }
 
     /// Whether an entry is there. Renews nothing.
     #[must_use]
-    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.age(key).is_some()
     }
@@ -330,28 +318,25 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     /// How many rotations there have been since an entry was renewed. It dies when that reaches
     /// [`generations`](Self::generations).
     #[must_use]
-    pub fn age<Q>(&self, key: &Q) -> Option<usize>
+    pub fn age<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.generations.iter().position(|map| map.contains_key(key))
     }
 
     /// Takes an entry out and returns its value.
-    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.generations.iter_mut().find_map(|map| map.remove(key))
     }
 
     /// Takes an entry out and returns it.
-    pub fn remove_entry<Q>(&mut self, key: &Q) -> Option<(K, V)>
+    pub fn remove_entry<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.generations.iter_mut().find_map(|map| map.remove_entry(key))
     }

@@ -25,34 +25,36 @@ pub(crate) const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 pub(crate) struct Ticks {
     start: u64,
     interval: u64,
-    /// The longest grain, in nanoseconds.
+    /// The longest grain, in ticks.
     coarsest: u64,
 }
 
 /// A grain is at most this part of its timeout.
 const PART: u64 = 256;
 
+/// The longest grain of at most 2^n ticks.
+const GRAINS: [u64; 18] = [
+    1, 2, 2, 2, 10, 20, 20, 100, 200, 200, 1000, 2000, 2000, 2000, 10_000, 20_000, 20_000, 100_000,
+];
+
 impl Ticks {
     /// `interval` is at least 1 ns; the builder has checked it.
     pub(crate) fn new(start: u64, interval: u64) -> Self {
-        Ticks { start, interval: interval.max(1), coarsest: 0 }
+        Ticks { start, interval: interval.max(1), coarsest: 1 }
     }
 
     /// The same with grains of up to a second.
     pub(crate) fn with_grains(self) -> Self {
-        Ticks { coarsest: 1_000_000_000, ..self }
+        let fits = |&&ticks: &&u64| ticks.saturating_mul(self.interval) <= 1_000_000_000;
+        Ticks { coarsest: GRAINS.iter().rev().find(fits).copied().unwrap_or(1), ..self }
     }
 
     /// How many ticks a deadline of so many nanoseconds is a multiple of.
     #[inline]
     pub(crate) fn grain(&self, after: u64) -> u64 {
-        let most = (after / PART).min(self.coarsest);
-        let (mut ticks, mut times, mut next) = (1, 2, 5);
-        while ticks * times * self.interval <= most {
-            ticks *= times;
-            (times, next) = (next, times);
-        }
-        ticks
+        // Powers of two instead of a division.
+        let most = after.max(1).ilog2().saturating_sub(self.interval.ilog2() + PART.ilog2() + 1);
+        GRAINS[(most as usize).min(GRAINS.len() - 1)].min(self.coarsest)
     }
 
     /// The tick that has begun at clock reading `now`: what has a deadline up to it is due.

@@ -1,7 +1,7 @@
 //! What can go wrong, and what to do about it.
 
 use crate::core::engine::Refused;
-use crate::error::Closed;
+use crate::error::{converts, Closed};
 use std::fmt;
 
 /// Why a deadline could not be set, or was not kept.
@@ -54,15 +54,7 @@ impl fmt::Display for TimerError {
 
 impl std::error::Error for TimerError {}
 
-impl From<Refused> for TimerError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => TimerError::Full,
-            Refused::OutOfMemory => TimerError::OutOfMemory,
-            Refused::Closed => TimerError::Closed,
-        }
-    }
-}
+converts!(Refused => TimerError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
 
 /// Why a future did not get to its end: its time is up, or its deadline could not be registered.
 ///

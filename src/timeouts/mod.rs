@@ -26,10 +26,10 @@ pub use timeout::Timeout;
 
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
+use crate::handle::handle;
 use crate::lifecycle::{shut, shut_soon, Owner, Reaping, Shut};
 use crate::polled::Polled;
 use crate::snapshot::snapshot;
-use std::fmt;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -122,7 +122,6 @@ use waiters::Waiters;
 /// polling thread) calls wakers, one after the other: one that takes long makes others late, one
 /// that panics is counted. What waits at a shutdown is woken, and resolves to
 /// [`TimerError::Closed`]; so does what comes after it.
-#[derive(Clone)]
 pub struct Timeouts {
     waiters: Arc<Waiters>,
     owner: Arc<Owner<Waiters>>,
@@ -179,7 +178,7 @@ snapshot! {
         closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
         /// How late what fired was seen, beyond the rounding up to the interval; before its task
         /// was woken.
-        lateness: Lateness as LATENESS = waiters.engine.lateness();
+        lateness: Lateness as LATENESS = waiters.engine.total_lateness();
         /// Time that rounds of the reaper have taken, wakers included.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(waiters.engine.busy.get());
         /// Rounds of the reaper.
@@ -195,14 +194,10 @@ snapshot! {
     publish
 }
 
-impl fmt::Debug for Timeouts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeouts")
-            .field("len", &self.len())
-            .field("interval", &self.waiters.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
+handle! {
+    Timeouts<> { waiters, owner } by waiters,
+    /// It is for a caller that got [`TimerError::Full`].
+    room
 }
 
 impl Timeouts {
@@ -261,29 +256,6 @@ impl Timeouts {
     /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a
     /// reaper, and harmless on others. Never waits: any number of threads may poll, each leaves out
     /// the shards that another one is at.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let clock = ManualClock::new();
-    /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let drive = async {
-    ///     while !timeouts.is_empty() {
-    ///         let polled = timeouts.poll(1000);
-    ///         clock.advance(polled.next.unwrap_or_default()); // or sleep for so long
-    ///     }
-    /// };
-    /// let hour = Duration::from_secs(3600);
-    /// let (slept, ()) = tokio::join!(timeouts.sleep(24 * hour), drive); // a day, in no time
-    /// assert_eq!(slept, Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         self.waiters.engine.poll_once(budget, &*self.waiters)
     }
@@ -313,64 +285,10 @@ impl Timeouts {
         TimeoutsMetrics::of(&self.waiters)
     }
 
-    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. It is for a caller that got
-    /// [`TimerError::Full`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::timeouts::TimerError;
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let timeouts = Timeouts::builder().capacity(1).clock(clock.clone()).build_manual()?;
-    /// let first = timeouts.sleep(second);
-    /// let second_one = async {
-    ///     assert_eq!(timeouts.sleep(second).await, Err(TimerError::Full));
-    ///     timeouts.room().await?; // until the first one is through
-    ///     timeouts.sleep(Duration::ZERO).await
-    /// };
-    /// let pass = async {
-    ///     clock.advance(second);
-    ///     timeouts.poll(1000);
-    /// };
-    /// assert_eq!(tokio::join!(first, second_one, pass), (Ok(()), Ok(()), ()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.waiters.engine.admission.door())
-    }
-
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up;
     /// what comes later is refused with that. A future that is ready is ready all the same. Waits
     /// for the reaper; called by a waker that the reaper calls, or a poll, it only asks: the
     /// reaper, or that poll, does the rest when the round is over.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::timeouts::TimerError;
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let timeouts = Timeouts::builder().build_manual()?;
-    /// let minute = Duration::from_secs(60);
-    /// let (waits, ()) = tokio::join!(timeouts.sleep(minute), async { timeouts.shutdown() });
-    /// assert_eq!(waits, Err(TimerError::Closed));
-    /// assert_eq!(timeouts.sleep(minute).await, Err(TimerError::Closed));
-    /// assert_eq!(timeouts.timeout(minute, async { 42 }).await, Ok(42)); // ready all the same
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn shutdown(&self) {
         self.owner.shut();
     }

@@ -79,7 +79,6 @@ pub struct Sleep<'t> {
 }
 
 impl<'t> Sleep<'t> {
-    /// Makes a sleep that counts from now on.
     pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
         let state = match nanos(after) {
             0 => State::Fresh { after: 0 },

@@ -75,31 +75,6 @@ impl<'t, F> Timeout<'t, F> {
 
     /// Gives it so much time from now on, as [`Sleep::reset`] does. A connection, say, that has
     /// been heard from.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::timeouts::TimeoutError;
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::{future::{pending, poll_fn, Future}, pin::pin, task::Poll, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut connection = pin!(timeouts.timeout(10 * second, pending::<()>()));
-    /// for heard in 0..3 {
-    ///     assert!(poll_fn(|context| Poll::Ready(connection.as_mut().poll(context))).await.is_pending(), "{heard}");
-    ///     clock.advance(8 * second);
-    ///     connection.as_mut().reset(10 * second);
-    ///     timeouts.poll(1000);
-    /// }
-    /// clock.advance(11 * second);
-    /// timeouts.poll(1000);
-    /// assert_eq!(connection.await, Err(TimeoutError::Elapsed)); // has fallen silent
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn reset(self: Pin<&mut Self>, after: Duration) {
         self.project().1.reset(after);
     }

@@ -63,14 +63,8 @@ pub(super) struct Counts {
     pub(super) closed: Counter,
 }
 
-/// A thread's share.
-pub(super) struct Share {
-    pub(super) counts: PerShard<Counts>,
-}
+type Mine = Stripe<PerShard<Counts>>;
 
-type Mine = Stripe<Share>;
-
-/// How a waiter ended.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Fired,
@@ -86,7 +80,7 @@ pub(super) struct Waiter {
 }
 
 pub(super) struct Waiters {
-    pub(super) engine: Engine<Held, Share>,
+    pub(super) engine: Engine<Held, PerShard<Counts>>,
     /// The longest that a lease can express, in nanoseconds.
     pub(super) longest: u64,
     /// Panics of wakers that were caught.
@@ -148,8 +142,8 @@ impl Drop for Claimed<'_> {
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
         let shards = config.shards;
-        let share = move || Share { counts: PerShard::new(shards) };
-        let engine = Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?;
+        let engine = Engine::new(config, move || PerShard::new(shards))
+            .map_err(|_| BuildError::OutOfMemory)?;
         Ok(Waiters {
             longest: nanos(engine.deadlines.ticks().longest()),
             engine,
@@ -157,9 +151,8 @@ impl Waiters {
         })
     }
 
-    /// Sums one counter of all shards and threads.
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
-        self.engine.sum(|share| &share.counts, counter)
+        self.engine.sum(|counts| counts, counter)
     }
 
     /// The tick at which `after` nanoseconds from now on are over.
@@ -433,7 +426,7 @@ impl Waiters {
 
     #[inline(always)]
     fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
-        &mine.frontend.counts[self.engine.shard_of(id)]
+        &mine.frontend[self.engine.shard_of(id)]
     }
 
     /// Frees a slot that the caller has ended, and whose waker it has taken.
@@ -485,8 +478,8 @@ impl Frontend<Held> for Waiters {
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.engine.balance(|share| {
-            let Some(counts) = share.counts.get(shard) else {
+        self.engine.balance(|counts| {
+            let Some(counts) = counts.get(shard) else {
                 return (0, 0);
             };
             let ended = [&counts.fired, &counts.cancelled, &counts.closed];

@@ -78,7 +78,7 @@ impl Checks {
             ("failed", total.failed, failed),
             ("expired", total.expired, timed_out),
             ("late", total.late, late),
-            (histogram, metrics.lateness.total(), timed_out),
+            (histogram, metrics.total.lateness.total(), timed_out),
             ("panics of the handler", metrics.handler_panics, 0),
             ("undelivered outcomes", metrics.undelivered, 0),
         ] {

@@ -215,7 +215,8 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
 /// The child has none of the stores' threads, and says so where a new store asks for one of them.
 pub fn a_shared_reaper_is_the_parents() {
     let (reaper, global) = (Reaper::new().unwrap(), Reaper::global().unwrap());
-    let build = |reaper| ExpiringMap::<u64, u64>::builder().interval(MS).reaper(reaper).build();
+    let builder = ExpiringMap::<u64, u64>::builder().interval(MS);
+    let build = |reaper: &Reaper| builder.clone().reaper(reaper).build();
     let map = build(&reaper).unwrap();
     in_child("stores of a shared reaper", || {
         assert!(matches!(build(&reaper), Err(BuildError::NoThread(_))));

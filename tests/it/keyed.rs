@@ -242,7 +242,7 @@ fn what_happens_is_counted_at_the_shard_of_the_entry() {
     while map.poll(usize::MAX).more {}
     let metrics = map.metrics();
     let of_entries = |shard: &StoreShardMetrics| {
-        let mut shard = *shard;
+        let mut shard = shard.clone();
         shard.tables = 0;
         shard
     };

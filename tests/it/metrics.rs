@@ -2,7 +2,7 @@
 //! counts nothing twice.
 
 use expiry::publish::{describe, Labels};
-use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock};
+use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, Lateness, ManualClock};
 use metrics::{
     with_local_recorder, Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
     Unit,
@@ -166,6 +166,39 @@ fn a_store_by_shards_sums_to_its_total() {
     assert!(!counters.contains_key("expiry_inserted_total{name=\"answers\",region=\"north\"}"));
     // Not of a shard.
     assert!(counters.contains_key("expiry_spilled_total{name=\"answers\",region=\"north\"}"));
+}
+
+#[test]
+fn the_lateness_of_a_shard_is_published_in_place_of_the_sum() {
+    let (kept, clock) = (Kept::default(), ManualClock::new());
+    let tracker = AckTracker::builder()
+        .shards(4)
+        .clock(clock.clone())
+        .timeout(SECOND)
+        .build_manual()
+        .unwrap();
+    for owner in 0..10_000 {
+        tracker.issue(edge(), owner).unwrap();
+    }
+    clock.advance(3 * SECOND);
+    while tracker.poll(usize::MAX).more {}
+    let metrics = tracker.metrics();
+    with_local_recorder(&kept, || metrics.publish(Labels::new("acks").by_shard()));
+    for (number, shard) in metrics.shards.iter().enumerate() {
+        let series = |suffix: &str, le: &str| {
+            let labels = format!("name=\"acks\",shard=\"{number}\"{le}");
+            kept.counter(&format!("expiry_lateness_seconds_{suffix}{{{labels}}}"))
+        };
+        assert_eq!(series("count", ""), shard.expired);
+        assert_eq!(series("bucket", ",le=\"+Inf\""), shard.expired);
+        assert_eq!(series("bucket", ",le=\"1.073741824\""), 0); // two seconds late
+    }
+    assert!(metrics.shards.iter().filter(|shard| shard.expired > 0).count() > 1);
+    let mut sum = Lateness::default();
+    metrics.shards.iter().for_each(|shard| sum += &shard.lateness);
+    assert_eq!((sum.total(), &sum), (10_000, &metrics.total.lateness));
+    let counters = kept.counters.lock().unwrap();
+    assert!(!counters.contains_key("expiry_lateness_seconds_count{name=\"acks\"}"));
 }
 
 #[cfg(feature = "async")]

@@ -265,7 +265,7 @@ fn pollers_share_and_lose_nothing() {
     // Threads that drove different shards at the same time have counted for themselves.
     let metrics = queue.metrics();
     assert_eq!(metrics.total.expired, UPDATERS * EACH);
-    assert_eq!(metrics.lateness.total(), UPDATERS * EACH);
+    assert_eq!(metrics.total.lateness.total(), UPDATERS * EACH);
 }
 
 /// F7: counters shard by shard, and how late expirations were seen.
@@ -279,8 +279,8 @@ fn metrics_are_by_shard_and_say_how_late() {
         assert!(queue.remove(&key).is_some());
     }
     let before = queue.metrics();
-    assert_eq!((before.shards.len(), before.lateness.total()), (4, 0));
-    assert_eq!(before.lateness.quantile(0.5), None);
+    assert_eq!((before.shards.len(), before.total.lateness.total()), (4, 0));
+    assert_eq!(before.total.lateness.quantile(0.5), None);
     clock.advance(SECOND * 8);
     while !queue.poll().is_empty() {}
     let metrics = queue.metrics();
@@ -290,8 +290,14 @@ fn metrics_are_by_shard_and_say_how_late() {
     assert_eq!((sum(|shard| shard.expired), metrics.total.expired), (390, 390));
     assert_eq!((sum(|shard| shard.live), metrics.total.live), (0, 0));
     // Three seconds are between 2^31 and 2^32 ns.
-    assert_eq!(metrics.lateness.counts[31], 390);
-    assert_eq!(metrics.lateness.total(), 390);
+    assert_eq!(metrics.total.lateness.counts[31], 390);
+    assert_eq!(metrics.total.lateness.total(), 390);
+    for shard in &metrics.shards {
+        assert_eq!(
+            (shard.lateness.counts[31], shard.lateness.total()),
+            (shard.expired, shard.expired)
+        );
+    }
     assert_eq!((metrics.reaper_rounds, metrics.reaper_busy), (0, Duration::ZERO));
 }
 

@@ -233,5 +233,5 @@ fn snapshots_can_be_serialized() {
     map.insert(1, 1).unwrap();
     let snapshot = serde_json::to_value(map.metrics()).unwrap();
     assert_eq!(snapshot["total"]["live"], 1);
-    assert_eq!(snapshot["lateness"]["counts"].as_array().unwrap().len(), 64);
+    assert_eq!(snapshot["total"]["lateness"]["counts"].as_array().unwrap().len(), 64);
 }

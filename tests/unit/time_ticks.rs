@@ -86,7 +86,7 @@ fn a_store_of_hours_has_grains_of_a_second_and_ticks_of_a_millisecond() {
     let grain = |millis: u64| ticks.grain(millis * 1_000_000);
     assert_eq!(
         [1, 20, 500, 1000, 10_000, 60_000, 3_600_000].map(grain),
-        [1, 1, 1, 2, 20, 200, 1000]
+        [1, 1, 1, 2, 20, 100, 1000]
     );
     assert_eq!(Ticks::new(0, 1_000_000).grain(u64::MAX), 1);
 }

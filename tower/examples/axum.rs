@@ -101,7 +101,8 @@ fn request(path: &str, connection: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}\r\n\r\n")
 }
 
-async fn run() -> Result<bool, Error> {
+/// Whether all is as it should be.
+pub async fn run() -> Result<bool, Error> {
     let (ends, mut ended) = mpsc::unbounded_channel();
     let patient = serve(Limits { idle: LONG, head: LIMIT }, ends.clone()).await?;
     let strict = serve(Limits { idle: LIMIT, head: LONG }, ends).await?;

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 const EACH: usize = 1_000_000;
 
+/// The most that a timeout of each peer but the first may add, as a share of what the peer's adds.
+const LIMITS: [f64; 4] = [1.0, 0.25, 1.0, 0.6];
+
 fn entry<G: Guard>() -> (&'static str, fn(&Load) -> Took) {
     (G::NAME, |load| timeouts::run::<G>(load, PATIENCE))
 }
@@ -31,25 +34,31 @@ pub fn run(options: &Options, report: &mut Report) {
                 load.tasks
             ),
         );
-        let peers = [entry::<Bare>(), entry::<Ours>(), entry::<Tokio>(), entry::<Pingora>()];
+        let peers = [
+            entry::<Bare>(),
+            entry::<Ours>(),
+            entry::<Tokio>(),
+            entry::<Pingora>(),
+            #[cfg(tokio_unstable)]
+            entry::<timeouts::TokioAlternative>(),
+        ];
         let took = options.in_turn(rounds, &peers, |peer| peer.0.to_string(), |peer| peer.1(&load));
-        let limit = if threads == 1 { 1.0 / 3.0 } else { 1.0 / 5.0 };
         for (what, of) in [
             ("processor", (|took: &Took| took.cpu) as fn(&Took) -> f64),
             ("wall", |took| took.wall),
         ] {
             let bare: Vec<f64> = took[0].iter().map(of).collect();
-            let added = [1, 2, 3].map(|peer: usize| -> Vec<f64> {
-                took[peer].iter().map(of).zip(&bare).map(|(took, bare)| took - bare).collect()
-            });
+            let over = |(took, bare)| -> f64 { took - bare };
+            let added = took[1..].iter().map(|took| took.iter().map(of).zip(&bare).map(over));
+            let added: Vec<Vec<f64>> = added.map(Iterator::collect).collect();
             table.figure(&format!("{}, {what}", Bare::NAME), "ns/future", Spread::of(bare));
             for ((name, _), added) in peers[1..].iter().zip(&added) {
                 let name = format!("{name}, timeout: added, {what}");
                 table.figure(&name, "ns/future", Spread::of(added.iter().copied()));
             }
-            for (theirs, name, limit) in [(1, "tokio", limit), (2, "pingora", 1.0)] {
-                let name = format!("added, of {name}'s, {what}");
-                let share = Spread::ratio(&added[0], &added[theirs]);
+            for ((theirs, (name, _)), limit) in added.iter().zip(&peers[1..]).zip(LIMITS).skip(1) {
+                let name = format!("added, of that of {name}, {what}");
+                let share = Spread::ratio(&added[0], theirs);
                 table.check(&name, "times", share, Target::AtMost(limit));
             }
         }
@@ -120,6 +129,8 @@ pub fn serve(peer: &str, entries: usize) -> Option<Value> {
         "ours" => measure::<Ours>(entries),
         "tokio" => measure::<Tokio>(entries),
         "pingora" => measure::<Pingora>(entries),
+        #[cfg(tokio_unstable)]
+        "alternative" => measure::<timeouts::TokioAlternative>(entries),
         _ => return None,
     })
 }
@@ -131,7 +142,14 @@ pub fn sleeps(options: &Options, report: &mut Report) {
             format!("sleeps, {} at once", count(entries)),
             &format!("a task each, two workers; due evenly over {OVER:?}; {rounds} round(s), a process each"),
         );
-        let peers = ["pending", "ours", "tokio", "pingora"];
+        let peers = [
+            "pending",
+            "ours",
+            "tokio",
+            "pingora",
+            #[cfg(tokio_unstable)]
+            "alternative",
+        ];
         for answers in options.ask_in_turn(rounds, "sleeps", &peers, entries) {
             for (field, what, unit) in [
                 ("bytes", "the task included", "bytes"),

@@ -601,7 +601,7 @@ impl Run {
         let early_expired = counts.early_expired + self.model.limbo_gone;
         same!(seen, Counts { early_expired, ..counts });
         same!((total.live, total.cancelled), (self.model.live(), 0));
-        same!(metrics.lateness.total(), counts.expired);
+        same!(total.lateness.total(), counts.expired);
         prop_assert_eq!(metrics.handler_panics + metrics.undelivered, 0);
         let sum = |f: fn(&expiry::ShardMetrics) -> u64| metrics.shards.iter().map(f).sum::<u64>();
         same!(metrics.shards.len(), self.setup.shards);

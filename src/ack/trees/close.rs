@@ -3,6 +3,7 @@
 use super::Trees;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::lease::State;
+use crate::keyed::target::Target;
 use crate::panics::is_inside;
 use crate::sync::park::Backoff;
 use crate::sync::Ordering;
@@ -15,11 +16,7 @@ impl<T: 'static> Trees<T> {
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
                 let key = claim.slot.fields().key.load(Ordering::Relaxed);
-                let target = if lease.state() == State::LiveIssued {
-                    self.issued_target(key)
-                } else {
-                    self.target(key, lease.generation())
-                };
+                let target = self.target_of(key, lease);
                 let Some(f) = f.as_mut().filter(|_| !early) else {
                     let reason = (!early).then_some(Reason::Cancelled);
                     self.finish(mine, claim, lease, target, reason);
@@ -47,8 +44,10 @@ impl<T: 'static> Trees<T> {
         } else {
             self.end_all(None)
         };
-        if closed && self.deliver.is_channel() && self.have_delivered() {
-            self.deliver.finish();
+        if let (true, Target::Channel(sender)) = (closed, &self.deliver.target) {
+            if self.have_delivered() {
+                sender.finish();
+            }
         }
     }
 

@@ -41,12 +41,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
                     due: Duration::from_nanos(due.saturating_sub(ticks.start())),
                     seen: Duration::from_nanos(now.max(due).saturating_sub(ticks.start())),
                 };
-                let target = if lease.state() == State::LiveIssued {
-                    self.issued_target(key)
-                } else {
-                    self.target(key, lease.generation())
-                };
-                (Some(reason), target)
+                (Some(reason), self.target_of(key, lease))
             }
             _ => (None, 0),
         };

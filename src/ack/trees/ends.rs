@@ -15,11 +15,9 @@ use crate::sync::Ordering;
 /// A root that an operator's call has seen in flight. Slot, generation and key name that one root.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ack) struct Seen {
-    /// Slot that the root lies in.
     pub(in crate::ack) id: u32,
     /// The lease as it was seen, live.
     pub(in crate::ack) lease: Lease,
-    /// Id of the root.
     pub(in crate::ack) key: u64,
 }
 
@@ -79,11 +77,7 @@ impl<T: 'static> Trees<T> {
             if !same || self.may_end(&Claim::of(seen.id, slot, lease), lease).is_none() {
                 return false;
             }
-            let target = if lease.state() == State::LiveIssued {
-                self.issued_target(seen.key)
-            } else {
-                self.target(seen.key, lease.generation())
-            };
+            let target = self.target_of(seen.key, lease);
             match self.fail_live(Claim::of(seen.id, slot, lease), lease, target, None) {
                 Ok(true) => return true,
                 // The root was renewed, or has ended: look again.

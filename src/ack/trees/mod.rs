@@ -62,7 +62,7 @@ use self::undelivered::Undelivered;
 use super::deliver::Deliver;
 use super::error::AckError;
 use super::outcome::Outcome;
-use crate::core::engine::{BadTimeout, Engine, Look, Refused, Stripe};
+use crate::core::engine::{Engine, Look, Stripe};
 use crate::core::lease::Lease;
 use crate::core::per_shard::PerShard;
 use crate::core::threads::Counter;
@@ -120,7 +120,6 @@ pub(crate) struct Settings {
     pub(crate) secrets: [u64; 4],
 }
 
-/// The trees of one tracker.
 pub(crate) struct Trees<T: 'static> {
     pub(crate) engine: Engine<Tree<T>, Share>,
     settings: Settings,
@@ -130,25 +129,6 @@ pub(crate) struct Trees<T: 'static> {
     /// The roots that a shutdown has ended and has yet to return. (Threads share the trees if tokens
     /// may move between them, as its mutex says.)
     pub(crate) returned: Leftovers<Outcome<T>>,
-}
-
-impl From<Refused> for AckError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => AckError::Full,
-            Refused::OutOfMemory => AckError::OutOfMemory,
-            Refused::Closed => AckError::Closed,
-        }
-    }
-}
-
-impl From<BadTimeout> for AckError {
-    fn from(bad: BadTimeout) -> Self {
-        match bad {
-            BadTimeout::Zero => AckError::ZeroTimeout,
-            BadTimeout::TooLong => AckError::TimeoutTooLong,
-        }
-    }
 }
 
 impl<T: 'static> Trees<T> {

@@ -1,6 +1,7 @@
 //! The whitenings of a root's word: W0 before its init, W1 after.
 
 use super::Trees;
+use crate::core::lease::{Lease, State};
 
 #[inline]
 #[allow(clippy::cast_possible_truncation)]
@@ -23,6 +24,14 @@ impl<T: 'static> Trees<T> {
         // The generation is shifted above the bits that a multiplication leaves alone, and below
         // the top ones.
         fold(key ^ a, (b ^ c ^ u64::from(generation) << 24) | 1)
+    }
+
+    /// W1 of the root with this id and lease.
+    pub(super) fn target_of(&self, key: u64, lease: Lease) -> u64 {
+        match lease.state() {
+            State::LiveIssued => self.issued_target(key),
+            _ => self.target(key, lease.generation()),
+        }
     }
 
     /// W0 ^ W1: what an init XORs into the word besides its edges. Never zero.

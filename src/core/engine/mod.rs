@@ -219,11 +219,16 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// How late what has expired was seen.
-    pub(crate) fn lateness(&self) -> Lateness {
+    /// How late what has expired in a shard was seen.
+    pub(crate) fn lateness(&self, shard: usize) -> Lateness {
+        self.shards[shard].lateness.read()
+    }
+
+    /// How late what has expired was seen, in all shards.
+    pub(crate) fn total_lateness(&self) -> Lateness {
         let mut sum = Lateness::default();
-        for shard in &*self.shards {
-            shard.lateness.add_to(&mut sum);
+        for shard in 0..self.shards() {
+            sum += &self.lateness(shard);
         }
         sum
     }

@@ -18,27 +18,23 @@ const TURNS: usize = 1;
 impl Index {
     /// Puts the table of `class` to use if it is free. `Ok(false)` if it is not.
     pub(super) fn acquire(&self, class: usize) -> Result<bool, OutOfMemory> {
-        let place = &self.places[class];
+        let (place, state) = (&self.tables[class], &self.states[class]);
         // Acquire pairs with the end of the grace period: the zeroed table is seen zeroed.
-        if place
-            .state
-            .compare_exchange(UNUSED, IN_USE, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
+        if state.compare_exchange(UNUSED, IN_USE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Ok(false);
         }
         // survives: the swap of the state has shown whether there is a table, and the directory's
         // swap publishes it. This holds for the store below, too.
-        if place.table.load(Ordering::Acquire).is_null() {
+        if place.load(Ordering::Acquire).is_null() {
             #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
             let table = match Table::map(MIN_CLASS + class as u32).and_then(boxed) {
                 Ok(table) => table,
                 Err(error) => {
-                    place.state.store(UNUSED, Ordering::Release);
+                    state.store(UNUSED, Ordering::Release);
                     return Err(error);
                 }
             };
-            place.table.store(Box::into_raw(table), Ordering::Release);
+            place.store(Box::into_raw(table), Ordering::Release);
         }
         Ok(true)
     }
@@ -74,7 +70,7 @@ impl Index {
             // been in it.
             // survives: the thread that takes the table next could miss that it was made, and map
             // another. Loom does not count that memory.
-            self.places[class].state.store(UNUSED, Ordering::Release);
+            self.states[class].store(UNUSED, Ordering::Release);
         }
         true
     }
@@ -123,7 +119,7 @@ impl Index {
                     )
                     .is_err()
                 {
-                    self.places[class].state.store(UNUSED, Ordering::Release);
+                    self.states[class].store(UNUSED, Ordering::Release);
                     return false;
                 }
                 true
@@ -279,14 +275,13 @@ impl Index {
         // table.
         self.set_oldest(directory.class(1));
         self.stuck.store(0, Ordering::Relaxed);
-        let place = &self.places[class];
         // survives: stronger than needed: RETIRED only makes the driver turn grace periods. The
         // driver acquires what it gives back with UNREACHABLE.
-        place.state.store(RETIRED, Ordering::Release);
+        self.states[class].store(RETIRED, Ordering::Release);
         self.retired.fetch_add(1, Ordering::Relaxed);
-        let state = place.state.clone();
+        let states = self.states.clone();
         // Only this: it runs on whichever thread pins next, which must not have to give pages back.
-        pin.after(move || state.store(UNREACHABLE, Ordering::Release));
+        pin.after(move || states[class].store(UNREACHABLE, Ordering::Release));
     }
 
     /// Lets grace periods end, and gives back what they protected. The driver's. True if one is
@@ -297,8 +292,8 @@ impl Index {
         if self.retired.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        for place in self.places.iter() {
-            let mut state = place.state.load(Ordering::Acquire);
+        for (table, life) in self.tables.iter().zip(self.states.iter()) {
+            let mut state = life.load(Ordering::Acquire);
             // If no thread is pinned meanwhile, the period ends after a few turns: at once, not
             // some ticks later.
             for _ in 0..TURNS {
@@ -306,19 +301,19 @@ impl Index {
                     break;
                 }
                 turn();
-                state = place.state.load(Ordering::Acquire);
+                state = life.load(Ordering::Acquire);
             }
             waiting |= state == RETIRED;
             if state == UNREACHABLE {
                 // survives: the state was read with Acquire, and the table was there before it was
                 // in use.
                 // SAFETY: published by `acquire`; tables are freed only with `self`.
-                if let Some(table) = unsafe { place.table.load(Ordering::Acquire).as_ref() } {
+                if let Some(table) = unsafe { table.load(Ordering::Acquire).as_ref() } {
                     table.release();
                 }
                 // Release pairs with the swap in `acquire`: the thread that uses the table next
                 // sees it zeroed.
-                place.state.store(UNUSED, Ordering::Release);
+                life.store(UNUSED, Ordering::Release);
                 self.retired.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -335,7 +330,7 @@ impl Index {
     /// For models: how many tables are in use, listed or not.
     #[cfg(expiry_loom)]
     pub(crate) fn in_use(&self) -> usize {
-        let in_use = |place: &&super::Place| place.state.load(Ordering::Relaxed) == IN_USE;
-        self.places.iter().filter(in_use).count()
+        let in_use = |state: &&AtomicU32| state.load(Ordering::Relaxed) == IN_USE;
+        self.states.iter().filter(in_use).count()
     }
 }

@@ -109,20 +109,13 @@ use loom::sync::Arc;
 #[cfg(not(expiry_loom))]
 use std::sync::Arc;
 
-/// Life of a table of a class. Only [`Place::state`] says whether the class may be put to use.
+/// Life of a table of a class. Only [`Index::states`] say whether the class may be put to use.
 const UNUSED: u32 = 0;
 const IN_USE: u32 = 1;
 /// Off the directory; publishers may still be in it.
 const RETIRED: u32 = 2;
 /// No thread is in it any more; its pages are still there.
 const UNREACHABLE: u32 = 3;
-
-struct Place {
-    /// The pointer comes from `Box::into_raw`.
-    table: AtomicPtr<Table>,
-    /// Shared with the deferred call that ends the grace period.
-    state: Arc<AtomicU32>,
-}
 
 /// What became of [`Index::insert`].
 pub(crate) enum Insert {
@@ -152,7 +145,10 @@ pub(crate) struct Index {
     directory: AtomicU64,
     /// See [`Index::oldest`].
     oldest: AtomicPtr<Table>,
-    places: Box<[Place]>,
+    /// The table of each class, if there is one. The pointers come from `Box::into_raw`.
+    tables: [AtomicPtr<Table>; CLASSES],
+    /// Of each class. Shared with the deferred calls that end grace periods.
+    states: Arc<[AtomicU32; CLASSES]>,
     /// The home that is migrated next, in the oldest table.
     migrator: Exclusive<usize>,
     /// Number of tables that wait for a grace period, or to be given back after one.
@@ -163,16 +159,11 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new() -> Result<Self, OutOfMemory> {
-        let places: Box<[Place]> = (0..CLASSES)
-            .map(|_| Place {
-                table: AtomicPtr::new(std::ptr::null_mut()),
-                state: Arc::new(AtomicU32::new(UNUSED)),
-            })
-            .collect();
         let index = Index {
             directory: AtomicU64::new(Directory::build(&[0], 0).0),
             oldest: AtomicPtr::new(std::ptr::null_mut()),
-            places,
+            tables: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            states: Arc::new(std::array::from_fn(|_| AtomicU32::new(UNUSED))),
             migrator: Exclusive::new(0),
             retired: AtomicU32::new(0),
             stuck: AtomicU32::new(0),
@@ -194,7 +185,7 @@ impl Index {
         // survives: the class comes from the directory, which was loaded with Acquire.
         // SAFETY: a class is listed in the directory only after its table was published (`acquire`,
         // Release in the directory's swap), and tables are freed only with `self`.
-        unsafe { &*self.places[class].table.load(Ordering::Acquire) }
+        unsafe { &*self.tables[class].load(Ordering::Acquire) }
     }
 
     /// The oldest listed table, or one that was until just now. What a pinned thread sees there
@@ -444,9 +435,9 @@ impl TwoWords {
 
 impl Drop for Index {
     fn drop(&mut self) {
-        for place in self.places.iter() {
+        for table in &self.tables {
             // survives: stronger than needed: `&mut self`.
-            let table = place.table.load(Ordering::Acquire);
+            let table = table.load(Ordering::Acquire);
             if !table.is_null() {
                 // SAFETY: `acquire` made it from a box. By `&mut self` no thread uses it any more.
                 drop(unsafe { Box::from_raw(table) });

@@ -54,7 +54,6 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
     expired_only: bool,
-    /// Makes the hasher.
     hasher: Hashing<S>,
 }
 
@@ -141,22 +140,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// entries at most. It also passes over slots of entries that have ended, and that a
         /// channel or a kept `Ref` holds back: where they are 300,000, and live entries ten, that
         /// takes 0.6 ms.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// let cache = expiry::ExpiringMap::builder().max_capacity(1000).build()?;
-        /// for key in 0..10 {
-        ///     cache.insert(key, "asked for again and again")?;
-        ///     cache.get(&key);
-        /// }
-        /// for key in 10..100_000 {
-        ///     cache.insert(key, "asked for once")?;
-        /// }
-        /// assert_eq!(cache.len(), 1000);
-        /// assert!((0..10).all(|key| cache.contains_key(&key)));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         max_capacity(capacity: usize) sets max_capacity = Some(capacity);
         /// Whether the map counts hits, misses and loads in its
         /// [metrics](ExpiringMap::metrics). A look-up then adds one to a counter of its thread.
@@ -243,26 +226,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where two such groups meet in
     /// the index, some of the second group are refused. The index hashes what it returns once more,
     /// by a seed of its own.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, StoreError};
-    /// use std::hash::{BuildHasherDefault, Hasher};
-    ///
-    /// #[derive(Default)]
-    /// struct Same; // as bad as can be
-    ///
-    /// impl Hasher for Same {
-    ///     fn write(&mut self, _: &[u8]) {}
-    ///     fn finish(&self) -> u64 { 7 }
-    /// }
-    ///
-    /// let map = ExpiringMap::builder().hasher(BuildHasherDefault::<Same>::default()).build()?;
-    /// let refused = (0..100).find_map(|n| map.insert(n.to_string(), n).err());
-    /// assert_eq!(refused.map(|refused| refused.error), Some(StoreError::Collisions));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn hasher<T: BuildHasher>(self, hasher: T) -> ExpiringMapBuilder<K, V, T> {
         ExpiringMapBuilder {
             setup: self.setup,

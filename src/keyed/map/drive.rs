@@ -19,23 +19,6 @@ where
     /// drops values that have ended and that no thread can hold any more. Any number of threads may
     /// poll concurrently: a shard that another one drives is left to it. Does nothing in a listener
     /// that a poll has called.
-    ///
-    /// ```
-    /// use expiry::{RemovalCause, ExpiringMap, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let clock = ManualClock::new();
-    /// let map = ExpiringMap::builder()
-    ///     .time_to_live(Duration::from_secs(10))
-    ///     .clock(clock.clone())
-    ///     .removal_listener(|key: &u64, _: &u64, cause| assert_eq!((*key, cause), (1, RemovalCause::Expired)))
-    ///     .build_manual()?;
-    /// map.insert(1, 1)?;
-    /// clock.advance(Duration::from_secs(11));
-    /// while map.poll(1000).more {} // in a loop of yours; the listener is called in here
-    /// assert_eq!(map.metrics().total.expired, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         self.store.engine.poll_shared(budget, &*self.store, || false)
     }
@@ -68,20 +51,6 @@ where
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was
     /// dropped waits for it. The channel's handles are such.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::{sync::Arc, time::Duration};
-    ///
-    /// let map = expiry::ExpiringMap::builder().build()?;
-    /// let value = Arc::new(1);
-    /// map.insert("key", value.clone())?;
-    /// map.remove("key");
-    /// assert!(map.flush(Duration::from_secs(10)));
-    /// assert_eq!(Arc::strong_count(&value), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn flush(&self, limit: Duration) -> bool {
         self.store.flush(limit)
     }
@@ -89,25 +58,6 @@ where
     /// Waits for room, where the [capacity](crate::ExpiringMapBuilder::capacity) is bounded: see
     /// [`CapacityReady`](crate::CapacityReady), which has an example. An entry that is due makes
     /// room when the reaper, or a thread that polls, ends it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, StoreError};
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let map = ExpiringMap::builder().capacity(1).build()?;
-    /// map.insert(1, "one")?;
-    /// let room = map.room();
-    /// map.remove(&1); // by another task, usually
-    /// room.await?;
-    /// assert!(map.insert(2, "two")?.is_none());
-    /// assert_eq!(map.insert(3, "three").unwrap_err().error, StoreError::Full); // wait again
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::CapacityReady<'_> {
@@ -147,17 +97,6 @@ where
     /// runs, this waits for no thread. Insertions are refused when it returns. The reaper ends the
     /// entries soon after; until then they are found. Without a reaper this call ends them, except
     /// those in shards that other threads are driving: these threads end them when they leave.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// use expiry::StoreError;
-    ///
-    /// map.insert("one".to_string(), 1)?; // ends now, and is told as `Closed` to a listener
-    /// map.shutdown();
-    /// assert!(map.is_empty());
-    /// assert_eq!(map.insert("two".to_string(), 2).unwrap_err().error, StoreError::Closed);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn shutdown(&self) {
         self.owner.shut();
     }

@@ -193,23 +193,6 @@ where
     /// # Errors
     ///
     /// [`StoreError::Changed`] if it has ended or been replaced; and as [`ExpiringMap::insert`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// use expiry::{expiring_map::Entry, StoreError};
-    ///
-    /// map.insert("key", 1)?;
-    /// let both = (map.entry("key"), map.entry("key"));
-    /// let (Entry::Occupied(first), Entry::Occupied(second)) = both else {
-    ///     unreachable!("it is there")
-    /// };
-    /// assert_eq!(*first.insert(2)?, 1);
-    /// let refused = second.insert(3).unwrap_err(); // it has looked at 1, which has been replaced
-    /// assert_eq!((refused.error, refused.value), (StoreError::Changed, 3));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn insert(self, value: V) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
         self.insert_with_lifetime(value, Lifetimes::new())
     }

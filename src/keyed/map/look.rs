@@ -43,21 +43,6 @@ where
     }
 
     /// As [`get`](Self::get), without using it.
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let builder = ExpiringMap::builder().time_to_idle(10 * second).clock(clock.clone());
-    /// let map = builder.build_manual()?;
-    /// map.insert(1, "one")?;
-    /// clock.advance(8 * second);
-    /// assert!(map.peek(&1).is_some());
-    /// clock.advance(8 * second); // that was no use of it
-    /// assert!(map.peek(&1).is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -113,17 +98,6 @@ where
     /// The `n` keys whose entries expire next, soonest first, and how long each has left; fewer if
     /// fewer have a deadline. This is no use of the entries. Walks all entries, as
     /// [`iter`](Self::iter) does.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let map = expiry::ExpiringMap::builder().interval(second).clock(clock).build_manual()?;
-    /// for key in [30, 10, 20] {
-    ///     map.insert_with_lifetime(key, "value", key * second)?;
-    /// }
-    /// assert_eq!(map.soonest(2), [(10, 10 * second), (20, 20 * second)]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn soonest(&self, n: usize) -> Vec<(K, Duration)>
     where

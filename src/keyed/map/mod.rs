@@ -128,19 +128,6 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap
     /// # Errors
     ///
     /// As [`ExpiringMapBuilder::build`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::ExpiringMap;
-    /// use std::time::Duration;
-    ///
-    /// let tokens = ExpiringMap::new(Duration::from_secs(300))?;
-    /// let handle = tokens.clone(); // the same map
-    /// std::thread::spawn(move || handle.insert("ada", 7).map(drop)).join().unwrap()?;
-    /// assert_eq!(tokens.get("ada").as_deref(), Some(&7));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn new(time_to_live: Duration) -> Result<Self, BuildError> {
         Self::builder().time_to_live(time_to_live).build()
     }

@@ -84,16 +84,6 @@ where
     /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it
     /// is, and begins anew.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let map = expiry::ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
-    /// map.insert("key", 1)?;
-    /// assert!(map.touch("key")); // 60 s from now
-    /// assert!(map.touch_with_lifetime("key", Duration::from_secs(5))?);
-    /// assert!(!map.touch("other"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
@@ -229,21 +219,6 @@ where
     /// of the entry, if there is one.
     ///
     /// It locks nothing: what is done with it says if the entry has changed in the meantime.
-    ///
-    /// ```
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// assert_eq!(*map.entry("key").or_insert(1)?, 1);
-    /// match map.entry("key") {
-    ///     Entry::Occupied(entry) => {
-    ///         let more = entry.get() + 1;
-    ///         assert_eq!(*entry.insert(more)?, 1); // or says that it was overtaken
-    ///     }
-    ///     Entry::Vacant(_) => unreachable!("it is there"),
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
         let (wanted, pin) = self.seek::<K>(&key);
         loop {

@@ -3,11 +3,11 @@
 use super::{Handler, PendingEntry, PendingMap, Shared};
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
+use crate::handle::builder;
 use crate::keyed::store::Store;
 use crate::keyed::target::{builds, Target};
 use crate::lifecycle::{Leftovers, Owner};
 use crate::setup::{setters, Setup};
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,20 +37,7 @@ impl<K, T> Default for PendingMapBuilder<K, T> {
     }
 }
 
-impl<K, T> Clone for PendingMapBuilder<K, T> {
-    fn clone(&self) -> Self {
-        PendingMapBuilder { setup: self.setup.clone(), listener: self.listener.clone(), ..*self }
-    }
-}
-
-impl<K, T> fmt::Debug for PendingMapBuilder<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingMapBuilder")
-            .field("timeout", &self.timeout)
-            .field("interval", &self.setup.interval)
-            .finish_non_exhaustive()
-    }
-}
+builder!(PendingMapBuilder<K, T> with listener, shows timeout);
 
 impl<K, T> PendingMapBuilder<K, T>
 where

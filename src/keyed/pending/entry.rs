@@ -1,5 +1,6 @@
 //! Entries that have left a map, or did not get in.
 
+use crate::error::gives_back;
 use crate::keyed::removed::Removed;
 use crate::keyed::StoreError;
 use crate::sync::cell::Given;
@@ -118,26 +119,4 @@ impl<K, T> PendingMapError<K, T> {
     }
 }
 
-impl<K, T> fmt::Debug for PendingMapError<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingMapError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<K, T> fmt::Display for PendingMapError<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<K, T> std::error::Error for PendingMapError<K, T> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<K, T> From<PendingMapError<K, T>> for StoreError {
-    fn from(refused: PendingMapError<K, T>) -> Self {
-        refused.error
-    }
-}
+gives_back!(PendingMapError<K, T> for StoreError);

@@ -14,18 +14,16 @@ pub use entry::{PendingEntry, PendingMapError};
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
-use super::target::Target;
+use super::target::{shutdowns, Target};
 use super::{StoreError, StoreMetrics};
 use crate::core::engine::Claim;
-#[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Leftovers, Owner, Reaping, Shut};
+use crate::handle::handle;
+use crate::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
 use crate::polled::Polled;
 use crate::sync::cell::Given;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,26 +158,7 @@ pub struct PendingMap<K: 'static, T: 'static> {
     owner: Arc<Owner<Shared<K, T>>>,
 }
 
-impl<K: 'static, T: 'static> Clone for PendingMap<K, T> {
-    /// Another handle to the same map. Two reference counts.
-    fn clone(&self) -> Self {
-        PendingMap {
-            shared: self.shared.clone(),
-            hasher: self.hasher.clone(),
-            owner: self.owner.clone(),
-        }
-    }
-}
-
-impl<K: 'static, T: 'static> fmt::Debug for PendingMap<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingMap")
-            .field("len", &self.shared.store.len())
-            .field("interval", &self.shared.store.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(PendingMap<K, T> { shared, hasher, owner } by shared.store, room);
 
 impl<K, T> PendingMap<K, T>
 where
@@ -402,46 +381,7 @@ where
         shared.store.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
     }
 
-    /// Waits for room, where the [capacity](PendingMapBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store().engine.admission.door())
-    }
-
-    /// Refuses new keys, and waits until no value is left, for at most `limit` of real time: they
-    /// are taken, or expire. Returns whether none is left. Blocks; in a listener it does not wait.
-    /// Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends what is left.
-    pub fn drain(&self, limit: Duration) -> bool {
-        drain(&self.store().engine, self.owner.reaper(), &*self.shared, limit)
-    }
-
-    /// Stops the map, as [`PendingTable::shutdown`](crate::PendingTable::shutdown): returns each
-    /// value that was inserted, and neither taken nor delivered as expired, once.
-    #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<PendingEntry<K, T>> {
-        self.shared.kept.want();
-        self.owner.shut();
-        self.left()
-    }
-
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this
-    /// returns, the reaper does the rest, and the future is ready when the reaper has ended. The
-    /// shutdown goes on if the future is dropped; the next shutdown then returns the values.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(
-        &self,
-    ) -> impl std::future::Future<Output = Vec<PendingEntry<K, T>>> + Send + '_ {
-        self.shared.target.close();
-        self.shared.kept.want();
-        let ended = shut_soon(&self.store().engine, self.owner.reaper(), &*self.shared);
-        async move {
-            ended.await;
-            self.left()
-        }
-    }
+    shutdowns! { "values", return PendingEntry<K, T>, by shared.store }
 
     /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<PendingEntry<K, T>> {

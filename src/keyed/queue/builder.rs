@@ -4,11 +4,11 @@ use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
+use crate::handle::builder;
 use crate::keyed::store::Store;
 use crate::keyed::target::{builds, ExpiryListener, Target};
 use crate::lifecycle::{Leftovers, Owner};
 use crate::setup::{setters, Setup};
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,19 +48,7 @@ impl<K> Default for ExpiryQueueBuilder<K> {
     }
 }
 
-impl<K> Clone for ExpiryQueueBuilder<K> {
-    fn clone(&self) -> Self {
-        ExpiryQueueBuilder { setup: self.setup.clone(), listener: self.listener.clone() }
-    }
-}
-
-impl<K> fmt::Debug for ExpiryQueueBuilder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiryQueueBuilder")
-            .field("interval", &self.setup.interval)
-            .finish_non_exhaustive()
-    }
-}
+builder!(ExpiryQueueBuilder<K> with listener);
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     setters! {

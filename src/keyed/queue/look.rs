@@ -51,18 +51,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// The `n` keys that expire next, soonest first, and how long each has left. Walks all keys, as
     /// [`dump`](Self::dump) does.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock);
-    /// # let leases = builder.build_manual()?;
-    /// for worker in [30, 10, 20] {
-    ///     leases.update(worker, worker * second)?;
-    /// }
-    /// assert_eq!(leases.soonest(1), [(10, leases.remaining(&10).unwrap())]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn soonest(&self, n: usize) -> Vec<(K, Duration)>
     where

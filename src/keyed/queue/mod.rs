@@ -17,9 +17,9 @@ pub use results::{Expired, Handle, Updated};
 use self::shared::Shared;
 use super::store::Store;
 use crate::core::lease::Lease;
+use crate::handle::handle;
 use crate::lifecycle::Owner;
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,26 +66,7 @@ pub struct ExpiryQueue<K: 'static> {
     owner: Arc<Owner<Shared<K>>>,
 }
 
-impl<K: 'static> Clone for ExpiryQueue<K> {
-    /// Another handle to the same queue. Two reference counts.
-    fn clone(&self) -> Self {
-        ExpiryQueue {
-            shared: self.shared.clone(),
-            hasher: self.hasher.clone(),
-            owner: self.owner.clone(),
-        }
-    }
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiryQueue")
-            .field("len", &self.len())
-            .field("interval", &self.shared.store.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(ExpiryQueue<K> { shared, hasher, owner } by shared.store, room);
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Settings with defaults.
@@ -109,34 +90,5 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// When a key is due.
     fn expiry(&self, lease: Lease) -> Duration {
         self.shared.expiry(lease)
-    }
-
-    /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. A key that is due makes room
-    /// when the reaper, or a thread that polls, ends it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiryQueue, StoreError};
-    /// use std::time::Duration;
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let (leases, ten) = (ExpiryQueue::builder().capacity(1).build_manual()?, Duration::from_secs(10));
-    /// leases.update("worker 1", ten)?;
-    /// let room = leases.room();
-    /// leases.remove("worker 1"); // by another task, usually
-    /// room.await?;
-    /// leases.update("worker 2", ten)?;
-    /// assert_eq!(leases.update("worker 3", ten), Err(StoreError::Full)); // wait again
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store().engine.admission.door())
     }
 }

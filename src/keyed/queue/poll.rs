@@ -21,19 +21,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// later may be returned first. The keys of one poll were due before those of a poll that
     /// begins after it, if no other thread polls, no thread was held up half-way through an update,
     /// and the clock does not go back.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone());
-    /// # let leases = builder.build_manual()?;
-    /// leases.update("worker", 10 * second)?;
-    /// assert!(leases.poll().is_empty());
-    /// clock.advance(20 * second);
-    /// let expired = leases.poll();
-    /// assert_eq!((*expired[0].key(), expired.len()), ("worker", 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
         let mut expired = Vec::new();

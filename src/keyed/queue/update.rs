@@ -83,18 +83,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// As [`touch`](Self::touch), without the look-up.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build_manual()?;
-    /// leases.update("worker", 10 * second)?;
-    /// let (_, handle) = leases.get("worker").unwrap();
-    /// assert!(leases.touch_by(handle, 10 * second)?); // no look-up
-    /// leases.remove("worker");
-    /// assert!(!leases.touch_by(handle, 10 * second)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`touch`](Self::touch).

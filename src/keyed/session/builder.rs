@@ -4,12 +4,12 @@ use super::id::Issuer;
 use super::{Bounds, Inner, Listener, SessionInfo, SessionTracker};
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
+use crate::handle::builder;
 use crate::keyed::store::Store;
 use crate::keyed::target::{builds, Target};
 use crate::lifecycle::{Leftovers, Owner};
 use crate::setup::{setters, Setup};
 use crate::time::{nanos, Ticks};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,23 +57,7 @@ pub struct SessionTrackerBuilder<T = ()> {
     listener: Option<Arc<Listener<T>>>,
 }
 
-impl<T> Clone for SessionTrackerBuilder<T> {
-    fn clone(&self) -> Self {
-        let (setup, listener) = (self.setup.clone(), self.listener.clone());
-        SessionTrackerBuilder { setup, listener, ..*self }
-    }
-}
-
-impl<T> fmt::Debug for SessionTrackerBuilder<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionTrackerBuilder")
-            .field("interval", &self.setup.interval)
-            .field("minimum_timeout", &self.minimum)
-            .field("maximum_timeout", &self.maximum)
-            .field("server_id", &self.server)
-            .finish_non_exhaustive()
-    }
-}
+builder!(SessionTrackerBuilder<T> with listener, shows minimum, shows maximum, shows server);
 
 impl<T> Default for SessionTrackerBuilder<T> {
     fn default() -> Self {

@@ -36,19 +36,6 @@ impl SessionTracker {
     /// Adopts a global session whose id is known, from a log or another server. If it is there
     /// already it is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is.
     ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build_manual()?;
-    /// use expiry::{SessionId, Tracked};
-    ///
-    /// let id = SessionId(0x0100_0000_0000_0007); // from a log
-    /// assert!(matches!(sessions.track(id, ten, 7)?, Tracked::Added(_)));
-    /// sessions.touch(id)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`create`](Self::create).

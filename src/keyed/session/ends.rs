@@ -3,9 +3,8 @@
 use super::{Ended, Inner, SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::keyed::store::{Touched, Wanted};
-#[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
-use crate::lifecycle::{drain, shut, Reaping, Shut};
+use crate::keyed::target::shutdowns;
+use crate::lifecycle::{shut, Reaping, Shut};
 use crate::polled::Polled;
 use std::time::Duration;
 
@@ -13,18 +12,6 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// What has expired, all of it. Several threads may poll: they share the work, and each session
     /// is given to one of them. A poll may return what another one under way has found so far. In
     /// no order. Where there is a handler, it gets them instead, and this is empty.
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build_manual()?;
-    /// let id = sessions.create(10 * second, 7)?.id();
-    /// clock.advance(20 * second);
-    /// let expired = sessions.poll();
-    /// assert_eq!((expired[0].id, expired[0].owner, expired.len()), (id, 7, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo<T>> {
         let mut expired = Vec::new();
@@ -94,89 +81,13 @@ impl<T: Send + 'static> SessionTracker<T> {
         Some(info)
     }
 
-    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room when a
-    /// caller polls, or the reaper comes to it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let sessions = SessionTracker::builder().capacity(1).build_manual()?;
-    /// let first = sessions.create(ten, 7)?.id();
-    /// let enter = async {
-    ///     sessions.room().await?; // until the first one has ended
-    ///     sessions.create(ten, 8)
-    /// };
-    /// let (second, _) = tokio::join!(enter, async { sessions.remove(first) });
-    /// assert!(second.is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store.engine.admission.door())
+    shutdowns! {
+        "sessions", return SessionInfo<T>, by store,
+        /// Those that are being closed are among them.
     }
 
-    /// Refuses new sessions, and waits until none is left, for at most `limit` of real time: they
-    /// expire, or are removed. Returns whether none is left. Blocks; in a listener or a handler it
-    /// does not wait. Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends
-    /// what is left.
-    pub fn drain(&self, limit: Duration) -> bool {
-        drain(&self.store.engine, self.owner.reaper(), &*self.store, limit)
-    }
-
-    /// Ends all sessions, those included that are being closed, and stops the reaper, for which it
-    /// waits. Returns what there was: a session that was created, and has been neither removed nor
-    /// expired, is in here, once. From then on nothing can be created.
-    ///
-    /// In a handler or a waker that any store calls, this waits for no thread. Nothing can be
-    /// created when it returns. The reaper, or the threads that drive the tracker at that moment,
-    /// end the sessions soon after, and the next shutdown returns them.
-    ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build_manual()?;
-    /// sessions.create(ten, 7)?;
-    /// let left = sessions.shutdown();
-    /// assert_eq!((left[0].owner, left.len()), (7, 1));
-    /// assert!(sessions.create(ten, 7).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "what is not looked at is lost"]
-    pub fn shutdown(&self) -> Vec<SessionInfo<T>> {
-        self.store.kept.want();
-        self.owner.shut();
+    fn left(&self) -> Vec<SessionInfo<T>> {
         self.store.kept.take()
-    }
-
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when
-    /// this returns. The reaper does the rest, and the future ends when it has, with the sessions
-    /// that there were. A tracker that is polled has been shut down when this returns, and the
-    /// future is ready.
-    ///
-    /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be
-    /// it this or [`shutdown`](Self::shutdown). Of two at once each may have some of it.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn shutdown_async(
-        &self,
-    ) -> impl std::future::Future<Output = Vec<SessionInfo<T>>> + Send + '_ {
-        self.store.target.close();
-        self.store.kept.want();
-        let ended = shut_soon(&self.store.engine, self.owner.reaper(), &*self.store);
-        async move {
-            ended.await;
-            self.store.kept.take()
-        }
     }
 }
 

@@ -36,6 +36,7 @@ use super::removed::EndedSlot;
 use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
 use super::target::Target;
 use crate::core::engine::{Claim, Pin};
+use crate::handle::handle;
 use crate::lifecycle::{Leftovers, Owner};
 use crate::time::Lifetime;
 use std::fmt;
@@ -255,22 +256,7 @@ pub struct SessionTracker<T: 'static = ()> {
     owner: Arc<Owner<Inner<T>>>,
 }
 
-impl<T: 'static> Clone for SessionTracker<T> {
-    /// Another handle to the same tracker. Two reference counts.
-    fn clone(&self) -> Self {
-        SessionTracker { store: self.store.clone(), owner: self.owner.clone() }
-    }
-}
-
-impl<T: Send + 'static> fmt::Debug for SessionTracker<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionTracker")
-            .field("len", &self.len())
-            .field("interval", &self.store.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
-    }
-}
+handle!(SessionTracker<T> { store, owner } by store, room);
 
 impl SessionTracker {
     /// Settings with defaults, of a tracker without tokens.

@@ -47,18 +47,6 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// Gives the session to `owner` (0: none). Returns the owner before. A move that meets the
     /// closing of the session may come after it, and before its end.
     ///
-    /// ```
-    /// use expiry::{SessionError, SessionTracker};
-    /// use std::time::Duration;
-    ///
-    /// let sessions = SessionTracker::builder().build_manual()?;
-    /// let id = sessions.create(Duration::from_secs(10), 7)?.id();
-    /// assert_eq!(sessions.set_owner(id, 8)?, 7); // the client has come by another connection
-    /// assert_eq!(sessions.check(id, 7), Err(SessionError::Moved { owner: 8 }));
-    /// sessions.check(id, 8)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, the

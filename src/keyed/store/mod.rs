@@ -154,7 +154,6 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
         unsafe { self.slot.value() }
     }
 
-    /// Where the entry lies.
     pub(super) fn place(&self) -> Place {
         Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
     }

@@ -105,7 +105,7 @@ mod tests {
             |metrics: &mut Metrics| metrics.total.early_held += 1,
             |metrics: &mut Metrics| (metrics.total.early_held, metrics.total.early_merged) = (1, 1),
             |metrics: &mut Metrics| metrics.total.early_refused += 1,
-            |metrics: &mut Metrics| metrics.lateness.counts[0] += 1,
+            |metrics: &mut Metrics| metrics.total.lateness.counts[0] += 1,
             |metrics: &mut Metrics| metrics.handler_panics += 1,
             |metrics: &mut Metrics| metrics.undelivered += 1,
         ] {

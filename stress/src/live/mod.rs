@@ -48,7 +48,7 @@ macro_rules! of {
         Gauge {
             live: metrics.total.live,
             expired: metrics.total.expired,
-            lateness: metrics.lateness,
+            lateness: metrics.total.lateness,
             shards: metrics.shards.iter().map(|shard| shard.live).collect(),
             reaper: metrics.reaper_busy,
             ..Gauge::default()

@@ -69,7 +69,7 @@ fn each_check_fails_when_it_should_and_no_other_does() {
                 |seen| seen.metrics.total.failed += 1,
                 |seen| seen.metrics.total.expired += 1,
                 |seen| seen.metrics.total.late += 1,
-                |seen| seen.metrics.lateness.counts[0] += 1,
+                |seen| seen.metrics.total.lateness.counts[0] += 1,
                 |seen| seen.metrics.handler_panics += 1,
                 |seen| seen.metrics.undelivered += 1,
                 |seen| seen.topology[0].emitted += 1,

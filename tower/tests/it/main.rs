@@ -3,6 +3,7 @@
 
 mod body;
 mod clock;
+mod examples;
 mod hostile;
 mod idle;
 mod layer;

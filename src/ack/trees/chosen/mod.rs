@@ -75,7 +75,6 @@ impl<'a, T: 'static> Found<'a, T> {
 /// A chosen root on its way in, or its early entry.
 #[derive(Clone, Copy)]
 pub(super) struct New {
-    /// The key's hash.
     pub(super) hash: u32,
     pub(super) key: u64,
     pub(super) owner: u64,

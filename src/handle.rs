@@ -1,0 +1,69 @@
+//! What handles and builders of stores have, whatever the types of their entries: a derived `Clone`
+//! or `Debug` would ask it of these types, too.
+
+/// `Clone`, `Debug` and `room` of a store's handle, which has these parts. The driver is the part
+/// after `by`; the engine is in there, or in its field. The attributes are further documentation of
+/// `room`.
+macro_rules! handle {
+    (
+        $store:ident<$($of:ident),*> { $($part:ident),* } by $driver:ident $(. $field:ident)?,
+        $(#[$further:meta])* room
+    ) => {
+        #[cfg(feature = "async")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+        impl<$($of: 'static),*> $store<$($of),*> {
+            /// Waits for room, where the
+            #[doc = concat!("[capacity](", stringify!($store), "Builder::capacity) is bounded: see")]
+            /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room
+            /// when the reaper, or a thread that polls, ends it.
+            $(#[$further])*
+            pub fn room(&self) -> crate::CapacityReady<'_> {
+                crate::CapacityReady::new(self.$driver$(.$field)?.engine.admission.door())
+            }
+        }
+
+        impl<$($of: 'static),*> Clone for $store<$($of),*> {
+            /// Another handle to the same store: a reference count or two.
+            fn clone(&self) -> Self {
+                $store { $($part: self.$part.clone()),* }
+            }
+        }
+
+        impl<$($of: 'static),*> std::fmt::Debug for $store<$($of),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let engine = &self.$driver$(.$field)?.engine;
+                f.debug_struct(stringify!($store))
+                    .field("len", &engine.len(&*self.$driver))
+                    .field("interval", &engine.deadlines.ticks().interval())
+                    .field("reaper", &self.owner.reaper().is_some())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+/// `Clone` and `Debug` of a builder, which has a field `setup` and one for its listener. The other
+/// fields are `Copy`.
+macro_rules! builder {
+    ($builder:ident<$($of:ident),*> with $listener:ident $(, shows $field:ident)*) => {
+        impl<$($of),*> Clone for $builder<$($of),*> {
+            #[allow(clippy::needless_update)] // where there are no other fields
+            fn clone(&self) -> Self {
+                let (setup, $listener) = (self.setup.clone(), self.$listener.clone());
+                $builder { setup, $listener, ..*self }
+            }
+        }
+
+        impl<$($of),*> std::fmt::Debug for $builder<$($of),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($builder))
+                    .field("interval", &self.setup.interval)
+                    .field("capacity", &self.setup.capacity)
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(crate) use {builder, handle};
