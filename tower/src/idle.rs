@@ -70,7 +70,7 @@ pin_project! {
     ///
     /// # Cost
     ///
-    /// Progress costs one reading of the clock, 20 ns, and no atomic read-modify-write: it is
+    /// Progress costs one reading of the clock, 20 to 40 ns, and no atomic read-modify-write: it is
     /// noted, and the deadline stays. When the deadline comes, the task is woken, and the stream
     /// waits for the rest. The error is neither early nor later for that, but the task of a busy
     /// connection is woken once in each such period for nothing. Each direction has a deadline and
