@@ -29,7 +29,8 @@ const TURN: Duration = Duration::from_millis(1);
 /// One thread that drives any number of stores, of any types.
 ///
 /// A store that is built without one gets a thread of its own. A server with hundreds of small
-/// stores, one for each tenant, has them share a few: `.reaper(&reaper)` of every builder.
+/// stores, one for each customer, lets them share a few threads: `.reaper(&reaper)` of every
+/// builder.
 ///
 /// This is a handle: a clone is another one to the same thread. Each store keeps one. The thread
 /// ends when the last store is shut down, and the last handle dropped, in whatever order.
@@ -49,8 +50,8 @@ const TURN: Duration = Duration::from_millis(1);
 ///
 /// # Cost
 ///
-/// With nothing due in any store the thread sleeps. A wake-up costs an allocation, and O(log stores)
-/// of the thread's time.
+/// With nothing due in any store the thread sleeps. A wake-up costs an allocation, and the thread
+/// O(log stores).
 ///
 /// # Examples
 ///
@@ -59,12 +60,12 @@ const TURN: Duration = Duration::from_millis(1);
 /// use std::time::Duration;
 ///
 /// let reaper = Reaper::new()?;
-/// let tenants: Vec<ExpiringMap<u64, String>> = (0..100)
-///     .map(|_| ExpiringMap::builder().time_to_live(Duration::from_secs(60)).reaper(&reaper).build())
-///     .collect::<Result<_, _>>()?;
+/// let builder = ExpiringMap::<u64, String>::builder().time_to_live(Duration::from_secs(60));
+/// let builder = builder.reaper(&reaper);
+/// let customers: Vec<_> = (0..100).map(|_| builder.clone().build()).collect::<Result<_, _>>()?;
 /// let requests = PendingTable::<u64>::builder().reaper(&reaper).build()?;
 /// drop(reaper); // the stores keep the thread
-/// tenants[7].insert(1, "one".to_string())?;
+/// customers[7].insert(1, "one".to_string())?;
 /// # drop(requests);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -200,7 +201,7 @@ enum Wants {
 #[derive(Default)]
 struct Stores {
     all: HashMap<u64, Store>,
-    /// Those that want a round, longest first.
+    /// The stores that want a round. The first one has wanted it for longest.
     ready: VecDeque<u64>,
     due: BTreeSet<(Instant, u64)>,
 }

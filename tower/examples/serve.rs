@@ -32,9 +32,7 @@ fn app(by: &str) -> Option<Router> {
     let late = StatusCode::GATEWAY_TIMEOUT;
     Some(match by {
         "expiry" => app.layer(expiry_tower::TimeoutLayer::answering(global(), LIMIT, late)),
-        "tower-http" => {
-            app.layer(tower_http::timeout::TimeoutLayer::with_status_code(late, LIMIT))
-        }
+        "tower-http" => app.layer(tower_http::timeout::TimeoutLayer::with_status_code(late, LIMIT)),
         "tower" => app.layer(
             ServiceBuilder::new()
                 .layer(HandleErrorLayer::new(move |_| async move { late }))
