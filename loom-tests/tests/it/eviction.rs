@@ -1,7 +1,7 @@
 //! Eviction beside other calls: each entry ends once, and the bound holds.
 
 use expiry::{RemovalCause, StoreError};
-use loom_tests::{aside, at_once, beside, bounded, model, MapRig};
+use loom_tests::{aside, at_once, beside, bounded, light, model, MapRig};
 
 /// A full map that evicts: value 10 under key 1, of at most so many entries.
 fn full(capacity: usize) -> MapRig {
@@ -83,7 +83,7 @@ model!(eviction_beside_a_read, || {
 });
 
 // Two threads evict at once, from a map of two. Guards: each ends another entry, or looks again.
-model!(two_evictions, || {
+model!(two_evictions, light, || {
     let rig = full(2);
     at_once(|| drop(rig.insert(2, 20).unwrap()));
     beside(&rig, |rig| rig.insert(3, 30).map(drop), |rig| rig.insert(4, 40).map(drop).unwrap())
