@@ -2,7 +2,6 @@
 
 use super::{Found, New};
 use crate::ack::error::AckError;
-use crate::ack::outcome::Reason;
 use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
 use crate::core::engine::{Claim, Refused};
@@ -116,9 +115,8 @@ impl<T: 'static> Trees<T> {
         mut placed: Result<Claim<'a, Tree<T>>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
-        let New { hash, key, owner, .. } = new;
+        let New { hash, key, .. } = new;
         loop {
-            let New { deadline, now, .. } = new;
             let found = match placed {
                 Ok(claim) => match self.enter(mine, &new, &claim, token)? {
                     None => {
@@ -143,39 +141,20 @@ impl<T: 'static> Trees<T> {
                 State::Early
                     if mine.has_lapsed()
                         && !mine.is_driving()
-                        && self.engine.deadlines.lapse(now).is_some() =>
+                        && self.engine.deadlines.lapse(new.now).is_some() =>
                 {
-                    self.engine.catch_up(now, self);
+                    self.engine.catch_up(new.now, self);
                     // The poll has called handlers, which may have taken their time.
                     (new.deadline, new.now) = self.deadline(mine, timeout)?;
                 }
                 State::Early => {
-                    if self.merge(mine, &found, key, xor, owner, token, deadline, now)? {
+                    if self.merge(mine, &found, &new, xor, token)? {
                         return Ok(());
                     }
                 }
                 // An early failure waits for this init, and ends the root.
                 State::EarlyFailed | State::EarlyFailedBy => {
-                    let _delivering = mine.frontend.undelivered.announce();
-                    if self.engine.has_closed(found.id) {
-                        return Err(AckError::Closed);
-                    }
-                    if found.slot.end(found.lease).is_ok() {
-                        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-                        let counts = &mine.frontend.counts[self.engine.shard_of(found.id)];
-                        counts.begun.add(1);
-                        counts.early_merged.add(1);
-                        let target = self.target(key, found.lease.generation());
-                        let by = (found.lease.state() == State::EarlyFailedBy)
-                            .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
-                        found.slot.fields().owner.store(owner, Ordering::Relaxed);
-                        self.set_birth(found.id, self.born(target, now));
-                        if let Some(token) = token.take() {
-                            // SAFETY: ended by this thread; early entries have no token.
-                            unsafe { Tree::put_token(found.slot, token) };
-                        }
-                        let failed = Some(Reason::Failed { by });
-                        self.finish(mine, found.claim(), found.lease, target, failed);
+                    if self.merge_failed(mine, &found, &new, token)? {
                         return Ok(());
                     }
                 }

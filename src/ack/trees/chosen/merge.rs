@@ -3,7 +3,7 @@
 //! The init takes the entry over in place. Acks go on meanwhile: they commute with the init, which
 //! is one XOR of the word.
 
-use super::Found;
+use super::{Found, New};
 use crate::ack::error::AckError;
 use crate::ack::outcome::Reason;
 use crate::ack::trees::tree::Tree;
@@ -12,21 +12,60 @@ use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    /// Takes over the early entry `found`, for a root with this `token`. Returns `false` if the entry
-    /// is gone, or has changed, and must be looked up again; an error if a shutdown will end it, or
-    /// the thread that made it. In both cases this leaves the token.
-    #[allow(clippy::too_many_arguments)]
+    /// This thread has taken over the early entry `found` for the root `new`, whose part it puts in.
+    /// Returns the entry's target.
+    fn adopt(&self, mine: &Mine, found: &Found<'_, T>, new: &New, token: &mut Option<T>) -> u64 {
+        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        let counts = &mine.frontend.counts[self.engine.shard_of(found.id)];
+        counts.begun.add(1);
+        counts.early_merged.add(1);
+        let target = self.target(new.key, found.lease.generation());
+        self.set_birth(found.id, self.born(target, new.now));
+        found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
+        if let Some(token) = token.take() {
+            // SAFETY: early entries have no token. Either this thread has ended the entry, or no
+            // thread ends it before the word has its mark.
+            unsafe { Tree::put_token(found.slot, token) };
+        }
+        target
+    }
+
+    /// Ends the root `new` at its init: a failure came earlier, and its entry is `found`. Returns
+    /// as [`merge`](Self::merge).
+    pub(super) fn merge_failed(
+        &self,
+        mine: &Mine,
+        found: &Found<'_, T>,
+        new: &New,
+        token: &mut Option<T>,
+    ) -> Result<bool, AckError> {
+        let _delivering = mine.frontend.undelivered.announce();
+        if self.engine.has_closed(found.id) {
+            return Err(AckError::Closed);
+        }
+        if found.slot.end(found.lease).is_err() {
+            return Ok(false);
+        }
+        let target = self.adopt(mine, found, new, token);
+        let by = (found.lease.state() == State::EarlyFailedBy)
+            .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
+        let failed = Some(Reason::Failed { by });
+        self.finish(mine, found.claim(), found.lease, target, failed);
+        Ok(true)
+    }
+
+    /// Takes over the early entry `found`, for the root `new` with this `token`. Returns `false` if
+    /// the entry is gone, or has changed, and must be looked up again; an error if a shutdown will
+    /// end it, or the thread that made it. In both cases this leaves the token.
     pub(super) fn merge(
         &self,
         mine: &Mine,
         found: &Found<'_, T>,
-        key: u64,
+        new: &New,
         xor: u64,
-        owner: u64,
         token: &mut Option<T>,
-        deadline: u64,
-        now: u64,
     ) -> Result<bool, AckError> {
+        let New { key, deadline, .. } = *new;
         let slot = found.slot;
         let early = found.lease;
         // The entry has the root's deadline from here on: a renewal that comes before the root is
@@ -41,19 +80,8 @@ impl<T: 'static> Trees<T> {
         if slot.swap_lease(early, initing).is_err() {
             return Ok(false);
         }
-        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let counts = &mine.frontend.counts[self.engine.shard_of(found.id)];
-        counts.begun.add(1);
-        counts.early_merged.add(1);
         let generation = early.generation();
-        let target = self.target(key, generation);
-        self.set_birth(found.id, self.born(target, now));
-        slot.fields().owner.store(owner, Ordering::Relaxed);
-        if let Some(token) = token.take() {
-            // SAFETY: early entries have no token, and no thread ends the root before the word has
-            // its mark.
-            unsafe { Tree::put_token(slot, token) };
-        }
+        let target = self.adopt(mine, found, new, token);
         // AcqRel: Release publishes owner and token to the thread whose ack completes the word
         // (`an_ack_beside_an_init_returns_the_token` fails without it). Only acks change the word,
         // by XOR, so this commutes with them.
