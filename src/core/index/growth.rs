@@ -330,7 +330,7 @@ impl Index {
     /// For models: how many tables are in use, listed or not.
     #[cfg(expiry_loom)]
     pub(crate) fn in_use(&self) -> usize {
-        let in_use = |state: &&AtomicU32| state.load(Ordering::Relaxed) == IN_USE;
-        self.states.iter().filter(in_use).count()
+        let states = self.states.iter();
+        states.filter(|state| state.load(Ordering::Relaxed) == IN_USE).count()
     }
 }
