@@ -48,7 +48,7 @@ impl Ticks {
     pub(crate) fn grain(&self, after: u64) -> u64 {
         let most = (after / PART).min(self.coarsest);
         let (mut ticks, mut times, mut next) = (1, 2, 5);
-        while ticks * times * self.interval <= most {
+        while ticks * times <= most / self.interval {
             ticks *= times;
             (times, next) = (next, times);
         }
@@ -122,7 +122,9 @@ impl Ticks {
     }
 
     fn longest_nanos(&self) -> u64 {
-        (MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval)
+        // A deadline is a tick later for being rounded up, or a grain, and later by the clock's lag.
+        let most = (MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval);
+        most - 2 * self.coarsest
     }
 }
 
