@@ -122,7 +122,7 @@ impl Ticks {
     }
 
     fn longest_nanos(&self) -> u64 {
-        // A deadline is a tick later for being rounded up, or a grain, and later by the clock's lag.
+        // A deadline is rounded up by a tick, or by a grain, and later by the clock's lag.
         let most = (MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval);
         most - 2 * self.coarsest
     }

@@ -105,8 +105,8 @@ model!(e2_drained_and_polled, large, || {
     assert!(rig.told()[0].is_acked());
 });
 
-// E1: the order to drain comes while the reaper is inside a handler that parks, which takes the token
-// of the wake-up. Guards: the reaper reads its orders before each sleep.
+// E1: the order to drain comes while the reaper is inside a handler that parks, which takes the
+// token of the wake-up. Guards: the reaper reads its orders before each sleep.
 model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
     let is_ordered = Arc::new(Modelled::new(false));
     let ordered = is_ordered.clone();
@@ -131,9 +131,9 @@ model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
     drop(ManuallyDrop::into_inner(tracker));
 });
 
-// A shared reaper whose last handle is dropped inside a listener with the one store that it has, which
-// it may not have met yet. It closes the store, and ends. Guards: the reaper looks whether there is
-// a handle before it takes what has joined; the drop of the last handle wakes it.
+// A shared reaper whose last handle is dropped inside a listener with the one store that it has,
+// which it may not have met yet. It closes the store, and ends. Guards: the reaper looks whether
+// there is a handle before it takes what has joined; the drop of the last handle wakes it.
 model!(a_store_that_is_built_and_dropped_in_a_listener_is_closed, light, || {
     let closed = Arc::new(Task { thread: current(), woken: AtomicBool::new(false) });
     let wake = closed.clone();

@@ -117,7 +117,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     fn ask_to_reclaim(&self, at_once: bool) {
         let soon = |now| self.deadlines.ticks().at(now) + self.gathers_for();
-        // Where the clock panics the driver comes at once: the caller has ended an entry, and goes on.
+        // Where the clock panics the driver comes at once: the caller has ended an entry.
         let now = || goes_on(|| self.deadlines.now_for_look());
         let tick = if at_once { AT_ONCE } else { now().map_or(AT_ONCE, soon) };
         // After the push, and before the look at the announcement.
