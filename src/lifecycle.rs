@@ -209,7 +209,6 @@ impl<P: Payload, C: Send + Sync, F: Frontend<P> + Send + Sync> Reaped for Task<F
         let share = Share { until, ..Share::of(self.budget) };
         let next = drive(engine, &*self.frontend, share, &self.orders);
         if let Next::Stop = next {
-            self.frontend.close();
             self.orders.end();
             #[cfg(feature = "async")]
             engine.admission.parted();

@@ -13,6 +13,7 @@
 
 use crate::core::reaper::Next;
 use crate::error::BuildError;
+use crate::panics::caught;
 use crate::sync::park::{park, Sleeper};
 use crate::sync::stack::Stack;
 use crate::sync::worker::Worker;
@@ -47,11 +48,16 @@ const TURN: Duration = Duration::from_millis(1);
 ///
 /// A shutdown does not wait for a shared thread: when it returns, every entry has ended, and each
 /// call of the listener has returned. But the thread may still drop some of the last values.
+/// `shutdown_async`, and a shutdown inside a listener, leave the entries to the thread, which then
+/// calls the listener for all of them in one turn.
+///
+/// To a store with a `pause_grace`, another store's listener that takes longer than that is a stall
+/// of the process: leases that were due meanwhile get as much on top.
 ///
 /// # Cost
 ///
-/// With nothing due in any store the thread sleeps. A wake-up costs an allocation, and the thread
-/// O(log stores).
+/// With nothing due in any store the thread sleeps. A wake-up costs an allocation, which is kept
+/// until the thread comes to it, and O(log stores) of the thread's time.
 ///
 /// # Examples
 ///
@@ -261,7 +267,8 @@ impl Stores {
             Next::Round => self.call(number),
             Next::Pause(time) | Next::Sleep(Some(time)) => self.call_after(number, time),
             Next::Sleep(None) => {}
-            Next::Stop => drop(self.all.remove(&number)),
+            // The last of the store goes: what the user's listener holds, and the user's clock.
+            Next::Stop => drop(caught(|| drop(self.all.remove(&number)))),
         }
     }
 

@@ -132,6 +132,7 @@ impl Setup {
             return Err(BuildError::IntervalTooShort { interval });
         }
         let ticks = Ticks::new(0, nanos(interval));
+        let ticks = if self.interval.is_none() { ticks.with_grains() } else { ticks };
         for &timeout in timeouts {
             if interval > timeout {
                 return Err(BuildError::IntervalAboveTimeout { interval, timeout });

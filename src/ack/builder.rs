@@ -80,7 +80,8 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         /// 10 microseconds. Without one, a timeout is rounded up by at most a 256th of it, and by a
         /// millisecond to a second.
         ///
-        /// A timeout can be up to 2^39 - 2 intervals long, 17 years without one.
+        /// A timeout can be up to 2^39 - 2 intervals long. Without one: 17 years, or as much less
+        /// as the default timeout is below a millisecond.
         interval,
         /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are
         /// refused with [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic

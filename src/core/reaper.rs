@@ -90,12 +90,12 @@ pub(crate) enum Next {
     /// Another one when this has passed, if there is a limit, or when another thread wakes the
     /// reaper.
     Sleep(Option<Duration>),
-    /// None: the reaper has been ordered to stop.
+    /// None: the reaper has been ordered to stop, and has closed the store.
     Stop,
 }
 
-/// Does a round at `engine`, as `orders` say. A clock that panics ends the round, and not the
-/// reaper.
+/// Does a round at `engine`, or closes it, as `orders` say. A clock that panics ends that, and not
+/// the reaper, which tries again later.
 pub(crate) fn drive<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,
@@ -103,16 +103,20 @@ pub(crate) fn drive<P: Payload, C>(
     orders: &Orders,
 ) -> Next {
     engine.wakeup.awake();
-    if orders.is_to_stop() {
-        return Next::Stop;
-    }
     let drains = orders.drains();
-    if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(frontend)) {
-        return Next::Stop;
-    }
-    let Some(round) = goes_on(|| round(engine, frontend, share)) else {
-        engine.clock_panics.add(1);
-        return Next::Pause(RECOVERY);
+    let is_over = |limit: Duration| limit.is_zero() || engine.is_vacant(frontend);
+    let round = if orders.is_to_stop() || drains.is_some_and(is_over) {
+        goes_on(|| frontend.close()).map(|()| None)
+    } else {
+        goes_on(|| Some(round(engine, frontend, share)))
+    };
+    let round = match round {
+        Some(Some(round)) => round,
+        Some(None) => return Next::Stop,
+        None => {
+            engine.clock_panics.add(1);
+            return Next::Pause(RECOVERY);
+        }
     };
     if round.more {
         return Next::Round;
@@ -120,9 +124,11 @@ pub(crate) fn drive<P: Payload, C>(
     if let Some(limit) = drains {
         return Next::Pause(limit.min(LOOK));
     }
-    // A thread that drives a shard that this round has left out wakes it if that is needed.
+    // A thread that drives a shard that this round has left out wakes it if that is needed. Orders
+    // are read once more: a listener that parks takes the token of the wake-up that came with them.
+    // `an_order_to_drain_beside_a_handler_that_parks` fails without that.
     let next = round.next.unwrap_or(NEVER);
-    if !engine.may_sleep_until(next) || orders.is_to_stop() {
+    if !engine.may_sleep_until(next) || orders.is_to_stop() || orders.drains().is_some() {
         return Next::Round;
     }
     // Read after the announcement: a stall before it does not lengthen the sleep (Q12).

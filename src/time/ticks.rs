@@ -124,7 +124,9 @@ impl Ticks {
     }
 
     fn longest_nanos(&self) -> u64 {
-        (MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval)
+        // A deadline is rounded up by a tick, or by a grain, and later by the clock's lag.
+        let most = (MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval);
+        most - 2 * (self.coarsest - 1) * self.interval
     }
 }
 

@@ -299,3 +299,26 @@ fn keys_of_one_hash_are_refused_beyond_some() {
     while map.poll(usize::MAX).more {}
     assert!((100..116).all(|n| insert(n).is_ok()));
 }
+
+/// A deadline that a grain had rounded up to beyond 2^39 ticks was not compared right: the driver
+/// did not hear of a nearer one.
+#[test]
+fn a_deadline_that_comes_near_again_from_the_longest_lifetime_is_kept() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let clock = ManualClock::new();
+    let builder = ExpiringMap::builder().time_to_live(ticks(1)).clock(clock.clone());
+    let map = builder.build_manual().unwrap();
+    for _ in 0..70 {
+        clock.advance(DAY);
+        while map.poll(usize::MAX).more {}
+    }
+    clock.advance(ticks(1));
+    let accepted = |&nth: &u64| {
+        map.insert_with_lifetime(nth, (), ticks((1 << 39) - 2) - Duration::from_millis(nth)).is_ok()
+    };
+    let longest = (0..).find(accepted).unwrap();
+    assert_eq!(map.touch_with_lifetime(&longest, ticks(1)), Ok(true));
+    clock.advance(ticks(2));
+    while map.poll(usize::MAX).more {}
+    assert!(map.is_empty(), "the longest less {longest} ms");
+}

@@ -1,17 +1,19 @@
 //! Shutdowns as futures: the end wakes a task that waits for it.
 
 use expiry::{
-    Ack, AckTracker, ExpiringMap, Lifetimes, ManualClock, Outcome, RemovalCause, ShutdownMode,
+    Ack, AckTracker, ExpiringMap, Lifetime, Lifetimes, ManualClock, Outcome, Reaper, RemovalCause,
+    ShutdownMode,
 };
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
-use loom_tests::{after, aside, at_once, builder, large, model, thread, MapRig, Rig};
+use loom_tests::{after, aside, at_once, builder, large, light, model, thread, MapRig, Rig, TICK};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 const EDGE: u64 = 5;
 
@@ -93,7 +95,7 @@ model!(e1_returned_at_the_end, || {
 model!(e2_drained_and_polled, large, || {
     let rig = Rig::new();
     let root = rig.issue(EDGE, 42).unwrap();
-    let ended = pin!(rig.shutdown_async(ShutdownMode::Drain(std::time::Duration::MAX)));
+    let ended = pin!(rig.shutdown_async(ShutdownMode::Drain(Duration::MAX)));
     let a = aside(&rig, move |rig| {
         assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed));
         rig.poll(1 << 20);
@@ -101,6 +103,58 @@ model!(e2_drained_and_polled, large, || {
     assert!(block_on(ended).is_empty());
     a.join().unwrap();
     assert!(rig.told()[0].is_acked());
+});
+
+// E1: the order to drain comes while the reaper is inside a handler that parks, which takes the
+// token of the wake-up. Guards: the reaper reads its orders before each sleep.
+model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
+    let is_ordered = Arc::new(Modelled::new(false));
+    let ordered = is_ordered.clone();
+    let clock = ManualClock::new();
+    let tracker = at_once(|| {
+        let handler = move |outcome: Outcome| {
+            if outcome.is_timed_out() && is_ordered.load(Ordering::Acquire) {
+                park();
+            }
+        };
+        let tracker = builder(&clock).on_outcome(handler).build().unwrap();
+        tracker.issue_with(EDGE, 1, after(1)).unwrap();
+        tracker.issue_with(EDGE, 2, Lifetime::Never).unwrap();
+        ManuallyDrop::new(tracker)
+    });
+    clock.advance(TICK);
+    tracker.timer_fires(1);
+    let drained = tracker.shutdown_async(ShutdownMode::Drain(Duration::ZERO));
+    ordered.store(true, Ordering::Release);
+    block_on(drained);
+    assert!(tracker.is_empty());
+    drop(ManuallyDrop::into_inner(tracker));
+});
+
+// A shared reaper whose last handle is dropped inside a listener with the one store that it has,
+// which it may not have met yet. It closes the store, and ends. Guards: the reaper looks whether
+// there is a handle before it takes what has joined; the drop of the last handle wakes it.
+model!(a_store_that_is_built_and_dropped_in_a_listener_is_closed, light, || {
+    let closed = Arc::new(Task { thread: current(), woken: AtomicBool::new(false) });
+    let wake = closed.clone();
+    let rig = at_once(|| {
+        let reaper = Mutex::new(Some(Reaper::new().unwrap()));
+        let rig = MapRig::new(|map| {
+            map.removal_listener(move |_, _, _| {
+                let wake = wake.clone();
+                let reaper = reaper.lock().unwrap().take().unwrap();
+                let handler = move |_: Outcome| wake.clone().wake();
+                let tracker = builder(&ManualClock::new()).on_outcome(handler).reaper(&reaper);
+                tracker.build().unwrap().issue(EDGE, 42).unwrap();
+            })
+        });
+        rig.map.insert(1, 1).unwrap();
+        rig
+    });
+    drop(rig.map.remove(&1));
+    while !closed.woken.swap(false, Ordering::Relaxed) {
+        park();
+    }
 });
 
 // A listener, which waits for no thread, shuts a map down whose only shard another thread may be

@@ -1,6 +1,7 @@
 //! When a root began, and how long ago that is.
 
 use super::Trees;
+use crate::panics::goes_on;
 use crate::sync::Ordering;
 use std::time::Duration;
 
@@ -25,15 +26,17 @@ impl<T: 'static> Trees<T> {
     #[inline(always)]
     pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
         if self.is_sampled(target) {
-            Some(self.age_now(id))
+            self.age_now(id)
         } else {
             None
         }
     }
 
+    /// `None` where the clock panics: the caller has ended the root, and delivers its outcome all
+    /// the same.
     #[cold]
-    fn age_now(&self, id: u32) -> Duration {
-        self.age(id, self.engine.deadlines.clock().now())
+    fn age_now(&self, id: u32) -> Option<Duration> {
+        goes_on(|| self.engine.deadlines.clock().now()).map(|now| self.age(id, now))
     }
 
     /// The birth stamp of a root with this target that begins `now`: an exact reading if its

@@ -18,6 +18,7 @@ use crate::core::index::Removed;
 use crate::core::lease::Lease;
 use crate::core::params::{BUCKET, CHUNK};
 use crate::core::slot::Payload;
+use crate::panics::goes_on;
 use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
@@ -115,11 +116,10 @@ impl<P: Payload, C> Engine<P, C> {
 
     #[cold]
     fn ask_to_reclaim(&self, at_once: bool) {
-        let tick = if at_once {
-            AT_ONCE
-        } else {
-            self.deadlines.ticks().at(self.deadlines.now_for_look()) + self.gathers_for()
-        };
+        let soon = |now| self.deadlines.ticks().at(now) + self.gathers_for();
+        // Where the clock panics the driver comes at once: the caller has ended an entry.
+        let now = || goes_on(|| self.deadlines.now_for_look());
+        let tick = if at_once { AT_ONCE } else { now().map_or(AT_ONCE, soon) };
         // After the push, and before the look at the announcement.
         self.reclaim.want(tick);
         self.wakeup.wake_by(tick);

@@ -112,7 +112,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// a second: the reaper wakes up once a second for what lives for hours, and yet is there
         /// in time for what lives for 20 ms.
         ///
-        /// A lifetime can be up to 2^39 - 2 intervals long, 17 years without one.
+        /// A lifetime can be up to 2^39 - 2 intervals long. Without one: 17 years, or as much less
+        /// as the shortest default time is below a millisecond.
         interval,
         /// The most entries there may be at once; beyond it new keys are refused with
         /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.

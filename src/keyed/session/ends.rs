@@ -5,6 +5,7 @@ use crate::core::lease::Lease;
 use crate::keyed::store::{Touched, Wanted};
 use crate::keyed::target::shutdowns;
 use crate::lifecycle::{shut, Reaping, Shut};
+use crate::panics::goes_on;
 use crate::polled::Polled;
 use std::time::Duration;
 
@@ -94,7 +95,9 @@ impl<T: Send + 'static> SessionTracker<T> {
 impl<T: 'static> Inner<T> {
     /// What an ended session was.
     pub(super) fn info(&self, ended: &Ended<'_, T>, lease: Lease) -> SessionInfo<T> {
-        let remaining = self.remaining(lease, self.engine.deadlines.clock().now());
+        // Where the clock panics nothing remains: the caller has ended the session, and reports it.
+        let now = goes_on(|| self.engine.deadlines.clock().now()).unwrap_or(u64::MAX);
+        let remaining = self.remaining(lease, now);
         // SAFETY: each of this module's ends calls this once, on the thread that made it.
         unsafe { ended.value().end(*ended.key(), remaining) }
     }
