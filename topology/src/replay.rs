@@ -45,7 +45,8 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// How many attempts a message gets in all, the first one included. Then it is a dead letter.
+    /// How many attempts a message gets in all, the first one included. Then it is a dead letter. A
+    /// message that a bolt [rejects](crate::BoltCollector::reject) gets no more.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -148,6 +149,13 @@ pub enum Failure {
         /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
         why: Option<Arc<str>>,
     },
+    /// A bolt [rejected](crate::BoltCollector::reject) one of its tuples: no attempt can succeed.
+    Rejected {
+        /// The bolt.
+        by: Arc<str>,
+        /// What it said to that.
+        why: Arc<str>,
+    },
     /// Not all was acked in time.
     TimedOut {
         /// When it should have been: clock time since the topology was started, rounded up to the
@@ -168,6 +176,9 @@ impl fmt::Display for Failure {
                 f.write_str("it was failed")?;
                 by.iter().try_for_each(|by| write!(f, " by {by:?}"))?;
                 why.iter().try_for_each(|why| write!(f, ": {why}"))
+            }
+            Failure::Rejected { by, why } => {
+                write!(f, "it was rejected by {by:?}: {why}")
             }
             Failure::TimedOut { due, seen } => {
                 write!(f, "it was not acked by {due:?} (seen at {seen:?})")

@@ -3,6 +3,7 @@
 use crate::bolt_task::Bench;
 use crate::emit::Emitter;
 use crate::error::{EmitError, Refused};
+use crate::outcomes::Cause;
 use crate::tuple::{sealed::derive, Parents, Tuple};
 use std::fmt;
 use std::time::Duration;
@@ -195,7 +196,43 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// As [`fail`](Self::fail), with a reason. The spouts, their hooks and the handler of dead
     /// letters get it in [`Failure::Failed`](crate::Failure). Allocates.
     pub fn fail_with(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
-        self.bench.fail(tuple.roots(), Some(&why.to_string().into()));
+        self.bench.fail(tuple.roots(), Some(Cause::Failed(why.to_string().into())));
+    }
+
+    /// As [`fail_with`](Self::fail_with), for a tuple that no attempt can get through. Whatever
+    /// attempts are left, each message that the tuple was derived from is given up at once, with
+    /// [`Failure::Rejected`](crate::Failure).
+    ///
+    /// The first end of a tree counts. If its tree has failed or timed out before, the rejection is
+    /// dropped, and the message is replayed: the bolt can reject it at the next attempt.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{Bolt, BoltCollector, Replay, TopologyBuilder, Tuple};
+    /// struct Reciprocal;
+    ///
+    /// impl Bolt<u64> for Reciprocal {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+    ///         match 1_000_u64.checked_div(*tuple) {
+    ///             Some(_) => out.ack(tuple),
+    ///             None => out.reject(tuple, "it has no reciprocal"),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..5)).replay(Replay::default().attempts(100));
+    /// topology.bolt("reciprocal", |_| Reciprocal).shuffle("numbers");
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// let numbers = &topology.metrics()[0];
+    /// assert_eq!((numbers.acked, numbers.replayed, numbers.dead_letters), (4, 0, 1));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn reject(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
+        self.bench.fail(tuple.roots(), Some(Cause::Rejected(why.to_string().into())));
     }
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns

@@ -42,8 +42,8 @@ impl<M> Replays<M> {
     /// The pause before a message that has failed after `attempts` is emitted again. `None` if it
     /// is given up.
     fn pause(&self, attempts: u32, failure: &Failure, random: &mut SmallRng) -> Option<u64> {
-        let replay = self.replay.filter(|_| *failure != Failure::Stopped);
-        replay.and_then(|replay| replay.pause(attempts, random))
+        let is_last = matches!(failure, Failure::Stopped | Failure::Rejected { .. });
+        self.replay.filter(|_| !is_last)?.pause(attempts, random)
     }
 
     /// Takes out the first message if it is to be emitted again by `now`.

@@ -7,5 +7,6 @@ mod flow;
 mod graph;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod reject;
 mod tail;
 mod trees;

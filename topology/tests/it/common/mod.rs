@@ -44,6 +44,7 @@ impl<T: Clone> Log<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     Failed,
+    Rejected,
     TimedOut,
     Stopped,
 }
@@ -52,6 +53,7 @@ impl From<&Failure> for Why {
     fn from(failure: &Failure) -> Self {
         match failure {
             Failure::Failed { .. } => Why::Failed,
+            Failure::Rejected { .. } => Why::Rejected,
             Failure::TimedOut { .. } => Why::TimedOut,
             Failure::Stopped => Why::Stopped,
             other => panic!("{other:?}"),
