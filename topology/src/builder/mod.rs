@@ -30,7 +30,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) type OnDeadLetter<M> = Box<dyn Fn(DeadLetter<M>) + Send + Sync>;
+/// What is called with a dead letter. It returns the number of the spout's stream that a message goes
+/// to, and that message, if the letter stays in the graph.
+pub(crate) type OnDeadLetter<M> = Arc<dyn Fn(DeadLetter<M>) -> Option<(usize, M)> + Send + Sync>;
 
 /// Declares a topology: spouts, bolts, and the streams that bolts listen to. See the crate's head
 /// for an example.
@@ -127,6 +129,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
             max_pending: 4096,
             timeout: None,
             replay: None,
+            on_dead_letter: None,
         });
         SpoutSpec { spec: self.add(Spec::new(name, kind)) }
     }

@@ -1,5 +1,6 @@
 //! A component, as it was declared.
 
+use super::OnDeadLetter;
 use crate::component::{Bolt, Context};
 use crate::error::BuildError;
 use crate::graph::{FieldHash, Grouping, DEFAULT};
@@ -32,6 +33,7 @@ pub(crate) struct SpoutKind<M> {
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,
+    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
 }
 
 pub(crate) struct BoltKind<M> {

@@ -131,7 +131,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
         stopping: AtomicBool::new(false),
     });
     let hooks: Hooks<M> = builder.hooks.into();
-    let on_dead_letter = builder.on_dead_letter.map(Arc::new);
+    let on_dead_letter = builder.on_dead_letter;
     let hasher = foldhash::quality::FixedState::with_seed(random.next_u64());
 
     let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
@@ -176,7 +176,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                         max_pending: spout.max_pending,
                         timeout: spout.timeout,
                         replay: spout.replay,
-                        on_dead_letter: on_dead_letter.clone(),
+                        on_dead_letter: spout.on_dead_letter.clone().or(on_dead_letter.clone()),
                     })
                 }
                 Kind::Bolt(bolt) => {

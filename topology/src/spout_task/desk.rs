@@ -67,6 +67,7 @@ impl<M: Clone, Id> Desk<M, Id> {
             direct,
             message: kept,
             attempts: 1,
+            given_up: None,
             began: self.now,
         });
         self.count_pending();

@@ -6,7 +6,7 @@
 //! | [`trees`] | emitted messages whose trees have no root yet |
 //! | [`desk`] | what the spout's collector works on: emission, on those two |
 //! | [`outcomes`] | outcomes, from the task's queue to the spout |
-//! | [`replays`] | messages that have failed: emitted again, or given up |
+//! | [`replays`] | messages that have failed: emitted again, or given up as dead letters |
 
 mod desk;
 mod outcomes;
@@ -78,7 +78,7 @@ pub(crate) struct SpoutParts<M> {
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,
-    pub(crate) on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
 }
 
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {

@@ -51,7 +51,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         self.failed(place, failure);
     }
 
-    /// Calls the spout's `ack` for each acked message. All of them share one guarded call, and the
+    /// Calls the spout's `ack` for each acked message, and `fail` for an acked dead letter. All of them share one guarded call, and the
     /// rest share another one after a panic.
     fn tell_acked(&mut self) {
         while !self.desk.acked.is_empty() && self.is_made() {
@@ -64,6 +64,10 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     if pending.message.is_some() {
                         discard(pending.message);
+                    }
+                    if let Some(failure) = pending.given_up {
+                        spout.fail(id, &failure);
+                        continue;
                     }
                     let emitter = &desk.emitter;
                     emitter.stats.acked.add(1);

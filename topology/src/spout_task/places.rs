@@ -4,6 +4,8 @@
 //! In between it has a *place*: an index that the message's roots carry as part of their owner. A
 //! spout's task has as many places as may be pending, so a spout with no free place emits nothing.
 
+use crate::replay::Failure;
+
 /// A message that is in flight, or that waits to be emitted again.
 pub(super) struct Pending<M, Id> {
     /// The spout's name for the message.
@@ -14,6 +16,8 @@ pub(super) struct Pending<M, Id> {
     pub(super) message: Option<M>,
     /// How often the message was emitted.
     pub(super) attempts: u32,
+    /// Why the message was given up, if what is in flight is its dead letter.
+    pub(super) given_up: Option<Box<Failure>>,
     /// The clock reading when the message was emitted first.
     pub(super) began: u64,
 }

@@ -3,10 +3,10 @@
 mod attack;
 mod chaos;
 mod common;
+mod dead;
 mod flow;
 mod graph;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod reject;
 mod tail;
 mod trees;

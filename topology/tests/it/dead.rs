@@ -1,8 +1,12 @@
-//! Permanent failures: a message that a bolt rejects gets no other attempt.
+//! Messages that are given up: rejections, and the bolts that dead letters go to.
 
 use crate::common::*;
 use expiry::ManualClock;
-use expiry_topology::{basic, Context, DeadLetter, ManualTopology, Replay, TopologyBuilder};
+use expiry_topology::{
+    basic, BoltCollector, Context, DeadLetter, Failure, Hook, ManualTopology, Replay,
+    TopologyBuilder, Tuple,
+};
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,4 +178,129 @@ fn each_rejection_that_ends_a_tree_gives_up_its_message() {
     assert_eq!((numbers.acked, numbers.dead_letters), (MESSAGES * 2 / 3, MESSAGES / 3));
     assert_eq!(rejects.trees_failed, MESSAGES / 3);
     assert!(numbers.replayed > 0);
+}
+
+/// What a bolt does with each attempt at a dead letter.
+type Acts = fn(u64, Tuple<u64>, &mut BoltCollector<'_, u64>);
+
+/// A dead letter is a message in flight until a bolt has acked it: it keeps its place, is replayed if
+/// it fails, and the spout's `fail` is called with the message's failure when it has ended.
+#[test]
+fn a_dead_letter_that_goes_to_a_bolt_ends_before_its_message() {
+    let lost = |why: &str| vec![format!("a dead letter was not acked: {why}")];
+    let cases: [(Acts, u64, Vec<String>); 4] = [
+        (|_, tuple, out| out.ack(tuple), 1, vec![]),
+        (|nth, tuple, out| if nth < 3 { out.fail(tuple) } else { out.ack(tuple) }, 3, vec![]),
+        (|_, tuple, out| out.reject(tuple, "no"), 1, lost("it was rejected by \"dead\": no")),
+        (|_, tuple, out| out.fail(tuple), 5, lost("it was failed by \"dead\"")),
+    ];
+    for (acts, attempts, errors) in cases {
+        let (clock, told, mut builder) = rig();
+        let (came, reported) = (Log::new(), Log::new());
+        let replay = Replay::default().base(SECOND).jitter(0.0);
+        builder.hook(Errors(reported.clone()));
+        builder
+            .spout("numbers", numbers([7], &told))
+            .replay(replay)
+            .max_pending(1)
+            .dead_letters("dead", |letter| letter.message * 100 + u64::from(letter.attempts));
+        let mut attempt = 0;
+        bolt(&mut builder, "picky", "numbers", move |tuple, out| {
+            attempt += 1;
+            match attempt {
+                1 => out.fail(tuple),
+                _ => out.reject(tuple, "it is seven"),
+            }
+        });
+        bolt_with(
+            &mut builder,
+            "dead",
+            ("numbers", "dead"),
+            came.clone(),
+            move |came, tuple, out| {
+                came.note(*tuple);
+                acts(came.all().len() as u64, tuple, out);
+            },
+        );
+        let mut topology = builder.start_manual().unwrap();
+        topology.hold("dead", true);
+        settle(&mut topology);
+        clock.advance(SECOND);
+        settle(&mut topology);
+        let numbers = &topology.metrics()[0];
+        assert_eq!((numbers.pending, numbers.dead_letters, ends(&told)), (1, 1, vec![]));
+        topology.hold("dead", false);
+        run(&mut topology, &clock, SECOND * 100);
+        assert!(topology.is_finished());
+        assert_eq!(came.all(), vec![702; attempts as usize]);
+        assert_eq!(ends(&told), [Told::Fail(7, Why::Rejected)]);
+        let failed = "it was failed by \"picky\", false".to_string();
+        let given_up = "it was rejected by \"picky\": it is seven, true".to_string();
+        assert_eq!(reported.all(), [vec![failed, given_up], errors].concat());
+        let numbers = &topology.metrics()[0];
+        assert_eq!((numbers.acked, numbers.replayed, numbers.dead_letters), (0, attempts, 1));
+    }
+}
+
+/// Notes the failures of a spout's messages, and errors.
+struct Errors(Log<String>);
+
+impl Hook<u64> for Errors {
+    fn spout_fail(&self, _: &Context, _: &dyn Debug, failure: &Failure, is_last: bool) {
+        self.0.note(format!("{failure}, {is_last}"));
+    }
+    fn error(&self, _: &Context, error: &str) {
+        self.0.note(error.to_string());
+    }
+}
+
+/// The letters of a spout that names no stream go to the topology's handler. A letter that no bolt
+/// listens to, or whose function panics, ends with its message.
+#[test]
+fn each_spouts_dead_letters_have_their_own_way() {
+    let (_, told, mut builder) = rig();
+    let letters = Log::new();
+    let log = letters.clone();
+    builder.on_dead_letter(move |letter| log.note((letter.component, letter.message)));
+    builder.spout("handled", numbers([1], &told));
+    builder.spout("unheard", numbers([2], &told)).dead_letters("dead", |letter| letter.message);
+    builder
+        .spout("panics", numbers([3], &told))
+        .dead_letters("dead", |_| std::panic::resume_unwind(Box::new("no letter")));
+    bolt(&mut builder, "picky", "handled", |tuple, out| out.fail(tuple))
+        .shuffle("unheard")
+        .shuffle("panics")
+        .shuffle(("panics", "dead"));
+    let topology = settled(builder);
+    assert!(topology.is_finished());
+    assert_eq!(letters.all(), [("handled".to_string(), 1)]);
+    let mut ends = ends(&told);
+    ends.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(ends, [1, 2, 3].map(|id| Told::Fail(id, Why::Failed)));
+    let spouts = &topology.metrics()[..3];
+    assert_eq!([0, 1, 2].map(|at| spouts[at].panics), [0, 0, 1]);
+    assert_eq!([0, 1, 2].map(|at| spouts[at].dead_letters), [1, 1, 1]);
+}
+
+/// A tracker that is shut down ends messages and their dead letters; all of them reach the bolt.
+#[test]
+fn a_tracker_that_is_shut_down_ends_dead_letters() {
+    let (_, told, mut builder) = rig();
+    let came = Log::new();
+    builder
+        .spout("numbers", numbers_by(2, [1, 2], &told))
+        .dead_letters("dead", |letter| letter.message);
+    builder.bolt("numbers held", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+    builder.bolt("dead", notes(&came)).shuffle(("numbers", "dead"));
+    let mut topology = builder.start_manual().unwrap();
+    topology.hold("numbers held", true);
+    settle(&mut topology);
+    topology.tracker().unwrap().shutdown(expiry::ShutdownMode::Cancel);
+    topology.hold("numbers held", false);
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    let mut all = came.all();
+    all.sort_unstable();
+    assert_eq!(all, [1, 2]);
+    assert_eq!(ends(&told), [1, 2].map(|id| Told::Fail(id, Why::Stopped)));
 }
