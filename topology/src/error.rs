@@ -7,11 +7,10 @@ use std::fmt;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, BuildError, TopologyBuilder};
+/// use expiry_topology::{basic, BuildError, TopologyBuilder, VecSpout};
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..3));
+/// topology.spout("numbers", |_| VecSpout::new(0..3));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).fields("numbers", ["parity"]);
 /// let wrong = topology.start_manual().unwrap_err();
 /// assert!(matches!(&wrong, BuildError::UnknownField { component, field, .. } if component == "sink" && field == "parity"));

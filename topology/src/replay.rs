@@ -122,13 +122,12 @@ impl Replay {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, Failure, TopologyBuilder};
+/// use expiry_topology::{basic, Failure, TopologyBuilder, VecSpout};
 ///
 /// let (sender, failures) = std::sync::mpsc::channel();
 /// let mut topology = TopologyBuilder::new();
 /// topology.on_dead_letter(move |letter| sender.send(letter.failure).expect("it is read"));
-/// topology.spout("numbers", |_| Numbers(0..1));
+/// topology.spout("numbers", |_| VecSpout::new(0..1));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("the disk is full"))).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.settle(100));
@@ -193,18 +192,17 @@ impl fmt::Display for Failure {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, DeadLetter, ManualClock, Replay, TopologyBuilder};
+/// use expiry_topology::{basic, DeadLetter, ManualClock, Replay, TopologyBuilder, VecSpout};
 ///
 /// let (sender, letters) = std::sync::mpsc::channel();
 /// let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
 /// topology.clock(clock.clone()).on_dead_letter(move |letter| sender.send(letter).expect("it is read"));
-/// topology.spout("numbers", |_| Numbers(7..8)).replay(Replay::default().attempts(3));
+/// topology.spout("numbers", |_| VecSpout::new(7..8)).replay(Replay::default().attempts(3));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.run(1_000, |next| clock.advance(next)));
 /// let letter: DeadLetter<u64> = letters.try_recv()?;
-/// assert_eq!((letter.message, letter.id.as_str(), letter.component.as_str(), letter.attempts), (7, "7", "numbers", 3));
+/// assert_eq!((letter.message, letter.id.as_str(), letter.component.as_str(), letter.attempts), (7, "0", "numbers", 3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]

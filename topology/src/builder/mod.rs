@@ -52,13 +52,12 @@ pub(crate) type OnDeadLetter<M> = Arc<dyn Fn(DeadLetter<M>) -> Option<(usize, M)
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
 /// let mut topology = TopologyBuilder::new();
 /// topology.timeout(Duration::from_secs(10)).seed(1);
-/// topology.spout("numbers", |_| Numbers(0..10));
+/// topology.spout("numbers", |_| VecSpout::new(0..10));
 /// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).parallelism(2).shuffle("numbers");
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("square");
 /// let mut topology = topology.start_manual()?; // or `start`, on threads
@@ -165,8 +164,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
 
     /// Makes the topology without threads: its tasks run in [`ManualTopology::step`], in turn. With
     /// a [`ManualClock`](expiry::ManualClock) this is a simulation that is the same every time, for
-    /// one [`seed`](Self::seed). Test a bolt of your own so, between a spout that emits its input
-    /// and a bolt that keeps its output: see [`ManualTopology`].
+    /// one [`seed`](Self::seed). Test a bolt of your own so, between a [`VecSpout`](crate::VecSpout)
+    /// and a [`Collect`](crate::Collect).
     ///
     /// # Errors
     ///

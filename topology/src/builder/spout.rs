@@ -14,12 +14,11 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Replay, TopologyBuilder};
+/// use expiry_topology::{basic, Replay, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
 /// let mut topology = TopologyBuilder::new();
-/// let mut numbers = topology.spout("numbers", |context| Numbers(0..10 * (1 + context.task() as u64)));
+/// let mut numbers = topology.spout("numbers", |context| VecSpout::new(0..10 * (1 + context.task() as u64)));
 /// numbers.parallelism(2).max_pending(100).timeout(Duration::from_secs(5)).replay(Replay::default());
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
@@ -65,10 +64,9 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
     /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5)).dead_letters("odd", |letter| letter.message);
+    /// topology.spout("numbers", |_| VecSpout::new(0..5)).dead_letters("odd", |letter| letter.message);
     /// topology
     ///     .bolt("even", |_| basic(|n: &u64, out| if n % 2 == 1 { out.reject("it is odd") }))
     ///     .shuffle("numbers");

@@ -13,8 +13,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Bolt, BoltCollector, TopologyBuilder, Tuple};
+/// use expiry_topology::{basic, Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
 ///
 /// struct Halve;
 ///
@@ -30,7 +29,7 @@ use std::time::Duration;
 /// }
 ///
 /// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("numbers", |_| Numbers(0..5));
+/// # topology.spout("numbers", |_| VecSpout::new(0..5));
 /// # topology.bolt("halve", |_| Halve).shuffle("numbers");
 /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("halve");
 /// # let mut topology = topology.start_manual()?;
@@ -88,8 +87,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, Bolt, BoltCollector, Refused, TopologyBuilder, Tuple, DEFAULT};
+    /// # use expiry_topology::{basic, Bolt, BoltCollector, Refused, TopologyBuilder, Tuple, DEFAULT, VecSpout};
     /// struct Router;
     ///
     /// impl Bolt<u64> for Router {
@@ -102,7 +100,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     ///
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..4));
+    /// # topology.spout("numbers", |_| VecSpout::new(0..4));
     /// # topology.bolt("router", |_| Router).shuffle("numbers");
     /// topology
     ///     .bolt("sink", move |context| {
@@ -163,8 +161,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
     /// struct First;
     ///
     /// impl Bolt<u64> for First {
@@ -174,7 +171,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// }
     ///
     /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..5));
+    /// # topology.spout("numbers", |_| VecSpout::new(0..5));
     /// # topology.bolt("first", |_| First).shuffle("numbers");
     /// # let mut topology = topology.start_manual()?;
     /// # assert!(topology.settle(100));
@@ -209,8 +206,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, Replay, TopologyBuilder, Tuple};
+    /// # use expiry_topology::{Bolt, BoltCollector, Replay, TopologyBuilder, Tuple, VecSpout};
     /// struct Reciprocal;
     ///
     /// impl Bolt<u64> for Reciprocal {
@@ -223,7 +219,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// }
     ///
     /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5)).replay(Replay::default().attempts(100));
+    /// topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default().attempts(100));
     /// topology.bolt("reciprocal", |_| Reciprocal).shuffle("numbers");
     /// # let mut topology = topology.start_manual()?;
     /// # assert!(topology.settle(100));
@@ -241,8 +237,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
+    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
     /// # use std::time::Duration;
     /// /// Takes its time, and says so every five seconds.
     /// struct Slow(Vec<Tuple<u64>>);
@@ -259,7 +254,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     ///
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
     /// # topology.clock(clock.clone());
-    /// # topology.spout("numbers", |_| Numbers(0..1));
+    /// # topology.spout("numbers", |_| VecSpout::new(0..1));
     /// topology.timeout(10 * second);
     /// topology.bolt("slow", |_| Slow(Vec::new())).shuffle("numbers").tick_every(5 * second);
     /// # let mut topology = topology.start_manual()?;

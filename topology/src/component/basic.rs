@@ -19,8 +19,7 @@ pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Bas
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Bolt, TopologyBuilder};
+/// use expiry_topology::{basic, Bolt, TopologyBuilder, VecSpout};
 ///
 /// /// A step that other topologies use too.
 /// fn halve() -> impl Bolt<u64> {
@@ -31,7 +30,7 @@ pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Bas
 /// }
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..5));
+/// topology.spout("numbers", |_| VecSpout::new(0..5));
 /// topology.bolt("halve", |_| halve()).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.settle(100));
@@ -51,11 +50,10 @@ impl<F> fmt::Debug for Basic<F> {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..5));
+/// topology.spout("numbers", |_| VecSpout::new(0..5));
 /// topology.bolt("any", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// topology
 ///     .bolt("small", |_| basic(|n: &u64, _| if *n < 4 { Ok(()) } else { Err(format!("{n} is too large")) }))
@@ -87,15 +85,14 @@ impl<E: fmt::Display> Done for Result<(), E> {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Derive, TopologyBuilder};
+/// use expiry_topology::{basic, Derive, TopologyBuilder, VecSpout};
 ///
 /// fn divisors(n: &u64, out: &mut Derive<'_, '_, u64>) {
 ///     (1..=*n).filter(|d| n % d == 0).for_each(|d| out.emit(d));
 /// }
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(12..13));
+/// topology.spout("numbers", |_| VecSpout::new(12..13));
 /// topology.bolt("divisors", |_| basic(divisors)).shuffle("numbers");
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("divisors");
 /// let mut topology = topology.start_manual()?;
@@ -137,10 +134,9 @@ impl<M: Clone> Derive<'_, '_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, Replay, TopologyBuilder};
+    /// # use expiry_topology::{basic, Replay, TopologyBuilder, VecSpout};
     /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5)).replay(Replay::default());
+    /// topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default());
     /// topology
     ///     .bolt("reciprocal", |_| basic(|n: &u64, out| match 1_000_u64.checked_div(*n) {
     ///         Some(reciprocal) => out.emit(reciprocal),

@@ -216,23 +216,9 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
+    use crate::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
     use std::collections::HashSet;
     use std::sync::{Arc, Mutex};
-
-    /// Emits as many messages as it says.
-    struct Few(u64);
-
-    impl Spout<u64> for Few {
-        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            let Some(left) = self.0.checked_sub(1) else {
-                return Next::Done;
-            };
-            self.0 = left;
-            out.emit(left, left).unwrap();
-            Next::Ready
-        }
-    }
 
     /// Notes the edges of what comes, and sends it on.
     struct Edges(Arc<Mutex<Vec<u64>>>);
@@ -251,7 +237,7 @@ mod tests {
         let edges = Arc::new(Mutex::new(Vec::new()));
         let mut topology = TopologyBuilder::new();
         seed.map(|seed| topology.seed(seed));
-        topology.spout("few", |_| Few(20)).parallelism(2);
+        topology.spout("few", |_| VecSpout::new(0..20)).parallelism(2);
         for (name, source) in [("first", "few"), ("second", "first"), ("third", "second")] {
             let edges = edges.clone();
             topology.bolt(name, move |_| Edges(edges.clone())).shuffle(source);

@@ -3,7 +3,7 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    basic, BoltCollector, Context, DeadLetter, Failure, Hook, ManualTopology, Replay,
+    basic, BoltCollector, Collect, Context, DeadLetter, Failure, Hook, ManualTopology, Replay,
     TopologyBuilder, Tuple,
 };
 use std::fmt::Debug;
@@ -286,12 +286,12 @@ fn each_spouts_dead_letters_have_their_own_way() {
 #[test]
 fn a_tracker_that_is_shut_down_ends_dead_letters() {
     let (_, told, mut builder) = rig();
-    let came = Log::new();
+    let came = Collect::new();
     builder
         .spout("numbers", numbers_by(2, [1, 2], &told))
         .dead_letters("dead", |letter| letter.message);
     builder.bolt("numbers held", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
-    builder.bolt("dead", notes(&came)).shuffle(("numbers", "dead"));
+    builder.bolt("dead", came.instances()).shuffle(("numbers", "dead"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("numbers held", true);
     settle(&mut topology);

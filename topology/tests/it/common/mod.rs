@@ -156,22 +156,6 @@ pub fn each<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send>(f: F) -> E
     Each(f)
 }
 
-/// A bolt that notes what comes, and acks it.
-pub struct Notes(Log<u64>);
-
-impl Bolt<u64> for Notes {
-    fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-        self.0.note(*tuple);
-        out.ack(tuple);
-    }
-}
-
-/// Makes such bolts.
-pub fn notes(came: &Log<u64>) -> impl Fn(&Context) -> Notes + Send + Sync + 'static {
-    let came = came.clone();
-    move |_| Notes(came.clone())
-}
-
 /// A builder on a manual clock, with timeouts of ten seconds in steps of one.
 pub fn builder(clock: &ManualClock) -> TopologyBuilder<u64> {
     let mut builder = TopologyBuilder::new();
