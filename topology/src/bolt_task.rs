@@ -269,6 +269,10 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 }
 
 impl<M: Clone + Send + 'static> Task for BoltTask<M> {
+    fn make_first(&mut self) -> Result<(), String> {
+        self.bolt.make_first(&mut self.bench, |context| (self.factory)(context))
+    }
+
     fn step(&mut self) -> Step {
         self.bench.now = self.bench.shared.clock.now();
         let since =

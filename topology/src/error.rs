@@ -95,6 +95,16 @@ pub enum BuildError {
     Tracker(expiry::BuildError),
     /// The system gave no thread.
     NoThread(String),
+    /// A component's first instance cannot be made: see
+    /// [`try_spout`](crate::TopologyBuilder::try_spout).
+    NoInstance {
+        /// Which component.
+        component: String,
+        /// The number of the task that the instance was for.
+        task: usize,
+        /// The error, or the panic.
+        why: String,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -141,6 +151,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::Tracker(error) => error.fmt(f),
             BuildError::NoThread(why) => write!(f, "the system gave no thread: {why}"),
+            BuildError::NoInstance { component, task, why } => {
+                write!(f, "no instance of {component:?} can be made for task {task}: {why}")
+            }
         }
     }
 }

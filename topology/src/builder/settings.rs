@@ -63,7 +63,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Spouts are neither made nor opened before [`Topology::activate`](crate::Topology::activate).
-    /// Bolts are made at once.
+    /// Bolts are made at once, and so are spouts of [`try_spout`](Self::try_spout).
     pub fn start_inactive(&mut self) -> &mut Self {
         self.inactive = true;
         self

@@ -161,7 +161,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                 SmallRng::seed_from_u64(random.next_u64()),
             );
             let queued: Queued;
-            let made: Box<dyn Task> = match &spec.kind {
+            let mut made: Box<dyn Task> = match &spec.kind {
                 Kind::Spout(spout) => {
                     queued = Box::new(|| 0);
                     let Some((outcomes, number)) = outcomes.next() else {
@@ -197,6 +197,12 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                     ))
                 }
             };
+            if spec.tries {
+                made.make_first().map_err(|why| {
+                    let component = spec.name.clone();
+                    BuildError::NoInstance { component, task, why }
+                })?;
+            }
             board.add(at, stats, queued);
             tasks[thread].push(made);
         }

@@ -6,6 +6,7 @@ mod common;
 mod dead;
 mod flow;
 mod graph;
+mod making;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod tail;
