@@ -31,8 +31,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is called with a dead letter. It returns the number of the spout's stream that a message goes
-/// to, and that message, if the letter stays in the graph.
+/// What is called with a dead letter. It returns the number of the spout's stream that a message
+/// goes to, and that message, if the letter stays in the graph.
 pub(crate) type OnDeadLetter<M> = Arc<dyn Fn(DeadLetter<M>) -> Option<(usize, M)> + Send + Sync>;
 
 /// Declares a topology: spouts, bolts, and the streams that bolts listen to. See the crate's head
@@ -219,8 +219,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
 
     /// Makes the topology without threads: its tasks run in [`ManualTopology::step`], in turn. With
     /// a [`ManualClock`](expiry::ManualClock) this is a simulation that is the same every time, for
-    /// one [`seed`](Self::seed). Test a bolt of your own so, between a [`VecSpout`](crate::VecSpout)
-    /// and a [`Collect`](crate::Collect).
+    /// one [`seed`](Self::seed). Test a bolt of your own so, between a
+    /// [`VecSpout`](crate::VecSpout) and a [`Collect`](crate::Collect).
     ///
     /// # Errors
     ///

@@ -59,7 +59,8 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// The letter gets a tree of its own and takes its message's place among the pending ones. The
     /// spout's `fail` is called when that tree is acked: the letter is where it belongs by then. A
     /// letter that fails or times out is [replayed](Self::replay) as a message would be. If all its
-    /// attempts fail, or a bolt rejects it, that is reported as an error, and `fail` is called.
+    /// attempts fail, or a bolt rejects it, that is reported as an error, and `fail` is called. A
+    /// copy of each pending message is kept.
     ///
     /// # Examples
     ///

@@ -51,8 +51,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         self.failed(place, failure);
     }
 
-    /// Calls the spout's `ack` for each acked message, and `fail` for an acked dead letter. All of them share one guarded call, and the
-    /// rest share another one after a panic.
+    /// Calls the spout's `ack` for each acked message, and its `fail` for each acked dead letter.
+    /// All of them share one guarded call, and the rest share another one after a panic.
     fn tell_acked(&mut self) {
         while !self.desk.acked.is_empty() && self.is_made() {
             self.call(|spout, desk| {

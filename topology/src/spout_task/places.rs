@@ -11,7 +11,8 @@ pub(super) struct Pending<M, Id> {
     /// The spout's name for the message.
     pub(super) id: Id,
     pub(super) stream: usize,
-    pub(super) direct: Option<usize>,
+    /// The task that the spout chose, if it did.
+    pub(super) direct: Option<u32>,
     /// A copy, if the message may have to be emitted again, or become a dead letter.
     pub(super) message: Option<M>,
     /// How often the message was emitted.

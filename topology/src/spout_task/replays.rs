@@ -1,8 +1,8 @@
 //! Messages that have failed: they are emitted again after a pause, or given up.
 //!
-//! A message that is given up is a dead letter. If a bolt gets the letter, it stays in the message's
-//! place as one more message in flight, with a tree and attempts of its own, until it is acked. Only
-//! then the spout's `fail` is called.
+//! A message that is given up is a dead letter. If a bolt gets the letter, it stays in the
+//! message's place as one more message in flight, with a tree and attempts of its own, until it is
+//! acked. Only then the spout's `fail` is called.
 
 use super::places::Pending;
 use super::{Desk, SpoutTask};
@@ -63,8 +63,8 @@ impl<M> Replays<M> {
 }
 
 impl<M: Clone, Id: fmt::Debug> Desk<M, Id> {
-    /// Calls the handler with the dead letter of the message in `place`. If a message comes back, it
-    /// takes the place: returns its stream, its tasks, and a copy.
+    /// Calls the handler with the dead letter of the message in `place`. If a message comes back,
+    /// it takes the place: returns its stream, its tasks, and a copy.
     fn bury(
         &mut self,
         place: u32,
@@ -121,7 +121,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         self.replays.push(due, place);
     }
 
-    /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is lost.
+    /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is
+    /// lost.
     pub(super) fn give_up(&mut self, place: u32, failure: Failure) {
         let Some(pending) = self.desk.places.get_mut(place) else {
             return;

@@ -86,8 +86,8 @@ fn a_rejection_after_another_failure_is_dropped() {
     assert_eq!((rejects.failed, rejects.trees_failed, rejects.late), (2, 1, 1));
 }
 
-/// A rejection that comes after the timeout of its attempt concerns neither the next attempt nor the
-/// failure that the same thread causes next.
+/// A rejection that comes after the timeout of its attempt concerns neither the next attempt nor
+/// the failure that the same thread causes next.
 #[test]
 fn a_rejection_after_a_timeout_is_dropped() {
     let (clock, told, letters, mut builder) = rejecting([1]);
@@ -142,8 +142,8 @@ fn a_function_rejects_its_input() {
     assert_eq!((picky.failed, picky.errors, picky.panics), (3, 3, 1), "{:?}", told.all());
 }
 
-/// On threads, where rejections, failures and acks of the same trees race: a rejection that ends its
-/// tree gives up its message, and all other messages are acked in the end.
+/// On threads, where rejections, failures and acks of the same trees race: a rejection that ends
+/// its tree gives up its message, and all other messages are acked in the end.
 #[test]
 fn each_rejection_that_ends_a_tree_gives_up_its_message() {
     const MESSAGES: u64 = 30_000;
@@ -183,8 +183,8 @@ fn each_rejection_that_ends_a_tree_gives_up_its_message() {
 /// What a bolt does with each attempt at a dead letter.
 type Acts = fn(u64, Tuple<u64>, &mut BoltCollector<'_, u64>);
 
-/// A dead letter is a message in flight until a bolt has acked it: it keeps its place, is replayed if
-/// it fails, and the spout's `fail` is called with the message's failure when it has ended.
+/// A dead letter is a message in flight until a bolt has acked it: it keeps its place, is replayed
+/// if it fails, and the spout's `fail` is called with the message's failure when it has ended.
 #[test]
 fn a_dead_letter_that_goes_to_a_bolt_ends_before_its_message() {
     let lost = |why: &str| vec![format!("a dead letter was not acked: {why}")];
