@@ -23,6 +23,9 @@ pub(super) struct Pending<M, Id> {
     pub(super) began: u64,
 }
 
+// A place of a small message is one cache line.
+const _: () = assert!(std::mem::size_of::<Option<Pending<u64, u64>>>() <= 64);
+
 /// The places of one task.
 ///
 /// A place is free, or it holds a pending message, or its message has been taken and its last
