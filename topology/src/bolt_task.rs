@@ -5,6 +5,7 @@ use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Workplace};
+use crate::outcomes::Cause;
 use crate::task::{Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
 use expiry::{Ack, AckError, Root};
@@ -46,11 +47,11 @@ impl<M: Clone> Bench<M> {
         self.emitter.tell(|hook| hook.ack(&self.emitter.context));
     }
 
-    pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>, why: Option<&Arc<str>>) {
+    pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>, cause: Option<Cause>) {
         let Shared { tracker, desks, .. } = &*self.shared;
         if let Some(tracker) = tracker {
             for root in roots {
-                match desks.because(why, || tracker.fail_by(root, self.component)) {
+                match desks.because(cause.as_ref(), || tracker.fail_by(root, self.component)) {
                     Ok(_) => self.emitter.stats.trees_failed.add(1),
                     Err(error) => refused(&self.emitter, error),
                 }
@@ -173,8 +174,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
         });
         if let Err(panicked) = done {
-            let why = panicked.to_string().into();
-            self.bench.fail(roots.into_iter(), Some(&why));
+            let cause = Cause::Failed(panicked.to_string().into());
+            self.bench.fail(roots.into_iter(), Some(cause));
         }
         if timed {
             let took = self.bench.shared.clock.now().saturating_sub(began);
@@ -268,6 +269,10 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 }
 
 impl<M: Clone + Send + 'static> Task for BoltTask<M> {
+    fn make_first(&mut self) -> Result<(), String> {
+        self.bolt.make_first(&mut self.bench, |context| (self.factory)(context))
+    }
+
     fn step(&mut self) -> Step {
         self.bench.now = self.bench.shared.clock.now();
         let since =

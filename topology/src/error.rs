@@ -7,11 +7,10 @@ use std::fmt;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, BuildError, TopologyBuilder};
+/// use expiry_topology::{basic, BuildError, TopologyBuilder, VecSpout};
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..3));
+/// topology.spout("numbers", |_| VecSpout::new(0..3));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).fields("numbers", ["parity"]);
 /// let wrong = topology.start_manual().unwrap_err();
 /// assert!(matches!(&wrong, BuildError::UnknownField { component, field, .. } if component == "sink" && field == "parity"));
@@ -96,6 +95,16 @@ pub enum BuildError {
     Tracker(expiry::BuildError),
     /// The system gave no thread.
     NoThread(String),
+    /// A component's first instance cannot be made: see
+    /// [`try_spout`](crate::TopologyBuilder::try_spout).
+    NoInstance {
+        /// Which component.
+        component: String,
+        /// The number of the task that the instance was for.
+        task: usize,
+        /// The error, or the panic.
+        why: String,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -142,6 +151,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::Tracker(error) => error.fmt(f),
             BuildError::NoThread(why) => write!(f, "the system gave no thread: {why}"),
+            BuildError::NoInstance { component, task, why } => {
+                write!(f, "no instance of {component:?} can be made for task {task}: {why}")
+            }
         }
     }
 }

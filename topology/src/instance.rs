@@ -30,10 +30,15 @@ pub(crate) fn guarded<W: Workplace, R>(
     done
 }
 
+/// A component's new instance, or why there is none.
+pub(crate) type Made<C> = Result<Box<C>, String>;
+
 /// A task's instance of a spout or a bolt, if there is one. One that has panicked is gone. Another
 /// one is made at once; if that cannot be made, after a pause of a millisecond, and twice as long
-/// each time, up to a second.
+/// each time, up to a second. Dropping this drops the instance, whose own drop may panic.
 pub(crate) struct Instance<C: ?Sized> {
+    /// The first instance, if it was made before its task runs. It has not begun.
+    first: Option<Box<C>>,
     alive: Option<Box<C>>,
     pause: u64,
     due: u64,
@@ -42,7 +47,7 @@ pub(crate) struct Instance<C: ?Sized> {
 impl<C: ?Sized> Instance<C> {
     /// None yet.
     pub(crate) fn new() -> Self {
-        Instance { alive: None, pause: 0, due: 0 }
+        Instance { first: None, alive: None, pause: 0, due: 0 }
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -54,28 +59,44 @@ impl<C: ?Sized> Instance<C> {
         self.due
     }
 
-    /// Whether there is one; if not it is made, and begins, unless that panics, or has a moment
-    /// ago.
+    /// Makes the first one before the task runs. Returns why it cannot be made.
+    pub(crate) fn make_first<W: Workplace>(
+        &mut self,
+        at: &mut W,
+        make: impl FnOnce(&Context) -> Made<C>,
+    ) -> Result<(), String> {
+        let made = guarded(at, |at| make(&at.emitter().context));
+        self.first = Some(made.map_err(|panicked| panicked.to_string())??);
+        Ok(())
+    }
+
+    /// Whether there is one; if not it is made, and begins, unless that fails or panics, or has a
+    /// moment ago.
     pub(crate) fn is_made<W: Workplace>(
         &mut self,
         at: &mut W,
-        make: impl FnOnce(&Context) -> Box<C>,
+        make: impl FnOnce(&Context) -> Made<C>,
         begin: impl FnOnce(&mut C, &Context),
     ) -> bool {
         let now = at.now();
         if self.is_alive() || now < self.due {
             return self.is_alive();
         }
-        let alive = &mut self.alive;
+        let (first, alive) = (&mut self.first, &mut self.alive);
         let made = guarded(at, |at| {
             let context = &at.emitter().context;
+            let made = first.take().map_or_else(|| make(context), Ok)?;
             // Kept before it begins: one that panics there is not dropped while that panic goes on.
-            begin(alive.insert(make(context)), context);
+            begin(alive.insert(made), context);
+            Ok::<(), String>(())
         });
-        self.pause =
-            if made.is_ok() { 0 } else { (self.pause * 2).clamp(1_000_000, 1_000_000_000) };
+        let is_made = matches!(made, Ok(Ok(())));
+        self.pause = if is_made { 0 } else { (self.pause * 2).clamp(1_000_000, 1_000_000_000) };
         self.due = now.saturating_add(self.pause);
-        self.outlives(at, made).is_ok()
+        if let Ok(Err(why)) = self.outlives(at, made) {
+            at.emitter().report(&why);
+        }
+        is_made
     }
 
     /// Calls it, if there is one.
@@ -108,5 +129,12 @@ impl<C: ?Sized> Instance<C> {
     /// Drops it.
     pub(crate) fn end(&mut self) {
         discard(self.alive.take());
+    }
+}
+
+impl<C: ?Sized> Drop for Instance<C> {
+    fn drop(&mut self) {
+        discard(self.first.take());
+        self.end();
     }
 }

@@ -48,8 +48,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `Numbers(0..10)`, in the examples of this crate's items, is a spout that emits these numbers,
-//! each with itself as its id.
+//! A test puts a bolt between a [`VecSpout`], which emits the test's messages, and a [`Collect`],
+//! which keeps what comes. It needs no threads and no waiting:
+//!
+//! ```
+//! # use expiry_topology::{basic, Collect, TopologyBuilder, VecSpout};
+//! let (words, seen, mut topology) = (VecSpout::new(["to", "be"]), Collect::new(), TopologyBuilder::new());
+//! topology.spout("words", words.instances());
+//! topology.bolt("trim", |_| basic(|word: &&str, out| out.emit(&word[1..]))).shuffle("words");
+//! topology.bolt("seen", seen.instances()).shuffle("trim");
+//! assert!(topology.start_manual()?.settle(100));
+//! assert_eq!((seen.all(), words.acked()), (vec!["o", "e"], vec![0, 1]));
+//! # Ok::<(), expiry_topology::BuildError>(())
+//! ```
 //!
 //! With the feature `metrics`, snapshots of components' counters are published through the facade
 //! of that name: module `publish`.
@@ -74,6 +85,7 @@ mod metrics;
 #[doc(hidden)]
 pub mod model;
 mod outcomes;
+mod parts;
 #[cfg(feature = "metrics")]
 pub mod publish;
 mod replay;
@@ -93,6 +105,7 @@ pub use component::{basic, Basic, Bolt, Context, Derive, Done, Hook, Next, Spout
 pub use error::{BuildError, EmitError, Refused};
 pub use graph::DEFAULT;
 pub use metrics::{ComponentMetrics, Latency};
+pub use parts::{Collect, VecSpout};
 pub use replay::{DeadLetter, Failure, Replay};
 pub use run::{ManualTopology, Stuck, StuckComponent, Topology};
 pub use tuple::{Parents, Tuple};

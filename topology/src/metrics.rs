@@ -36,12 +36,11 @@ impl Count {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+/// # use expiry_topology::{basic, ManualClock, TopologyBuilder, VecSpout};
 /// # use std::time::Duration;
 /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
 /// # topology.clock(clock.clone());
-/// topology.spout("numbers", |_| Numbers(0..160));
+/// topology.spout("numbers", |_| VecSpout::new(0..160));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// topology.hold("sink", true);
@@ -156,10 +155,9 @@ impl Stats {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// # use expiry_topology::{basic, TopologyBuilder};
+/// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
 /// # let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..10));
+/// topology.spout("numbers", |_| VecSpout::new(0..10));
 /// topology.bolt("even", |_| basic(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") })).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.settle(100));

@@ -4,11 +4,25 @@
 //! bolt's own thread, which holds the outcomes until all are acked. Each spout's task then costs
 //! one push, one ring and one cache line, instead of one for each message. No thread waits: a queue
 //! has room for as many outcomes as messages may be pending, and each is of one message at least.
+//!
+//! A failure's reason, and whether it is permanent, cannot race with its outcome: both are one
+//! value. The failing thread leaves a [`Cause`] in a variable of its own and calls the tracker. If
+//! that call ends the tree, the tracker delivers the outcome within the call, on the same thread,
+//! and the outcome takes the cause along. If the tree has ended before, the cause is dropped.
 
 use crate::inbox::Inbox;
 use expiry::{Handler, Outcome, Reason};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+
+/// Why a bolt fails a tuple.
+#[derive(Debug, Clone)]
+pub(crate) enum Cause {
+    /// Another attempt may succeed.
+    Failed(Arc<str>),
+    /// No attempt can succeed.
+    Rejected(Arc<str>),
+}
 
 /// How attempts ended.
 #[derive(Debug)]
@@ -20,7 +34,7 @@ pub(crate) enum Ended {
         place: u32,
         reason: Reason,
         /// What the bolt said that failed it.
-        why: Option<Arc<str>>,
+        cause: Option<Cause>,
     },
 }
 
@@ -37,7 +51,7 @@ thread_local! {
     static WHOSE: Cell<usize> = const { Cell::new(0) };
     static HELD: RefCell<Held> = const { RefCell::new(Vec::new()) };
     /// Why this thread fails what it is about to fail.
-    static WHY: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+    static CAUSE: Cell<Option<Cause>> = const { Cell::new(None) };
 }
 
 impl Desks {
@@ -67,11 +81,11 @@ impl Desks {
         }
     }
 
-    /// Calls `f`, and delivers its failures on this thread with this reason.
-    pub(crate) fn because<R>(&self, why: Option<&Arc<str>>, f: impl FnOnce() -> R) -> R {
-        WHY.set(why.cloned());
+    /// Calls `f`, and delivers its failure on this thread with this cause.
+    pub(crate) fn because<R>(&self, cause: Option<&Cause>, f: impl FnOnce() -> R) -> R {
+        CAUSE.set(cause.cloned());
         let done = f();
-        WHY.set(None);
+        CAUSE.set(None);
         done
     }
 }
@@ -104,10 +118,10 @@ impl Handler for Desks {
             }
             return;
         }
-        let why = match reason {
-            Reason::Failed { by: Some(_) } => WHY.take(),
+        let cause = match reason {
+            Reason::Failed { by: Some(_) } => CAUSE.take(),
             _ => None,
         };
-        self.tell(spout, Ended::Otherwise { place, reason, why });
+        self.tell(spout, Ended::Otherwise { place, reason, cause });
     }
 }

@@ -45,7 +45,8 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// How many attempts a message gets in all, the first one included. Then it is a dead letter.
+    /// How many attempts a message gets in all, the first one included. Then it is a dead letter. A
+    /// message that a bolt [rejects](crate::BoltCollector::reject) gets no more.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -121,13 +122,12 @@ impl Replay {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, Failure, TopologyBuilder};
+/// use expiry_topology::{basic, Failure, TopologyBuilder, VecSpout};
 ///
 /// let (sender, failures) = std::sync::mpsc::channel();
 /// let mut topology = TopologyBuilder::new();
 /// topology.on_dead_letter(move |letter| sender.send(letter.failure).expect("it is read"));
-/// topology.spout("numbers", |_| Numbers(0..1));
+/// topology.spout("numbers", |_| VecSpout::new(0..1));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("the disk is full"))).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.settle(100));
@@ -147,6 +147,13 @@ pub enum Failure {
         by: Option<Arc<str>>,
         /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
         why: Option<Arc<str>>,
+    },
+    /// A bolt [rejected](crate::BoltCollector::reject) one of its tuples: no attempt can succeed.
+    Rejected {
+        /// The bolt.
+        by: Arc<str>,
+        /// What it said to that.
+        why: Arc<str>,
     },
     /// Not all was acked in time.
     TimedOut {
@@ -169,6 +176,9 @@ impl fmt::Display for Failure {
                 by.iter().try_for_each(|by| write!(f, " by {by:?}"))?;
                 why.iter().try_for_each(|why| write!(f, ": {why}"))
             }
+            Failure::Rejected { by, why } => {
+                write!(f, "it was rejected by {by:?}: {why}")
+            }
             Failure::TimedOut { due, seen } => {
                 write!(f, "it was not acked by {due:?} (seen at {seen:?})")
             }
@@ -182,18 +192,17 @@ impl fmt::Display for Failure {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, DeadLetter, ManualClock, Replay, TopologyBuilder};
+/// use expiry_topology::{basic, DeadLetter, ManualClock, Replay, TopologyBuilder, VecSpout};
 ///
 /// let (sender, letters) = std::sync::mpsc::channel();
 /// let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
 /// topology.clock(clock.clone()).on_dead_letter(move |letter| sender.send(letter).expect("it is read"));
-/// topology.spout("numbers", |_| Numbers(7..8)).replay(Replay::default().attempts(3));
+/// topology.spout("numbers", |_| VecSpout::new(7..8)).replay(Replay::default().attempts(3));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.run(1_000, |next| clock.advance(next)));
 /// let letter: DeadLetter<u64> = letters.try_recv()?;
-/// assert_eq!((letter.message, letter.id.as_str(), letter.component.as_str(), letter.attempts), (7, "7", "numbers", 3));
+/// assert_eq!((letter.message, letter.id.as_str(), letter.component.as_str(), letter.attempts), (7, "0", "numbers", 3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -50,6 +50,10 @@ pub(crate) struct Step {
 
 /// A task: does a little at a time, and never waits.
 pub(crate) trait Task: Send {
+    /// Makes the first instance of the component before the task runs. Returns why it cannot be
+    /// made.
+    fn make_first(&mut self) -> Result<(), String>;
+
     fn step(&mut self) -> Step;
 
     /// Whether something has come since the last step: the last look before a thread sleeps.

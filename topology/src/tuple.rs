@@ -33,8 +33,7 @@ pub(crate) struct Origin {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder};
+/// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, VecSpout};
 /// use expiry_topology::Tuple;
 ///
 /// /// Drops what is odd: not a good idea.
@@ -49,7 +48,7 @@ pub(crate) struct Origin {
 /// }
 ///
 /// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("numbers", |_| Numbers(0..5));
+/// # topology.spout("numbers", |_| VecSpout::new(0..5));
 /// # topology.bolt("even", |_| Even).shuffle("numbers");
 /// # let mut topology = topology.start_manual()?;
 /// # assert!(topology.settle(100));
@@ -104,8 +103,7 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{Bolt, BoltCollector, Parents, TopologyBuilder, Tuple};
+/// use expiry_topology::{Bolt, BoltCollector, Parents, TopologyBuilder, Tuple, VecSpout};
 ///
 /// fn note(out: &mut BoltCollector<'_, u64>, from: impl Parents<u64>, what: u64) {
 ///     out.emit(from, what);
@@ -134,7 +132,7 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
 /// # }
 /// # let (sender, came) = std::sync::mpsc::channel();
 /// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("numbers", |_| Numbers(0..2));
+/// # topology.spout("numbers", |_| VecSpout::new(0..2));
 /// # topology.bolt("pairs", |_| Pairs(Vec::new())).shuffle("numbers");
 /// # topology.bolt("roots", move |_| Roots(sender.clone())).shuffle("pairs");
 /// # let mut topology = topology.start_manual()?;

@@ -8,8 +8,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// # use expiry_topology::{basic, TopologyBuilder};
+/// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
 /// use expiry_topology::Wait;
 /// use std::time::Duration;
 ///
@@ -19,7 +18,7 @@ use std::time::Duration;
 ///     10..=19 => Wait::Yield,
 ///     _ => Wait::Park(Duration::from_secs(1)),
 /// });
-/// # topology.spout("numbers", |_| Numbers(0..100));
+/// # topology.spout("numbers", |_| VecSpout::new(0..100));
 /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// let topology = topology.start()?;
 /// topology.wait(Duration::from_secs(60))?;
@@ -44,8 +43,7 @@ pub enum Wait {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// # use expiry_topology::{basic, TopologyBuilder};
+/// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
 /// use expiry_topology::{Wait, WaitStrategy};
 /// use std::time::Duration;
 ///
@@ -60,7 +58,7 @@ pub enum Wait {
 ///
 /// # let mut topology = TopologyBuilder::new();
 /// topology.wait(Busy(100));
-/// # topology.spout("numbers", |_| Numbers(0..100));
+/// # topology.spout("numbers", |_| VecSpout::new(0..100));
 /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// let topology = topology.start()?;
 /// topology.wait(Duration::from_secs(60))?;

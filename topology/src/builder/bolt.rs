@@ -43,12 +43,11 @@ impl From<(&str, &str)> for Source {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("odd", |_| Numbers(0..3));
-/// topology.spout("even", |_| Numbers(0..4));
+/// topology.spout("odd", |_| VecSpout::new(0..3));
+/// topology.spout("even", |_| VecSpout::new(0..4));
 /// let mut sink = topology.bolt("sink", |_| basic(|_: &u64, _| ()));
 /// sink.shuffle("odd").shuffle("even").all("even").parallelism(2); // one of two, and both of them
 /// let mut topology = topology.start_manual()?;
@@ -80,11 +79,10 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..100)).computed_field("parity", |n: &u64| n % 2);
+    /// topology.spout("numbers", |_| VecSpout::new(0..100)).computed_field("parity", |n: &u64| n % 2);
     /// topology
     ///     .bolt("sink", move |context| {
     ///         let (task, sender) = (context.task(), sender.clone());

@@ -26,11 +26,14 @@ use crate::spout_task::{SpoutFactory, SpoutTask};
 use crate::wait::{Progressive, WaitStrategy};
 use expiry::Clock;
 use spec::{BoltKind, SpoutKind};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) type OnDeadLetter<M> = Box<dyn Fn(DeadLetter<M>) + Send + Sync>;
+/// What is called with a dead letter. It returns the number of the spout's stream that a message
+/// goes to, and that message, if the letter stays in the graph.
+pub(crate) type OnDeadLetter<M> = Arc<dyn Fn(DeadLetter<M>) -> Option<(usize, M)> + Send + Sync>;
 
 /// Declares a topology: spouts, bolts, and the streams that bolts listen to. See the crate's head
 /// for an example.
@@ -50,13 +53,12 @@ pub(crate) type OnDeadLetter<M> = Box<dyn Fn(DeadLetter<M>) + Send + Sync>;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
 /// let mut topology = TopologyBuilder::new();
 /// topology.timeout(Duration::from_secs(10)).seed(1);
-/// topology.spout("numbers", |_| Numbers(0..10));
+/// topology.spout("numbers", |_| VecSpout::new(0..10));
 /// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).parallelism(2).shuffle("numbers");
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("square");
 /// let mut topology = topology.start_manual()?; // or `start`, on threads
@@ -121,14 +123,37 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         name: &str,
         make: impl Fn(&Context) -> S + Send + Sync + 'static,
     ) -> SpoutSpec<'_, M> {
-        let factory: SpoutFactory<M, Id> = Arc::new(move |context| Box::new(make(context)));
+        let spout = self.try_spout(name, move |context| Ok::<S, Infallible>(make(context)));
+        spout.spec.tries = false;
+        spout
+    }
+
+    /// As [`spout`](Self::spout), where an instance may be impossible to make.
+    /// [`start`](Self::start) makes the first instance of each task, on the calling thread, before
+    /// it starts any thread; it returns the first error as [`BuildError::NoInstance`]. A topology
+    /// that starts inactive makes these spouts too, and opens them with the first activation. An
+    /// instance that follows a panic is made on the task's thread. There an error is reported, and
+    /// the task tries again after a pause.
+    pub fn try_spout<
+        Id: fmt::Debug + Send + 'static,
+        S: Spout<M, Id> + 'static,
+        E: fmt::Display,
+    >(
+        &mut self,
+        name: &str,
+        make: impl Fn(&Context) -> Result<S, E> + Send + Sync + 'static,
+    ) -> SpoutSpec<'_, M> {
+        let factory: SpoutFactory<M, Id> = Arc::new(move |context| {
+            make(context).map(|spout| Box::new(spout) as _).map_err(|error| error.to_string())
+        });
         let kind = Kind::Spout(SpoutKind {
             make_task: Box::new(move |parts| Box::new(SpoutTask::new(parts, factory.clone()))),
             max_pending: 4096,
             timeout: None,
             replay: None,
+            on_dead_letter: None,
         });
-        SpoutSpec { spec: self.add(Spec::new(name, kind)) }
+        SpoutSpec { spec: self.add(Spec { tries: true, ..Spec::new(name, kind) }) }
     }
 
     /// Adds a bolt; `make` makes an instance for each task, and another one after a panic.
@@ -137,12 +162,44 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         name: &str,
         make: impl Fn(&Context) -> B + Send + Sync + 'static,
     ) -> BoltSpec<'_, M> {
+        let bolt = self.try_bolt(name, move |context| Ok::<B, Infallible>(make(context)));
+        bolt.spec.tries = false;
+        bolt
+    }
+
+    /// As [`bolt`](Self::bolt), where an instance may be impossible to make: see
+    /// [`try_spout`](Self::try_spout).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{basic, BuildError, TopologyBuilder, VecSpout};
+    /// use std::fs::File;
+    /// use std::io::Write;
+    ///
+    /// let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| VecSpout::new(0..5));
+    /// let sink = |_: &_| {
+    ///     let mut file = File::create("/no/such/directory")?;
+    ///     Ok::<_, std::io::Error>(basic(move |n: &u64, _| writeln!(file, "{n}")))
+    /// };
+    /// topology.try_bolt("sink", sink).shuffle("numbers");
+    /// let wrong = topology.start().unwrap_err();
+    /// assert!(matches!(&wrong, BuildError::NoInstance { component, task: 0, .. } if component == "sink"));
+    /// ```
+    pub fn try_bolt<B: Bolt<M> + 'static, E: fmt::Display>(
+        &mut self,
+        name: &str,
+        make: impl Fn(&Context) -> Result<B, E> + Send + Sync + 'static,
+    ) -> BoltSpec<'_, M> {
         let kind = Kind::Bolt(BoltKind {
-            factory: Arc::new(move |context| Box::new(make(context))),
+            factory: Arc::new(move |context| {
+                make(context).map(|bolt| Box::new(bolt) as _).map_err(|error| error.to_string())
+            }),
             inputs: Vec::new(),
             tick: None,
         });
-        BoltSpec { spec: self.add(Spec::new(name, kind)) }
+        BoltSpec { spec: self.add(Spec { tries: true, ..Spec::new(name, kind) }) }
     }
 
     fn add(&mut self, spec: Spec<M>) -> &mut Spec<M> {
@@ -162,8 +219,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
 
     /// Makes the topology without threads: its tasks run in [`ManualTopology::step`], in turn. With
     /// a [`ManualClock`](expiry::ManualClock) this is a simulation that is the same every time, for
-    /// one [`seed`](Self::seed). Test a bolt of your own so, between a spout that emits its input
-    /// and a bolt that keeps its output: see [`ManualTopology`].
+    /// one [`seed`](Self::seed). Test a bolt of your own so, between a
+    /// [`VecSpout`](crate::VecSpout) and a [`Collect`](crate::Collect).
     ///
     /// # Errors
     ///

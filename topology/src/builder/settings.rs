@@ -63,7 +63,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Spouts are neither made nor opened before [`Topology::activate`](crate::Topology::activate).
-    /// Bolts are made at once.
+    /// Bolts are made at once, and so are spouts of [`try_spout`](Self::try_spout).
     pub fn start_inactive(&mut self) -> &mut Self {
         self.inactive = true;
         self
@@ -78,12 +78,16 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// Sets the handler of messages that are given up. The spout's thread calls it before the
     /// spout's `fail`. With a handler, or with [`replay`](crate::SpoutSpec::replay), a copy of each
     /// pending message is kept. If the handler panics, the panic is counted, the letter is gone,
-    /// and the spout's `fail` is called all the same.
+    /// and the spout's `fail` is called all the same. A spout that sends its
+    /// [dead letters](crate::SpoutSpec::dead_letters) to a stream calls no handler.
     pub fn on_dead_letter(
         &mut self,
         handler: impl Fn(DeadLetter<M>) + Send + Sync + 'static,
     ) -> &mut Self {
-        self.on_dead_letter = Some(Box::new(handler));
+        self.on_dead_letter = Some(Arc::new(move |letter| {
+            handler(letter);
+            None
+        }));
         self
     }
 

@@ -1,8 +1,10 @@
 //! A component, as it was declared.
 
+use super::OnDeadLetter;
 use crate::component::{Bolt, Context};
 use crate::error::BuildError;
 use crate::graph::{FieldHash, Grouping, DEFAULT};
+use crate::instance::Made;
 use crate::replay::Replay;
 use crate::spout_task::SpoutParts;
 use crate::task::Task;
@@ -12,7 +14,7 @@ use std::time::Duration;
 /// Makes a task of a spout. The type of the spout's ids appears in no other part of a declaration.
 pub(crate) type MakeSpoutTask<M> = Box<dyn Fn(SpoutParts<M>) -> Box<dyn Task> + Send + Sync>;
 
-pub(crate) type BoltFactory<M> = Arc<dyn Fn(&Context) -> Box<dyn Bolt<M>> + Send + Sync>;
+pub(crate) type BoltFactory<M> = Arc<dyn Fn(&Context) -> Made<dyn Bolt<M>> + Send + Sync>;
 
 /// A stream that a bolt listens to, and its grouping.
 pub(crate) struct Input {
@@ -32,6 +34,7 @@ pub(crate) struct SpoutKind<M> {
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,
+    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
 }
 
 pub(crate) struct BoltKind<M> {
@@ -50,6 +53,8 @@ pub(crate) struct Spec<M> {
     pub(crate) name: String,
     pub(crate) tasks: usize,
     pub(crate) threads: Option<usize>,
+    /// Whether its first instances are made before the topology starts, as that may fail.
+    pub(crate) tries: bool,
     pub(crate) streams: Vec<StreamSpec<M>>,
     pub(crate) kind: Kind<M>,
 }
@@ -57,7 +62,14 @@ pub(crate) struct Spec<M> {
 impl<M> Spec<M> {
     pub(super) fn new(name: &str, kind: Kind<M>) -> Self {
         let stream = StreamSpec { name: DEFAULT.to_string(), fields: Vec::new() };
-        Spec { name: name.to_string(), tasks: 1, threads: None, streams: vec![stream], kind }
+        Spec {
+            name: name.to_string(),
+            tasks: 1,
+            threads: None,
+            tries: false,
+            streams: vec![stream],
+            kind,
+        }
     }
 
     pub(crate) fn inputs(&self) -> &[Input] {

@@ -3,7 +3,7 @@
 use super::common::common_settings;
 use super::spec::{Kind, Spec, SpoutKind, StreamSpec};
 use crate::graph::FieldHash;
-use crate::replay::Replay;
+use crate::replay::{DeadLetter, Replay};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -14,12 +14,11 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Replay, TopologyBuilder};
+/// use expiry_topology::{basic, Replay, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
 /// let mut topology = TopologyBuilder::new();
-/// let mut numbers = topology.spout("numbers", |context| Numbers(0..10 * (1 + context.task() as u64)));
+/// let mut numbers = topology.spout("numbers", |context| VecSpout::new(0..10 * (1 + context.task() as u64)));
 /// numbers.parallelism(2).max_pending(100).timeout(Duration::from_secs(5)).replay(Replay::default());
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
@@ -51,6 +50,43 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// called at the first failure.
     pub fn replay(&mut self, replay: Replay) -> &mut Self {
         self.set(|spout| spout.replay = Some(replay))
+    }
+
+    /// Declares a stream of the spout for its messages that are given up; bolts listen to it as to
+    /// any other. `message` makes what is emitted there: `|letter| letter.message`. A topology's
+    /// [handler](crate::TopologyBuilder::on_dead_letter) is not called for this spout.
+    ///
+    /// The letter gets a tree of its own and takes its message's place among the pending ones. The
+    /// spout's `fail` is called when that tree is acked: the letter is where it belongs by then. A
+    /// letter that fails or times out is [replayed](Self::replay) as a message would be. If all its
+    /// attempts fail, or a bolt rejects it, that is reported as an error, and `fail` is called. A
+    /// copy of each pending message is kept.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| VecSpout::new(0..5)).dead_letters("odd", |letter| letter.message);
+    /// topology
+    ///     .bolt("even", |_| basic(|n: &u64, out| if n % 2 == 1 { out.reject("it is odd") }))
+    ///     .shuffle("numbers");
+    /// topology.bolt("odd", |_| basic(|n: &u64, _| assert!(n % 2 == 1))).shuffle(("numbers", "odd"));
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100) && topology.is_finished());
+    /// let metrics = topology.metrics();
+    /// assert_eq!((metrics[0].acked, metrics[0].dead_letters, metrics[2].acked), (3, 2, 2));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn dead_letters(
+        &mut self,
+        stream: &str,
+        message: impl Fn(DeadLetter<M>) -> M + Send + Sync + 'static,
+    ) -> &mut Self {
+        let number = self.spec.streams.len();
+        let emitted = move |letter| Some((number, message(letter)));
+        self.set(|spout| spout.on_dead_letter = Some(Arc::new(emitted)));
+        self.stream(stream)
     }
 
     fn set(&mut self, set: impl FnOnce(&mut SpoutKind<M>)) -> &mut Self {

@@ -3,6 +3,7 @@
 use crate::bolt_task::Bench;
 use crate::emit::Emitter;
 use crate::error::{EmitError, Refused};
+use crate::outcomes::Cause;
 use crate::tuple::{sealed::derive, Parents, Tuple};
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +13,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Bolt, BoltCollector, TopologyBuilder, Tuple};
+/// use expiry_topology::{basic, Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
 ///
 /// struct Halve;
 ///
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// }
 ///
 /// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("numbers", |_| Numbers(0..5));
+/// # topology.spout("numbers", |_| VecSpout::new(0..5));
 /// # topology.bolt("halve", |_| Halve).shuffle("numbers");
 /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("halve");
 /// # let mut topology = topology.start_manual()?;
@@ -87,8 +87,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, Bolt, BoltCollector, Refused, TopologyBuilder, Tuple, DEFAULT};
+    /// # use expiry_topology::{basic, Bolt, BoltCollector, Refused, TopologyBuilder, Tuple, DEFAULT, VecSpout};
     /// struct Router;
     ///
     /// impl Bolt<u64> for Router {
@@ -101,7 +100,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     ///
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..4));
+    /// # topology.spout("numbers", |_| VecSpout::new(0..4));
     /// # topology.bolt("router", |_| Router).shuffle("numbers");
     /// topology
     ///     .bolt("sink", move |context| {
@@ -162,8 +161,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
     /// struct First;
     ///
     /// impl Bolt<u64> for First {
@@ -173,7 +171,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// }
     ///
     /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..5));
+    /// # topology.spout("numbers", |_| VecSpout::new(0..5));
     /// # topology.bolt("first", |_| First).shuffle("numbers");
     /// # let mut topology = topology.start_manual()?;
     /// # assert!(topology.settle(100));
@@ -195,7 +193,42 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// As [`fail`](Self::fail), with a reason. The spouts, their hooks and the handler of dead
     /// letters get it in [`Failure::Failed`](crate::Failure). Allocates.
     pub fn fail_with(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
-        self.bench.fail(tuple.roots(), Some(&why.to_string().into()));
+        self.bench.fail(tuple.roots(), Some(Cause::Failed(why.to_string().into())));
+    }
+
+    /// As [`fail_with`](Self::fail_with), for a tuple that no attempt can get through. Whatever
+    /// attempts are left, each message that the tuple was derived from is given up at once, with
+    /// [`Failure::Rejected`](crate::Failure).
+    ///
+    /// The first end of a tree counts. If its tree has failed or timed out before, the rejection is
+    /// dropped, and the message is replayed: the bolt can reject it at the next attempt.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry_topology::{Bolt, BoltCollector, Replay, TopologyBuilder, Tuple, VecSpout};
+    /// struct Reciprocal;
+    ///
+    /// impl Bolt<u64> for Reciprocal {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+    ///         match 1_000_u64.checked_div(*tuple) {
+    ///             Some(_) => out.ack(tuple),
+    ///             None => out.reject(tuple, "it has no reciprocal"),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default().attempts(100));
+    /// topology.bolt("reciprocal", |_| Reciprocal).shuffle("numbers");
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// let numbers = &topology.metrics()[0];
+    /// assert_eq!((numbers.acked, numbers.replayed, numbers.dead_letters), (4, 0, 1));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn reject(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
+        self.bench.fail(tuple.roots(), Some(Cause::Rejected(why.to_string().into())));
     }
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns
@@ -204,8 +237,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
+    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
     /// # use std::time::Duration;
     /// /// Takes its time, and says so every five seconds.
     /// struct Slow(Vec<Tuple<u64>>);
@@ -222,7 +254,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     ///
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
     /// # topology.clock(clock.clone());
-    /// # topology.spout("numbers", |_| Numbers(0..1));
+    /// # topology.spout("numbers", |_| VecSpout::new(0..1));
     /// topology.timeout(10 * second);
     /// topology.bolt("slow", |_| Slow(Vec::new())).shuffle("numbers").tick_every(5 * second);
     /// # let mut topology = topology.start_manual()?;

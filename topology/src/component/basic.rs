@@ -9,7 +9,7 @@ use std::fmt;
 /// A bolt that is a function of messages. What the function emits is derived from its input. The
 /// input is acked when the function returns, or failed if it returns an error. The error is
 /// [reported](BoltCollector::report), and is part of the failure that the spout gets, at each
-/// attempt.
+/// attempt. [`Derive::reject`] is for input that no attempt can get through.
 pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Basic<F> {
     Basic(f)
 }
@@ -19,8 +19,7 @@ pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Bas
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Bolt, TopologyBuilder};
+/// use expiry_topology::{basic, Bolt, TopologyBuilder, VecSpout};
 ///
 /// /// A step that other topologies use too.
 /// fn halve() -> impl Bolt<u64> {
@@ -31,7 +30,7 @@ pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Bas
 /// }
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..5));
+/// topology.spout("numbers", |_| VecSpout::new(0..5));
 /// topology.bolt("halve", |_| halve()).shuffle("numbers");
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.settle(100));
@@ -51,11 +50,10 @@ impl<F> fmt::Debug for Basic<F> {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..5));
+/// topology.spout("numbers", |_| VecSpout::new(0..5));
 /// topology.bolt("any", |_| basic(|_: &u64, _| ())).shuffle("numbers");
 /// topology
 ///     .bolt("small", |_| basic(|n: &u64, _| if *n < 4 { Ok(()) } else { Err(format!("{n} is too large")) }))
@@ -87,15 +85,14 @@ impl<E: fmt::Display> Done for Result<(), E> {
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Derive, TopologyBuilder};
+/// use expiry_topology::{basic, Derive, TopologyBuilder, VecSpout};
 ///
 /// fn divisors(n: &u64, out: &mut Derive<'_, '_, u64>) {
 ///     (1..=*n).filter(|d| n % d == 0).for_each(|d| out.emit(d));
 /// }
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(12..13));
+/// topology.spout("numbers", |_| VecSpout::new(12..13));
 /// topology.bolt("divisors", |_| basic(divisors)).shuffle("numbers");
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("divisors");
 /// let mut topology = topology.start_manual()?;
@@ -105,6 +102,7 @@ impl<E: fmt::Display> Done for Result<(), E> {
 /// ```
 pub struct Derive<'a, 'b, M> {
     tuple: &'a Tuple<M>,
+    rejected: Option<String>,
     out: &'a mut BoltCollector<'b, M>,
 }
 
@@ -128,6 +126,31 @@ impl<M: Clone> Derive<'_, '_, M> {
     pub fn emit_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
         self.out.emit_on(stream, self.tuple, message)
     }
+
+    /// Rejects the input when the function returns, whatever it returns: see
+    /// [`BoltCollector::reject`]. The reason is [reported](BoltCollector::report). The last call
+    /// counts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry_topology::{basic, Replay, TopologyBuilder, VecSpout};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default());
+    /// topology
+    ///     .bolt("reciprocal", |_| basic(|n: &u64, out| match 1_000_u64.checked_div(*n) {
+    ///         Some(reciprocal) => out.emit(reciprocal),
+    ///         None => out.reject("it has no reciprocal"),
+    ///     }))
+    ///     .shuffle("numbers");
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].dead_letters), (4, 1));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn reject(&mut self, why: impl fmt::Display) {
+        self.rejected = Some(why.to_string());
+    }
 }
 
 impl<M, D, F> Bolt<M> for Basic<F>
@@ -137,13 +160,19 @@ where
     F: FnMut(&M, &mut Derive<'_, '_, M>) -> D + Send,
 {
     fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
-        let done = (self.0)(&tuple.message, &mut Derive { tuple: &tuple, out });
-        match done.failure() {
-            None => out.ack(tuple),
-            Some(error) => {
-                out.report(&error);
-                out.fail_with(tuple, &error);
+        let mut derive = Derive { tuple: &tuple, rejected: None, out };
+        let done = (self.0)(&tuple.message, &mut derive);
+        let rejected = derive.rejected;
+        match (rejected, done.failure()) {
+            (Some(why), _) => {
+                out.report(&why);
+                out.reject(tuple, why);
             }
+            (None, Some(error)) => {
+                out.report(&error);
+                out.fail_with(tuple, error);
+            }
+            (None, None) => out.ack(tuple),
         }
     }
 }

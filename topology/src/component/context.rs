@@ -9,14 +9,13 @@ use std::sync::Arc;
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, Context, TopologyBuilder};
+/// use expiry_topology::{basic, Context, TopologyBuilder, VecSpout};
 ///
 /// /// Each task has its share of the numbers.
-/// fn share(context: &Context) -> Numbers {
+/// fn share(context: &Context) -> VecSpout<u64> {
 ///     assert_eq!(format!("{context:?}"), format!("numbers[{} of 4]", context.task()));
 ///     let (task, tasks) = (context.task() as u64, context.tasks() as u64);
-///     Numbers(100 * task / tasks..100 * (task + 1) / tasks)
+///     VecSpout::new(100 * task / tasks..100 * (task + 1) / tasks)
 /// }
 ///
 /// let mut topology = TopologyBuilder::new();

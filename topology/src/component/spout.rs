@@ -131,10 +131,11 @@ pub trait Spout<M, Id = u64>: Send {
         let _ = id;
     }
 
-    /// The message with this id is given up: its last attempt has failed or timed out. Called
-    /// once for each such message, instead of `ack`. Without [`replay`](crate::SpoutSpec::replay)
-    /// the first attempt is the last one, and the spout may emit the message again by itself, as in
-    /// Storm.
+    /// The message with this id is given up: its last attempt has failed or timed out, or a bolt
+    /// has rejected it. Called once for each such message, instead of `ack`. If the spout's [dead
+    /// letters](crate::SpoutSpec::dead_letters) go to bolts, the call comes when the letter has
+    /// ended. Without [`replay`](crate::SpoutSpec::replay) the first attempt is the last one, and
+    /// the spout may emit the message again by itself, as in Storm.
     fn fail(&mut self, id: Id, failure: &Failure) {
         let _ = (id, failure);
     }

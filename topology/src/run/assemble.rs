@@ -131,7 +131,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
         stopping: AtomicBool::new(false),
     });
     let hooks: Hooks<M> = builder.hooks.into();
-    let on_dead_letter = builder.on_dead_letter.map(Arc::new);
+    let on_dead_letter = builder.on_dead_letter;
     let hasher = foldhash::quality::FixedState::with_seed(random.next_u64());
 
     let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
@@ -161,7 +161,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                 SmallRng::seed_from_u64(random.next_u64()),
             );
             let queued: Queued;
-            let made: Box<dyn Task> = match &spec.kind {
+            let mut made: Box<dyn Task> = match &spec.kind {
                 Kind::Spout(spout) => {
                     queued = Box::new(|| 0);
                     let Some((outcomes, number)) = outcomes.next() else {
@@ -176,7 +176,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                         max_pending: spout.max_pending,
                         timeout: spout.timeout,
                         replay: spout.replay,
-                        on_dead_letter: on_dead_letter.clone(),
+                        on_dead_letter: spout.on_dead_letter.clone().or(on_dead_letter.clone()),
                     })
                 }
                 Kind::Bolt(bolt) => {
@@ -197,6 +197,12 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                     ))
                 }
             };
+            if spec.tries {
+                made.make_first().map_err(|why| {
+                    let component = spec.name.clone();
+                    BuildError::NoInstance { component, task, why }
+                })?;
+            }
             board.add(at, stats, queued);
             tasks[thread].push(made);
         }
@@ -216,23 +222,9 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
+    use crate::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
     use std::collections::HashSet;
     use std::sync::{Arc, Mutex};
-
-    /// Emits as many messages as it says.
-    struct Few(u64);
-
-    impl Spout<u64> for Few {
-        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            let Some(left) = self.0.checked_sub(1) else {
-                return Next::Done;
-            };
-            self.0 = left;
-            out.emit(left, left).unwrap();
-            Next::Ready
-        }
-    }
 
     /// Notes the edges of what comes, and sends it on.
     struct Edges(Arc<Mutex<Vec<u64>>>);
@@ -251,7 +243,7 @@ mod tests {
         let edges = Arc::new(Mutex::new(Vec::new()));
         let mut topology = TopologyBuilder::new();
         seed.map(|seed| topology.seed(seed));
-        topology.spout("few", |_| Few(20)).parallelism(2);
+        topology.spout("few", |_| VecSpout::new(0..20)).parallelism(2);
         for (name, source) in [("first", "few"), ("second", "first"), ("third", "second")] {
             let edges = edges.clone();
             topology.bolt(name, move |_| Edges(edges.clone())).shuffle(source);

@@ -19,20 +19,8 @@ use std::time::Duration;
 ///
 /// ```
 /// use expiry::{Clock, ManualClock};
-/// use expiry_topology::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
+/// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
 /// use std::time::Duration;
-///
-/// struct One(bool);
-///
-/// impl Spout<u32> for One {
-///     fn next(&mut self, out: &mut SpoutCollector<'_, u32>) -> Next {
-///         if std::mem::replace(&mut self.0, true) {
-///             return Next::Done;
-///         }
-///         out.emit(1, 0).expect("there is room");
-///         Next::Ready
-///     }
-/// }
 ///
 /// /// Acks with its ticks.
 /// struct Hold(Vec<Tuple<u32>>);
@@ -50,7 +38,7 @@ use std::time::Duration;
 /// let clock = ManualClock::new();
 /// let mut topology = TopologyBuilder::new();
 /// topology.clock(clock.clone()).seed(1);
-/// topology.spout("one", |_| One(false));
+/// topology.spout("one", |_| VecSpout::new([1]));
 /// topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one").tick_every(Duration::from_secs(20));
 /// let mut topology = topology.start_manual()?;
 /// while topology.settle(1_000) && !topology.is_finished() {
@@ -142,12 +130,11 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, Clock, ManualClock, Replay, TopologyBuilder};
+    /// # use expiry_topology::{basic, Clock, ManualClock, Replay, TopologyBuilder, VecSpout};
     /// # use std::time::Duration;
     /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
     /// topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| Numbers(0..1)).replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
+    /// topology.spout("numbers", |_| VecSpout::new(0..1)).replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
     /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
     /// let mut topology = topology.start_manual()?;
     /// assert!(topology.run(1_000, |next| clock.advance(next)));

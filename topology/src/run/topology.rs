@@ -22,12 +22,11 @@ const LOOK: Duration = Duration::from_millis(1);
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
 /// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..1_000));
+/// topology.spout("numbers", |_| VecSpout::new(0..1_000));
 /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(2).shuffle("numbers");
 /// let topology = topology.start()?; // runs by itself from here on
 /// topology.wait(Duration::from_secs(60))?;
@@ -132,11 +131,10 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
+    /// topology.spout("numbers", |_| VecSpout::new(0..1_000_000)); // some of them
     /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
     /// let topology = topology.start()?;
     /// let metrics = topology.drain(Duration::from_secs(60))?;
@@ -159,7 +157,7 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    /// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    /// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
     ///
     /// /// Never acks.
     /// struct Hold(Vec<Tuple<u64>>);
@@ -170,14 +168,8 @@ impl Topology {
     ///     }
     /// }
     ///
-    /// # struct One;
-    /// # impl expiry_topology::Spout<u64> for One {
-    /// #     fn next(&mut self, out: &mut expiry_topology::SpoutCollector<'_, u64>) -> expiry_topology::Next {
-    /// #         out.emit(1, 1).map_or(expiry_topology::Next::Idle, |()| expiry_topology::Next::Done)
-    /// #     }
-    /// # }
     /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("one", |_| One);
+    /// # topology.spout("one", |_| VecSpout::new([1]));
     /// # topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one");
     /// # let topology = topology.start()?;
     /// # while topology.metrics()[0].pending == 0 { std::thread::yield_now(); }

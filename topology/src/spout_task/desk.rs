@@ -64,9 +64,11 @@ impl<M: Clone, Id> Desk<M, Id> {
         self.places.enter(Pending {
             id,
             stream,
-            direct,
+            #[allow(clippy::cast_possible_truncation)] // it was found: below 2^16
+            direct: direct.map(|task| task as u32),
             message: kept,
             attempts: 1,
+            given_up: None,
             began: self.now,
         });
         self.count_pending();
@@ -122,7 +124,7 @@ impl<M: Clone, Id> Desk<M, Id> {
         let pending = self.places.get(place)?;
         let message = pending.message.clone()?;
         // The first emission has found the stream.
-        let (stream, direct) = (Ok(pending.stream), pending.direct);
+        let (stream, direct) = (Ok(pending.stream), pending.direct.map(|task| task as usize));
         let (stream, found) = self.emitter.find(stream, &message, direct).ok()?;
         Some((stream, found, message))
     }

@@ -6,7 +6,7 @@
 //! | [`trees`] | emitted messages whose trees have no root yet |
 //! | [`desk`] | what the spout's collector works on: emission, on those two |
 //! | [`outcomes`] | outcomes, from the task's queue to the spout |
-//! | [`replays`] | messages that have failed: emitted again, or given up |
+//! | [`replays`] | messages that have failed: emitted again, or given up as dead letters |
 
 mod desk;
 mod outcomes;
@@ -20,7 +20,7 @@ use crate::builder::OnDeadLetter;
 use crate::component::{Context, Next, Spout};
 use crate::emit::Emitter;
 use crate::inbox::{Inbox, Jam};
-use crate::instance::Instance;
+use crate::instance::{Instance, Made};
 use crate::outcomes::Ended;
 use crate::replay::{Failure, Replay};
 use crate::task::{Shared, Step, Task};
@@ -40,7 +40,7 @@ const FULL_PAUSE: u64 = 1_000_000;
 /// How long the task leaves a spout alone that has no message, in nanoseconds.
 const IDLE_PAUSE: u64 = 1_000_000;
 
-pub(crate) type SpoutFactory<M, Id> = Arc<dyn Fn(&Context) -> Box<dyn Spout<M, Id>> + Send + Sync>;
+pub(crate) type SpoutFactory<M, Id> = Arc<dyn Fn(&Context) -> Made<dyn Spout<M, Id>> + Send + Sync>;
 
 pub(crate) struct SpoutTask<M, Id> {
     spout: Instance<dyn Spout<M, Id>>,
@@ -78,7 +78,7 @@ pub(crate) struct SpoutParts<M> {
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,
-    pub(crate) on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
 }
 
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
@@ -225,6 +225,10 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
 }
 
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutTask<M, Id> {
+    fn make_first(&mut self) -> Result<(), String> {
+        self.spout.make_first(&mut self.desk, |context| (self.factory)(context))
+    }
+
     fn step(&mut self) -> Step {
         let now = self.desk.shared.clock.now();
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));

@@ -1,7 +1,7 @@
 //! Outcomes: the task takes them out of its queue, and calls the spout with each.
 
 use super::SpoutTask;
-use crate::outcomes::Ended;
+use crate::outcomes::{Cause, Ended};
 use crate::replay::Failure;
 use crate::task::{discard, SAMPLED};
 use expiry::Reason;
@@ -28,9 +28,9 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     }
 
     fn ended(&mut self, ended: Ended) {
-        let (place, reason, why) = match ended {
+        let (place, reason, cause) = match ended {
             Ended::Acked(places) => return self.desk.acked.extend(places),
-            Ended::Otherwise { place, reason, why } => (place, reason, why),
+            Ended::Otherwise { place, reason, cause } => (place, reason, cause),
         };
         let failure = match reason {
             Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
@@ -38,15 +38,21 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             Reason::Failed { by } => {
                 let by = by.and_then(|by| self.desk.shared.names.get(usize::try_from(by).ok()?));
                 let by = by.map(|(name, _)| name.clone());
-                Failure::Failed { by, why }
+                match (by, cause) {
+                    (Some(by), Some(Cause::Rejected(why))) => Failure::Rejected { by, why },
+                    (by, cause) => {
+                        let why = cause.map(|(Cause::Failed(why) | Cause::Rejected(why))| why);
+                        Failure::Failed { by, why }
+                    }
+                }
             }
-            _ => Failure::Failed { by: None, why },
+            _ => Failure::Failed { by: None, why: None },
         };
         self.failed(place, failure);
     }
 
-    /// Calls the spout's `ack` for each acked message. All of them share one guarded call, and the
-    /// rest share another one after a panic.
+    /// Calls the spout's `ack` for each acked message, and its `fail` for each acked dead letter.
+    /// All of them share one guarded call, and the rest share another one after a panic.
     fn tell_acked(&mut self) {
         while !self.desk.acked.is_empty() && self.is_made() {
             self.call(|spout, desk| {
@@ -58,6 +64,10 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     if pending.message.is_some() {
                         discard(pending.message);
+                    }
+                    if let Some(failure) = pending.given_up {
+                        spout.fail(id, &failure);
+                        continue;
                     }
                     let emitter = &desk.emitter;
                     emitter.stats.acked.add(1);

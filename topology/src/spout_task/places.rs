@@ -4,19 +4,27 @@
 //! In between it has a *place*: an index that the message's roots carry as part of their owner. A
 //! spout's task has as many places as may be pending, so a spout with no free place emits nothing.
 
+use crate::replay::Failure;
+
 /// A message that is in flight, or that waits to be emitted again.
 pub(super) struct Pending<M, Id> {
     /// The spout's name for the message.
     pub(super) id: Id,
     pub(super) stream: usize,
-    pub(super) direct: Option<usize>,
+    /// The task that the spout chose, if it did.
+    pub(super) direct: Option<u32>,
     /// A copy, if the message may have to be emitted again, or become a dead letter.
     pub(super) message: Option<M>,
     /// How often the message was emitted.
     pub(super) attempts: u32,
+    /// Why the message was given up, if what is in flight is its dead letter.
+    pub(super) given_up: Option<Box<Failure>>,
     /// The clock reading when the message was emitted first.
     pub(super) began: u64,
 }
+
+// A place of a small message is one cache line.
+const _: () = assert!(std::mem::size_of::<Option<Pending<u64, u64>>>() <= 64);
 
 /// The places of one task.
 ///

@@ -1,8 +1,13 @@
 //! Messages that have failed: they are emitted again after a pause, or given up.
+//!
+//! A message that is given up is a dead letter. If a bolt gets the letter, it stays in the
+//! message's place as one more message in flight, with a tree and attempts of its own, until it is
+//! acked. Only then the spout's `fail` is called.
 
 use super::places::Pending;
-use super::SpoutTask;
+use super::{Desk, SpoutTask};
 use crate::builder::OnDeadLetter;
+use crate::emit::Found;
 use crate::instance::guarded;
 use crate::replay::{DeadLetter, Failure, Replay};
 use crate::task::discard;
@@ -10,7 +15,6 @@ use rand::rngs::SmallRng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
-use std::sync::Arc;
 
 /// Which messages are to be emitted again, and what becomes of the others.
 pub(super) struct Replays<M> {
@@ -18,14 +22,11 @@ pub(super) struct Replays<M> {
     replay: Option<Replay>,
     /// When a message is to be emitted again, and its place.
     later: BinaryHeap<Reverse<(u64, u32)>>,
-    on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+    on_dead_letter: Option<OnDeadLetter<M>>,
 }
 
 impl<M> Replays<M> {
-    pub(super) fn new(
-        replay: Option<Replay>,
-        on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
-    ) -> Self {
+    pub(super) fn new(replay: Option<Replay>, on_dead_letter: Option<OnDeadLetter<M>>) -> Self {
         Replays { replay, later: BinaryHeap::new(), on_dead_letter }
     }
 
@@ -42,8 +43,8 @@ impl<M> Replays<M> {
     /// The pause before a message that has failed after `attempts` is emitted again. `None` if it
     /// is given up.
     fn pause(&self, attempts: u32, failure: &Failure, random: &mut SmallRng) -> Option<u64> {
-        let replay = self.replay.filter(|_| *failure != Failure::Stopped);
-        replay.and_then(|replay| replay.pause(attempts, random))
+        let is_last = matches!(failure, Failure::Stopped | Failure::Rejected { .. });
+        self.replay.filter(|_| !is_last)?.pause(attempts, random)
     }
 
     /// Takes out the first message if it is to be emitted again by `now`.
@@ -61,6 +62,32 @@ impl<M> Replays<M> {
     }
 }
 
+impl<M: Clone, Id: fmt::Debug> Desk<M, Id> {
+    /// Calls the handler with the dead letter of the message in `place`. If a message comes back,
+    /// it takes the place: returns its stream, its tasks, and a copy.
+    fn bury(
+        &mut self,
+        place: u32,
+        failure: &Failure,
+        handler: &OnDeadLetter<M>,
+    ) -> Option<(usize, Found, M)> {
+        let pending = self.places.get_mut(place)?;
+        let letter = DeadLetter {
+            message: pending.message.take()?,
+            id: format!("{:?}", pending.id),
+            component: self.emitter.context.component().to_string(),
+            attempts: pending.attempts,
+            failure: failure.clone(),
+        };
+        let (stream, message) = handler(letter)?;
+        let kept = message.clone();
+        let (stream, found) = self.emitter.find(Ok(stream), &message, None).ok()?;
+        (pending.stream, pending.direct, pending.message) = (stream, None, Some(kept));
+        (pending.attempts, pending.given_up) = (1, Some(Box::new(failure.clone())));
+        Some((stream, found, message))
+    }
+}
+
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
     /// Handles a failure of the message in `place`: asks the spout for a replay, or gives it up.
     pub(super) fn failed(&mut self, place: u32, failure: Failure) {
@@ -74,47 +101,59 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         };
         let random = &mut self.desk.emitter.random;
         let pause = self.replays.pause(pending.attempts, &failure, random);
-        let emitter = &self.desk.emitter;
-        let is_last = pause.is_none();
-        emitter.tell(|hook| hook.spout_fail(&emitter.context, &pending.id, &failure, is_last));
+        let is_letter = pending.given_up.is_some();
+        if !is_letter {
+            let (emitter, is_last) = (&self.desk.emitter, pause.is_none());
+            emitter.tell(|hook| hook.spout_fail(&emitter.context, &pending.id, &failure, is_last));
+        }
         let Some(pause) = pause else {
             return self.give_up(place, failure);
         };
-        self.call(|spout, desk| {
-            let pending = desk.places.get_mut(place);
-            if let Some(Pending { id, message: Some(message), .. }) = pending {
-                spout.replay(id, &failure, message);
-            }
-        });
+        if !is_letter {
+            self.call(|spout, desk| {
+                let pending = desk.places.get_mut(place);
+                if let Some(Pending { id, message: Some(message), .. }) = pending {
+                    spout.replay(id, &failure, message);
+                }
+            });
+        }
         let due = self.desk.now.saturating_add(pause);
         self.replays.push(due, place);
     }
 
-    /// Ends the message in `place`: it becomes a dead letter, and the spout's `fail` is called.
+    /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is
+    /// lost.
     pub(super) fn give_up(&mut self, place: u32, failure: Failure) {
-        let Some(pending) = self.desk.places.take(place) else {
+        let Some(pending) = self.desk.places.get_mut(place) else {
             return;
         };
+        if let Some(first) = pending.given_up.take() {
+            self.desk.emitter.report(&format_args!("a dead letter was not acked: {failure}"));
+            return self.end(place, &first);
+        }
         self.desk.emitter.stats.dead.add(1);
-        match (self.replays.on_dead_letter.clone(), pending.message) {
-            (Some(handler), Some(message)) => {
-                let told = guarded(&mut self.desk, |desk| {
-                    handler(DeadLetter {
-                        message,
-                        id: format!("{:?}", pending.id),
-                        component: desk.emitter.context.component().to_string(),
-                        attempts: pending.attempts,
-                        failure: failure.clone(),
-                    });
-                });
-                if let Err(panicked) = told {
-                    let error = format!("the handler of dead letters {panicked}");
+        if let Some(handler) = self.replays.on_dead_letter.clone() {
+            match guarded(&mut self.desk, |desk| desk.bury(place, &failure, &handler)) {
+                Ok(None) => {}
+                Ok(Some((stream, found, message))) => {
+                    return self.desk.attempt(place, stream, found, message);
+                }
+                Err(panicked) => {
+                    let error = format_args!("the handler of dead letters {panicked}");
                     self.desk.emitter.report(&error);
                 }
             }
-            (_, message) => discard(message),
         }
-        self.call(|spout, _| spout.fail(pending.id, &failure));
+        self.end(place, &failure);
+    }
+
+    /// Ends the message in `place` with a call of the spout's `fail`.
+    fn end(&mut self, place: u32, failure: &Failure) {
+        let Some(pending) = self.desk.places.take(place) else {
+            return;
+        };
+        discard(pending.message);
+        self.call(|spout, _| spout.fail(pending.id, failure));
         self.desk.release(place);
     }
 

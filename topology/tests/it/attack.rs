@@ -3,8 +3,8 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
-    TopologyBuilder, Tuple, Wait,
+    Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
+    TopologyBuilder, Tuple, VecSpout, Wait,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -101,19 +101,6 @@ fn drops_of_messages_may_panic() {
             Message(Some(Bomb))
         }
     }
-    struct Two(Log<Told>);
-    impl Spout<Message> for Two {
-        fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
-            (0..2).for_each(|id| out.emit(Message(None), id).unwrap());
-            Next::Done
-        }
-        fn ack(&mut self, id: u64) {
-            self.0.note(Told::Ack(id));
-        }
-        fn fail(&mut self, id: u64, failure: &Failure) {
-            self.0.note(Told::Fail(id, failure.into()));
-        }
-    }
     struct AcksOne(bool);
     impl Bolt<Message> for AcksOne {
         fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
@@ -124,19 +111,15 @@ fn drops_of_messages_may_panic() {
             }
         }
     }
-    let (clock, told) = (ManualClock::new(), Log::new());
+    let two = VecSpout::new([Message(None), Message(None)]);
     let mut builder = TopologyBuilder::new();
-    builder.clock(clock);
-    builder
-        .spout("two", {
-            let told = told.clone();
-            move |_| Two(told.clone())
-        })
-        .replay(Replay::default().attempts(1));
+    builder.clock(ManualClock::new());
+    builder.spout("two", two.instances()).replay(Replay::default().attempts(1));
     builder.bolt("acks one", |_| AcksOne(false)).shuffle("two");
     let mut topology = builder.start_manual().unwrap();
     assert!(topology.settle(1000));
-    assert_eq!(told.all(), [Told::Fail(1, Why::Failed), Told::Ack(0)]);
+    let (failed, why) = &two.failed()[0];
+    assert_eq!((two.acked(), *failed, Why::from(why)), (vec![0], 1, Why::Failed));
     assert!(topology.is_finished());
 }
 
@@ -272,7 +255,7 @@ fn a_name_may_hold_a_nul() {
 /// A task that waits for room at one task still sends to another one.
 #[test]
 fn what_has_room_is_not_held_up_by_what_has_none() {
-    let (clock, came) = (ManualClock::new(), Log::new());
+    let (clock, came) = (ManualClock::new(), Collect::new());
     let mut builder = builder(&clock);
     builder.queue(2).batch(2).timeout(SECOND * 1000);
     builder.spout("numbers", |_| Numbers::new(0..11, &Log::new()).at_once(11));
@@ -287,7 +270,7 @@ fn what_has_room_is_not_held_up_by_what_has_none() {
     })
     .stream("free");
     builder.bolt("stalled", |_| each(|tuple, out| out.ack(tuple))).shuffle("pass");
-    builder.bolt("free", notes(&came)).shuffle(("pass", "free"));
+    builder.bolt("free", came.instances()).shuffle(("pass", "free"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("stalled", true);
     for _ in 0..10 {
@@ -376,9 +359,9 @@ fn a_tuple_of_another_topology_does_no_harm() {
     let receive = Arc::new(Mutex::new(receive));
     let mut far = builder(&clock);
     far.seed(1);
-    far.spout("first", |_| Numbers::new([], &Log::new()));
+    far.spout("first", |_| VecSpout::new([]));
     far.bolt("second", |_| each(|tuple, out| out.ack(tuple))).shuffle("first");
-    far.spout("third", |_| Numbers::new(0..3, &Log::new()));
+    far.spout("third", |_| VecSpout::new(0..3));
     far.bolt("sends", move |_| {
         let send = send.clone();
         each(move |tuple, _| send.send(tuple).unwrap())
@@ -494,7 +477,7 @@ fn many_tasks_have_no_ways_that_they_do_not_need() {
 /// order, also where there was no room.
 #[test]
 fn two_streams_keep_their_order() {
-    let (clock, came) = (ManualClock::new(), Log::new());
+    let (clock, came) = (ManualClock::new(), Collect::new());
     let mut builder = builder(&clock);
     builder.queue(1).batch(3);
     builder.spout("numbers", |_| Numbers::new(0..100, &Log::new()).at_once(7));
@@ -504,7 +487,7 @@ fn two_streams_keep_their_order() {
         out.ack(tuple);
     })
     .stream("other");
-    builder.bolt("sink", notes(&came)).shuffle("both").shuffle(("both", "other"));
+    builder.bolt("sink", came.instances()).shuffle("both").shuffle(("both", "other"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("sink", true);
     settle(&mut topology);
@@ -532,7 +515,7 @@ fn times_at_their_limits() {
                 let mut builder = builder(&clock);
                 builder.timeout(timeout).interval(interval).flush_every(own);
                 builder
-                    .spout("numbers", |_| Once)
+                    .spout("numbers", |_| VecSpout::new([1]))
                     .timeout(own)
                     .replay(Replay::default().base(own).cap(own).factor(f64::MAX));
                 builder
@@ -561,16 +544,6 @@ fn times_at_their_limits() {
         }
     }
     assert!(started > 0);
-}
-
-/// Emits one message, if it may.
-struct Once;
-
-impl Spout<u64> for Once {
-    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-        let _ = out.emit(1, 1);
-        Next::Done
-    }
 }
 
 /// A window of many tuples is joined in less than their number squared.

@@ -3,8 +3,10 @@
 mod attack;
 mod chaos;
 mod common;
+mod dead;
 mod flow;
 mod graph;
+mod making;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod tail;

@@ -49,10 +49,10 @@ fn a_message_is_acked_when_all_its_branches_are() {
 }
 
 /// A tuple in several trees: what is derived from two messages is outstanding in both, and its
-/// failure fails both.
+/// failure or rejection ends both.
 #[test]
 fn a_join_is_in_the_trees_of_all_that_it_joins() {
-    for fails in [false, true] {
+    for end in [None, Some(Why::Failed), Some(Why::Rejected)] {
         let (clock, told, mut builder) = rig();
         builder.spout("numbers", numbers([1, 2, 3], &told));
         builder
@@ -70,20 +70,16 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
             .global("numbers");
         bolt(&mut builder, "sum", "pairs", move |tuple, out| {
             assert_eq!(tuple.roots().count(), 2);
-            if fails {
-                out.fail(tuple);
-            } else {
-                out.ack(tuple);
+            match end {
+                None => out.ack(tuple),
+                Some(Why::Rejected) => out.reject(tuple, "no sum"),
+                Some(_) => out.fail(tuple),
             }
         });
         let mut topology = settled(builder);
         let mut ends: Vec<Told> = told.all().split_off(5);
         ends.sort_by_key(|told| format!("{told:?}"));
-        let expected = if fails {
-            [Told::Fail(1, Why::Failed), Told::Fail(2, Why::Failed)]
-        } else {
-            [Told::Ack(1), Told::Ack(2)]
-        };
+        let expected = [1, 2].map(|id| end.map_or(Told::Ack(id), |why| Told::Fail(id, why)));
         assert_eq!(ends, expected, "the third is held");
         clock.advance(SECOND * 12);
         settle(&mut topology);

@@ -44,6 +44,7 @@ impl<T: Clone> Log<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     Failed,
+    Rejected,
     TimedOut,
     Stopped,
 }
@@ -52,6 +53,7 @@ impl From<&Failure> for Why {
     fn from(failure: &Failure) -> Self {
         match failure {
             Failure::Failed { .. } => Why::Failed,
+            Failure::Rejected { .. } => Why::Rejected,
             Failure::TimedOut { .. } => Why::TimedOut,
             Failure::Stopped => Why::Stopped,
             other => panic!("{other:?}"),
@@ -152,22 +154,6 @@ impl<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send> Bolt<u64> for Eac
 /// Types the closure.
 pub fn each<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send>(f: F) -> Each<F> {
     Each(f)
-}
-
-/// A bolt that notes what comes, and acks it.
-pub struct Notes(Log<u64>);
-
-impl Bolt<u64> for Notes {
-    fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-        self.0.note(*tuple);
-        out.ack(tuple);
-    }
-}
-
-/// Makes such bolts.
-pub fn notes(came: &Log<u64>) -> impl Fn(&Context) -> Notes + Send + Sync + 'static {
-    let came = came.clone();
-    move |_| Notes(came.clone())
 }
 
 /// A builder on a manual clock, with timeouts of ten seconds in steps of one.

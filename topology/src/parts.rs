@@ -1,0 +1,181 @@
+//! Parts for tests: a spout of given messages, and a bolt that keeps what comes.
+
+use crate::collect::{BoltCollector, SpoutCollector};
+use crate::component::{Bolt, Context, Next, Spout};
+use crate::replay::Failure;
+use crate::tuple::Tuple;
+use std::iter::Enumerate;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A spout of given messages, for tests. The id of a message is its number, from 0. The spout is
+/// done when all messages are emitted, and notes which of them are acked and which are given up.
+///
+/// Clones share the messages and the notes. So the tasks that [`instances`](Self::instances) makes
+/// divide the messages among them, and an instance that follows a panic goes on where the other one
+/// ended. `|_| VecSpout::new(0..10)` gives each task all of them.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
+///
+/// let numbers = VecSpout::new([3, 4, 5]);
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", numbers.instances());
+/// topology
+///     .bolt("even", |_| basic(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") }))
+///     .shuffle("numbers");
+/// assert!(topology.start_manual()?.settle(100));
+/// assert_eq!(numbers.acked(), [1]);
+/// let (id, why) = &numbers.failed()[1];
+/// assert_eq!((*id, why.to_string().as_str()), (2, r#"it was failed by "even": it is odd"#));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct VecSpout<M>(Arc<Mutex<Given<M>>>);
+
+#[derive(Debug)]
+struct Given<M> {
+    left: Enumerate<std::vec::IntoIter<M>>,
+    acked: Vec<u64>,
+    failed: Vec<(u64, Failure)>,
+}
+
+impl<M: Clone + Send + 'static> VecSpout<M> {
+    /// A spout of these messages.
+    pub fn new(messages: impl IntoIterator<Item = M>) -> Self {
+        let messages: Vec<M> = messages.into_iter().collect();
+        let left = messages.into_iter().enumerate();
+        VecSpout(Arc::new(Mutex::new(Given { left, acked: Vec::new(), failed: Vec::new() })))
+    }
+
+    /// Returns what makes clones of this spout, for
+    /// [`TopologyBuilder::spout`](crate::TopologyBuilder::spout).
+    pub fn instances(&self) -> impl Fn(&Context) -> Self + Send + Sync + 'static {
+        let spout = self.clone();
+        move |_| spout.clone()
+    }
+
+    /// The ids of the acked messages, in the order of their acks.
+    #[must_use]
+    pub fn acked(&self) -> Vec<u64> {
+        locked(&self.0).acked.clone()
+    }
+
+    /// The ids of the messages that were given up, each with its failure, in that order.
+    #[must_use]
+    pub fn failed(&self) -> Vec<(u64, Failure)> {
+        locked(&self.0).failed.clone()
+    }
+}
+
+impl<M: Clone + Send + 'static> Spout<M> for VecSpout<M> {
+    fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next {
+        let next = locked(&self.0).left.next();
+        // A spout is asked only while there is room.
+        next.map_or(Next::Done, |(id, message)| {
+            out.emit(message, id as u64).map_or(Next::Idle, |()| Next::Ready)
+        })
+    }
+
+    fn ack(&mut self, id: u64) {
+        locked(&self.0).acked.push(id);
+    }
+
+    fn fail(&mut self, id: u64, failure: &Failure) {
+        locked(&self.0).failed.push((id, failure.clone()));
+    }
+}
+
+/// A bolt that keeps the messages that come, and acks them, for tests. Clones share what they keep.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, Collect, TopologyBuilder, VecSpout};
+///
+/// let squares = Collect::new();
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| VecSpout::new([3, 4]));
+/// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).shuffle("numbers");
+/// topology.bolt("squares", squares.instances()).shuffle("square");
+/// assert!(topology.start_manual()?.settle(100));
+/// assert_eq!(squares.all(), [9, 16]);
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Collect<M>(Arc<Mutex<Vec<M>>>);
+
+impl<M> Default for Collect<M> {
+    fn default() -> Self {
+        Collect(Arc::default())
+    }
+}
+
+impl<M: Clone + Send + 'static> Collect<M> {
+    /// A bolt that has kept nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns what makes clones of this bolt, for
+    /// [`TopologyBuilder::bolt`](crate::TopologyBuilder::bolt).
+    pub fn instances(&self) -> impl Fn(&Context) -> Self + Send + Sync + 'static {
+        let bolt = self.clone();
+        move |_| bolt.clone()
+    }
+
+    /// Copies of the messages that have come, in that order.
+    #[must_use]
+    pub fn all(&self) -> Vec<M> {
+        locked(&self.0).clone()
+    }
+
+    /// Takes out the messages that have come since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<M> {
+        std::mem::take(&mut locked(&self.0))
+    }
+}
+
+impl<M: Clone + Send + 'static> Bolt<M> for Collect<M> {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
+        let message = tuple.message().clone();
+        locked(&self.0).push(message);
+        out.ack(tuple);
+    }
+}
+
+/// A lock whose holder has panicked, in a message's `clone`, has changed nothing.
+fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{basic, TopologyBuilder};
+    use std::time::Duration;
+
+    /// Tasks that share a spout emit each message once, and tasks that share a bolt keep all.
+    #[test]
+    fn instances_share_messages_and_notes() {
+        let (spout, bolt) = (VecSpout::new(0..1_000_u64), Collect::new());
+        let mut topology = TopologyBuilder::new();
+        topology.spout("numbers", spout.instances()).parallelism(3);
+        topology
+            .bolt("picky", |_| basic(|n: &u64, _| if *n == 500 { Err("no") } else { Ok(()) }))
+            .shuffle("numbers");
+        topology.bolt("kept", bolt.instances()).parallelism(3).shuffle("numbers");
+        topology.start().unwrap().wait(Duration::from_secs(60)).unwrap();
+        let (mut kept, mut ended) = (bolt.take(), spout.acked());
+        let failed: Vec<u64> = spout.failed().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(failed, [500]);
+        ended.extend(failed);
+        kept.sort_unstable();
+        ended.sort_unstable();
+        assert!(kept.into_iter().eq(0..1_000) && ended.into_iter().eq(0..1_000));
+        assert_eq!(bolt.all(), []);
+    }
+}

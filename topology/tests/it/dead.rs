@@ -1,0 +1,322 @@
+//! Messages that are given up: rejections, and the bolts that dead letters go to.
+
+use crate::common::*;
+use expiry::ManualClock;
+use expiry_topology::{
+    basic, BoltCollector, Collect, Context, DeadLetter, Failure, Hook, ManualTopology, Replay,
+    TopologyBuilder, Tuple,
+};
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A dead letter's message, its number of attempts, and its failure.
+type Letter = (u64, u32, String);
+
+/// A rig whose spout emits these numbers, each up to five times, and a log of its dead letters.
+fn rejecting<const N: usize>(
+    numbers_of: [u64; N],
+) -> (ManualClock, Log<Told>, Log<Letter>, TopologyBuilder<u64>) {
+    let (clock, told, mut builder) = rig();
+    let letters = Log::new();
+    let log = letters.clone();
+    builder.on_dead_letter(move |letter: DeadLetter<u64>| {
+        log.note((letter.message, letter.attempts, letter.failure.to_string()));
+    });
+    let replay = Replay::default().base(SECOND).jitter(0.0);
+    builder.spout("numbers", numbers_by(N, numbers_of, &told)).replay(replay);
+    (clock, told, letters, builder)
+}
+
+fn finished(builder: TopologyBuilder<u64>, clock: &ManualClock) -> ManualTopology<u64> {
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, clock, SECOND * 100);
+    assert!(topology.is_finished());
+    topology
+}
+
+fn ends(told: &Log<Told>) -> Vec<Told> {
+    let mut told = told.all();
+    told.retain(|told| matches!(told, Told::Ack(_) | Told::Fail(..)));
+    told
+}
+
+fn letter(message: u64, attempts: u32, failure: &str) -> Letter {
+    (message, attempts, failure.to_string())
+}
+
+/// A rejected message is a dead letter at its first attempt, with the reason. A plain failure
+/// beside it is replayed.
+#[test]
+fn a_rejected_message_is_given_up_at_once() {
+    let (clock, told, letters, mut builder) = rejecting([1, 2]);
+    let attempts = Arc::new(AtomicU64::new(0));
+    bolt_with(&mut builder, "picky", "numbers", attempts, |attempts, tuple, out| match *tuple {
+        1 => out.reject(tuple, "it is one"),
+        _ if attempts.fetch_add(1, Relaxed) == 0 => out.fail_with(tuple, "once more"),
+        _ => out.ack(tuple),
+    });
+    let topology = finished(builder, &clock);
+    assert_eq!(letters.all(), [letter(1, 1, "it was rejected by \"picky\": it is one")]);
+    assert_eq!(ends(&told), [Told::Fail(1, Why::Rejected), Told::Ack(2)]);
+    let (numbers, picky) = (&topology.metrics()[0], &topology.metrics()[1]);
+    assert_eq!((numbers.replayed, numbers.dead_letters, numbers.failed), (1, 1, 2));
+    assert_eq!((picky.failed, picky.trees_failed, picky.errors), (2, 2, 0));
+}
+
+/// A rejection counts only if it ends its tree. After a plain failure, the message is replayed, and
+/// its next attempt can be rejected.
+#[test]
+fn a_rejection_after_another_failure_is_dropped() {
+    let (clock, told, letters, mut builder) = rejecting([1]);
+    let attempts = Arc::new(AtomicU64::new(0));
+    // In simulations the bolt that was declared first executes first.
+    bolt_with(&mut builder, "fails", "numbers", attempts, |attempts, tuple, out| {
+        match attempts.fetch_add(1, Relaxed) {
+            0 => out.fail(tuple),
+            _ => out.ack(tuple),
+        }
+    });
+    bolt(&mut builder, "rejects", "numbers", |tuple, out| out.reject(tuple, "no"));
+    let topology = finished(builder, &clock);
+    assert_eq!(letters.all(), [letter(1, 2, "it was rejected by \"rejects\": no")]);
+    assert_eq!(ends(&told), [Told::Fail(1, Why::Rejected)]);
+    let rejects = &topology.metrics()[2];
+    assert_eq!((rejects.failed, rejects.trees_failed, rejects.late), (2, 1, 1));
+}
+
+/// A rejection that comes after the timeout of its attempt concerns neither the next attempt nor
+/// the failure that the same thread causes next.
+#[test]
+fn a_rejection_after_a_timeout_is_dropped() {
+    let (clock, told, letters, mut builder) = rejecting([1]);
+    let slow = |_: &Context| {
+        let (mut late, mut attempts) = (None, 0);
+        each(move |tuple, out| {
+            attempts += 1;
+            match (attempts, late.take()) {
+                (1, _) => late = Some(tuple),
+                (_, Some(late)) => {
+                    out.reject(late, "too late");
+                    out.fail(tuple);
+                }
+                (_, None) => out.ack(tuple),
+            }
+        })
+    };
+    builder.bolt("slow", slow).shuffle("numbers");
+    let topology = finished(builder, &clock);
+    assert_eq!((letters.all(), ends(&told)), (vec![], vec![Told::Ack(1)]));
+    let (numbers, slow) = (&topology.metrics()[0], &topology.metrics()[1]);
+    assert_eq!((numbers.timed_out, numbers.failed, slow.late), (1, 1, 1));
+}
+
+/// A `basic` bolt rejects its input whatever it returns. A bolt that panics has not rejected.
+#[test]
+fn a_function_rejects_its_input() {
+    let (clock, told, letters, mut builder) = rejecting([1, 2, 3, 4]);
+    let panics = Arc::new(AtomicU64::new(0));
+    builder
+        .bolt("picky", move |_| {
+            let panics = panics.clone();
+            basic(move |n: &u64, out| {
+                if n % 2 == 1 {
+                    out.reject(format_args!("{n} is odd"));
+                }
+                if *n == 1 && panics.fetch_add(1, Relaxed) == 0 {
+                    std::panic::resume_unwind(Box::new("once"));
+                }
+                if *n == 3 {
+                    Err("overruled")
+                } else {
+                    Ok(())
+                }
+            })
+        })
+        .shuffle("numbers");
+    let topology = finished(builder, &clock);
+    let by = |n: u64| format!("it was rejected by \"picky\": {n} is odd");
+    assert_eq!(letters.all(), [letter(3, 1, &by(3)), letter(1, 2, &by(1))]);
+    let picky = &topology.metrics()[1];
+    assert_eq!((picky.failed, picky.errors, picky.panics), (3, 3, 1), "{:?}", told.all());
+}
+
+/// On threads, where rejections, failures and acks of the same trees race: a rejection that ends its
+/// tree gives up its message, whose letter is acked once, and all other messages are acked.
+#[test]
+fn each_rejection_that_ends_a_tree_gives_up_its_message() {
+    const MESSAGES: u64 = 30_000;
+    let (told, letters) = (Log::new(), Log::new());
+    let mut builder = TopologyBuilder::new();
+    builder.batch(4);
+    builder
+        .spout("numbers", numbers_by(64, 0..MESSAGES, &told))
+        .replay(Replay::default().without_limit().base(Duration::ZERO))
+        .dead_letters("thirds", |letter| letter.message);
+    bolt(&mut builder, "rejects", "numbers", |tuple, out| match *tuple % 3 {
+        0 => out.reject(tuple, "a third"),
+        _ => out.ack(tuple),
+    });
+    let mut executed = 0;
+    let mut is_every_other = move || {
+        executed += 1;
+        executed % 2 == 0
+    };
+    let mut is_failed = is_every_other;
+    bolt(&mut builder, "fails", "numbers", move |tuple, out| match is_every_other() {
+        true => out.fail_with(tuple, "a half"),
+        false => out.ack(tuple),
+    });
+    let log = letters.clone();
+    bolt(&mut builder, "thirds", ("numbers", "thirds"), move |tuple, out| {
+        if is_failed() {
+            return out.fail(tuple);
+        }
+        log.note(*tuple);
+        out.ack(tuple);
+    });
+    let topology = builder.start().unwrap();
+    topology.wait(SECOND * 60).unwrap();
+    let thirds: Vec<u64> = (0..MESSAGES).step_by(3).collect();
+    let mut failed: Vec<u64> = Vec::new();
+    for told in ends(&told) {
+        if let Told::Fail(id, why) = told {
+            assert_eq!(why, Why::Rejected);
+            failed.push(id);
+        }
+    }
+    let mut acked = letters.take();
+    acked.sort_unstable();
+    failed.sort_unstable();
+    assert!(acked == thirds && failed == thirds);
+    let (numbers, rejects) = (&topology.metrics()[0], &topology.metrics()[1]);
+    assert_eq!((numbers.acked, numbers.dead_letters), (MESSAGES * 2 / 3, MESSAGES / 3));
+    assert_eq!(rejects.trees_failed, MESSAGES / 3);
+    assert!(numbers.replayed > 0);
+}
+
+/// What a bolt does with each attempt at a dead letter.
+type Acts = fn(u64, Tuple<u64>, &mut BoltCollector<'_, u64>);
+
+/// A dead letter is a message in flight until a bolt has acked it: it keeps its place, is replayed
+/// if it fails, and the spout's `fail` is called with the message's failure when it has ended.
+#[test]
+fn a_dead_letter_that_goes_to_a_bolt_ends_before_its_message() {
+    let lost = |why: &str| vec![format!("a dead letter was not acked: {why}")];
+    let cases: [(Acts, u64, Vec<String>); 4] = [
+        (|_, tuple, out| out.ack(tuple), 1, vec![]),
+        (|nth, tuple, out| if nth < 3 { out.fail(tuple) } else { out.ack(tuple) }, 3, vec![]),
+        (|_, tuple, out| out.reject(tuple, "no"), 1, lost("it was rejected by \"dead\": no")),
+        (|_, tuple, out| out.fail(tuple), 5, lost("it was failed by \"dead\"")),
+    ];
+    for (acts, attempts, errors) in cases {
+        let (clock, told, mut builder) = rig();
+        let (came, reported) = (Log::new(), Log::new());
+        let replay = Replay::default().base(SECOND).jitter(0.0);
+        builder.hook(Errors(reported.clone()));
+        builder
+            .spout("numbers", numbers([7], &told))
+            .replay(replay)
+            .max_pending(1)
+            .dead_letters("dead", |letter| letter.message * 100 + u64::from(letter.attempts));
+        let mut attempt = 0;
+        bolt(&mut builder, "picky", "numbers", move |tuple, out| {
+            attempt += 1;
+            match attempt {
+                1 => out.fail(tuple),
+                _ => out.reject(tuple, "it is seven"),
+            }
+        });
+        bolt_with(
+            &mut builder,
+            "dead",
+            ("numbers", "dead"),
+            came.clone(),
+            move |came, tuple, out| {
+                came.note(*tuple);
+                acts(came.all().len() as u64, tuple, out);
+            },
+        );
+        let mut topology = builder.start_manual().unwrap();
+        topology.hold("dead", true);
+        settle(&mut topology);
+        clock.advance(SECOND);
+        settle(&mut topology);
+        let numbers = &topology.metrics()[0];
+        assert_eq!((numbers.pending, numbers.dead_letters, ends(&told)), (1, 1, vec![]));
+        topology.hold("dead", false);
+        run(&mut topology, &clock, SECOND * 100);
+        assert!(topology.is_finished());
+        assert_eq!(came.all(), vec![702; attempts as usize]);
+        assert_eq!(ends(&told), [Told::Fail(7, Why::Rejected)]);
+        let failed = "it was failed by \"picky\", false".to_string();
+        let given_up = "it was rejected by \"picky\": it is seven, true".to_string();
+        assert_eq!(reported.all(), [vec![failed, given_up], errors].concat());
+        let numbers = &topology.metrics()[0];
+        assert_eq!((numbers.acked, numbers.replayed, numbers.dead_letters), (0, attempts, 1));
+    }
+}
+
+/// Notes the failures of a spout's messages, and errors.
+struct Errors(Log<String>);
+
+impl Hook<u64> for Errors {
+    fn spout_fail(&self, _: &Context, _: &dyn Debug, failure: &Failure, is_last: bool) {
+        self.0.note(format!("{failure}, {is_last}"));
+    }
+    fn error(&self, _: &Context, error: &str) {
+        self.0.note(error.to_string());
+    }
+}
+
+/// The letters of a spout that names no stream go to the topology's handler. A letter that no bolt
+/// listens to, or whose function panics, ends with its message.
+#[test]
+fn each_spouts_dead_letters_have_their_own_way() {
+    let (_, told, mut builder) = rig();
+    let letters = Log::new();
+    let log = letters.clone();
+    builder.on_dead_letter(move |letter| log.note((letter.component, letter.message)));
+    builder.spout("handled", numbers([1], &told));
+    builder.spout("unheard", numbers([2], &told)).dead_letters("dead", |letter| letter.message);
+    builder
+        .spout("panics", numbers([3], &told))
+        .dead_letters("dead", |_| std::panic::resume_unwind(Box::new("no letter")));
+    bolt(&mut builder, "picky", "handled", |tuple, out| out.fail(tuple))
+        .shuffle("unheard")
+        .shuffle("panics")
+        .shuffle(("panics", "dead"));
+    let topology = settled(builder);
+    assert!(topology.is_finished());
+    assert_eq!(letters.all(), [("handled".to_string(), 1)]);
+    let mut ends = ends(&told);
+    ends.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(ends, [1, 2, 3].map(|id| Told::Fail(id, Why::Failed)));
+    let spouts = &topology.metrics()[..3];
+    assert_eq!([0, 1, 2].map(|at| spouts[at].panics), [0, 0, 1]);
+    assert_eq!([0, 1, 2].map(|at| spouts[at].dead_letters), [1, 1, 1]);
+}
+
+/// A tracker that is shut down ends messages and their dead letters; all of them reach the bolt.
+#[test]
+fn a_tracker_that_is_shut_down_ends_dead_letters() {
+    let (_, told, mut builder) = rig();
+    let came = Collect::new();
+    builder
+        .spout("numbers", numbers_by(2, [1, 2], &told))
+        .dead_letters("dead", |letter| letter.message);
+    builder.bolt("numbers held", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+    builder.bolt("dead", came.instances()).shuffle(("numbers", "dead"));
+    let mut topology = builder.start_manual().unwrap();
+    topology.hold("numbers held", true);
+    settle(&mut topology);
+    topology.tracker().unwrap().shutdown(expiry::ShutdownMode::Cancel);
+    topology.hold("numbers held", false);
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    let mut all = came.all();
+    all.sort_unstable();
+    assert_eq!(all, [1, 2]);
+    assert_eq!(ends(&told), [1, 2].map(|id| Told::Fail(id, Why::Stopped)));
+}
