@@ -227,6 +227,7 @@ mod snapshot;
 #[cfg(feature = "async")]
 mod stream;
 mod sync;
+mod target;
 mod time;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

@@ -5,7 +5,7 @@ use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::lifecycle::ReaperSettings;
 use crate::reaper::Reaper;
-use crate::time::{nanos, Clock, CoarseClock, Ticks};
+use crate::time::{nanos, Clock, CoarseClock};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,8 +131,11 @@ impl Setup {
         if interval < SHORTEST {
             return Err(BuildError::IntervalTooShort { interval });
         }
-        let ticks = Ticks::new(0, nanos(interval));
-        let ticks = if self.interval.is_none() { ticks.with_grains() } else { ticks };
+        let precision = match self.interval {
+            Some(_) => Precision::Interval(nanos(interval)),
+            None => Precision::Grains { interval: nanos(interval), shortest: nanos(shortest) },
+        };
+        let ticks = precision.ticks(0);
         for &timeout in timeouts {
             if interval > timeout {
                 return Err(BuildError::IntervalAboveTimeout { interval, timeout });
@@ -142,11 +145,7 @@ impl Setup {
                 return Err(BuildError::TimeoutTooLong { timeout, longest });
             }
         }
-        let (interval, shortest) = (nanos(interval), nanos(shortest));
-        Ok(match self.interval {
-            Some(_) => Precision::Interval(interval),
-            None => Precision::Grains { interval, shortest },
-        })
+        Ok(precision)
     }
 }
 

@@ -17,7 +17,6 @@ mod removals;
 mod removed;
 mod session;
 mod store;
-pub(crate) mod target;
 mod time_cache;
 
 pub use error::{InsertError, StoreError};

@@ -5,9 +5,9 @@ use super::PendingTable;
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
 use crate::handle::builder;
-use crate::keyed::target::{builds, Target};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
+use crate::target::{builds, Target};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -76,6 +76,16 @@ pub(crate) enum Precision {
     },
 }
 
+impl Precision {
+    /// Ticks from the clock reading `start` on.
+    pub(crate) fn ticks(self, start: u64) -> Ticks {
+        match self {
+            Precision::Interval(interval) => Ticks::new(start, interval),
+            Precision::Grains { interval, .. } => Ticks::new(start, interval).with_grains(),
+        }
+    }
+}
+
 /// A timeout that cannot be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTimeout {
@@ -163,15 +173,15 @@ impl Deadlines {
         let lag = clock.lag();
         // A lag that is small beside the interval, or the grain, is made up for by adding it to
         // every deadline.
-        let (ticks, brief, is_small) = match precision {
-            Precision::Interval(interval) => (Ticks::new(now, interval), 0, lag <= interval / 4),
-            Precision::Grains { interval, shortest } => {
+        let (brief, is_small) = match precision {
+            Precision::Interval(interval) => (0, lag <= interval / 4),
+            Precision::Grains { shortest, .. } => {
                 let brief = lag.saturating_mul(2048);
-                (Ticks::new(now, interval).with_grains(), brief, brief <= shortest)
+                (brief, brief <= shortest)
             }
         };
         Deadlines {
-            ticks,
+            ticks: precision.ticks(now),
             lag: (!exact && is_small).then_some(lag),
             brief,
             clock,
@@ -215,11 +225,16 @@ impl Deadlines {
     /// would otherwise be due already by the driver's time.
     #[inline(always)]
     pub(crate) fn now_for(&self, after: u64) -> (u64, u64) {
-        let driven = self.driven.load(Relaxed);
-        match self.lag {
-            Some(lag) if after >= self.brief => (self.clock.coarse().max(driven), lag),
-            _ => (self.clock.now().max(driven), 0),
+        match self.lag_for(after) {
+            Some(lag) => (self.coarse_now(), lag),
+            None => (self.now(), 0),
         }
+    }
+
+    /// The clock's lag if the coarse reading is used for the deadline of such a timeout.
+    #[inline(always)]
+    fn lag_for(&self, after: u64) -> Option<u64> {
+        self.lag.filter(|_| after >= self.brief)
     }
 
     /// The deadline of what begins now, and the clock reading that it was derived from. `default`
@@ -333,7 +348,7 @@ impl Deadlines {
     pub(super) fn exact_deadline(&self, timeout: Lifetime, default: Option<u64>) -> Option<u64> {
         let now = self.now();
         let after = self.nanos(timeout, default).ok()??;
-        let lag = self.lag.filter(|_| after >= self.brief).unwrap_or(0);
+        let lag = self.lag_for(after).unwrap_or(0);
         Some(self.ticks.deadline(now, after.saturating_add(lag)))
     }
 

@@ -14,13 +14,13 @@ pub use entry::{PendingEntry, PendingMapError};
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
-use super::target::{shutdowns, Target};
 use super::{StoreError, StoreMetrics};
 use crate::core::engine::Claim;
 use crate::handle::handle;
 use crate::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
 use crate::polled::Polled;
 use crate::sync::cell::Given;
+use crate::target::{shutdowns, Target};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::cell::RefCell;
@@ -86,7 +86,7 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
 
     fn close_all(&self) {
         let left = |ended, _| self.entry(ended, RemovalCause::Closed);
-        self.target.close_store(&self.store, &self.kept, left, |ended| take(&ended));
+        self.store.close_to(&self.target, &self.kept, left, |ended| take(&ended));
     }
 }
 

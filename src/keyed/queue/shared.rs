@@ -5,7 +5,7 @@ use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Keyed, Named, Pair, RemovalCause};
-use crate::keyed::target::{ExpiryListener, Target};
+use crate::target::{ExpiryListener, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,12 +64,7 @@ impl<K: 'static> Keyed<K, ()> for Shared<K> {
     }
 
     fn close_all(&self) {
-        self.target.close_store(
-            &self.store,
-            &self.kept,
-            |ended, lease| self.left(ended, lease),
-            drop,
-        );
+        self.store.close_to(&self.target, &self.kept, |ended, lease| self.left(ended, lease), drop);
     }
 }
 

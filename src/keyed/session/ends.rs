@@ -3,10 +3,10 @@
 use super::{Ended, Inner, SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::keyed::store::{Touched, Wanted};
-use crate::keyed::target::shutdowns;
 use crate::lifecycle::{shut, Reaping, Shut};
 use crate::panics::goes_on;
 use crate::polled::Polled;
+use crate::target::shutdowns;
 use std::time::Duration;
 
 impl<T: Send + 'static> SessionTracker<T> {

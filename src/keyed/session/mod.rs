@@ -34,10 +34,10 @@ use self::id::Issuer;
 use self::seat::Seat;
 use super::removed::EndedSlot;
 use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
-use super::target::Target;
 use crate::core::engine::{Claim, Pin};
 use crate::handle::handle;
 use crate::lifecycle::{Leftovers, Owner};
+use crate::target::Target;
 use crate::time::Lifetime;
 use std::fmt;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
         let left = |ended: Ended<'_, T>, lease| self.info(&ended, lease);
         // SAFETY: this thread has ended the session, and takes its token here only.
         let taken = |ended: Ended<'_, T>| unsafe { ended.value().take_token() };
-        self.target.close_store(&self.store, &self.kept, left, taken);
+        self.store.close_to(&self.target, &self.kept, left, taken);
     }
 }
 

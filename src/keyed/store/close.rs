@@ -4,7 +4,8 @@ use super::{Named, Pair, RemovalCause, Store};
 use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
-use crate::lifecycle::{shut, Reaping, Shut};
+use crate::lifecycle::{shut, Leftovers, Reaping, Shut};
+use crate::target::Target;
 use std::time::Duration;
 
 /// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
@@ -33,6 +34,32 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.part();
         }
         closed
+    }
+
+    /// As [`close`](Self::close), of a store that reports to `target`. If a shutdown wants the
+    /// entries, each goes into `kept` as what `left` makes of it. If not, this drops what `taken`
+    /// takes of each, at no shard. Ends the channel when all has been sent: an entry expires only in
+    /// a shard that is not closed yet.
+    pub(in crate::keyed) fn close_to<'s, E, F: ?Sized, U>(
+        &'s self,
+        target: &Target<E, F>,
+        kept: &Leftovers<E>,
+        left: impl Fn(EndedSlot<&'s Self, K, V>, Lease) -> E,
+        taken: impl Fn(EndedSlot<&'s Self, K, V>) -> U,
+    ) {
+        let wanted = kept.is_wanted();
+        let mut unwanted = Vec::new();
+        let closed = self.close_with(|ended, lease| {
+            if wanted {
+                kept.push(left(ended, lease));
+            } else {
+                unwanted.push(taken(ended));
+            }
+        });
+        unwanted.into_iter().for_each(|value| self.discard(value));
+        if closed {
+            target.finish();
+        }
     }
 
     /// Drops what has ended, as no thread drives the store from here on. This waits for pinned

@@ -1,16 +1,14 @@
-//! Where what has expired goes: keys of a queue, sessions, values of a pending table.
+//! Where what has ended goes: outcomes of a tracker, expired keys of a queue, sessions, values of a
+//! pending table.
 
-use super::removed::EndedSlot;
-use super::store::Store;
 use crate::channel::{channel, Receiver, Sender, WhenFull};
-use crate::core::lease::Lease;
 use crate::error::BuildError;
 use crate::lifecycle::Leftovers;
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 
 /// Called for each entry that has expired. It may use the store, be slow, or panic.
-pub(super) type ExpiryListener<A> = dyn Fn(&A) + Send + Sync;
+pub(crate) type ExpiryListener<A> = dyn Fn(&A) + Send + Sync;
 
 /// A poll and a channel give an `E`; the listener is an `F`.
 pub(crate) enum Target<E, F: ?Sized> {
@@ -73,27 +71,9 @@ impl<E, F: ?Sized> Target<E, F> {
         }
     }
 
-    /// Ends every entry of the store. If a shutdown wants the entries, each goes into `kept` as
-    /// what `left` makes of it. If not, this drops what `taken` takes of each, at no shard. Ends
-    /// the channel when all has been sent: an entry expires only in a shard that is not closed yet.
-    pub(super) fn close_store<'s, K: 'static, V: 'static, U>(
-        &self,
-        store: &'s Store<K, V>,
-        kept: &Leftovers<E>,
-        left: impl Fn(EndedSlot<&'s Store<K, V>, K, V>, Lease) -> E,
-        taken: impl Fn(EndedSlot<&'s Store<K, V>, K, V>) -> U,
-    ) {
-        let wanted = kept.is_wanted();
-        let mut unwanted = Vec::new();
-        let closed = store.close_with(|ended, lease| {
-            if wanted {
-                kept.push(left(ended, lease));
-            } else {
-                unwanted.push(taken(ended));
-            }
-        });
-        unwanted.into_iter().for_each(|value| store.discard(value));
-        if let (true, Target::Channel(sender)) = (closed, self) {
+    /// The store is closed, and nothing comes any more: ends the channel.
+    pub(crate) fn finish(&self) {
+        if let Target::Channel(sender) = self {
             sender.finish();
         }
     }
@@ -185,8 +165,8 @@ macro_rules! builds {
 }
 
 /// The shutdowns of a store whose entries expire to a [`Target`]. What its handles share is in the
-/// field after `by`, with the engine in there, or in its field. A method `left` takes what shutdowns
-/// have ended. The attributes are further documentation of `shutdown`.
+/// field after `by`, with the engine in there, or in its field. A method `left` takes what
+/// shutdowns have ended. The attributes are further documentation of `shutdown`.
 macro_rules! shutdowns {
     (
         $things:literal, return $item:ty, by $shared:ident $(. $store:ident)?
@@ -203,7 +183,9 @@ macro_rules! shutdowns {
         }
 
         /// Ends all
-        #[doc = concat!($things, ", stops the reaper, and waits for it. Returns the ", $things)]
+        #[doc = concat!($things, ", stops the reaper, and waits for it unless it is")]
+        /// [shared](crate::Reaper). Returns the
+        #[doc = $things]
         /// that there were, each once: those that were inserted, and were neither removed nor
         /// delivered as expired.
         $($(#[$further])*)?
