@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 ///
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
 /// # runtime.block_on(async {
-/// let task = tokio::spawn(timeouts::timeout(Duration::from_millis(2), std::future::pending::<()>()));
+/// let hangs = std::future::pending::<()>();
+/// let task = tokio::spawn(timeouts::timeout(Duration::from_millis(2), hangs));
 /// assert_eq!(task.await?, Err(TimeoutError::Elapsed));
 /// assert_eq!(timeouts::global().metrics().waiting, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
