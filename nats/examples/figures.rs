@@ -4,7 +4,8 @@
 //! cargo run --release -p expiry-nats --features brokers --example figures
 //! ```
 //!
-//! Then 200 workers share 256 partitions, and half of them die.
+//! Then idempotency keys are claimed and answered, on one broker and on three. Then 200 workers
+//! share 256 partitions, and half of them die.
 //!
 //! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads
 //! and acks them: by the bare client, and by a topology of one spout and one bolt. Prints the
@@ -14,7 +15,7 @@ use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
-use expiry_nats::{Change, Incoming, Nats, Options, Outgoing, Partitions, SourceOptions};
+use expiry_nats::{Change, Claim, Incoming, Nats, Options, Outgoing, Partitions, SourceOptions};
 use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
 use futures_util::{stream, StreamExt};
 use std::collections::HashSet;
@@ -132,6 +133,45 @@ async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     Ok(count as f64 / took)
 }
 
+/// Claims keys, answers them, and claims them again. Returns how many of each in a second.
+async fn claims(nats: &Nats, replicas: usize, round: usize) -> Result<[f64; 3]> {
+    const COUNT: usize = 20_000;
+    let once = nats.once("figures").replicas(replicas).open().await?;
+    let claim = |n: usize| {
+        let once = &once;
+        async move { once.claim(format!("{round}-{n}")).await.expect("the brokers answer") }
+    };
+    let rate = |began: Instant| COUNT as f64 / began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    let firsts = stream::iter(0..COUNT).map(claim).buffer_unordered(WINDOW);
+    let firsts: Vec<Claim> = firsts.collect().await;
+    let claimed = rate(began);
+    let began = Instant::now();
+    let answer = |first| async move {
+        let Claim::First(mut guard) = first else { panic!("the key is new: {first:?}") };
+        guard.done("an answer").await.expect("it is in time");
+    };
+    stream::iter(firsts).for_each_concurrent(WINDOW, answer).await;
+    let answered = rate(began);
+    let began = Instant::now();
+    let again = stream::iter(0..COUNT).map(claim).buffer_unordered(WINDOW);
+    again.for_each(async |found| assert!(matches!(found, Claim::Done(_)))).await;
+    Ok([claimed, answered, rate(began)])
+}
+
+async fn once(brokers: &Brokers) -> Result<()> {
+    let replicas = brokers.servers().len();
+    let nats = Nats::connect(Options::new("figures", "a").servers(brokers.servers())).await?;
+    let mut rates: [Vec<f64>; 3] = Default::default();
+    for round in 0..ROUNDS {
+        let found = claims(&nats, replicas, round).await?;
+        rates.iter_mut().zip(found).for_each(|(rates, rate)| rates.push(rate));
+    }
+    let [first, done, again] = rates.each_mut().map(|rates| median(rates));
+    println!("{replicas} brokers: {first:.0} claims/s, {done:.0} answers/s, {again:.0} repeats/s");
+    Ok(())
+}
+
 /// A worker of the set, and how many partitions it was given and has lost.
 async fn owner(mut partitions: Partitions, held: Arc<AtomicI64>) {
     let mut own = HashSet::new();
@@ -208,5 +248,7 @@ async fn main() -> Result<()> {
         println!("{size} B: publish {publish:.0}/s, sink {sink:.0}/s: {:.2}", sink / publish);
         println!("{size} B: pull {pull:.0}/s, spout {spout:.0}/s: {:.2}", spout / pull);
     }
+    once(&brokers).await?;
+    once(&tokio::task::spawn_blocking(|| Brokers::start(1)).await??).await?;
     owners(&brokers).await
 }

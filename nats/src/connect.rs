@@ -3,14 +3,15 @@
 use crate::{names, NatsError};
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
-use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
 use bytes::Bytes;
 use std::fmt;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The oldest server that has what this crate uses: fences by another subject, atomic batches,
 /// message schedules.
@@ -275,6 +276,41 @@ impl Nats {
     pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {
         let after = self.0.options.request_timeout;
         NatsError::Unanswered { what, after }
+    }
+
+    /// What an error says of a message that was to be stored.
+    pub(crate) fn unstored(&self, what: &'static str, error: &PublishError) -> NatsError {
+        match error.kind() {
+            PublishErrorKind::Other => NatsError::Refused { what, why: error.to_string() },
+            _ => self.unanswered(what),
+        }
+    }
+
+    /// Checks that the server takes a payload, with so many bytes left for headers.
+    pub(crate) fn fits(
+        &self,
+        payload: &[u8],
+        room: usize,
+        needed: &'static str,
+    ) -> Result<(), NatsError> {
+        let most = self.0.client.max_payload().saturating_sub(room);
+        NatsError::within("the length of a payload", payload.len(), ..=most, needed)
+    }
+
+    /// Asks again while there is no answer: brokers that have just started say so at once.
+    pub(crate) async fn patiently<T, F: Future<Output = Result<T, NatsError>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, NatsError> {
+        let began = Instant::now();
+        loop {
+            match ask().await {
+                Err(NatsError::Unanswered { .. }) if began.elapsed() < self.request_timeout() => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// The name of the stream that takes a subject.

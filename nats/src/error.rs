@@ -1,6 +1,7 @@
 //! What may go wrong.
 
 use std::fmt;
+use std::ops::RangeBounds;
 use std::time::Duration;
 
 /// An error of this crate. Each names the value that was refused, and the value that would do.
@@ -73,6 +74,11 @@ pub enum NatsError {
         /// The epoch under which the worker owned it.
         epoch: u64,
     },
+    /// The claim of a key has expired, and another claimer may be first. Nothing was written.
+    ClaimExpired {
+        /// The key.
+        key: String,
+    },
     /// The brokers have not answered in time: there is no majority, or the connection is lost.
     Unanswered {
         /// What was asked.
@@ -87,6 +93,34 @@ pub enum NatsError {
         /// What the server says.
         why: String,
     },
+}
+
+impl NatsError {
+    /// Refuses a setting that is out of its range.
+    pub(crate) fn within<T: PartialOrd + fmt::Debug>(
+        what: &'static str,
+        found: T,
+        range: impl RangeBounds<T>,
+        needed: &'static str,
+    ) -> Result<(), NatsError> {
+        Self::unless(range.contains(&found), what, &found, needed)
+    }
+
+    /// Checks a number of brokers.
+    pub(crate) fn replicas(found: usize) -> Result<(), NatsError> {
+        let fits = [1, 3, 5].contains(&found);
+        Self::unless(fits, "the number of replicas", &found, "1, 3 or 5")
+    }
+
+    fn unless(
+        fits: bool,
+        what: &'static str,
+        found: &dyn fmt::Debug,
+        needed: &'static str,
+    ) -> Result<(), NatsError> {
+        let refused = || NatsError::Setting { what, found: format!("{found:?}"), needed };
+        fits.then_some(()).ok_or_else(refused)
+    }
 }
 
 impl fmt::Display for NatsError {
@@ -117,6 +151,7 @@ impl fmt::Display for NatsError {
                     "partition {partition} is not this worker's any more; its epoch was {epoch}"
                 )
             }
+            Self::ClaimExpired { key } => write!(f, "the claim of the key {key:?} has expired"),
             Self::Unanswered { what, after } => {
                 write!(
                     f,

@@ -3,7 +3,8 @@
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
 //! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. [`Nats::partitions`]
-//! gives each partition of a set one owner among the workers. The guide `docs/guide/nats.md` has an
+//! gives each partition of a set one owner among the workers. [`Nats::once`] are idempotency keys,
+//! [`Nats::timers`] timers that outlive every process. The guide `docs/guide/nats.md` has an
 //! example, what is promised, and how to operate it.
 //!
 //! The feature `brokers` starts local servers, for tests and trials. The feature `metrics`
@@ -20,18 +21,23 @@ mod clock;
 mod connect;
 mod custody;
 mod error;
+mod keyed;
 mod names;
+mod once;
 mod ownership;
 mod partitions;
 #[cfg(feature = "metrics")]
 mod publish;
 mod sink;
 mod source;
+mod timers;
 
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
+pub use once::{Claim, Guard, Once, OnceSet};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sink::{Outgoing, StreamSink, StreamSinks};
 pub use source::{
     hopeless, Incoming, MessageId, SourceOptions, SourceStats, StreamSource, StreamSpout,
 };
+pub use timers::{TimerSet, Timers};

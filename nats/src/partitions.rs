@@ -47,10 +47,10 @@ const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
-const INCARNATION: &str = "Expiry-Incarnation";
+pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
 /// Marks the record of a key that was deleted, until the server forgets it.
 const DELETED: &str = "Expiry-Deleted";
-const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+pub(crate) const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 
 /// A set of partitions, and how a worker takes part in it.
 ///
@@ -81,6 +81,27 @@ impl Nats {
             lease: Duration::from_secs(10),
             replicas: 3,
         }
+    }
+
+    /// Opens a stream, and creates it if it does not exist.
+    pub(crate) async fn open_stream(&self, config: StreamConfig) -> Result<Stream, NatsError> {
+        const WHAT: &str = "create a stream";
+        let context = self.context();
+        match context.get_stream(&config.name).await {
+            Ok(found) => return Ok(found),
+            Err(error) if is_missing(&error) => {}
+            Err(error) if error.kind() == GetStreamErrorKind::Request => {
+                return Err(self.unanswered(WHAT));
+            }
+            Err(error) => return Err(refused(WHAT, &error)),
+        }
+        context.create_stream(config).await.map_err(|error| {
+            use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
+            match error.kind() {
+                Kind::TimedOut | Kind::JetStreamUnavailable => self.unanswered(WHAT),
+                _ => refused(WHAT, &error),
+            }
+        })
     }
 }
 
@@ -142,32 +163,12 @@ impl PartitionSet {
     /// [`Unanswered`](NatsError::Unanswered).
     pub async fn join(self) -> Result<Partitions, NatsError> {
         names::check("set", &self.set)?;
-        let setting = |what, found: &dyn fmt::Debug, needed| NatsError::Setting {
-            what,
-            found: format!("{found:?}"),
-            needed,
-        };
-        if !(Duration::from_secs(1)..=LONGEST_LEASE).contains(&self.lease) {
-            return Err(setting("lease", &self.lease, "1 s to a day"));
-        }
-        if !(1..=1024).contains(&self.count) {
-            return Err(setting("the number of partitions", &self.count, "1 to 1024"));
-        }
-        if ![1, 3, 5].contains(&self.replicas) {
-            return Err(setting("the number of replicas", &self.replicas, "1, 3 or 5"));
-        }
-        let began = Instant::now();
-        let streams = loop {
-            match self.open().await {
-                // Brokers that have just started answer so at once.
-                Err(NatsError::Unanswered { .. })
-                    if began.elapsed() < self.nats.request_timeout() =>
-                {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                opened => break opened?,
-            }
-        };
+        let leases = Duration::from_secs(1)..=LONGEST_LEASE;
+        NatsError::within("lease", self.lease, leases, "1 s to a day")?;
+        NatsError::within("the number of partitions", self.count, 1..=1024, "1 to 1024")?;
+        NatsError::replicas(self.replicas)?;
+        let set = &self;
+        let streams = set.nats.patiently(|| set.open()).await?;
         let (tell, told) = mpsc::unbounded_channel();
         let (change, changes) = mpsc::unbounded_channel();
         let (joined, join) = oneshot::channel();
@@ -234,27 +235,7 @@ impl PartitionSet {
         let data = config(self.stream(), &data);
         let beats = format!("{}+beats", self.stream());
         let beats = config(beats, &["beat.*"]);
-        Ok([self.one_stream(data).await?, self.one_stream(beats).await?])
-    }
-
-    async fn one_stream(&self, config: StreamConfig) -> Result<Stream, NatsError> {
-        const WHAT: &str = "create the stream of a set of partitions";
-        let context = self.nats.context();
-        match context.get_stream(&config.name).await {
-            Ok(found) => return Ok(found),
-            Err(error) if is_missing(&error) => {}
-            Err(error) if error.kind() == GetStreamErrorKind::Request => {
-                return Err(self.nats.unanswered(WHAT));
-            }
-            Err(error) => return Err(refused(WHAT, &error)),
-        }
-        context.create_stream(config).await.map_err(|error| {
-            use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
-            match error.kind() {
-                Kind::TimedOut | Kind::JetStreamUnavailable => self.nats.unanswered(WHAT),
-                _ => refused(WHAT, &error),
-            }
-        })
+        Ok([self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?])
     }
 
     /// Stores the number of partitions, or compares it with the stored one.
@@ -265,11 +246,10 @@ impl PartitionSet {
         headers.insert(EXPECTED, "0");
         let count = self.count.to_string();
         let stored = self.nats.store(subject.clone(), headers, count.into()).await;
-        match stored.map_err(|error| (error.kind(), error)) {
+        match stored {
             Ok(_) => return Ok(()),
-            Err((PublishErrorKind::WrongLastSequence, _)) => {}
-            Err((PublishErrorKind::Other, error)) => return Err(refused(WHAT, &error)),
-            Err(_) => return Err(self.nats.unanswered(WHAT)),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {}
+            Err(error) => return Err(self.nats.unstored(WHAT, &error)),
         }
         let stream = self.nats.context().get_stream_no_info(self.stream()).await;
         let stream = stream.map_err(|error| refused(WHAT, &error))?;
@@ -288,7 +268,7 @@ fn is_missing(error: &GetStreamError) -> bool {
         if why.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-fn refused(what: &'static str, why: &dyn fmt::Display) -> NatsError {
+pub(crate) fn refused(what: &'static str, why: &dyn fmt::Display) -> NatsError {
     let why = why.to_string();
     NatsError::Refused { what, why }
 }
@@ -494,33 +474,20 @@ impl Held {
         &self,
         records: impl IntoIterator<Item = (K, Option<Bytes>)>,
     ) -> Result<Vec<(String, HeaderMap, Bytes)>, NatsError> {
-        let limit = self.shared.set.nats.client().max_payload();
-        let too_large = |what, found: usize, needed| NatsError::Setting {
-            what,
-            found: format!("{found}"),
-            needed,
-        };
         let mut messages = Vec::new();
         for (key, value) in records {
-            let key = key.as_ref();
-            if key.is_empty() || key.len() > LONGEST_KEY {
-                return Err(too_large("the length of a key", key.len(), "1 to 256 bytes"));
-            }
+            let key = token(key.as_ref())?;
             let mut headers = HeaderMap::new();
             if value.is_none() {
                 headers.insert(DELETED, "1");
                 headers.insert("Nats-TTL", "60s");
             }
             let value = value.unwrap_or_default();
-            if value.len() + 512 > limit {
-                let needed = "512 bytes less than the server's `max_payload`";
-                return Err(too_large("the length of a value", value.len(), needed));
-            }
-            messages.push((self.data(encoded(key)), headers, value));
+            self.shared.set.nats.fits(&value, 512, "512 bytes less than `max_payload`")?;
+            messages.push((self.data(key), headers, value));
         }
-        if messages.len() > MOST_RECORDS {
-            return Err(too_large("the number of records", messages.len(), "1000 or fewer"));
-        }
+        let count = messages.len();
+        NatsError::within("the number of records", count, ..=MOST_RECORDS, "1000 or fewer")?;
         if let Some((_, headers, _)) = messages.first_mut() {
             headers.insert(EXPECTED, self.epoch.to_string());
             let fence = self.shared.set.record(self.partition);
@@ -641,11 +608,17 @@ fn is_late(code: ErrorCode) -> bool {
     [ErrorCode::STREAM_WRONG_LAST_SEQUENCE, ErrorCode(10164)].contains(&code)
 }
 
-fn header<'a>(headers: &'a Option<HeaderMap>, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(headers: &'a Option<HeaderMap>, name: &str) -> Option<&'a str> {
     headers.as_ref()?.get(name).map(|value| value.as_str())
 }
 
-/// A key as one token of a subject: what is not in `[A-Za-z0-9_-]` becomes `=XX`.
+/// A key as one token of a subject.
+pub(crate) fn token(key: &[u8]) -> Result<String, NatsError> {
+    NatsError::within("the length of a key", key.len(), 1..=LONGEST_KEY, "1 to 256 bytes")?;
+    Ok(encoded(key))
+}
+
+/// What is not in `[A-Za-z0-9_-]` becomes `=XX`.
 fn encoded(key: &[u8]) -> String {
     let mut token = String::with_capacity(key.len());
     for &byte in key {
@@ -658,7 +631,7 @@ fn encoded(key: &[u8]) -> String {
     token
 }
 
-fn decoded(token: &str) -> Option<Vec<u8>> {
+pub(crate) fn decoded(token: &str) -> Option<Vec<u8>> {
     let mut bytes = token.bytes();
     let mut key = Vec::with_capacity(token.len());
     while let Some(byte) = bytes.next() {

@@ -116,19 +116,12 @@ impl SourceOptions {
     }
 
     fn check(&self) -> Result<(), NatsError> {
-        names::check("stream", &self.stream)?;
+        // The streams of this crate are named APP+SET+KIND.
+        self.stream.split('+').try_for_each(|part| names::check("stream", part))?;
         names::check("consumer", &self.consumer)?;
-        let refuse = |what, found: String, needed| Err(NatsError::Setting { what, found, needed });
-        if self.attempts == 0 {
-            return refuse("attempts", self.attempts.to_string(), "1 or more");
-        }
-        if self.window == 0 {
-            return refuse("window", self.window.to_string(), "1 or more");
-        }
-        if self.ack_wait < Duration::from_secs(1) {
-            return refuse("ack_wait", format!("{:?}", self.ack_wait), "1s or more");
-        }
-        Ok(())
+        NatsError::within("attempts", self.attempts, 1.., "1 or more")?;
+        NatsError::within("window", self.window, 1.., "1 or more")?;
+        NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")
     }
 }
 
