@@ -3,8 +3,8 @@
 use crate::partitions::refused;
 use crate::{names, Nats, NatsError};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::{Config, DeleteMessageErrorKind, LastRawMessageErrorKind};
-use async_nats::jetstream::stream::{StorageType, Stream};
+use async_nats::jetstream::stream::{Config, DeleteMessageErrorKind as Kind};
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, StorageType, Stream};
 use async_nats::jetstream::ErrorCode;
 use std::fmt;
 
@@ -70,14 +70,10 @@ impl Keyed {
             ErrorCode::NO_MESSAGE_FOUND,
             ErrorCode::STREAM_MESSAGE_DELETE_FAILED,
         ];
-        match self.handle().await?.delete_message(sequence).await {
-            Ok(deleted) => Ok(deleted),
-            Err(error) => match error.kind() {
-                DeleteMessageErrorKind::JetStream(why) if missing.contains(&why.error_code()) => {
-                    Ok(false)
-                }
-                _ => Err(self.nats.unanswered("delete a key")),
-            },
-        }
+        let deleted = self.handle().await?.delete_message(sequence).await;
+        deleted.or_else(|error| match error.kind() {
+            Kind::JetStream(why) if missing.contains(&why.error_code()) => Ok(false),
+            _ => Err(self.nats.unanswered("delete a key")),
+        })
     }
 }

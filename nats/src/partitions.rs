@@ -200,11 +200,7 @@ impl PartitionSet {
         format!("{}.partitions.{}.{rest}", self.nats.app(), self.set)
     }
 
-    fn record(&self, partition: u32) -> String {
-        self.record_of(partition)
-    }
-
-    fn record_of(&self, partition: impl fmt::Display) -> String {
+    fn record(&self, partition: impl fmt::Display) -> String {
         self.subject(format_args!("own.{partition}"))
     }
 

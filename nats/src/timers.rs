@@ -70,10 +70,10 @@ impl TimerSet {
 /// Timers that outlive every process. A clone is the same set.
 ///
 /// The clock is that of the brokers, to the error of a round trip: a timer is as good as their
-/// agreement on the time. A timer comes out up to half a second late, and later where more than
-/// some 10,000 are due in a second, or while the brokers have no majority. It is never lost. It may
-/// come out twice: when the stream's leader dies, and when its message is not acked. Both have
-/// the same header `Nats-Scheduler`.
+/// agreement on the time. A timer comes out up to 0.3 s late, and later where many are due (20,000
+/// at once take 2 s) or the brokers have no majority. It is never lost. It may come out twice: when
+/// the stream's leader dies, and when its message is not acked. Both have the same header
+/// `Nats-Scheduler`.
 ///
 /// ```no_run
 /// # async fn remind(nats: expiry_nats::Nats) -> Result<(), expiry_nats::NatsError> {

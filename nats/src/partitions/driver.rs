@@ -326,7 +326,7 @@ async fn watch(shared: &Shared, known: &[Stream; 2], show: impl Fn(Event)) -> En
     }
     let silence = set.lease;
     let heartbeat = (set.lease / 4).min(Duration::from_secs(5));
-    let records = last_of_each(&known[0], vec![set.record_of("*")], heartbeat).await;
+    let records = last_of_each(&known[0], vec![set.record("*")], heartbeat).await;
     let beats = last_of_each(&known[1], vec![set.subject("beat.*")], heartbeat).await;
     let (Ok((mut records, records_left)), Ok((mut beats, beats_left))) = (records, beats) else {
         return Ended::Failed;

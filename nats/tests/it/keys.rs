@@ -5,7 +5,7 @@ use bytes::Bytes;
 use expiry_nats::{Claim, Guard, Incoming, Nats, NatsError, Once, Timers};
 use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
 use futures_util::future::join_all;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ fn ask<T>(worker: &Worker, mut f: impl AsyncFnMut() -> Result<T, NatsError>) -> 
 }
 
 fn once(worker: &Worker) -> Once {
-    ask(worker, async || worker.nats.once("set").time(2 * SECOND).open().await)
+    ask(worker, async || worker.nats.once("set").time(3 * SECOND).open().await)
 }
 
 fn wait<T>(worker: &Worker, future: impl Future<Output = Result<T, NatsError>>) -> T {
@@ -116,7 +116,7 @@ fn a_claimer_that_dies_is_replaced_and_a_late_one_is_refused() {
     let mut extended = first(wait(&worker, set.claim("extended")));
     let began = Instant::now();
     let mut successor = None;
-    while successor.is_none() || began.elapsed() < 5 * SECOND {
+    while successor.is_none() || began.elapsed() < 7 * SECOND {
         wait(&worker, extended.extend());
         assert!(in_progress(&wait(&dead, of_dead.claim("extended"))));
         match wait(&worker, set.claim("late")) {
@@ -124,7 +124,7 @@ fn a_claimer_that_dies_is_replaced_and_a_late_one_is_refused() {
                 assert!(began.elapsed() > SECOND, "{:?}", began.elapsed());
                 successor = Some(guard);
             }
-            Claim::InProgress => assert!(began.elapsed() < 10 * SECOND),
+            Claim::InProgress => assert!(began.elapsed() < 15 * SECOND),
             Claim::Done(answer) => panic!("{answer:?}"),
         }
         if let Some(successor) = &mut successor {
@@ -247,9 +247,10 @@ fn timers_that_are_due_without_brokers_come_out_when_they_are_back() {
     assert!(!wait(&worker, set.cancel("deferred")) && !wait(&worker, set.cancel("k.0")));
     rig.until("nothing is left", || rig.messages("it+set+timers") == 0);
     topology.kill();
-    let mut expected: BTreeMap<_, _> = (0..20).map(|n| (format!("k.{n}=due"), 1)).collect();
-    expected.extend(["at once=due", "replaced=due"].map(|due| (due.into(), 1)));
-    assert_eq!(*seen.lock().unwrap(), expected);
+    // The leader may have died while it was at one, which then comes out twice.
+    let mut expected: BTreeSet<_> = (0..20).map(|n| format!("k.{n}=due")).collect();
+    expected.extend(["at once=due", "replaced=due"].map(String::from));
+    assert_eq!(seen.lock().unwrap().keys().cloned().collect::<BTreeSet<_>>(), expected);
 }
 
 #[test]
@@ -293,6 +294,7 @@ fn a_timer_that_is_due_comes_out_or_is_cancelled_and_its_successor_is_not_lost()
     rig.until("nothing is left", || rig.messages("it+set+timers") == 0);
     topology.kill();
     let seen = seen.lock().unwrap();
+    assert!(seen.values().all(|times| *times == 1));
     let comes = |n: u64, what| seen.contains_key(&format!("{n}={what}"));
     let (mut early, mut late) = (0, 0);
     for one in cancelled {
