@@ -162,7 +162,8 @@ impl Timers {
                 return Err(refused(WHAT, &"the brokers do not delete it"));
             }
             cancelled |= self.keyed.delete(found.sequence).await?;
-            // The leader may have collected the timer before it deleted it.
+            // The leader may have collected the timer before it deleted it. Survives: a test would
+            // have to hold the brokers up between the read and the deletion.
             if self.now().await? > due {
                 return Err(self.keyed.nats.unanswered(WHAT));
             }
