@@ -20,6 +20,9 @@ mod clock;
 mod connect;
 mod custody;
 mod error;
+#[cfg(test)]
+#[allow(dead_code)]
+mod leases;
 mod names;
 mod ownership;
 mod partitions;

@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The longest lease.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
-const LONGEST_KEY: usize = 256;
+pub(crate) const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
 const INCARNATION: &str = "Expiry-Incarnation";
