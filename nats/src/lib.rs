@@ -3,7 +3,8 @@
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
 //! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. [`Nats::partitions`]
-//! gives each partition of a set one owner among the workers. The guide `docs/guide/nats.md` has an
+//! gives each partition of a set one owner among the workers. [`Nats::leases`] gives a key one
+//! holder, with a fencing token. The guide `docs/guide/nats.md` has an
 //! example, what is promised, and how to operate it.
 //!
 //! The feature `brokers` starts local servers, for tests and trials. The feature `metrics`
@@ -20,8 +21,6 @@ mod clock;
 mod connect;
 mod custody;
 mod error;
-#[cfg(test)]
-#[allow(dead_code)]
 mod leases;
 mod names;
 mod ownership;
@@ -33,6 +32,7 @@ mod source;
 
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
+pub use leases::{Lease, LeaseSet, LeaseStats, Leases};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sink::{Outgoing, StreamSink, StreamSinks};
 pub use source::{

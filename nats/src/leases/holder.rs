@@ -96,6 +96,10 @@ impl<T> Holder<T> {
         found.map_or(Duration::ZERO, |lease| lease.left(now))
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.partitions.values().map(|one| one.leases.len()).sum()
+    }
+
     /// Forgets a lease: its holder does not want it any more.
     pub(crate) fn forget(&mut self, (partition, token): (u32, u64)) {
         if let Some(one) = self.partitions.get_mut(&partition) {

@@ -16,10 +16,10 @@
 //! A grant's token is the sequence of its record.
 
 use super::wire::{Ask, Grant, Said, Tokens};
-use crate::partitions::MOST_RECORDS;
+use crate::partitions::{Numbered, MOST_RECORDS};
 use bytes::Bytes;
 use expiry::{ExpiryQueue, ManualClock};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// What the driver reports to the machine. `R` is the place of a reply.
@@ -39,9 +39,6 @@ pub(crate) enum Action<S, R> {
     Answer(R, S),
 }
 
-/// The records of a partition by key, with their sequences.
-pub(crate) type Records = BTreeMap<Vec<u8>, (u64, Bytes)>;
-
 /// What an owner keeps for the workers that ask it, in its memory and in records. The driver
 /// begins with a new one for each epoch.
 pub(crate) trait Keeper<R>: Send + Sized + 'static {
@@ -50,7 +47,7 @@ pub(crate) trait Keeper<R>: Send + Sized + 'static {
     fn decode(ask: &[u8]) -> Option<Self::Ask>;
     fn encode(said: Self::Said) -> Vec<u8>;
     /// The second result is the number of records that do not parse.
-    fn new(now: Duration, records: Records, grace: Duration) -> (Self, u64);
+    fn new(now: Duration, records: Numbered, grace: Duration) -> (Self, u64);
     fn on(
         &mut self,
         now: Duration,
@@ -100,7 +97,7 @@ impl<R: Send + 'static> Keeper<R> for Owner<R> {
         said.into_bytes()
     }
 
-    fn new(now: Duration, records: Records, grace: Duration) -> (Self, u64) {
+    fn new(now: Duration, records: Numbered, grace: Duration) -> (Self, u64) {
         let clock = ManualClock::new();
         set(&clock, now);
         let queue = ExpiryQueue::builder().shards(1).clock(clock.clone()).build_manual();

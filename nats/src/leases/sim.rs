@@ -3,8 +3,9 @@
 //! is a script: `ownership/sim.rs` shows that no two workers may act at once.
 
 use super::holder::{Event as Held, Holder};
-use super::owner::{Action, Event, Keeper, Owner, Records};
+use super::owner::{Action, Event, Keeper, Owner};
 use super::wire::{Ask, Grant, Renewal, Said};
+use crate::partitions::Numbered;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +72,7 @@ struct Sim {
     owner: usize,
     epoch: u64,
     sequence: u64,
-    records: Records,
+    records: Numbered,
     tokens: HashMap<Vec<u8>, (u64, u64)>,
     grants: u64,
     lost: u64,
@@ -90,7 +91,7 @@ impl Sim {
             owner: 0,
             epoch: 0,
             sequence: 0,
-            records: Records::new(),
+            records: Numbered::new(),
             tokens: HashMap::new(),
             stopping: false,
             grants: 0,

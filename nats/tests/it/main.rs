@@ -1,6 +1,8 @@
 //! Refusals of `Nats::connect`, against a server that this test plays.
 
 #[cfg(feature = "brokers")]
+mod leases;
+#[cfg(feature = "brokers")]
 mod owners;
 #[cfg(feature = "brokers")]
 mod pipeline;
