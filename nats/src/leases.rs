@@ -5,6 +5,7 @@
 //! the brokers store (`owner`). A process renews what it holds in batches (`holder`).
 
 mod holder;
+mod leader;
 mod owner;
 mod serve;
 #[cfg(test)]
@@ -13,6 +14,8 @@ mod wire;
 
 use crate::partitions::{LONGEST_KEY, PAUSE};
 use crate::{clock, names, Nats, NatsError, PartitionSet};
+pub use leader::{Election, Leader};
+
 use holder::{Event, Holder, Renew};
 use owner::Owner;
 use serve::Served;
@@ -39,11 +42,11 @@ const SHORTEST: u32 = 8;
 #[derive(Debug, Clone)]
 #[must_use = "a set is joined by `join`"]
 pub struct LeaseSet {
-    nats: Nats,
     name: String,
-    count: u32,
-    lease: Duration,
-    replicas: usize,
+    /// The second word of the set's subjects.
+    kind: &'static str,
+    /// The partitions, in a set whose name has a `+`.
+    set: PartitionSet,
 }
 
 impl Nats {
@@ -68,13 +71,12 @@ impl Nats {
     /// # async fn run(_token: u64) {}
     /// ```
     pub fn leases(&self, name: &str, partitions: u32) -> LeaseSet {
-        LeaseSet {
-            nats: self.clone(),
-            name: name.to_string(),
-            count: partitions,
-            lease: Duration::from_secs(2),
-            replicas: 3,
-        }
+        self.lease_set(name, "leases", partitions)
+    }
+
+    fn lease_set(&self, name: &str, kind: &'static str, partitions: u32) -> LeaseSet {
+        let set = self.partitions(&format!("{name}+{kind}"), partitions);
+        LeaseSet { name: name.to_string(), kind, set: set.lease(Duration::from_secs(2)) }
     }
 }
 
@@ -83,13 +85,13 @@ impl LeaseSet {
     /// more, and all processes of a set have to name the same. The time of each lease is at least 8
     /// times this.
     pub fn partition_lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.set = self.set.lease(lease);
         self
     }
 
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
     pub fn replicas(mut self, replicas: usize) -> Self {
-        self.replicas = replicas;
+        self.set = self.set.replicas(replicas);
         self
     }
 
@@ -100,11 +102,11 @@ impl LeaseSet {
     /// As [`PartitionSet::join`].
     pub async fn join(self) -> Result<Leases, NatsError> {
         names::check("set of leases", &self.name)?;
-        let LeaseSet { nats, name, count, lease, replicas } = self;
-        let set: PartitionSet = nats.partitions(&format!("{name}+leases"), count);
-        let partitions = set.lease(lease).replicas(replicas).join_any().await?;
+        let LeaseSet { name, kind, set } = self;
+        let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
+        let partitions = set.join_any().await?;
         let served = Arc::new(Served {
-            prefix: format!("{}.leases.{name}", nats.app()),
+            prefix: format!("{}.{kind}.{name}", nats.app()),
             lease,
             partitions: 0.into(),
             malformed: 0.into(),

@@ -4,7 +4,7 @@
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
 //! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. [`Nats::partitions`]
 //! gives each partition of a set one owner among the workers. [`Nats::leases`] gives a key one
-//! holder, with a fencing token. The guide `docs/guide/nats.md` has an
+//! holder, with a fencing token, and [`Nats::leader`] elects a leader. The guide `docs/guide/nats.md` has an
 //! example, what is promised, and how to operate it.
 //!
 //! The feature `brokers` starts local servers, for tests and trials. The feature `metrics`
@@ -32,7 +32,7 @@ mod source;
 
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
-pub use leases::{Lease, LeaseSet, LeaseStats, Leases};
+pub use leases::{Election, Leader, Lease, LeaseSet, LeaseStats, Leases};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sink::{Outgoing, StreamSink, StreamSinks};
 pub use source::{

@@ -61,10 +61,10 @@ const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 #[derive(Debug, Clone)]
 #[must_use = "a set is joined by `join`"]
 pub struct PartitionSet {
-    nats: Nats,
+    pub(crate) nats: Nats,
     set: String,
-    count: u32,
-    lease: Duration,
+    pub(crate) count: u32,
+    pub(crate) lease: Duration,
     replicas: usize,
 }
 

@@ -107,9 +107,8 @@ impl<R: Send + 'static> Keeper<R> for Owner<R> {
         let mut malformed = 0;
         for (key, (token, record)) in records {
             if let Some(grant) = Grant::of_record(&record) {
-                let time = grant.time() + grace;
-                owner.leases.insert(key.clone(), Lease { grant, token, ending: false });
-                owner.keep(key, time);
+                owner.keep(key.clone(), grant.time() + grace);
+                owner.leases.insert(key, Lease { grant, token, ending: false });
             } else {
                 malformed += 1;
             }
@@ -129,16 +128,17 @@ impl<R: Send + 'static> Keeper<R> for Owner<R> {
             Event::Asked { worker, ask: Ask::Renew(asked), reply } => {
                 let mut tokens = Tokens::default();
                 for one in asked.leases {
-                    match self.leases.get(&one.key) {
-                        Some(lease) if lease.token == one.token && lease.grant.worker == worker => {
-                            // The end of a lease may still fail.
-                            if !lease.ending {
-                                let time = lease.grant.time();
-                                self.keep(one.key, time);
-                                tokens.kept.push(one.token);
-                            }
+                    let lease = self.leases.get(&one.key).filter(|lease| {
+                        lease.token == one.token && lease.token > 0 && lease.grant.worker == worker
+                    });
+                    match lease {
+                        None => tokens.gone.push(one.token),
+                        // Its end may still fail.
+                        Some(lease) if lease.ending => {}
+                        Some(lease) if self.keep(one.key, lease.grant.time()) => {
+                            tokens.kept.push(one.token);
                         }
-                        _ => tokens.gone.push(one.token),
+                        Some(_) => {}
                     }
                 }
                 out.push(Action::Answer(reply, Said::Renewed(tokens)));
@@ -168,9 +168,9 @@ impl<R> Owner<R> {
             Some(lease) if lease.ending => {}
             Some(lease) if lease.token == 0 => self.reply_to(&key, reply),
             Some(lease) => {
-                out.push(Action::Answer(reply, Said::Granted(lease.token)));
-                let time = lease.grant.time();
-                self.keep(key, time);
+                if self.keep(key, lease.grant.time()) {
+                    out.push(Action::Answer(reply, Said::Granted(lease.token)));
+                }
             }
         }
     }
@@ -197,18 +197,10 @@ impl<R> Owner<R> {
         }
     }
 
-    fn keep(&mut self, key: Vec<u8>, time: Duration) {
-        if self.queue.update(key.clone(), time).is_err() {
-            // There is no memory for it. It must not stay for ever.
-            self.end(key);
-        }
-    }
-
-    fn end(&mut self, key: Vec<u8>) {
-        if let Some(lease) = self.leases.get_mut(&key) {
-            lease.ending = true;
-            self.next.push(Write { key, reply: None });
-        }
+    /// Gives a lease its time. False: there was no memory for a new one. It is then confirmed to
+    /// nobody, and ends when it is released, or by a later owner.
+    fn keep(&self, key: Vec<u8>, time: Duration) -> bool {
+        self.queue.update(key, time).is_ok()
     }
 
     fn written(&mut self, last: u64, out: &mut Vec<Action<Said, R>>) {
@@ -219,14 +211,13 @@ impl<R> Owner<R> {
             let lease = self.leases.get_mut(&key).expect("it is written");
             let said = if lease.ending {
                 self.leases.remove(&key);
-                Said::Released(true)
+                Some(Said::Released(true))
             } else {
                 lease.token = token;
                 let time = lease.grant.time();
-                self.keep(key, time);
-                Said::Granted(token)
+                self.keep(key, time).then_some(Said::Granted(token))
             };
-            out.extend(reply.map(|reply| Action::Answer(reply, said)));
+            out.extend(reply.zip(said).map(|(reply, said)| Action::Answer(reply, said)));
         }
     }
 
@@ -236,7 +227,11 @@ impl<R> Owner<R> {
         if let Some(budget) = MOST_RECORDS.checked_sub(self.next.len() + 1) {
             let mut expired = Vec::new();
             self.queue.poll_into(&mut expired, budget + 1);
-            expired.into_iter().for_each(|key| self.end(key.key().clone()));
+            for key in expired {
+                let lease = self.leases.get_mut(key.key()).expect("the queue has live leases");
+                lease.ending = true;
+                self.next.push(Write { key: key.key().clone(), reply: None });
+            }
         }
         let most = self.next.len().min(MOST_RECORDS);
         self.under_way = self.next.drain(..most).collect();
@@ -254,4 +249,56 @@ impl<R> Owner<R> {
 
 fn set(clock: &ManualClock, now: Duration) {
     clock.set(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{Renewal, Renewed};
+    use super::{Action, Ask, Event, Grant, Keeper, Numbered, Owner, Said, Tokens};
+    use std::time::Duration;
+
+    #[test]
+    fn a_grant_is_answered_when_it_is_stored_and_an_end_is_undecided_until_then() {
+        let at = Duration::from_secs;
+        let (mut owner, _) = Owner::new(at(0), Numbered::new(), at(1));
+        let grant = |id| Grant { key: vec![7], id, millis: 10_000, ..Grant::default() };
+        let mut on = |now, event| {
+            let mut out = Vec::new();
+            owner.on(at(now), event, &mut out);
+            let describe = |action| match action {
+                Action::Write(records) => (None, records[0].1.is_some().into(), records.len()),
+                Action::Answer(reply, said) => (Some(said), None, reply),
+            };
+            out.into_iter().map(describe).collect::<Vec<_>>()
+        };
+        let ask = |worker: &str, ask, reply| Event::Asked { worker: worker.into(), ask, reply };
+        let renew = |worker, token, reply| {
+            let leases = vec![Renewed { key: vec![7], token }];
+            ask(worker, Ask::Renew(Renewal { leases }), reply)
+        };
+        let renewed = |kept: &[u64], gone: &[u64]| {
+            Some(Said::Renewed(Tokens { kept: kept.to_vec(), gone: gone.to_vec() }))
+        };
+        assert_eq!(on(1, ask("a", Ask::Acquire(grant(1)), 1)), [(None, Some(true), 1)]);
+        // A grant that is not stored yet has no token, and no other call gets the key.
+        assert_eq!(on(1, renew("a", 0, 2)), [(renewed(&[], &[0]), None, 2)]);
+        assert_eq!(on(1, ask("a", Ask::Acquire(grant(2)), 3)), [(Some(Said::Granted(0)), None, 3)]);
+        // The call asks again: the later reply is answered.
+        assert_eq!(on(2, ask("a", Ask::Acquire(grant(1)), 4)), []);
+        assert_eq!(on(3, Event::Written(9)), [(Some(Said::Granted(9)), None, 4)]);
+        assert_eq!(on(3, renew("b", 9, 5)), [(renewed(&[], &[9]), None, 5)]);
+        let foreign = ask("b", Ask::Release(grant(1)), 6);
+        assert_eq!(on(3, foreign), [(Some(Said::Released(true)), None, 6)]);
+        assert_eq!(on(12, renew("a", 9, 7)), [(renewed(&[9], &[]), None, 7)]);
+        assert_eq!(on(21, Event::Tick), []);
+        assert_eq!(on(23, Event::Tick), [(None, Some(false), 1)]);
+        assert_eq!(on(23, renew("a", 9, 8)), [(renewed(&[], &[]), None, 8)]);
+        assert_eq!(
+            on(23, ask("a", Ask::Acquire(grant(2)), 9)),
+            [(Some(Said::Granted(0)), None, 9)]
+        );
+        assert_eq!(on(24, Event::Written(10)), []);
+        assert_eq!(on(24, renew("a", 9, 10)), [(renewed(&[], &[9]), None, 10)]);
+        assert_eq!(on(24, ask("a", Ask::Acquire(grant(2)), 11)), [(None, Some(true), 1)]);
+    }
 }

@@ -23,10 +23,10 @@ enum Ev {
     Asked(usize, Ask),
     Said(usize, Said),
     Timeout(usize),
-    /// A batch of an epoch arrives at the store.
-    Write(u64, Vec<(Vec<u8>, Option<bytes::Bytes>)>),
-    /// The outcome of a batch of an epoch. None: unknown.
-    Written(u64, Option<u64>),
+    /// A batch of an epoch, with its number, arrives at the store.
+    Write((u64, u64), Vec<(Vec<u8>, Option<bytes::Bytes>)>),
+    /// The outcome of a batch. None: unknown.
+    Written((u64, u64), Option<u64>),
     Claim,
     Loaded(u64),
     Restart,
@@ -54,7 +54,8 @@ struct Node {
     paused_until: u64,
     /// The worker may act as the owner until then.
     acts_until: u64,
-    owner: Option<(u64, Owner<usize>)>,
+    /// The owner's epoch, the number of its last batch, and the machine.
+    owner: Option<((u64, u64), Owner<usize>)>,
     holder: Holder<()>,
     held: Vec<(Grant, u64)>,
 }
@@ -151,7 +152,7 @@ impl Sim {
             self.now = self.now.max(at);
             let node = &self.nodes[i];
             match ev {
-                Ev::Write(epoch, records) => self.store(i, epoch, records),
+                Ev::Write(batch, records) => self.store(i, batch, records),
                 Ev::Restart => {
                     let life = node.life + 1;
                     self.nodes[i] = self.node(life);
@@ -196,19 +197,18 @@ impl Sim {
                 }
                 Ok(())
             }
-            Ev::Written(epoch, Some(last)) => match &self.nodes[i].owner {
-                Some((found, _)) if *found == epoch => self.keeping(i, Event::Written(last)),
+            Ev::Written(batch, outcome) => match (&mut self.nodes[i].owner, outcome) {
+                (Some((found, _)), Some(last)) if *found == batch => {
+                    found.1 += 1;
+                    self.keeping(i, Event::Written(last))
+                }
+                (owner @ Some(_), None) if owner.as_ref().is_some_and(|it| it.0 == batch) => {
+                    *owner = None;
+                    self.push(self.now + MS, i, Ev::Claim);
+                    Ok(())
+                }
                 _ => Ok(()),
             },
-            Ev::Written(epoch, None) => {
-                if self.nodes[i].owner.as_ref().is_some_and(|it| it.0 == epoch) {
-                    self.nodes[i].owner = None;
-                    if self.owner == i {
-                        self.push(self.now + MS, i, Ev::Claim);
-                    }
-                }
-                Ok(())
-            }
             Ev::Claim if self.owner == i => {
                 self.sequence += 1;
                 self.epoch = self.sequence;
@@ -220,7 +220,7 @@ impl Sim {
             Ev::Loaded(epoch) if self.owner == i && self.epoch == epoch => {
                 let grace = Duration::from_micros(LEASE);
                 let (owner, malformed) = Owner::new(self.clock(i), self.records.clone(), grace);
-                self.nodes[i].owner = Some((epoch, owner));
+                self.nodes[i].owner = Some(((epoch, 0), owner));
                 assert_eq!(malformed, 0);
                 Ok(())
             }
@@ -291,17 +291,17 @@ impl Sim {
     fn keeping(&mut self, i: usize, event: Event<Ask, usize>) -> Checked {
         let (now, mut out) = (self.clock(i), Vec::new());
         let may_act = self.now < self.nodes[i].acts_until || matches!(event, Event::Written(_));
-        let Some((epoch, owner)) = self.nodes[i].owner.as_mut().filter(|_| may_act) else {
+        let Some((batch, owner)) = self.nodes[i].owner.as_mut().filter(|_| may_act) else {
             return Ok(());
         };
-        let epoch = *epoch;
+        let batch = *batch;
         owner.on(now, event, &mut out);
         for action in out {
             match action {
                 Action::Write(records) => {
                     let at = self.arrival(3 * LEASE);
-                    self.push(at, i, Ev::Write(epoch, records));
-                    self.push(self.now + LEASE, i, Ev::Written(epoch, None));
+                    self.push(at, i, Ev::Write(batch, records));
+                    self.push(self.now + LEASE, i, Ev::Written(batch, None));
                 }
                 Action::Answer(serial, said) => {
                     let Request { from, life, sent, .. } = &self.requests[serial];
@@ -364,8 +364,13 @@ impl Sim {
         Ok(())
     }
 
-    fn store(&mut self, i: usize, epoch: u64, records: Vec<(Vec<u8>, Option<bytes::Bytes>)>) {
-        if self.epoch != epoch {
+    fn store(
+        &mut self,
+        i: usize,
+        batch: (u64, u64),
+        records: Vec<(Vec<u8>, Option<bytes::Bytes>)>,
+    ) {
+        if self.epoch != batch.0 {
             self.late += 1;
             return;
         }
@@ -378,7 +383,7 @@ impl Sim {
         }
         if self.gentle || self.below(50) > 0 {
             let at = self.arrival(LEASE / 2);
-            self.push(at, i, Ev::Written(epoch, Some(self.sequence)));
+            self.push(at, i, Ev::Written(batch, Some(self.sequence)));
         }
     }
 
