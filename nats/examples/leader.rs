@@ -67,8 +67,9 @@ async fn main() -> Result<(), Error> {
                 }
                 _ = jobs.tick() => {
                     count += 1;
+                    let job = format!("{worker} did job {count}");
                     // Here the process may have been stopped for an hour: the file decides.
-                    if !append(file.as_ref(), lease.token(), &format!("{worker} did job {count}"))? {
+                    if !append(file.as_ref(), lease.token(), &job)? {
                         println!("{worker} is late: another leader has written");
                         break;
                     }

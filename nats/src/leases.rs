@@ -135,7 +135,7 @@ struct Shared {
     holder: Mutex<Holder<watch::Sender<()>>>,
 }
 
-/// A lease, or a call that may have become one, that nobody wants any more.
+/// A lease, or a call that may have become one, that the process does not want any more.
 struct Free {
     partition: u32,
     grant: Grant,

@@ -1,9 +1,9 @@
 //! The leases that a process holds, without any I/O: `(now, event) -> actions`.
 //!
 //! **A lease is valid for three quarters of its time, counted from when the request was sent whose
-//! answer confirmed it.** The owner counts the whole time from when it received that request. So the
-//! holder gives up first, if the two clocks run at the same rate, to within a quarter. A lease that
-//! is not valid any more never becomes valid again.
+//! answer confirmed it.** The owner counts the whole time from when it received that request. So
+//! the holder gives up first, if the two clocks run at the same rate, to within a quarter. A lease
+//! that is not valid any more never becomes valid again.
 //!
 //! A lease is renewed at a third of its time, and from then on with each tick until the owner
 //! confirms it. What a partition's owner is to renew goes to it in batches, one at a time.

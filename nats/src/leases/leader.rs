@@ -21,8 +21,8 @@ impl Nats {
 }
 
 impl Election {
-    /// How long a dead leader's place stays taken: 8 s to a day, 16 s by default. All processes have
-    /// to name the same.
+    /// How long a dead leader's place stays taken: 8 s to a day, 16 s by default. All processes
+    /// have to name the same.
     pub fn time(mut self, time: Duration) -> Self {
         self.time = time;
         self

@@ -4,12 +4,12 @@
 //! the store's write**, which the store refuses to a late owner. The invariants:
 //!
 //! 1. The owner answers a grant or a release after the store has confirmed its write. A key is free
-//!    when the delete of its record is confirmed. Until then the owner answers no other grant of it.
+//!    when the delete of its record is confirmed. Until then the owner grants it to no other call.
 //! 2. One batch is under way at a time. A batch without a known outcome ends the machine: the
 //!    worker claims the partition again, under a new epoch that defeats the batch if it is still on
 //!    its way, and a new machine begins with the records.
-//! 3. A machine gives each lease that it finds its whole time and a grace. A renewal that an earlier
-//!    owner confirmed was sent before, so the lease outlasts what its holder believes.
+//! 3. A machine gives each lease that it finds its whole time and a grace. A renewal that an
+//!    earlier owner confirmed was sent before, so the lease outlasts what its holder believes.
 //! 4. The driver gives a request to the machine while the worker may act. A late owner therefore
 //!    renews nothing, and calls no lease gone that a later owner has granted.
 //!
@@ -70,7 +70,7 @@ impl Lease {
     }
 }
 
-/// A write of a lease's record, and who waits for it.
+/// A write of a lease's record, and the place of the reply that waits for it.
 struct Write<R> {
     key: Vec<u8>,
     reply: Option<R>,
@@ -197,8 +197,8 @@ impl<R> Owner<R> {
         }
     }
 
-    /// Gives a lease its time. False: there was no memory for a new one. It is then confirmed to
-    /// nobody, and ends when it is released, or by a later owner.
+    /// Gives a lease its time. False: there was no memory for a new one. No call gets it then, and
+    /// it ends when it is released, or by a later owner.
     fn keep(&self, key: Vec<u8>, time: Duration) -> bool {
         self.queue.update(key, time).is_ok()
     }

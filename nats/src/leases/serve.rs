@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 /// What the tasks of a set share.
@@ -93,14 +93,13 @@ async fn serve_one<K: Keeper<Subject>>(held: &Held, served: &Served) -> Option<(
     served.malformed.fetch_add(malformed, Ordering::Relaxed);
     let mut ticks = tokio::time::interval(served.lease / 16);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut out, mut writing) = (Vec::new(), None);
+    let (mut out, mut writing): (_, Writing) = (Vec::new(), None);
     loop {
         let event = tokio::select! {
             biased;
-            written = async { writing.as_mut().expect("there is one").await }, if writing.is_some() => {
+            last = outcome(&mut writing), if writing.is_some() => {
                 writing = None;
-                let written: Result<Result<u64, NatsError>, _> = written;
-                Event::Written(written.ok()?.ok()?)
+                Event::Written(last?)
             }
             _ = ticks.tick() => Event::Tick,
             message = requests.next() => match asked::<K>(message?) {
@@ -129,6 +128,13 @@ async fn serve_one<K: Keeper<Subject>>(held: &Held, served: &Served) -> Option<(
             }
         }
     }
+}
+
+type Writing = Option<JoinHandle<Result<u64, NatsError>>>;
+
+/// The sequence of the batch's last record. None: it may be stored or not.
+async fn outcome(writing: &mut Writing) -> Option<u64> {
+    writing.as_mut()?.await.ok()?.ok()
 }
 
 fn asked<K: Keeper<Subject>>(message: Message) -> Option<Event<K::Ask, Subject>> {

@@ -1,6 +1,6 @@
 //! A seeded simulation of workers that own a partition in turn, and hold leases of its keys. Times
-//! are microseconds of true time; each worker's clock runs at its own rate. Who owns the partition
-//! is a script: `ownership/sim.rs` shows that no two workers may act at once.
+//! are microseconds of true time; each worker's clock runs at its own rate. The owners
+//! are a script: `ownership/sim.rs` shows that no two workers may act at once.
 
 use super::holder::{Event as Held, Holder};
 use super::owner::{Action, Event, Keeper, Owner};
@@ -19,7 +19,7 @@ const KEYS: u8 = 3;
 
 enum Ev {
     Tick,
-    /// A request arrives at whoever listens.
+    /// A request arrives at a worker, which may be the owner.
     Asked(usize, Ask),
     Said(usize, Said),
     Timeout(usize),
@@ -29,26 +29,18 @@ enum Ev {
     Written((u64, u64), Option<u64>),
     Claim,
     Loaded(u64),
-    Restart,
-}
-
-#[derive(Clone)]
-enum Sent {
-    Acquire(Grant),
-    Release(Grant),
-    Renew,
 }
 
 struct Request {
     from: usize,
     life: u64,
     sent_at: Duration,
-    sent: Sent,
+    ask: Ask,
     open: bool,
 }
 
 struct Node {
-    alive: bool,
+    /// Counts the processes that have used its name.
     life: u64,
     rate: u64,
     paused_until: u64,
@@ -75,9 +67,8 @@ struct Sim {
     sequence: u64,
     records: Numbered,
     tokens: HashMap<Vec<u8>, (u64, u64)>,
-    grants: u64,
-    lost: u64,
-    late: u64,
+    /// Grants, leases lost, late batches.
+    counts: [u64; 3],
 }
 
 type Checked = Result<(), String>;
@@ -95,9 +86,7 @@ impl Sim {
             records: Numbered::new(),
             tokens: HashMap::new(),
             stopping: false,
-            grants: 0,
-            lost: 0,
-            late: 0,
+            counts: [0; 3],
             gentle,
             queue,
             nodes,
@@ -114,7 +103,6 @@ impl Sim {
 
     fn node(&mut self, life: u64) -> Node {
         Node {
-            alive: true,
             rate: 950 + self.below(101),
             paused_until: 0,
             acts_until: 0,
@@ -153,13 +141,7 @@ impl Sim {
             let node = &self.nodes[i];
             match ev {
                 Ev::Write(batch, records) => self.store(i, batch, records),
-                Ev::Restart => {
-                    let life = node.life + 1;
-                    self.nodes[i] = self.node(life);
-                    self.push(self.now, i, Ev::Tick);
-                }
-                Ev::Claim if !node.alive => self.push(self.now + LEASE / 4, i, Ev::Claim),
-                _ if !node.alive || (life != node.life && !matches!(ev, Ev::Claim)) => {}
+                _ if life != node.life && !matches!(ev, Ev::Claim | Ev::Tick) => {}
                 ev if node.paused_until > self.now => self.push(node.paused_until, i, ev),
                 ev => self.step(i, ev)?,
             }
@@ -182,18 +164,17 @@ impl Sim {
             }
             Ev::Said(serial, said) => self.said(i, serial, said),
             Ev::Timeout(serial) => {
-                let Request { open, sent_at, sent, .. } = &mut self.requests[serial];
+                let Request { open, sent_at, ask, .. } = &mut self.requests[serial];
                 if !std::mem::take(open) {
                     return Ok(());
                 }
-                match (*sent_at, sent.clone()) {
-                    (sent_at, Sent::Renew) => {
-                        self.holding(i, Held::Unanswered { partition: 0, sent_at });
+                let (sent_at, ask) = (*sent_at, ask.clone());
+                match ask {
+                    Ask::Renew(_) => self.holding(i, Held::Unanswered { partition: 0, sent_at }),
+                    Ask::Acquire(grant) if self.below(8) == 0 => {
+                        self.ask(i, Ask::Release(grant), LEASE);
                     }
-                    (_, Sent::Acquire(grant)) if self.below(8) == 0 => {
-                        self.ask(i, Sent::Release(grant), None);
-                    }
-                    (_, again) => self.ask(i, again, None),
+                    again => self.ask(i, again, LEASE),
                 }
                 Ok(())
             }
@@ -234,7 +215,7 @@ impl Sim {
         let (before, holder) = (node.held.len(), &node.holder);
         node.held.retain(|held| !holder.valid_for(now, (0, held.1)).is_zero());
         let lost = before - node.held.len();
-        self.lost += lost as u64;
+        self.counts[1] += lost as u64;
         if lost > 0 && self.gentle {
             return Err(format!("{}: w{i} lost a lease", self.now));
         }
@@ -242,25 +223,20 @@ impl Sim {
         if any == 0 && !self.stopping {
             let (id, millis) = (self.below(u64::MAX), TIME / MS);
             let grant = Grant { key, id, millis, ..Grant::default() };
-            self.ask(i, Sent::Acquire(grant), None);
+            self.ask(i, Ask::Acquire(grant), LEASE);
         } else if (any == 1 && self.below(8) == 0) || self.stopping {
             if let Some((grant, token)) = self.nodes[i].held.pop() {
                 self.nodes[i].holder.forget((0, token));
-                self.ask(i, Sent::Release(grant), None);
+                self.ask(i, Ask::Release(grant), LEASE);
             }
         }
         Ok(())
     }
 
-    fn ask(&mut self, i: usize, sent: Sent, renew: Option<(Ask, u64)>) {
-        let (ask, limit) = match &sent {
-            Sent::Acquire(grant) => (Ask::Acquire(grant.clone()), LEASE),
-            Sent::Release(grant) => (Ask::Release(grant.clone()), LEASE),
-            Sent::Renew => renew.expect("it is given"),
-        };
+    fn ask(&mut self, i: usize, ask: Ask, limit: u64) {
         let (serial, sent_at) = (self.requests.len(), self.clock(i));
         let life = self.nodes[i].life;
-        self.requests.push(Request { from: i, life, sent_at, sent, open: true });
+        self.requests.push(Request { from: i, life, sent_at, ask: ask.clone(), open: true });
         self.push(self.now + limit, i, Ev::Timeout(serial));
         // A pause between a request and its answer makes the answer old. Or the request is lost.
         if !self.gentle && self.below(12) == 0 {
@@ -284,7 +260,7 @@ impl Sim {
         self.nodes[i].holder.on(now, event, &mut out);
         for renew in out {
             let ask = Ask::Renew(Renewal { leases: renew.leases });
-            self.ask(i, Sent::Renew, Some((ask, renew.limit.as_micros() as u64)));
+            self.ask(i, ask, renew.limit.as_micros() as u64);
         }
     }
 
@@ -304,9 +280,9 @@ impl Sim {
                     self.push(self.now + LEASE, i, Ev::Written(batch, None));
                 }
                 Action::Answer(serial, said) => {
-                    let Request { from, life, sent, .. } = &self.requests[serial];
+                    let Request { from, life, ask, .. } = &self.requests[serial];
                     let to = (*from, *life);
-                    if let (Sent::Release(grant), Said::Released(_)) = (sent, &said) {
+                    if let (Ask::Release(grant), Said::Released(_)) = (ask, &said) {
                         let found = self.records.get(&grant.key);
                         let found = found.and_then(|it| Grant::of_record(&it.1));
                         if found.is_some_and(|found| found.id == grant.id) {
@@ -324,18 +300,18 @@ impl Sim {
     }
 
     fn said(&mut self, i: usize, serial: usize, said: Said) -> Checked {
-        let Request { sent_at, sent, open, .. } = &mut self.requests[serial];
-        let (sent_at, sent) = (*sent_at, sent.clone());
+        let Request { sent_at, ask, open, .. } = &mut self.requests[serial];
+        let (sent_at, ask) = (*sent_at, ask.clone());
         // A paused worker may find the answer and the end of its wait at once.
         if !std::mem::take(open) {
             return Ok(());
         }
-        match (sent, said) {
-            (Sent::Acquire(grant), Said::Granted(token)) if token > 0 => {
-                self.grants += 1;
+        match (ask, said) {
+            (Ask::Acquire(grant), Said::Granted(token)) if token > 0 => {
+                self.counts[0] += 1;
                 let (now, key, time) = (self.clock(i), grant.key.clone(), grant.time());
                 if !self.nodes[i].holder.granted(now, (0, token), key, time, sent_at, ()) {
-                    self.ask(i, Sent::Acquire(grant), None);
+                    self.ask(i, Ask::Acquire(grant), LEASE);
                     return Ok(());
                 }
                 let last = self.tokens.entry(grant.key.clone()).or_default();
@@ -348,14 +324,14 @@ impl Sim {
                 let mut others = others.filter(|(_, it)| it.0.key == grant.key);
                 let valid = others.find(|&(j, it)| {
                     let (node, now) = (&self.nodes[j], self.clock(j));
-                    node.alive && !node.holder.valid_for(now, (0, it.1)).is_zero()
+                    !node.holder.valid_for(now, (0, it.1)).is_zero()
                 });
                 if let Some((j, _)) = valid {
                     return Err(format!("{}: w{i} and w{j} hold {:?}", self.now, grant.key));
                 }
                 self.nodes[i].held.push((grant, token));
             }
-            (Sent::Renew, Said::Renewed(tokens)) => {
+            (Ask::Renew(_), Said::Renewed(tokens)) => {
                 let (kept, gone) = (tokens.kept, tokens.gone);
                 self.holding(i, Held::Renewed { partition: 0, sent_at, kept, gone });
             }
@@ -371,7 +347,7 @@ impl Sim {
         records: Vec<(Vec<u8>, Option<bytes::Bytes>)>,
     ) {
         if self.epoch != batch.0 {
-            self.late += 1;
+            self.counts[2] += 1;
             return;
         }
         for (key, record) in records {
@@ -407,9 +383,10 @@ fn run(seed: u64, gentle: bool) -> Result<Sim, String> {
         match sim.below(if gentle { 1 } else { 3 }) {
             0 => sim.depose(),
             1 => {
-                sim.nodes[i].alive = false;
-                let at = sim.now + sim.below(2 * LEASE);
-                sim.push(at, i, Ev::Restart);
+                // It is killed, and another process starts under its name.
+                let (life, pause) = (sim.nodes[i].life + 1, sim.below(2 * LEASE));
+                sim.nodes[i] = sim.node(life);
+                sim.nodes[i].paused_until = sim.now + pause;
                 if sim.owner == i {
                     sim.depose();
                 }
@@ -429,13 +406,13 @@ fn run(seed: u64, gentle: bool) -> Result<Sim, String> {
 
 #[test]
 fn no_two_hold_a_key_and_what_is_released_is_free() {
-    let (mut grants, mut lost, mut late) = (0, 0, 0);
+    let mut counts = [0; 3];
     for seed in 0..100 {
         let sim = run(seed, false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        (grants, lost, late) = (grants + sim.grants, lost + sim.lost, late + sim.late);
+        counts.iter_mut().zip(sim.counts).for_each(|(sum, count)| *sum += count);
     }
-    println!("{grants} grants, {lost} leases lost, {late} late batches");
-    assert!(grants > 2_000 && lost > 100 && late > 100);
+    println!("{counts:?}");
+    assert!(counts[0] > 2_000 && counts[1] > 100 && counts[2] > 100);
 }
 
 #[test]

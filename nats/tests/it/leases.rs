@@ -161,6 +161,34 @@ fn a_dead_holders_key_is_free_after_its_time_and_an_owners_death_ends_no_lease()
 }
 
 #[test]
+fn killed_brokers_end_no_lease_that_outlasts_an_election() {
+    let rig = Rig::bare();
+    let [a, b] = members(&rig, ["a", "b"]);
+    // The brokers elect, and then the owners claim anew: 20 s were seen.
+    let long = 96 * OWNERS;
+    let held = (0..50).map(|n| a.leases.acquire(format!("k{n}"), long));
+    let held = a.worker.runtime.block_on(futures_util::future::join_all(held));
+    let held: Vec<Lease> = held.into_iter().map(|lease| lease.unwrap().unwrap()).collect();
+    for broker in 0..3 {
+        rig.brokers.kill(broker);
+        let killed = Instant::now();
+        for n in 0..20 {
+            let key = format!("new{broker}-{n}");
+            rig.until("keys are granted again", || {
+                let call = b.worker.runtime.block_on(b.leases.acquire(&key, long));
+                assert!(held.iter().all(|lease| !lease.valid_for().is_zero()));
+                matches!(call, Ok(Some(_)))
+            });
+        }
+        println!("broker {broker}: granted again after {:?}", killed.elapsed());
+        let none = |lease: &Lease| b.acquire(&String::from_utf8_lossy(lease.key())).is_none();
+        assert!(held.iter().all(none));
+        rig.brokers.restart(broker).unwrap();
+    }
+    held.into_iter().for_each(|lease| a.release(lease).unwrap());
+}
+
+#[test]
 fn a_paused_holder_finds_its_lease_lost_and_its_token_lower() {
     let rig = Rig::bare();
     let [a, b] = members(&rig, ["a", "b"]);
@@ -200,7 +228,7 @@ fn bytes_that_do_not_parse_are_counted_and_dropped() {
             client.flush().await.unwrap();
         });
     };
-    // A release by another worker, who is not the holder.
+    // A release by another worker, which is not the holder.
     send([&[8, 1, 26, 17, 10, 3][..], b"key", &[17], &[7; 8], &[24, 0x80, 0x7d]].concat(), true);
     // An owner that claims its partition again misses some.
     rig.until("they are counted", || {
