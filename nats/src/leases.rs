@@ -131,7 +131,7 @@ struct Shared {
     nats: Nats,
     count: u32,
     served: Arc<Served>,
-    /// A lost lease's sender is dropped.
+    /// The sender of a lost lease is dropped, which wakes those that wait in `lost`.
     holder: Mutex<Holder<watch::Sender<()>>>,
 }
 
@@ -182,9 +182,19 @@ impl Shared {
         }
     }
 
+    /// Lets the machine act. What it lost is dropped after the lock.
+    fn with<T>(&self, act: impl FnOnce(&mut Holder<watch::Sender<()>>) -> T) -> T {
+        let mut holder = self.holder();
+        let result = act(&mut holder);
+        let lost = std::mem::take(&mut holder.lost);
+        drop(holder);
+        drop(lost);
+        result
+    }
+
     fn on(&self, event: Event) -> Vec<Renew> {
-        let (mut holder, mut out) = (self.holder(), Vec::new());
-        holder.on(clock::now(), event, &mut out);
+        let mut out = Vec::new();
+        self.with(|holder| holder.on(clock::now(), event, &mut out));
         out
     }
 
@@ -418,7 +428,7 @@ impl Lease {
 
     fn free(&mut self, answered: Option<oneshot::Sender<Result<(), NatsError>>>) {
         let (partition, grant) = (self.partition, std::mem::take(&mut self.grant));
-        self.inner.shared.holder().forget((partition, self.token));
+        self.inner.shared.with(|holder| holder.forget((partition, self.token)));
         if grant.id != 0 {
             // An error says that the runtime has ended.
             let _ = self.inner.frees.send(Free { partition, grant, answered });

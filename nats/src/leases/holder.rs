@@ -46,7 +46,7 @@ struct Lease<T> {
     time: Duration,
     /// When the request was sent that the owner confirmed last.
     sent_at: Duration,
-    _value: T,
+    value: T,
 }
 
 impl<T> Lease<T> {
@@ -61,14 +61,16 @@ struct Partition<T> {
     under_way: Option<Duration>,
 }
 
-/// The leases of a process by partition and token. A lease's value is dropped when it is lost.
+/// The leases of a process by partition and token.
 pub(crate) struct Holder<T> {
+    /// The values of lost leases, which the driver takes. To drop one may wake a task.
+    pub(crate) lost: Vec<T>,
     partitions: BTreeMap<u32, Partition<T>>,
 }
 
 impl<T> Holder<T> {
     pub(crate) fn new() -> Self {
-        Self { partitions: BTreeMap::new() }
+        Self { lost: Vec::new(), partitions: BTreeMap::new() }
     }
 
     /// Keeps a lease whose request was sent at `sent_at`, if it is still valid.
@@ -81,7 +83,7 @@ impl<T> Holder<T> {
         sent_at: Duration,
         value: T,
     ) -> bool {
-        let lease = Lease { key, time, sent_at, _value: value };
+        let lease = Lease { key, time, sent_at, value };
         let is_valid = !lease.left(now).is_zero();
         if is_valid {
             let new = || Partition { leases: BTreeMap::new(), under_way: None };
@@ -102,9 +104,9 @@ impl<T> Holder<T> {
 
     /// Forgets a lease: its holder does not want it any more.
     pub(crate) fn forget(&mut self, (partition, token): (u32, u64)) {
-        if let Some(one) = self.partitions.get_mut(&partition) {
-            one.leases.remove(&token);
-        }
+        let one = self.partitions.get_mut(&partition);
+        let lease = one.and_then(|one| one.leases.remove(&token));
+        self.lost.extend(lease.map(|lease| lease.value));
     }
 
     /// Takes an event and appends the renewals that the driver is to send.
@@ -112,7 +114,11 @@ impl<T> Holder<T> {
         match event {
             Event::Tick => {
                 self.partitions.retain(|&partition, one| {
-                    one.leases.retain(|_, lease| !lease.left(now).is_zero());
+                    let leases = one.leases.iter();
+                    let expired = leases.filter(|(_, lease)| lease.left(now).is_zero());
+                    let expired: Vec<u64> = expired.map(|(token, _)| *token).collect();
+                    let expired = expired.iter().filter_map(|token| one.leases.remove(token));
+                    self.lost.extend(expired.map(|lease| lease.value));
                     if one.under_way.is_none() {
                         out.extend(one.renewal(now, partition));
                     }
@@ -132,7 +138,7 @@ impl<T> Holder<T> {
                     }
                 }
                 for token in gone {
-                    one.leases.remove(&token);
+                    self.forget((partition, token));
                 }
             }
             Event::Unanswered { partition, sent_at } => drop(self.answered(partition, sent_at)),
