@@ -3,9 +3,10 @@
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
 //! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. [`Nats::partitions`]
-//! gives each partition of a set one owner among the workers. [`Nats::once`] are idempotency keys,
-//! [`Nats::timers`] timers that outlive every process. The guide `docs/guide/nats.md` has an
-//! example, what is promised, and how to operate it.
+//! gives each partition of a set one owner among the workers. [`Nats::leases`] gives a key one
+//! holder, with a fencing token, and [`Nats::leader`] elects a leader. [`Nats::once`] are
+//! idempotency keys, [`Nats::timers`] timers that outlive every process. The guide
+//! `docs/guide/nats.md` has an example, what is promised, and how to operate it.
 //!
 //! The feature `brokers` starts local servers, for tests and trials. The feature `metrics`
 //! publishes counters through the facade of that name.
@@ -22,6 +23,7 @@ mod connect;
 mod custody;
 mod error;
 mod keyed;
+mod leases;
 mod names;
 mod once;
 mod ownership;
@@ -34,6 +36,7 @@ mod timers;
 
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
+pub use leases::{Election, Leader, Lease, LeaseSet, LeaseStats, Leases};
 pub use once::{Claim, Guard, Once, OnceSet};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sink::{Outgoing, StreamSink, StreamSinks};

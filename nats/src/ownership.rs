@@ -65,6 +65,8 @@ pub(crate) enum Event {
     ClaimRefused { partition: u32 },
     /// A `Claim` or `GiveUp` has no answer. That proves nothing.
     ClaimUnanswered { partition: u32 },
+    /// A write under this epoch has no answer. The worker is to claim the partition again.
+    Doubted { partition: u32, epoch: u64 },
     /// The watch has missed something.
     WatchLost,
     /// The worker is to give up everything.
@@ -320,6 +322,14 @@ impl Ownership {
                         one.busy = Busy::Reading { since: now };
                         out.push(Action::ReadBack { partition });
                     }
+                }
+            }
+            Event::Doubted { partition, epoch } => {
+                let held = self.partitions.get_mut(partition as usize);
+                let held = held.and_then(|one| one.held.as_mut());
+                if let Some(held) = held.filter(|held| held.epoch == epoch) {
+                    held.sure = false;
+                    self.todo.insert(partition);
                 }
             }
             Event::WatchLost => {
@@ -620,8 +630,8 @@ impl Ownership {
 }
 
 /// FNV-1a: every worker finds the same hash of a name.
-pub(crate) fn hash_of(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+pub(crate) fn hash_of(name: impl AsRef<[u8]>) -> u64 {
+    name.as_ref().iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
 }

@@ -40,11 +40,11 @@ pub const MOST_RECORDS: usize = 1000;
 /// The batches that a worker has under way in one set. A server takes 50 of a stream at a time.
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// The longest lease.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
-const LONGEST_KEY: usize = 256;
+pub(crate) const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
 pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
@@ -61,10 +61,10 @@ pub(crate) const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 #[derive(Debug, Clone)]
 #[must_use = "a set is joined by `join`"]
 pub struct PartitionSet {
-    nats: Nats,
+    pub(crate) nats: Nats,
     set: String,
-    count: u32,
-    lease: Duration,
+    pub(crate) count: u32,
+    pub(crate) lease: Duration,
     replicas: usize,
 }
 
@@ -163,6 +163,11 @@ impl PartitionSet {
     /// [`Unanswered`](NatsError::Unanswered).
     pub async fn join(self) -> Result<Partitions, NatsError> {
         names::check("set", &self.set)?;
+        self.join_any().await
+    }
+
+    /// As `join`, with any name. One with a `+` meets no set of a user.
+    pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
         let leases = Duration::from_secs(1)..=LONGEST_LEASE;
         NatsError::within("lease", self.lease, leases, "1 s to a day")?;
         NatsError::within("the number of partitions", self.count, 1..=1024, "1 to 1024")?;
@@ -178,10 +183,11 @@ impl PartitionSet {
             batches: Semaphore::new(BATCHES),
             set: self,
             counts: Counts::default(),
+            tell,
         });
-        let driver = Driver::new(shared.clone(), streams, tell.clone(), change, joined);
+        let driver = Driver::new(shared.clone(), streams, change, joined);
         let task = tokio::spawn(driver.run(told)).abort_handle();
-        let partitions = Partitions { shared: shared.clone(), changes, tell, task };
+        let partitions = Partitions { shared: shared.clone(), changes, task };
         let wait = shared.set.lease * 2 + shared.set.nats.request_timeout();
         match tokio::time::timeout(wait, join).await {
             Ok(Ok(Ok(()))) => Ok(partitions),
@@ -192,7 +198,7 @@ impl PartitionSet {
 
     fn machine(&self, anew: bool) -> Ownership {
         // The client's inbox is a random name.
-        let incarnation = crate::ownership::hash_of(&self.nats.client().new_inbox());
+        let incarnation = crate::ownership::hash_of(self.nats.client().new_inbox());
         Ownership::new(self.nats.worker(), incarnation, self.count, self.lease, anew)
     }
 
@@ -307,6 +313,7 @@ struct Shared {
     writing: Box<[tokio::sync::Mutex<()>]>,
     batches: Semaphore,
     counts: Counts,
+    tell: mpsc::UnboundedSender<Told>,
 }
 
 impl Shared {
@@ -322,7 +329,6 @@ impl Shared {
 pub struct Partitions {
     shared: Arc<Shared>,
     changes: mpsc::UnboundedReceiver<Change>,
-    tell: mpsc::UnboundedSender<Told>,
     task: tokio::task::AbortHandle,
 }
 
@@ -343,14 +349,14 @@ impl Partitions {
     /// Lets go of a partition, after [`Change::Losing`]. Nothing happens at any other time.
     pub fn release(&self, partition: u32) {
         // An error says that this worker has ended.
-        let _ = self.tell.send(Told::Released(partition));
+        let _ = self.shared.tell.send(Told::Released(partition));
     }
 
     /// Gives up all partitions: `next` says [`Change::Losing`] for each, and returns none when all
     /// have been released and the brokers know. Without the brokers that may take until they are
     /// back; the partitions go to others after a lease in any case.
     pub fn leave(&self) {
-        let _ = self.tell.send(Told::Leave);
+        let _ = self.shared.tell.send(Told::Leave);
     }
 
     /// Counts, without asking a broker.
@@ -409,6 +415,16 @@ impl Held {
         self.shared.machine().may_act(self.partition, clock::now()) == Some(self.epoch)
     }
 
+    /// Claims the partition again, under a new epoch, which defeats every write of this one that
+    /// may still be on its way. `Gained` or `Lost` follows.
+    pub(crate) fn claim_anew(&self) {
+        let _ = self.shared.tell.send(Told::Doubted(self.partition, self.epoch));
+    }
+
+    pub(crate) fn nats(&self) -> &Nats {
+        &self.shared.set.nats
+    }
+
     fn late(&self) -> NatsError {
         let (partition, epoch) = (self.partition, self.epoch);
         NatsError::Late { partition, epoch }
@@ -434,6 +450,15 @@ impl Held {
         &self,
         records: impl IntoIterator<Item = (K, Option<Bytes>)>,
     ) -> Result<(), NatsError> {
+        self.write_numbered(records).await.map(drop)
+    }
+
+    /// As `write`. Returns the stream sequence of the last record; those of a batch are
+    /// consecutive.
+    pub(crate) async fn write_numbered<K: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<u64, NatsError> {
         let messages = self.messages(records)?;
         let held = self.clone();
         // A batch that is cut off would stay with the server for ten seconds, among its 50.
@@ -442,7 +467,7 @@ impl Held {
     }
 
     /// Sends messages, again while the server has too many batches of other workers.
-    async fn store(&self, messages: &[(String, HeaderMap, Bytes)]) -> Result<(), NatsError> {
+    async fn store(&self, messages: &[(String, HeaderMap, Bytes)]) -> Result<u64, NatsError> {
         let _one = self.shared.writing[self.partition as usize].lock().await;
         let _batch = self.shared.batches.acquire().await;
         let began = Instant::now();
@@ -498,7 +523,7 @@ impl Held {
         let client = nats.client();
         let id = client.new_inbox();
         let last = messages.len();
-        let mut answer = Ok(());
+        let mut answer = Ok(0);
         for (number, (subject, mut headers, payload)) in (1..).zip(messages) {
             if last > 1 {
                 headers.insert("Nats-Batch-Id", &id["_INBOX.".len()..]);
@@ -518,7 +543,7 @@ impl Held {
                 return Sent::Answered(Err(nats.unanswered(WRITE)));
             };
             answer = match serde_json::from_slice(&reply.payload) {
-                Ok(Response::<PublishAck>::Ok(_)) => Ok(()),
+                Ok(Response::<PublishAck>::Ok(ack)) => Ok(ack.sequence),
                 Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => {
                     return Sent::Incomplete;
                 }
@@ -538,6 +563,12 @@ impl Held {
     /// [`Late`](NatsError::Late); [`Unanswered`](NatsError::Unanswered): the brokers have not shown
     /// all for 4 times the request timeout.
     pub async fn load(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, NatsError> {
+        let records = self.load_numbered().await?;
+        Ok(records.into_iter().map(|(key, (_, value))| (key, value)).collect())
+    }
+
+    /// As `load`, with the stream sequence of each record.
+    pub(crate) async fn load_numbered(&self) -> Result<Numbered, NatsError> {
         const WHAT: &str = "read the records of a partition";
         let wait = self.patience();
         let all = async {
@@ -554,7 +585,7 @@ impl Held {
     }
 
     /// None: the brokers failed, and the caller reads again.
-    async fn read(&self) -> Option<Result<BTreeMap<Vec<u8>, Bytes>, NatsError>> {
+    async fn read(&self) -> Option<Result<Numbered, NatsError>> {
         let set = &self.shared.set;
         let own = set.record(self.partition);
         let prefix = self.data("");
@@ -578,7 +609,7 @@ impl Held {
             } else if let Some(key) = message.subject.strip_prefix(&*prefix).and_then(decoded) {
                 match header(&message.headers, DELETED) {
                     Some(_) => records.remove(&key),
-                    None => records.insert(key, message.payload.clone()),
+                    None => records.insert(key, (info.stream_sequence, message.payload.clone())),
                 };
             }
             if fence && info.pending == 0 {
@@ -589,9 +620,12 @@ impl Held {
     }
 }
 
+/// Records by key, with their stream sequences.
+pub(crate) type Numbered = BTreeMap<Vec<u8>, (u64, Bytes)>;
+
 /// What became of a batch.
 enum Sent {
-    Answered(Result<(), NatsError>),
+    Answered(Result<u64, NatsError>),
     /// The server has dropped it, because it had too many. Nothing is stored.
     Incomplete,
 }

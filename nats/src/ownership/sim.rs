@@ -434,7 +434,7 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
     for _ in 0..10 {
         let i = sim.random.below(4) as usize;
         let long = sim.random.below(3 * LEASE);
-        match sim.random.below(8) {
+        match sim.random.below(9) {
             0 => sim.nodes[i].paused_until = sim.now + long,
             1 => {
                 sim.kill(i);
@@ -456,6 +456,11 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
                 sim.kill(4);
                 sim.push(sim.now, 4, Ev::Restart);
             }
+            7 => (0..8).for_each(|partition| {
+                if let Some(epoch) = sim.acts(i, partition) {
+                    sim.give(i, Event::Doubted { partition, epoch });
+                }
+            }),
             _ => sim.push(sim.now, i, Ev::Deliver(None, Event::Leave)),
         }
         let next = sim.now + sim.random.below(2 * LEASE);

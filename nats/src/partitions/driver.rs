@@ -31,6 +31,7 @@ pub(super) enum Told {
     /// The watch of this number found a stream made anew.
     Anew(u64),
     Released(u32),
+    Doubted(u32, u64),
     Leave,
 }
 
@@ -39,7 +40,6 @@ type Joined = oneshot::Sender<Result<(), NatsError>>;
 pub(super) struct Driver {
     shared: Arc<Shared>,
     streams: [Stream; 2],
-    tell: mpsc::UnboundedSender<Told>,
     changes: mpsc::UnboundedSender<Change>,
     joined: Option<Joined>,
     /// The number of the current watch, and its task.
@@ -53,14 +53,12 @@ impl Driver {
     pub(super) fn new(
         shared: Arc<Shared>,
         streams: [Stream; 2],
-        tell: mpsc::UnboundedSender<Told>,
         changes: mpsc::UnboundedSender<Change>,
         joined: Joined,
     ) -> Self {
         Driver {
             shared,
             streams,
-            tell,
             changes,
             joined: Some(joined),
             watch: 0,
@@ -99,6 +97,7 @@ impl Driver {
                 Told::Anew(number) if number == self.watch => self.begin_anew().await,
                 Told::Watch(..) | Told::Anew(_) => {}
                 Told::Released(partition) => self.give(Event::Released { partition }),
+                Told::Doubted(partition, epoch) => self.give(Event::Doubted { partition, epoch }),
                 Told::Leave => {
                     self.leaving = true;
                     self.give(Event::Leave);
@@ -201,7 +200,7 @@ impl Driver {
 
     /// Asks the brokers, in a task of its own.
     fn ask(&self, request: impl std::future::Future<Output = Option<Event>> + Send + 'static) {
-        let (tell, incarnation) = (self.tell.clone(), self.shared.machine().incarnation());
+        let (tell, incarnation) = (self.shared.tell.clone(), self.shared.machine().incarnation());
         tokio::spawn(async move {
             if let Some(event) = request.await {
                 let _ = tell.send(Told::Answer(incarnation, event));
@@ -276,7 +275,7 @@ impl Driver {
         count(&self.shared.counts.watches);
         self.watch += 1;
         let (shared, streams) = (self.shared.clone(), self.streams.clone());
-        let (tell, number) = (self.tell.clone(), self.watch);
+        let (tell, number) = (self.shared.tell.clone(), self.watch);
         let told = tell.clone();
         let watch = async move {
             let show = |event| {

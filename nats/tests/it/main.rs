@@ -3,6 +3,8 @@
 #[cfg(feature = "brokers")]
 mod keys;
 #[cfg(feature = "brokers")]
+mod leases;
+#[cfg(feature = "brokers")]
 mod owners;
 #[cfg(feature = "brokers")]
 mod pipeline;

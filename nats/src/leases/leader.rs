@@ -1,0 +1,77 @@
+//! Leader election: a lease with one key.
+
+use super::{Lease, LeaseSet, Leases, SHORTEST};
+use crate::{Nats, NatsError};
+use std::time::Duration;
+
+/// An election, and how a process takes part in it.
+#[derive(Debug, Clone)]
+#[must_use = "an election is joined by `join`"]
+pub struct Election {
+    set: LeaseSet,
+    time: Duration,
+}
+
+impl Nats {
+    /// An election: of the processes that join it, at most one leads at a time. The name takes 1 to
+    /// 64 of `[A-Za-z0-9_-]`. `examples/leader.rs` runs jobs so.
+    pub fn leader(&self, name: &str) -> Election {
+        Election { set: self.lease_set(name, "leader", 1), time: Duration::from_secs(16) }
+    }
+}
+
+impl Election {
+    /// How long a dead leader's place stays taken: 8 s to a day, 16 s by default. All processes
+    /// have to name the same.
+    pub fn time(mut self, time: Duration) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// The number of brokers, 1, 3 or 5, that store the election. It counts when that is created.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.set = self.set.replicas(replicas);
+        self
+    }
+
+    /// Takes part, as [`LeaseSet::join`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`LeaseSet::join`].
+    pub async fn join(self) -> Result<Leader, NatsError> {
+        let leases = self.set.partition_lease(self.time / SHORTEST).join().await?;
+        Ok(Leader { leases, time: self.time })
+    }
+}
+
+/// A process's part in an election.
+#[derive(Debug, Clone)]
+pub struct Leader {
+    leases: Leases,
+    time: Duration,
+}
+
+impl Leader {
+    /// Waits until this process leads, also while no broker answers. It leads until the lease is
+    /// released, dropped or [lost](Lease::lost).
+    ///
+    /// # Errors
+    ///
+    /// As [`Leases::acquire`], without [`Unanswered`](NatsError::Unanswered).
+    pub async fn campaign(&self) -> Result<Lease, NatsError> {
+        loop {
+            match self.leases.acquire("leader", self.time).await {
+                Ok(Some(lease)) => return Ok(lease),
+                Ok(None) | Err(NatsError::Unanswered { .. }) => {}
+                Err(why) => return Err(why),
+            }
+            tokio::time::sleep(self.time / SHORTEST / 2).await;
+        }
+    }
+
+    /// As [`Leases::leave`].
+    pub async fn leave(&self) {
+        self.leases.leave().await;
+    }
+}

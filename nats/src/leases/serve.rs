@@ -1,0 +1,144 @@
+//! Serves the partitions that the worker owns: one task for each gives requests to a [`Keeper`],
+//! and its batches to the brokers.
+
+use super::owner::{Action, Event, Keeper};
+use crate::partitions::PAUSE;
+use crate::{clock, Change, Held, NatsError, Partitions};
+use async_nats::{Message, Subject};
+use futures_util::StreamExt;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+
+/// What the tasks of a set share.
+pub(super) struct Served {
+    /// Requests for partition P come to `PREFIX.P.WORKER`.
+    pub(super) prefix: String,
+    pub(super) lease: Duration,
+    pub(super) partitions: AtomicUsize,
+    /// Requests, answers and records that did not parse.
+    pub(super) malformed: AtomicU64,
+    /// Why the worker owns nothing any more.
+    pub(super) ended: OnceLock<NatsError>,
+}
+
+/// A task that ends when this is dropped.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Serves until the partitions end, or until `leave` changes or is dropped and the brokers know.
+pub(super) async fn serve<K: Keeper<Subject>>(
+    mut partitions: Partitions,
+    served: Arc<Served>,
+    mut leave: watch::Receiver<()>,
+) {
+    let mut tasks = BTreeMap::new();
+    let mut until = None;
+    loop {
+        let limit = until.unwrap_or_else(Instant::now);
+        let change = tokio::select! {
+            change = partitions.next() => change,
+            _ = leave.changed(), if until.is_none() => {
+                partitions.leave();
+                until = Some(Instant::now() + 2 * served.lease);
+                continue;
+            }
+            () = tokio::time::sleep_until(limit), if until.is_some() => None,
+        };
+        match change {
+            Some(Change::Gained(held)) => {
+                let partition = held.partition();
+                tasks.remove(&partition);
+                let task = tokio::spawn(keep::<K>(held, served.clone())).abort_handle();
+                tasks.insert(partition, Task(task));
+            }
+            // A batch that is under way is stored before the next owner's claim, or refused.
+            Some(Change::Losing(partition)) => {
+                tasks.remove(&partition);
+                partitions.release(partition);
+            }
+            Some(Change::Lost(partition)) => drop(tasks.remove(&partition)),
+            Some(Change::Ended(why)) => drop(served.ended.set(why)),
+            None => return,
+        }
+        served.partitions.store(tasks.len(), Ordering::Relaxed);
+    }
+}
+
+/// Serves a partition under one epoch.
+async fn keep<K: Keeper<Subject>>(held: Held, served: Arc<Served>) {
+    if serve_one::<K>(&held, &served).await.is_none() {
+        // The brokers failed, or a batch has no known outcome. The claim counts when they are back.
+        tokio::time::sleep(PAUSE).await;
+        held.claim_anew();
+    }
+}
+
+/// None, always: something failed.
+async fn serve_one<K: Keeper<Subject>>(held: &Held, served: &Served) -> Option<()> {
+    let client = held.nats().client();
+    let subject = format!("{}.{}.*", served.prefix, held.partition());
+    let records = held.load_numbered().await.ok()?;
+    let mut requests = client.subscribe(subject).await.ok()?;
+    let (mut keeper, malformed) = K::new(clock::now(), records, served.lease);
+    served.malformed.fetch_add(malformed, Ordering::Relaxed);
+    let mut ticks = tokio::time::interval(served.lease / 16);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut out, mut writing): (_, Writing) = (Vec::new(), None);
+    loop {
+        let event = tokio::select! {
+            biased;
+            last = outcome(&mut writing), if writing.is_some() => {
+                writing = None;
+                Event::Written(last?)
+            }
+            _ = ticks.tick() => Event::Tick,
+            message = requests.next() => match asked::<K>(message?) {
+                Some(asked) => asked,
+                None => {
+                    served.malformed.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+            }
+        };
+        // What was stored is answered in any case.
+        if !matches!(event, Event::Written(_)) && !held.may_act() {
+            continue;
+        }
+        keeper.on(clock::now(), event, &mut out);
+        for action in out.drain(..) {
+            match action {
+                Action::Write(records) => {
+                    let held = held.clone();
+                    let write = async move { held.write_numbered(records).await };
+                    writing = Some(tokio::spawn(write));
+                }
+                Action::Answer(reply, said) => {
+                    client.publish(reply, K::encode(said).into()).await.ok()?;
+                }
+            }
+        }
+    }
+}
+
+type Writing = Option<JoinHandle<Result<u64, NatsError>>>;
+
+/// The sequence of the batch's last record. None: it may be stored or not.
+async fn outcome(writing: &mut Writing) -> Option<u64> {
+    writing.as_mut()?.await.ok()?.ok()
+}
+
+fn asked<K: Keeper<Subject>>(message: Message) -> Option<Event<K::Ask, Subject>> {
+    let worker = message.subject.rsplit('.').next()?.to_string();
+    let (ask, reply) = (K::decode(&message.payload)?, message.reply?);
+    Some(Event::Asked { worker, ask, reply })
+}

@@ -1,0 +1,252 @@
+//! Leases on three brokers.
+
+use crate::rig::{Rig, Worker};
+use expiry_nats::{Lease, LeaseSet, Leases, NatsError};
+use std::time::{Duration, Instant};
+
+const OWNERS: Duration = Duration::from_secs(1);
+const TIME: Duration = Duration::from_secs(8);
+const COUNT: u32 = 8;
+
+fn set(worker: &Worker) -> LeaseSet {
+    worker.nats.leases("set", COUNT).partition_lease(OWNERS)
+}
+
+/// A worker that has joined.
+struct Member {
+    worker: Worker,
+    leases: Leases,
+}
+
+impl Member {
+    fn join(rig: &Rig, name: &str) -> Member {
+        let worker = rig.worker(name);
+        let began = Instant::now();
+        loop {
+            match worker.runtime.block_on(set(&worker).join()) {
+                Ok(leases) => return Member { worker, leases },
+                Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
+            }
+        }
+    }
+
+    fn acquire(&self, key: &str) -> Option<Lease> {
+        self.worker.runtime.block_on(self.leases.acquire(key, TIME)).unwrap()
+    }
+
+    fn until_acquired(&self, rig: &Rig, key: &str) -> Lease {
+        let mut lease = None;
+        rig.until("the key is free", || {
+            lease = self.acquire(key);
+            lease.is_some()
+        });
+        lease.unwrap()
+    }
+
+    fn owns(&self) -> usize {
+        self.leases.stats().partitions
+    }
+
+    fn release(&self, lease: Lease) -> Result<(), NatsError> {
+        self.worker.runtime.block_on(lease.release())
+    }
+
+    /// Kills the worker: nothing of it goes on.
+    fn kill(self) {
+        drop(self.worker.runtime);
+    }
+}
+
+/// Members who own some partitions each, and all of them together.
+fn members<const N: usize>(rig: &Rig, names: [&str; N]) -> [Member; N] {
+    let members = names.map(|name| Member::join(rig, name));
+    rig.until("each owns some", || {
+        let owned = members.each_ref().map(Member::owns);
+        owned.iter().all(|n| *n > 0) && owned.iter().sum::<usize>() == COUNT as usize
+    });
+    members
+}
+
+#[test]
+fn a_key_has_one_holder_until_it_is_released() {
+    let rig = Rig::bare();
+    let [a, b] = members(&rig, ["a", "b"]);
+    let mut tokens = Vec::new();
+    for (one, other) in [(&a, &b), (&b, &a), (&a, &a)] {
+        let lease = one.until_acquired(&rig, "a.b *>");
+        tokens.push(lease.token());
+        assert_eq!(lease.key(), b"a.b *>");
+        let left = lease.valid_for();
+        assert!(left > TIME / 2 && left <= TIME * 3 / 4, "{left:?}");
+        assert!(one.acquire("a.b *>").is_none() && other.acquire("a.b *>").is_none());
+        assert!(other.acquire("another").is_some(), "which is dropped at once");
+        one.release(lease).unwrap();
+        let lease = other.acquire("a.b *>").expect("a released key is free");
+        tokens.push(lease.token());
+        drop(lease);
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    // Many calls at once: each key has one of them.
+    let calls = (0..400).map(|n| [&a, &b][n % 2].leases.acquire(format!("k{}", n / 4), TIME));
+    let all = futures_util::future::join_all(calls);
+    let all: Vec<Lease> =
+        a.worker.runtime.block_on(all).into_iter().filter_map(|it| it.unwrap()).collect();
+    assert_eq!((all.len(), a.leases.stats().held + b.leases.stats().held), (100, 100));
+    // They are renewed.
+    let began = Instant::now();
+    rig.until("it is beyond their time", || {
+        assert!(all.iter().all(|lease| !lease.valid_for().is_zero()));
+        began.elapsed() > TIME + OWNERS
+    });
+    // Half of the calls are dropped. What they got is free again.
+    a.worker.runtime.block_on(async {
+        for n in 0..100 {
+            let call = a.leases.acquire(format!("cut{n}"), TIME);
+            let _ = tokio::time::timeout(Duration::from_micros(100 * n), call).await;
+        }
+    });
+    drop(all);
+    rig.until("all are free", || {
+        (0..100).all(|n| {
+            b.acquire(&format!("cut{n}")).is_some() && b.acquire(&format!("k{n}")).is_some()
+        })
+    });
+    let refused = |key: &str, time| {
+        let call = a.worker.runtime.block_on(a.leases.acquire(key, time));
+        matches!(call, Err(NatsError::Setting { .. }))
+    };
+    assert!(refused("", TIME) && refused(&"k".repeat(257), TIME));
+    assert!(refused("k", TIME - OWNERS) && refused("k", Duration::MAX));
+    // One member leaves: its partitions are served at once.
+    let left = Instant::now();
+    a.worker.runtime.block_on(a.leases.leave());
+    (0..100).for_each(|n| drop(b.acquire(&format!("k{n}"))));
+    assert!(left.elapsed() < 2 * OWNERS, "{:?}", left.elapsed());
+}
+
+#[test]
+fn a_dead_holders_key_is_free_after_its_time_and_an_owners_death_ends_no_lease() {
+    let rig = Rig::bare();
+    let [a, b, c] = members(&rig, ["a", "b", "c"]);
+    // Granted in batches: each token has to be that of its record.
+    let held = (0..200).map(|n| a.leases.acquire(format!("a{n}"), TIME));
+    let held = a.worker.runtime.block_on(futures_util::future::join_all(held));
+    let held: Vec<Lease> = held.into_iter().map(|lease| lease.unwrap().unwrap()).collect();
+    let dead: Vec<Lease> = (0..20).map(|n| b.until_acquired(&rig, &format!("b{n}"))).collect();
+    let killed = Instant::now();
+    b.kill();
+    // All partitions are served again within two leases of theirs.
+    for n in 0..40 {
+        let _ = a.until_acquired(&rig, &format!("new{n}"));
+    }
+    let took = killed.elapsed();
+    println!("served again after {took:?}");
+    assert!(took < 2 * OWNERS + OWNERS / 2, "{took:?}");
+    assert!(dead.iter().all(|lease| c.acquire(&String::from_utf8_lossy(lease.key())).is_none()));
+    let next: Vec<Lease> = (0..20).map(|n| c.until_acquired(&rig, &format!("b{n}"))).collect();
+    let took = killed.elapsed();
+    println!("the dead holder's keys are free after {took:?}");
+    assert!(took > TIME * 3 / 4 && took < TIME + 4 * OWNERS, "{took:?}");
+    assert!(next.iter().zip(&dead).all(|(next, dead)| next.token() > dead.token()));
+    assert!(next.iter().all(|next| held.iter().all(|held| held.key() != next.key())));
+    // The next owner dies too: a's leases are the same as ever.
+    c.kill();
+    let began = Instant::now();
+    rig.until("it is beyond their time", || {
+        assert!(held.iter().all(|lease| !lease.valid_for().is_zero()));
+        began.elapsed() > TIME
+    });
+    assert!(held.iter().all(|lease| a.acquire(&String::from_utf8_lossy(lease.key())).is_none()));
+    held.into_iter().for_each(|lease| a.release(lease).unwrap());
+}
+
+#[test]
+fn killed_brokers_end_no_lease_that_outlasts_an_election() {
+    let rig = Rig::bare();
+    let [a, b] = members(&rig, ["a", "b"]);
+    // The brokers elect, and then the owners claim anew: 20 s were seen.
+    let long = 96 * OWNERS;
+    let held = (0..50).map(|n| a.leases.acquire(format!("k{n}"), long));
+    let held = a.worker.runtime.block_on(futures_util::future::join_all(held));
+    let held: Vec<Lease> = held.into_iter().map(|lease| lease.unwrap().unwrap()).collect();
+    for broker in 0..3 {
+        rig.brokers.kill(broker);
+        let killed = Instant::now();
+        for n in 0..20 {
+            let key = format!("new{broker}-{n}");
+            rig.until("keys are granted again", || {
+                let call = b.worker.runtime.block_on(b.leases.acquire(&key, long));
+                assert!(held.iter().all(|lease| !lease.valid_for().is_zero()));
+                matches!(call, Ok(Some(_)))
+            });
+        }
+        println!("broker {broker}: granted again after {:?}", killed.elapsed());
+        let none = |lease: &Lease| b.acquire(&String::from_utf8_lossy(lease.key())).is_none();
+        assert!(held.iter().all(none));
+        rig.brokers.restart(broker).unwrap();
+    }
+    held.into_iter().for_each(|lease| a.release(lease).unwrap());
+}
+
+#[test]
+fn a_paused_holder_finds_its_lease_lost_and_its_token_lower() {
+    let rig = Rig::bare();
+    let [a, b] = members(&rig, ["a", "b"]);
+    let old = a.until_acquired(&rig, "key");
+    // The worker's only thread stops, as a suspended process would.
+    a.worker.runtime.spawn(async { std::thread::sleep(2 * TIME) });
+    let new = b.until_acquired(&rig, "key");
+    assert!(old.valid_for().is_zero());
+    assert!(new.token() > old.token());
+    a.worker.runtime.block_on(async {
+        tokio::time::timeout(OWNERS, old.lost()).await.expect("it is lost");
+    });
+    rig.until("the paused worker goes on", || a.owns() > 0);
+    // What it does late takes nothing from the new holder.
+    a.release(old).unwrap();
+    assert!(!new.valid_for().is_zero() && a.acquire("key").is_none());
+    b.release(new).unwrap();
+}
+
+#[test]
+fn bytes_that_do_not_parse_are_counted_and_dropped() {
+    let rig = Rig::bare();
+    let [a] = members(&rig, ["a"]);
+    let lease = a.until_acquired(&rig, "key");
+    let client = a.worker.nats.client().clone();
+    let send = |payload: Vec<u8>, reply: bool| {
+        let (client, payload) = (client.clone(), bytes::Bytes::from(payload));
+        a.worker.runtime.block_on(async move {
+            for partition in 0..COUNT {
+                let subject = format!("it.leases.set.{partition}.hostile");
+                let (inbox, payload) = (client.new_inbox(), payload.clone());
+                match reply {
+                    true => client.publish_with_reply(subject, inbox, payload).await.unwrap(),
+                    false => client.publish(subject, payload).await.unwrap(),
+                }
+            }
+            client.flush().await.unwrap();
+        });
+    };
+    // A release by another worker, which is not the holder.
+    send([&[8, 1, 26, 17, 10, 3][..], b"key", &[17], &[7; 8], &[24, 0x80, 0x7d]].concat(), true);
+    // An owner that claims its partition again misses some.
+    rig.until("they are counted", || {
+        let mut bytes = vec![8, 1, 18];
+        for n in 0..64 {
+            send(bytes.clone(), n % 2 == 0);
+            bytes.push(0xff - n * 3);
+        }
+        send(vec![0xff; 500_000], true);
+        a.leases.stats().malformed >= 65 * u64::from(COUNT)
+    });
+    // A record that does not parse holds no key.
+    (0..COUNT).for_each(|p| rig.put(&format!("it.partitions.set+leases.data.{p}.bad"), "?"));
+    let [b] = [Member::join(&rig, "b")];
+    rig.until("both own some", || a.owns() > 0 && b.owns() > 0);
+    let bad = b.until_acquired(&rig, "bad");
+    assert!(a.acquire("bad").is_none() && b.acquire("key").is_none());
+    rig.until("b counts them", || b.leases.stats().malformed > 0);
+    assert!(!lease.valid_for().is_zero());
+    [(&b, bad), (&a, lease)].into_iter().for_each(|(who, lease)| who.release(lease).unwrap());
+}
