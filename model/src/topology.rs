@@ -6,27 +6,38 @@ use crate::perhaps;
 use arbitrary::{Result, Unstructured};
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, BoltSpec, BuildError, Context, Failure, ManualTopology, Next, Replay,
-    Spout, SpoutCollector, TopologyBuilder, Tuple,
+    Bolt, BoltCollector, BoltStage, BuildError, Context, Failure, Next, Replay, Simulation, Spout,
+    SpoutCollector, SpoutStage, Stream, TopologyBuilder, Tuple,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Some of which are declared twice, or not at all.
+/// Some of which are declared twice.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "", "e\0"];
-const STREAMS: [&str; 4] = ["default", "s", "t", ""];
-const FIELDS: [&str; 3] = ["low", "all", ""];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A message: what is left of its way, so that cycles come to an end.
-type Message = u8;
+/// A message: what is left of its way, so that cycles come to an end; and a number, by which streams
+/// are filtered, messages grouped and tasks chosen.
+type Message = (u8, u8);
+
+/// What a bolt listens to: a part, modulo their number; which share of its messages; a grouping.
+type Input = (u8, Share, Grouping);
+
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    All,
+    Odd,
+    /// The dead letters, if the part is a spout.
+    Letters,
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Grouping {
     Shuffle,
     Local,
-    Fields(Option<u8>),
+    Fields,
+    Computed,
     All,
     Global,
     Direct,
@@ -41,9 +52,8 @@ enum Deed {
     Drop,
     Hold,
     Panic,
-    /// Emits to this stream, then acks; untracked if the flag is set.
+    /// Emits a message with this number, then acks; untracked if the flag is set.
     Derive(u8, bool),
-    Direct(u8, u8),
     Reset,
 }
 
@@ -55,11 +65,10 @@ enum Kind {
         max_pending: usize,
         timeout: Option<u32>,
         attempts: Option<u32>,
-        stream: u8,
         panics: bool,
     },
     Bolt {
-        inputs: Vec<(u8, u8, Grouping)>,
+        inputs: Vec<Input>,
         tick: Option<u32>,
         deeds: Vec<Deed>,
     },
@@ -70,8 +79,6 @@ struct Part {
     name: u8,
     tasks: usize,
     threads: Option<usize>,
-    streams: Vec<u8>,
-    fields: Vec<u8>,
     kind: Kind,
 }
 
@@ -91,18 +98,23 @@ fn small(bytes: &mut Unstructured<'_>) -> Result<u8> {
     bytes.int_in_range(0..=5)
 }
 
-fn input(bytes: &mut Unstructured<'_>) -> Result<(u8, u8, Grouping)> {
-    let grouping = match bytes.int_in_range(0..=7u8)? {
+fn input(bytes: &mut Unstructured<'_>) -> Result<Input> {
+    let grouping = match bytes.int_in_range(0..=8u8)? {
         0..=2 => Grouping::Shuffle,
         3 => Grouping::Local,
-        4 => Grouping::Fields(perhaps(bytes, small)?),
-        5 => Grouping::All,
-        6 => Grouping::Global,
+        4 => Grouping::Fields,
+        5 => Grouping::Computed,
+        6 => Grouping::All,
+        7 => Grouping::Global,
         _ => Grouping::Direct,
     };
-    // Mostly the default stream.
-    let stream = bytes.int_in_range(0..=9u8)?;
-    Ok((small(bytes)?, if stream < 4 { stream } else { 0 }, grouping))
+    // Mostly all of its messages.
+    let share = match bytes.int_in_range(0..=9u8)? {
+        0 | 1 => Share::Odd,
+        2 => Share::Letters,
+        _ => Share::All,
+    };
+    Ok((small(bytes)?, share, grouping))
 }
 
 fn deed(bytes: &mut Unstructured<'_>) -> Result<Deed> {
@@ -113,8 +125,7 @@ fn deed(bytes: &mut Unstructured<'_>) -> Result<Deed> {
         6 => Deed::Drop,
         7 => Deed::Hold,
         8 => Deed::Panic,
-        9 => Deed::Direct(small(bytes)?, small(bytes)?),
-        10 => Deed::Reset,
+        9 | 10 => Deed::Reset,
         _ => Deed::Derive(small(bytes)?, bytes.ratio(1, 8)?),
     })
 }
@@ -134,8 +145,6 @@ fn part(bytes: &mut Unstructured<'_>) -> Result<Part> {
         name: small(bytes)?,
         tasks: *bytes.choose(&[1, 1, 1, 2, 2, 3, 0, 1 << 17])?,
         threads: perhaps(bytes, |bytes| bytes.int_in_range(0..=3))?,
-        streams: few(bytes, 2, small)?,
-        fields: few(bytes, 2, small)?,
         kind: if is_spout {
             Kind::Spout {
                 messages: bytes.int_in_range(0..=20)?,
@@ -143,7 +152,6 @@ fn part(bytes: &mut Unstructured<'_>) -> Result<Part> {
                 max_pending: *bytes.choose(&[1, 2, 5, 64, 0, (1 << 24) + 1])?,
                 timeout: perhaps(bytes, |bytes| bytes.int_in_range(0..=40))?,
                 attempts: perhaps(bytes, |bytes| bytes.int_in_range(0..=4))?,
-                stream: *bytes.choose(&[0, 0, 0, 1, 2])?,
                 panics: bytes.ratio(1, 8)?,
             }
         } else {
@@ -201,38 +209,14 @@ impl Plan {
             self.acking |= replays;
         }
         for at in 1..self.parts.len() {
-            let (mut first, sources) = (true, self.sources());
             if let Kind::Bolt { inputs, .. } = &mut self.parts[at].kind {
-                if inputs.is_empty() {
-                    inputs.push((0, 0, Grouping::Shuffle));
-                }
-                for input in inputs {
-                    let parts = if first { at } else { sources.len() };
-                    mend_input(input, &sources[..parts]);
-                    first = false;
+                // The first one is a part before, so that a spout leads here.
+                match inputs.first_mut() {
+                    Some((from, ..)) => *from %= at as u8,
+                    None => inputs.push((0, Share::All, Grouping::Shuffle)),
                 }
             }
         }
-    }
-
-    /// The name, streams and fields of each part.
-    fn sources(&self) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
-        let of = |part: &Part| (part.name, part.streams.clone(), part.fields.clone());
-        self.parts.iter().map(of).collect()
-    }
-}
-
-/// Has a bolt listen to one of these parts, by a stream that it has and a field of that.
-fn mend_input(input: &mut (u8, u8, Grouping), parts: &[(u8, Vec<u8>, Vec<u8>)]) {
-    let (from, stream, grouping) = input;
-    let (name, streams, fields) = &parts[usize::from(*from) % parts.len()];
-    *from = *name;
-    if !streams.contains(stream) {
-        *stream = 0;
-    }
-    let has = |field: &u8| *stream == 0 && fields.contains(field);
-    if matches!(grouping, Grouping::Fields(field) if !field.as_ref().is_some_and(has)) {
-        *grouping = Grouping::Shuffle;
     }
 }
 
@@ -242,15 +226,12 @@ impl Part {
             name: 0,
             tasks: 1,
             threads: None,
-            streams: Vec::new(),
-            fields: Vec::new(),
             kind: Kind::Spout {
                 messages: 5,
                 at_once: 1,
                 max_pending: 2,
                 timeout: None,
                 attempts: None,
-                stream: 0,
                 panics: false,
             },
         }
@@ -259,19 +240,11 @@ impl Part {
     fn mend(&mut self) {
         self.tasks = self.tasks.clamp(1, 3);
         self.threads = self.threads.map(|threads| threads.clamp(1, self.tasks));
-        for (names, known) in [(&mut self.streams, 1..3), (&mut self.fields, 0..2)] {
-            names.retain(|name| known.contains(name));
-            names.sort_unstable();
-            names.dedup();
-        }
         match &mut self.kind {
-            Kind::Spout { max_pending, timeout, attempts, stream, .. } => {
+            Kind::Spout { max_pending, timeout, attempts, .. } => {
                 *max_pending = (*max_pending).clamp(1, 64);
                 *timeout = timeout.map(|timeout| timeout.max(1));
                 *attempts = attempts.map(|attempts| attempts.max(1));
-                if !self.streams.contains(stream) {
-                    *stream = 0;
-                }
             }
             Kind::Bolt { tick, .. } => *tick = tick.map(|tick| tick.max(1)),
         }
@@ -296,7 +269,6 @@ struct Source {
     books: Books,
     left: u8,
     at_once: u8,
-    stream: &'static str,
     panics: bool,
     most: usize,
 }
@@ -326,9 +298,8 @@ impl Spout<Message> for Source {
                 return Next::Done;
             }
             let id = self.books.lock().unwrap()[&self.book].emitted;
-            if out.emit_on(self.stream, 3, id).is_err() {
-                // There is no room, or no such stream.
-                self.left -= u8::from(out.room() > 0);
+            if out.emit((3, self.left), id).is_err() {
+                assert_eq!(out.room(), 0);
                 return Next::Ready;
             }
             self.left -= 1;
@@ -360,11 +331,11 @@ struct Worker {
     held: Vec<Tuple<Message>>,
 }
 
-impl Bolt<Message> for Worker {
+impl Bolt<Message, Message> for Worker {
     fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
         let deed = self.deeds.get(self.at % self.deeds.len().max(1));
         self.at += 1;
-        let next = tuple.message().checked_sub(1);
+        let next = tuple.0.checked_sub(1);
         match deed.copied().unwrap_or(Deed::Ack) {
             Deed::Ack => out.ack(tuple),
             Deed::AckNow => drop(out.ack_now(tuple)),
@@ -372,21 +343,12 @@ impl Bolt<Message> for Worker {
             Deed::Drop => drop(tuple),
             Deed::Hold => self.held.push(tuple),
             Deed::Panic => std::panic::resume_unwind(Box::new("planned")),
-            Deed::Derive(stream, untracked) => {
+            Deed::Derive(number, untracked) => {
                 if let Some(next) = next {
-                    let stream = name(&STREAMS, stream);
-                    // A stream that is not declared is refused, and the message comes back.
-                    let _ = match untracked {
-                        true => out.emit_on(stream, (), next),
-                        false => out.emit_on(stream, &tuple, next),
-                    };
-                }
-                out.ack(tuple);
-            }
-            Deed::Direct(stream, task) => {
-                if let Some(next) = next {
-                    let stream = name(&STREAMS, stream);
-                    let _ = out.emit_direct(stream, task.into(), &tuple, next);
+                    match untracked {
+                        true => out.emit((), (next, number)),
+                        false => out.emit(&tuple, (next, number)),
+                    }
                 }
                 out.ack(tuple);
             }
@@ -406,45 +368,92 @@ fn name(of: &[&'static str], number: u8) -> &'static str {
     of[usize::from(number) % of.len()]
 }
 
-fn listen(bolt: &mut BoltSpec<'_, Message>, (from, stream, grouping): (u8, u8, Grouping)) {
-    let source = (name(&NAMES, from), name(&STREAMS, stream));
+/// A component that was declared.
+enum Stage<'t> {
+    Spout(SpoutStage<'t, Message>),
+    Bolt(BoltStage<'t, Message, Message>),
+}
+
+impl<'t> Stage<'t> {
+    fn stream(&self, share: Share) -> Stream<'t, Message> {
+        match (self, share) {
+            (Stage::Spout(spout), Share::Letters) => {
+                spout.dead_letters().map(|letter| letter.message)
+            }
+            (Stage::Spout(spout), Share::All) => spout.stream(),
+            (Stage::Bolt(bolt), Share::All | Share::Letters) => bolt.stream(),
+            (_, Share::Odd) => self.stream(Share::All).filter(|message| message.1 % 2 == 1),
+        }
+    }
+}
+
+fn listen<'t>(
+    bolt: BoltStage<'t, Message, Message>,
+    source: Stream<'t, Message>,
+    grouping: Grouping,
+) -> BoltStage<'t, Message, Message> {
     match grouping {
         Grouping::Shuffle => bolt.shuffle(source),
         Grouping::Local => bolt.local_or_shuffle(source),
-        Grouping::Fields(field) => bolt.fields(source, field.map(|field| name(&FIELDS, field))),
+        Grouping::Fields => bolt.fields(source, |message| &message.1),
+        Grouping::Computed => bolt.computed(source, |message| message.1 % 2),
         Grouping::All => bolt.all(source),
         Grouping::Global => bolt.global(source),
-        Grouping::Direct => bolt.direct(source),
-    };
+        Grouping::Direct => bolt.direct(source, |message| message.1.into()),
+    }
 }
 
 /// What spouts and bolts have in common.
 macro_rules! set {
-    ($spec:expr, $part:expr) => {{
-        $spec.parallelism($part.tasks);
-        if let Some(threads) = $part.threads {
-            $spec.threads(threads);
-        }
-        for &field in &$part.fields {
-            match field {
-                0 => $spec.field(name(&FIELDS, field), |message: &Message| message),
-                _ => $spec.computed_field(name(&FIELDS, field), |message: &Message| message % 2),
-            };
-        }
-        for &stream in &$part.streams {
-            $spec.stream(name(&STREAMS, stream));
+    ($stage:expr, $part:expr) => {{
+        let stage = $stage.parallelism($part.tasks);
+        match $part.threads {
+            Some(threads) => stage.threads(threads),
+            None => stage,
         }
     }};
+}
+
+fn spout<'t>(
+    builder: &'t TopologyBuilder,
+    books: &Books,
+    at: u8,
+    part: &Part,
+) -> Option<SpoutStage<'t, Message>> {
+    let &Kind::Spout { messages, at_once, max_pending, timeout, attempts, panics } = &part.kind
+    else {
+        return None;
+    };
+    let books = books.clone();
+    let stage = builder.spout(name(&NAMES, part.name), move |context: &Context| {
+        let book = (at, context.task());
+        let emitted = books.lock().unwrap().entry(book).or_default().emitted;
+        Source {
+            book,
+            books: books.clone(),
+            left: messages.saturating_sub(emitted as u8),
+            at_once,
+            panics: panics && emitted == 0,
+            most: max_pending,
+        }
+    });
+    let mut stage = set!(stage, part).max_pending(max_pending);
+    if let Some(timeout) = timeout {
+        stage = stage.timeout(SECOND * timeout);
+    }
+    if let Some(attempts) = attempts {
+        stage = stage.replay(Replay::default().attempts(attempts));
+    }
+    Some(stage)
 }
 
 fn build(
     plan: &Plan,
     books: &Books,
     clock: &ManualClock,
-) -> std::result::Result<ManualTopology<Message>, BuildError> {
-    let mut builder = TopologyBuilder::new();
-    builder.clock(clock.clone()).seed(plan.seed);
-    builder.acking(plan.acking).queue(plan.queue).batch(plan.batch);
+) -> std::result::Result<Simulation, BuildError> {
+    let builder = TopologyBuilder::new();
+    builder.seed(plan.seed).acking(plan.acking).queue(plan.queue).batch(plan.batch);
     if let Some(timeout) = plan.timeout {
         builder.timeout(SECOND * timeout);
     }
@@ -454,49 +463,34 @@ fn build(
     if plan.inactive {
         builder.start_inactive();
     }
+    let mut stages = Vec::new();
     for (at, part) in plan.parts.iter().enumerate() {
-        let (name, at) = (name(&NAMES, part.name), at as u8);
-        match &part.kind {
-            &Kind::Spout { messages, at_once, max_pending, timeout, attempts, stream, panics } => {
-                let books = books.clone();
-                let mut spec = builder.spout(name, move |context: &Context| {
-                    let book = (at, context.task());
-                    let emitted = books.lock().unwrap().entry(book).or_default().emitted;
-                    Source {
-                        book,
-                        books: books.clone(),
-                        left: messages.saturating_sub(emitted as u8),
-                        at_once,
-                        stream: self::name(&STREAMS, stream),
-                        panics: panics && emitted == 0,
-                        most: max_pending,
-                    }
-                });
-                set!(spec, part);
-                spec.max_pending(max_pending);
-                if let Some(timeout) = timeout {
-                    spec.timeout(SECOND * timeout);
-                }
-                if let Some(attempts) = attempts {
-                    spec.replay(Replay::default().attempts(attempts));
-                }
-            }
-            Kind::Bolt { inputs, tick, deeds } => {
+        stages.push(match &part.kind {
+            Kind::Spout { .. } => match spout(&builder, books, at as u8, part) {
+                Some(spout) => Stage::Spout(spout),
+                None => unreachable!("it is one"),
+            },
+            Kind::Bolt { tick, deeds, .. } => {
                 let deeds = deeds.clone();
-                let mut spec = builder.bolt(name, move |_: &Context| Worker {
-                    deeds: deeds.clone(),
-                    at: 0,
-                    held: Vec::new(),
-                });
-                set!(spec, part);
-                inputs.iter().for_each(|&input| listen(&mut spec, input));
-                if let Some(tick) = *tick {
-                    spec.tick_every(SECOND * tick);
-                }
+                let made = move |_: &Context| Worker { deeds: deeds.clone(), at: 0, held: vec![] };
+                let bolt = set!(builder.bolt(name(&NAMES, part.name), made), part);
+                Stage::Bolt(match *tick {
+                    Some(tick) => bolt.tick_every(SECOND * tick),
+                    None => bolt,
+                })
             }
+        });
+    }
+    for (part, stage) in plan.parts.iter().zip(&stages) {
+        if let (Kind::Bolt { inputs, .. }, Stage::Bolt(bolt)) = (&part.kind, stage) {
+            inputs.iter().fold(bolt.clone(), |bolt, &(from, share, grouping)| {
+                let source = stages[usize::from(from) % stages.len()].stream(share);
+                listen(bolt, source, grouping)
+            });
         }
     }
-    builder.start_manual()
+    drop(stages);
+    builder.simulate(clock)
 }
 
 /// Declares a topology and, if it may be, runs it to rest.
@@ -511,7 +505,7 @@ pub(crate) fn topology(bytes: &[u8]) {
     topology.activate();
     // Every message times out in the end, is emitted again a few times, and what is derived has a
     // shorter way to go.
-    let rests = topology.run(1_000_000, |due| clock.advance(due));
+    let rests = topology.run(1_000_000);
     assert!(rests && topology.is_finished(), "never at rest: {plan:?}\n{:?}", topology.metrics());
     let books = books.lock().unwrap();
     for (at, book) in &*books {

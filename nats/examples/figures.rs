@@ -16,7 +16,7 @@ use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
 use expiry_nats::{Change, Claim, Incoming, Nats, Options, Outgoing, Partitions, SourceOptions};
-use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+use expiry_topology::{Next, Spout, SpoutCollector, TopologyBuilder};
 use futures_util::{stream, StreamExt};
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -84,9 +84,9 @@ async fn sink(nats: &Nats, count: u64, size: usize) -> Result<f64> {
     });
     let sinks = sinks.window(WINDOW);
     let began = Instant::now();
-    let mut topology = TopologyBuilder::new();
-    topology.spout("numbers", move |_| Numbers(count, size)).max_pending(4 * WINDOW);
-    topology.bolt("sink", move |context| sinks.bolt(context)).shuffle("numbers");
+    let topology = TopologyBuilder::new();
+    let numbers = topology.spout("numbers", move |_| Numbers(count, size)).max_pending(4 * WINDOW);
+    topology.bolt("sink", move |context| sinks.bolt(context)).shuffle(&numbers);
     let topology = topology.start()?;
     while topology.metrics()[0].acked < count {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -120,10 +120,10 @@ async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     let options = SourceOptions::new("s", "spout").window(4 * WINDOW).dead_letters("s.dead");
     let source = Arc::new(nats.source(options, decode).await?);
     let began = Instant::now();
-    let mut topology = TopologyBuilder::new();
+    let topology = TopologyBuilder::new();
     let spouts = source.clone();
-    topology.spout("s", move |context| spouts.spout(context)).max_pending(4 * WINDOW);
-    topology.bolt("sink", |_| basic(|_: &Vec<u8>, _| ())).shuffle("s");
+    let spout = topology.spout("s", move |context| spouts.spout(context)).max_pending(4 * WINDOW);
+    topology.bolt("sink", |_| expiry_topology::sink(|_: &Vec<u8>, _| ())).shuffle(&spout);
     let topology = topology.start()?;
     while source.stats().acked < count {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -40,7 +40,5 @@ pub use leases::{Election, Leader, Lease, LeaseSet, LeaseStats, Leases};
 pub use once::{Claim, Guard, Once, OnceSet};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sink::{Outgoing, StreamSink, StreamSinks};
-pub use source::{
-    hopeless, Incoming, MessageId, SourceOptions, SourceStats, StreamSource, StreamSpout,
-};
+pub use source::{Incoming, MessageId, SourceOptions, SourceStats, StreamSource, StreamSpout};
 pub use timers::{TimerSet, Timers};

@@ -1,6 +1,5 @@
 //! A bolt that publishes.
 
-use crate::source::hopeless;
 use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -56,8 +55,8 @@ impl<M> fmt::Debug for StreamSinks<M> {
 }
 
 impl Nats {
-    /// A sink for messages. `encode` runs on the bolt's thread; a message that it refuses is failed
-    /// as [hopeless].
+    /// A sink for messages. `encode` runs on the bolt's thread; a message that it refuses is
+    /// rejected.
     ///
     /// # Panics
     ///
@@ -115,10 +114,9 @@ impl<M> StreamSinks<M> {
 
 /// A bolt that publishes each message, and acks its tuple when the stream has stored it.
 ///
-/// While `window` messages are under way, `execute` blocks, which holds back the bolts and spouts
-/// before it. A message that is not stored is published again under the same id, so an outage of
-/// the brokers does not use up attempts. A message larger than the server takes is failed as
-/// [hopeless].
+/// While `window` messages are under way, the bolt takes no more, which holds back the bolts and
+/// spouts before it. A message that is not stored is published again under the same id, so an outage
+/// of the brokers does not use up attempts. A message larger than the server takes is rejected.
 pub struct StreamSink<M> {
     nats: Nats,
     encode: Arc<Encode<M>>,
@@ -148,8 +146,8 @@ impl<M> fmt::Debug for StreamSink<M> {
     }
 }
 
-impl<M: Clone> StreamSink<M> {
-    fn settle(&mut self, (number, result): Stored, out: &mut BoltCollector<'_, M>) {
+impl<M: 'static> StreamSink<M> {
+    fn settle(&mut self, (number, result): Stored, out: &mut BoltCollector<'_>) {
         let Some(tuple) = self.held.remove(&number) else {
             return;
         };
@@ -187,23 +185,15 @@ impl<M: Clone> StreamSink<M> {
     }
 }
 
-impl<M: Clone + Send + 'static> Bolt<M> for StreamSink<M> {
-    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
-        self.woken(out);
-        while self.held.len() >= self.window {
-            // This instance has a sender: the channel is not closed.
-            let Ok(stored) = self.stored.recv() else {
-                break;
-            };
-            self.settle(stored, out);
-        }
+impl<M: Send + 'static> Bolt<M> for StreamSink<M> {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_>) {
         let number = self.next;
         self.next += 1;
         let outgoing = match self.encode(tuple.message(), number) {
             Ok(outgoing) => outgoing,
             Err(why) => {
                 out.report(&why);
-                return out.fail_with(tuple, hopeless(why));
+                return out.reject(tuple, why);
             }
         };
         self.held.insert(number, tuple);
@@ -212,7 +202,11 @@ impl<M: Clone + Send + 'static> Bolt<M> for StreamSink<M> {
         let _ = self.publishes.send(Publish { number, outgoing, give_up_at });
     }
 
-    fn woken(&mut self, out: &mut BoltCollector<'_, M>) {
+    fn is_ready(&self) -> bool {
+        self.held.len() < self.window
+    }
+
+    fn woken(&mut self, out: &mut BoltCollector<'_>) {
         while let Ok(stored) = self.stored.try_recv() {
             self.settle(stored, out);
         }

@@ -27,16 +27,6 @@ use std::time::Duration;
 use task::Task;
 use tokio::sync::mpsc;
 
-/// What the reason of a failure begins with, if no attempt can succeed.
-const HOPELESS: &str = "hopeless: ";
-
-/// The reason of a failure that no other attempt can repair. A bolt passes it to
-/// [`fail_with`](expiry_topology::BoltCollector::fail_with); the message becomes a dead letter at
-/// once.
-pub fn hopeless(why: impl fmt::Display) -> String {
-    format!("{HOPELESS}{why}")
-}
-
 /// How a source reads a stream.
 ///
 /// | setting | default |
@@ -209,7 +199,8 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// What the spout reports to the I/O task.
 enum Outcome {
     Acked(MessageId),
-    Failed(MessageId, String),
+    /// Why the topology has failed the message, and whether no attempt can succeed.
+    Failed(MessageId, String, bool),
     /// The spout has not emitted this message.
     Unused(MessageId),
     /// Whether the spout is to get messages.
@@ -416,7 +407,7 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
                 return Next::Asleep;
             };
             if let Err(refused) = out.emit(message, id) {
-                out.report(&refused.why);
+                out.report(&refused);
                 self.tell(Outcome::Unused(refused.id));
             }
         }
@@ -430,10 +421,8 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
     fn fail(&mut self, id: MessageId, failure: &Failure) {
         self.tell(match failure {
             Failure::Stopped => Outcome::Unused(id),
-            Failure::Failed { why: Some(why), .. } if why.starts_with(HOPELESS) => {
-                Outcome::Failed(id, why.to_string())
-            }
-            other => Outcome::Failed(id, other.to_string()),
+            Failure::Rejected { why, .. } => Outcome::Failed(id, why.to_string(), true),
+            other => Outcome::Failed(id, other.to_string(), false),
         });
     }
 

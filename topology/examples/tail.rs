@@ -14,7 +14,7 @@
 mod logs;
 
 use expiry_topology::{Context, Hook};
-use logs::{offsets, topology, Record, Settings};
+use logs::{offsets, topology, Settings};
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Prints what goes wrong. Lines that cannot be parsed are printed once, as dead letters.
 struct Errors;
 
-impl Hook<Record> for Errors {
+impl Hook for Errors {
     fn error(&self, task: &Context, error: &str) {
         if task.component() != "parse" {
             eprintln!("{task:?}: {error}");
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     offsets(&settings.state)?;
     std::fs::read_dir(&settings.directory)?;
     let until_idle = settings.until_idle;
-    let mut topology = topology(
+    let topology = topology(
         settings,
         |counts| {
             counts

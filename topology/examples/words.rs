@@ -28,7 +28,7 @@ impl Spout<String> for Input {
 struct Count(BTreeMap<String, u64>);
 
 impl Bolt<String> for Count {
-    fn execute(&mut self, word: Tuple<String>, out: &mut BoltCollector<'_, String>) {
+    fn execute(&mut self, word: Tuple<String>, out: &mut BoltCollector<'_>) {
         *self.0.entry(word.message().clone()).or_default() += 1;
         out.ack(word);
     }
@@ -39,17 +39,16 @@ impl Bolt<String> for Count {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut topology = TopologyBuilder::new();
-    topology.spout("input", |_| Input(0));
-    topology
+    let topology = TopologyBuilder::new();
+    let input = topology.spout("input", |_| Input(0));
+    let split = topology
         .bolt("split", |_| {
             basic(|line: &String, out| {
-                line.split_whitespace().for_each(|word| out.emit(word.into()))
+                line.split_whitespace().for_each(|word| out.emit(word.to_string()))
             })
         })
-        .shuffle("input")
-        .field("word", |word: &String| word);
-    topology.bolt("count", |_| Count::default()).parallelism(2).fields("split", ["word"]);
+        .shuffle(&input);
+    topology.bolt("count", |_| Count::default()).parallelism(2).fields(&split, |word| word);
     let topology = topology.start()?;
     // This waits until the input is at its end, and every line has been acked.
     topology.wait(Duration::MAX)?;

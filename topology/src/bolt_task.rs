@@ -1,13 +1,15 @@
 //! A bolt at work.
 
-use crate::builder::BoltFactory;
-use crate::component::Bolt;
-use crate::emit::{Batch, Emitter};
+use crate::builder::{BoltParts, TaskParts};
+use crate::component::{Bolt, Context, Seen};
+use crate::emit::{Emitter, Port};
 use crate::inbox::{Inbox, Jam};
-use crate::instance::{Instance, Workplace};
+use crate::instance::{Instance, Made, Workplace};
+use crate::lanes::{Batch, Tie};
 use crate::outcomes::Cause;
-use crate::task::{Panicked, Shared, Step, Task, SAMPLED};
-use crate::tuple::{Roots, Tuple};
+use crate::task::{nanos, Panicked, Sampler, Step, Task};
+use crate::tuple::sealed::{derive, Parents};
+use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -16,21 +18,24 @@ use std::time::Duration;
 /// In a batch of tuples that are executed quickly, the bolt reads the clock after so many.
 const SELDOM: u64 = 8;
 
+pub(crate) type BoltFactory<In, Out> =
+    Arc<dyn Fn(&Context) -> Made<dyn Bolt<In, Out>> + Send + Sync>;
+
 /// What a bolt's collector works on.
-pub(crate) struct Bench<M> {
-    pub(crate) emitter: Emitter<M>,
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct Bench<Out> {
+    pub(crate) task: TaskParts,
+    pub(crate) port: Port<Out>,
     /// Acks not reported to the tracker yet: the bolt reports them together, at the end of a batch.
     acks: Vec<(Root, u64)>,
     component: u64,
+    /// The component that each of the bolt's groupings listens to.
+    inputs: Vec<usize>,
     now: u64,
 }
 
-impl<M: Clone> Workplace for Bench<M> {
-    type Message = M;
-
-    fn emitter(&self) -> &Emitter<M> {
-        &self.emitter
+impl<Out> Workplace for Bench<Out> {
+    fn emitter(&self) -> &Emitter {
+        &self.task.emitter
     }
 
     fn now(&self) -> u64 {
@@ -38,27 +43,72 @@ impl<M: Clone> Workplace for Bench<M> {
     }
 }
 
-impl<M: Clone> Bench<M> {
-    pub(crate) fn ack(&mut self, tuple: Tuple<M>) {
+impl<Out> Bench<Out> {
+    pub(crate) fn emit(&mut self, parents: &impl Parents, message: Out)
+    where
+        Out: Clone + 'static,
+    {
+        let emitter = &mut self.task.emitter;
+        emitter.offer(&mut self.port, message);
+        let random = &mut emitter.random;
+        self.port.send(|| Tie::Of(derive(parents, || Emitter::edge(random))));
+    }
+
+    /// The component that a tuple comes from.
+    pub(crate) fn source(&self, origin: Origin) -> &str {
+        let from = self.inputs.get(origin.input as usize);
+        from.and_then(|&from| self.task.shared.names.get(from)).map_or("", |name| name)
+    }
+
+    fn seen(&self, origin: Origin, took: u64) -> Seen<'_> {
+        let (source, source_task) = (self.source(origin), origin.task as usize);
+        Seen { source, source_task, took: Duration::from_nanos(took) }
+    }
+
+    /// The time since a tuple was received whose latency is taken; it is noted.
+    fn process(&self, origin: Origin, received: u64) -> u64 {
+        if received == 0 {
+            return 0;
+        }
+        let took = self.task.shared.clock.now().saturating_sub(received);
+        self.task.emitter.stats.input(origin).process.took(took);
+        took
+    }
+
+    pub(crate) fn ack<T: 'static>(&mut self, tuple: Tuple<T>) {
         for anchor in &tuple.anchors {
             self.acks.push((anchor.root, anchor.xor.get()));
         }
-        self.emitter.stats.acked.add(1);
-        self.emitter.tell(|hook| hook.ack(&self.emitter.context));
+        let (emitter, origin) = (&self.task.emitter, tuple.origin);
+        emitter.stats.input(origin).acked.add(1);
+        let took = self.process(origin, tuple.received);
+        emitter.tell(|hook| hook.ack(&emitter.context, &self.seen(origin, took), &tuple.message));
     }
 
-    pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>, cause: Option<Cause>) {
-        let Shared { tracker, desks, .. } = &*self.shared;
-        if let Some(tracker) = tracker {
+    pub(crate) fn fail<T>(&mut self, tuple: &Tuple<T>, cause: Option<Cause>) {
+        self.fail_roots(tuple.roots(), tuple.origin, tuple.received, cause);
+    }
+
+    fn fail_roots(
+        &mut self,
+        roots: impl Iterator<Item = Root>,
+        origin: Origin,
+        received: u64,
+        cause: Option<Cause>,
+    ) {
+        let (shared, emitter) = (&self.task.shared, &self.task.emitter);
+        if let Some(tracker) = &shared.tracker {
             for root in roots {
-                match desks.because(cause.as_ref(), || tracker.fail_by(root, self.component)) {
-                    Ok(_) => self.emitter.stats.trees_failed.add(1),
-                    Err(error) => refused(&self.emitter, error),
+                let fail = || tracker.fail_by(root, self.component);
+                match shared.desks.because(cause.as_ref(), fail) {
+                    Ok(_) => emitter.stats.trees_failed.add(1),
+                    Err(error) => refused(emitter, error),
                 }
             }
         }
-        self.emitter.stats.failed.add(1);
-        self.emitter.tell(|hook| hook.fail(&self.emitter.context));
+        emitter.stats.input(origin).failed.add(1);
+        let took = self.process(origin, received);
+        emitter.tell(|hook| hook.fail(&emitter.context, &self.seen(origin, took)));
     }
 
     /// Reports the acks so far to the tracker. Returns `false` if the tracker refused one of them.
@@ -67,19 +117,19 @@ impl<M: Clone> Bench<M> {
             return true;
         }
         let (mut ended, mut all) = (0, true);
-        let Shared { tracker, desks, .. } = &*self.shared;
-        if let Some(tracker) = tracker {
-            desks.together(|| {
+        let (shared, emitter) = (&self.task.shared, &self.task.emitter);
+        if let Some(tracker) = &shared.tracker {
+            shared.desks.together(|| {
                 tracker.ack_batch(&self.acks, |_, acked| match acked {
                     Ok(acked) => ended += u64::from(acked == Ack::Completed),
                     Err(error) => {
                         all = false;
-                        refused(&self.emitter, error);
+                        refused(emitter, error);
                     }
                 });
             });
         }
-        self.emitter.stats.trees_acked.add(ended);
+        emitter.stats.trees_acked.add(ended);
         self.acks.clear();
         all
     }
@@ -87,7 +137,7 @@ impl<M: Clone> Bench<M> {
 
 /// Counts an ack or a fail that was refused.
 #[cold]
-fn refused<M: Clone>(emitter: &Emitter<M>, error: AckError) {
+fn refused(emitter: &Emitter, error: AckError) {
     match error {
         // The spout has already received this message's outcome.
         AckError::NotLive => emitter.stats.late.add(1),
@@ -95,14 +145,16 @@ fn refused<M: Clone>(emitter: &Emitter<M>, error: AckError) {
     }
 }
 
-pub(crate) struct BoltTask<M> {
-    bolt: Instance<dyn Bolt<M>>,
-    factory: BoltFactory<M>,
-    bench: Bench<M>,
-    inbox: Arc<Inbox<Batch<M>>>,
-    /// What is left of the batch that was taken last: something if the instance is gone, and
-    /// another one cannot be made.
-    batch: std::vec::IntoIter<Tuple<M>>,
+pub(crate) struct BoltTask<In, Out> {
+    bolt: Instance<dyn Bolt<In, Out>>,
+    factory: BoltFactory<In, Out>,
+    bench: Bench<Out>,
+    inbox: Arc<Inbox<Batch<In>>>,
+    /// What is left of the batch that was taken last: something if the instance is not ready, or
+    /// is gone and another one cannot be made.
+    batch: std::vec::IntoIter<Tuple<In>>,
+    /// Whether the instance takes another tuple.
+    is_ready: bool,
     /// If it is on a cycle, those of the spouts that lead to it.
     jams: Option<Vec<Arc<Jam>>>,
     /// It is counted there.
@@ -111,109 +163,137 @@ pub(crate) struct BoltTask<M> {
     next_tick: u64,
     /// It has executed something since its last tick.
     is_fresh: bool,
-    /// Number of tuples executed since the last flush. They are counted once the tracker has their
-    /// acks.
-    executed: u64,
+    sampler: Sampler,
+    /// Numbers of tuples executed since the last flush, by input. They are counted once the tracker
+    /// has their acks.
+    executed: Vec<u64>,
+    /// Their sum.
+    unsettled: u64,
     /// Number of executed tuples after which the bolt reads the clock.
     look_after: u64,
     flushed: u64,
     last: u64,
 }
 
-impl<M: Clone + Send + 'static> BoltTask<M> {
+impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     pub(crate) fn new(
-        component: usize,
-        emitter: Emitter<M>,
-        shared: Arc<Shared>,
-        inbox: Arc<Inbox<Batch<M>>>,
-        factory: BoltFactory<M>,
-        tick: Option<Duration>,
-        jams: Option<Vec<Arc<Jam>>>,
+        parts: BoltParts,
+        inbox: Arc<Inbox<Batch<In>>>,
+        factory: BoltFactory<In, Out>,
+        port: Port<Out>,
     ) -> Self {
-        let now = shared.clock.now();
-        let tick = tick.map(|tick| u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX));
+        let BoltParts { task, component, inputs, jams } = parts;
+        let now = task.shared.clock.now();
+        let tick = task.tick.map(nanos);
         BoltTask {
             bolt: Instance::new(),
             factory,
-            bench: Bench { emitter, shared, acks: Vec::new(), component: component as u64, now },
             inbox,
             batch: Vec::new().into_iter(),
+            is_ready: true,
             jams,
             is_jammed: false,
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
             is_fresh: false,
-            executed: 0,
+            sampler: Sampler::new(task.shared.sample_every),
+            executed: vec![0; inputs.len()],
+            unsettled: 0,
             look_after: 1,
             flushed: now,
             last: now,
+            bench: Bench { task, port, acks: Vec::new(), component: component as u64, inputs, now },
         }
     }
 
     /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
     fn is_made(&mut self) -> bool {
-        let BoltTask { bolt, factory, bench, .. } = self;
-        bolt.is_made(bench, |context| factory(context), |bolt, context| bolt.prepare(context))
+        let BoltTask { bolt, factory, bench, is_ready, .. } = self;
+        bolt.is_made(
+            bench,
+            |context| factory(context),
+            |bolt, context| {
+                bolt.prepare(context);
+                *is_ready = bolt.is_ready();
+            },
+        )
     }
 
     /// Calls the bolt, if there is one.
-    fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> Result<(), Panicked> {
-        let done = self.bolt.call(&mut self.bench, |bolt, bench| f(bolt, bench));
-        done.unwrap_or(Ok(()))
+    fn call(
+        &mut self,
+        f: impl FnOnce(&mut dyn Bolt<In, Out>, &mut Bench<Out>),
+    ) -> Result<(), Panicked> {
+        let done = self.bolt.call(&mut self.bench, |bolt, bench| {
+            f(bolt, bench);
+            bolt.is_ready()
+        });
+        done.map_or(Ok(()), |done| done.map(|is_ready| self.is_ready = is_ready))
     }
 
-    fn execute(&mut self, tuple: Tuple<M>) {
+    fn execute(&mut self, mut tuple: Tuple<In>) {
+        let origin = tuple.origin;
         let mut roots = Roots::new();
         // This loop does not collect: that takes as long as the rest of this.
         tuple.roots().for_each(|root| roots.push(root));
-        let stats = &self.bench.emitter.stats;
-        let sampled = (stats.executed.get() + self.executed) % SAMPLED == 0;
-        let timed = sampled || !self.bench.emitter.hooks.is_empty();
-        let began = if timed { self.bench.shared.clock.now() } else { 0 };
+        let task = &self.bench.task;
+        let timed = self.sampler.is_due() || !task.emitter.hooks.is_empty();
+        if timed {
+            tuple.received = task.shared.clock.now().max(1);
+        }
+        let received = tuple.received;
         let done = self.call(|bolt, bench| {
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
         });
         if let Err(panicked) = done {
             let cause = Cause::Failed(panicked.to_string().into());
-            self.bench.fail(roots.into_iter(), Some(cause));
+            self.bench.fail_roots(roots.into_iter(), origin, received, Some(cause));
         }
         if timed {
-            let took = self.bench.shared.clock.now().saturating_sub(began);
-            let emitter = &self.bench.emitter;
-            if sampled {
-                emitter.stats.took(took);
-            }
-            emitter.tell(|hook| hook.execute(&emitter.context, Duration::from_nanos(took)));
+            let TaskParts { emitter, shared, .. } = &self.bench.task;
+            let took = shared.clock.now().saturating_sub(received);
+            emitter.stats.input(origin).execute.took(took);
+            let seen = self.bench.seen(origin, took);
+            emitter.tell(|hook| hook.execute(&emitter.context, &seen));
         }
-        self.executed += 1;
+        self.executed[origin.input as usize] += 1;
+        self.unsettled += 1;
         self.is_fresh = true;
     }
 
-    /// Executes the batch at hand, as long as there is an instance. What its first tuples have come
-    /// to does not wait for the last one for longer than the topology says.
-    fn execute_all(&mut self) {
-        while self.batch.len() > 0 && self.is_made() {
+    /// Executes the batch at hand, as long as there is an instance that is ready. What its first
+    /// tuples have come to does not wait for the last one for longer than the topology says.
+    fn execute_all(&mut self) -> bool {
+        let left = self.batch.len();
+        while self.batch.len() > 0 && self.is_made() && self.is_ready {
             let Some(tuple) = self.batch.next() else {
                 break;
             };
             self.execute(tuple);
-            if self.executed >= self.look_after {
-                let now = self.bench.shared.clock.coarse();
-                if now.saturating_sub(self.flushed) >= self.bench.shared.flush_every {
+            if self.unsettled >= self.look_after {
+                let shared = &self.bench.task.shared;
+                let now = shared.clock.coarse();
+                if now.saturating_sub(self.flushed) >= shared.flush_every {
                     self.flush(now);
                 } else {
                     self.look_after += self.look_after.min(SELDOM);
                 }
             }
         }
+        self.batch.len() < left
     }
 
     /// Reports the acks so far to the tracker, then counts the executed tuples: a thread that reads
     /// a tuple as executed finds it acked.
     fn settle(&mut self) {
         self.bench.flush_acks();
-        let stats = &self.bench.emitter.stats;
-        stats.executed.add(std::mem::take(&mut self.executed));
+        if self.unsettled > 0 {
+            let inputs = &self.bench.task.emitter.stats.inputs;
+            for (input, executed) in inputs.iter().zip(&mut self.executed) {
+                input.executed.add(std::mem::take(executed));
+            }
+            self.unsettled = 0;
+        }
         self.look_after = 1;
     }
 
@@ -221,7 +301,13 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
     fn flush(&mut self, now: u64) {
         self.settle();
         self.flushed = now;
-        self.bench.emitter.flush();
+        self.send();
+    }
+
+    /// Sends what has been emitted.
+    fn send(&mut self) {
+        self.bench.port.flush();
+        self.bench.task.emitter.stats.overflow.set(self.bench.port.overflow() as u64);
     }
 
     /// Notifies the spouts that lead to a cycle whether there is overflow on it.
@@ -229,7 +315,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         let Some(jams) = &self.jams else {
             return;
         };
-        let is_jammed = self.bench.emitter.outbox.overflow() > 0;
+        let is_jammed = self.bench.port.overflow() > 0;
         if is_jammed != std::mem::replace(&mut self.is_jammed, is_jammed) {
             let tell = if is_jammed { Jam::begin } else { Jam::end };
             jams.iter().for_each(|jam| tell(jam));
@@ -239,7 +325,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
     /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came
     /// after its last one.
     fn hurries(&self) -> bool {
-        let is_drained = || self.bench.shared.draining.load(Ordering::Acquire);
+        let is_drained = || self.bench.task.shared.draining.load(Ordering::Acquire);
         self.tick.is_some() && self.is_fresh && self.inbox.is_empty() && is_drained()
     }
 
@@ -259,7 +345,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
     /// Calls the bolt if its waker was used.
     fn woken(&mut self) -> bool {
         // In this order: a call that is taken while there is no instance is lost.
-        let is_called = self.is_made() && self.bench.emitter.context.call.take();
+        let is_called = self.is_made() && self.bench.task.emitter.context.call.take();
         if is_called {
             // The task counts a panic.
             let _ = self.call(|bolt, bench| bolt.woken(&mut crate::BoltCollector { bench }));
@@ -268,53 +354,51 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
     }
 }
 
-impl<M: Clone + Send + 'static> Task for BoltTask<M> {
+impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out> {
     fn make_first(&mut self) -> Result<(), String> {
         self.bolt.make_first(&mut self.bench, |context| (self.factory)(context))
     }
 
     fn step(&mut self) -> Step {
-        self.bench.now = self.bench.shared.clock.now();
-        let since =
-            self.bench.now.saturating_sub(std::mem::replace(&mut self.last, self.bench.now));
-        let (sent, waits) = self.bench.emitter.retry();
-        if waits && self.jams.is_none() {
-            self.bench.emitter.stats.skipped_back_pressure.add(since);
+        let now = self.bench.task.shared.clock.now();
+        self.bench.now = now;
+        let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
+        let mut worked = self.bench.port.retry();
+        if self.bench.port.overflow() > 0 && self.jams.is_none() {
+            self.bench.task.emitter.stats.skipped_back_pressure.add(since);
             // What others have room for does not wait too.
-            self.bench.emitter.flush();
-            return Step { worked: sent, due: None };
+            self.send();
+            return Step { worked, due: None };
         }
-        let mut worked = sent;
         if self.is_made() {
             worked |= self.tick();
             worked |= self.woken();
-            if self.batch.len() == 0 {
+            if self.batch.len() == 0 && self.is_ready {
                 self.batch = self.inbox.pop().unwrap_or_default().into_iter();
             }
-            worked |= self.batch.len() > 0;
-            self.execute_all();
+            worked |= self.execute_all();
         }
         self.settle();
-        if self.inbox.is_empty()
-            || self.bench.now.saturating_sub(self.flushed) >= self.bench.shared.flush_every
-        {
-            self.flush(self.bench.now);
+        let waits = now.saturating_sub(self.flushed) >= self.bench.task.shared.flush_every;
+        if !worked || self.inbox.is_empty() || waits {
+            self.flush(now);
         }
         self.tell_jam();
-        let due = if !self.bolt.is_alive() {
-            Some(self.bolt.due())
-        } else {
+        let due = if self.bolt.is_alive() {
             self.tick.map(|_| self.next_tick)
+        } else {
+            Some(self.bolt.due())
         };
         Step { worked, due }
     }
 
     fn has_input(&self) -> bool {
-        let waits = self.bench.emitter.outbox.overflow() > 0;
+        let waits = self.bench.port.overflow() > 0;
         let takes = (!waits || self.jams.is_some()) && self.bolt.is_alive();
-        let is_called = self.bench.emitter.context.call.is_there();
-        (takes && (!self.inbox.is_empty() || is_called || self.hurries()))
-            || (waits && self.bench.emitter.outbox.look_for_room())
+        let is_called = self.bench.task.emitter.context.call.is_there();
+        let has_tuples = self.is_ready && !(self.batch.len() == 0 && self.inbox.is_empty());
+        (takes && (has_tuples || is_called || self.hurries()))
+            || (waits && self.bench.port.look_for_room())
     }
 
     fn close(&mut self) {

@@ -6,9 +6,7 @@ use crate::task::{caught, discard, Panicked};
 
 /// Where a component's code is called: by whose stats a panic is counted, and the time.
 pub(crate) trait Workplace {
-    type Message: Clone;
-
-    fn emitter(&self) -> &Emitter<Self::Message>;
+    fn emitter(&self) -> &Emitter;
 
     /// The clock reading of this step.
     fn now(&self) -> u64;

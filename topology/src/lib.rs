@@ -5,8 +5,8 @@
 //! them, and acks or fails them. The spout is notified once all that was derived from a message has
 //! been acked. A message that fails or takes too long is emitted again if the spout has a
 //! [`Replay`]. So bolts may see a message more than once, and no message is lost without a call of
-//! its spout. Messages of one topology have one type, and are cloned where they go to several
-//! tasks. Use an enum if components exchange different things.
+//! its spout. The messages of each component have a type of their own, and are cloned where they go
+//! to several tasks. A bolt that listens to messages of another type does not compile.
 //!
 //! For users of Storm: the topology emits messages again, not the spout. It calls the spout's
 //! [`replay`](Spout::replay) for each attempt, and [`fail`](Spout::fail) only for a message that it
@@ -14,7 +14,7 @@
 //! and names the parents of each message that it emits.
 //!
 //! ```
-//! use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+//! use expiry_topology::{basic, sink, Next, Spout, SpoutCollector, TopologyBuilder};
 //! use std::time::Duration;
 //!
 //! struct Lines(Vec<String>);
@@ -32,16 +32,15 @@
 //!     }
 //! }
 //!
-//! let mut topology = TopologyBuilder::new();
-//! topology.spout("lines", |_| Lines(vec!["to be or not to be".to_string()]));
+//! let topology = TopologyBuilder::new();
+//! let lines = topology.spout("lines", |_| Lines(vec!["to be or not to be".to_string()]));
+//! let words = topology
+//!     .bolt("split", |_| basic(|line: &String, out| line.split(' ').for_each(|word| out.emit(word.to_string()))))
+//!     .shuffle(&lines);
 //! topology
-//!     .bolt("split", |_| basic(|line: &String, out| line.split(' ').for_each(|word| out.emit(word.into()))))
-//!     .shuffle("lines")
-//!     .field("word", |word: &String| word);
-//! topology
-//!     .bolt("print", |_| basic(|word: &String, _| println!("{word}")))
+//!     .bolt("print", |_| sink(|word: &String, _| println!("{word}")))
 //!     .parallelism(2)
-//!     .fields("split", ["word"]);
+//!     .fields(&words, |word| word);
 //! let topology = topology.start()?;
 //! topology.wait(Duration::from_secs(10))?;
 //! assert_eq!(topology.metrics()[0].acked, 1);
@@ -52,13 +51,13 @@
 //! which keeps what comes. It needs no threads and no waiting:
 //!
 //! ```
-//! # use expiry_topology::{basic, Collect, TopologyBuilder, VecSpout};
-//! let (words, seen, mut topology) = (VecSpout::new(["to", "be"]), Collect::new(), TopologyBuilder::new());
-//! topology.spout("words", words.instances());
-//! topology.bolt("trim", |_| basic(|word: &&str, out| out.emit(&word[1..]))).shuffle("words");
-//! topology.bolt("seen", seen.instances()).shuffle("trim");
-//! assert!(topology.start_manual()?.settle(100));
-//! assert_eq!((seen.all(), words.acked()), (vec!["o", "e"], vec![0, 1]));
+//! # use expiry_topology::{basic, Collect, ManualClock, TopologyBuilder, VecSpout};
+//! let (given, seen, topology) = (VecSpout::new(["to", "be"]), Collect::new(), TopologyBuilder::new());
+//! let words = topology.spout("words", given.instances());
+//! let trim = topology.bolt("trim", |_| basic(|word: &&str, out| out.emit(word.len()))).shuffle(&words);
+//! topology.bolt("seen", seen.instances()).shuffle(&trim);
+//! assert!(topology.simulate(&ManualClock::new())?.run(100));
+//! assert_eq!((seen.all(), given.acked()), (vec![2, 2], vec![0, 1]));
 //! # Ok::<(), expiry_topology::BuildError>(())
 //! ```
 //!
@@ -80,6 +79,7 @@ mod gate;
 mod graph;
 mod inbox;
 mod instance;
+mod lanes;
 mod metrics;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
@@ -96,17 +96,19 @@ mod task;
 mod tuple;
 mod wait;
 
-pub use builder::{BoltSpec, Source, SpoutSpec, TopologyBuilder};
+pub use builder::{BoltStage, Source, SpoutStage, Stream, TopologyBuilder};
 /// Types of [`expiry`] that a topology's user needs.
 pub use expiry::{AckTracker, Clock, CoarseClock, ManualClock, Root};
 
 pub use collect::{BoltCollector, SpoutCollector};
-pub use component::{basic, Basic, Bolt, Context, Derive, Done, Hook, Next, Spout, Waker};
-pub use error::{BuildError, EmitError, Refused};
-pub use graph::DEFAULT;
-pub use metrics::{ComponentMetrics, Latency};
+pub use component::{
+    basic, concurrent, sink, Basic, Bolt, Concurrent, Context, Counter, Derive, Done, Hook, Next,
+    Seen, Spout, Waker,
+};
+pub use error::{BuildError, EmitError, Failed};
+pub use metrics::{ComponentMetrics, InputMetrics, Latency};
 pub use parts::{Collect, VecSpout};
 pub use replay::{DeadLetter, Failure, Replay};
-pub use run::{ManualTopology, Stuck, StuckComponent, Topology};
+pub use run::{Simulation, Stuck, StuckComponent, Topology};
 pub use tuple::{Parents, Tuple};
 pub use wait::{Parking, Progressive, Sleeping, Wait, WaitStrategy};

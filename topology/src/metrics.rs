@@ -1,6 +1,7 @@
 //! What operators can see.
 
 use crate::gate::Visitor;
+use crate::tuple::Origin;
 use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,13 +37,12 @@ impl Count {
 /// # Examples
 ///
 /// ```
-/// # use expiry_topology::{basic, ManualClock, TopologyBuilder, VecSpout};
+/// # use expiry_topology::{sink, ManualClock, TopologyBuilder, VecSpout};
 /// # use std::time::Duration;
-/// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-/// # topology.clock(clock.clone());
-/// topology.spout("numbers", |_| VecSpout::new(0..160));
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
+/// # let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..160));
+/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
+/// let mut topology = topology.simulate(&clock)?;
 /// topology.hold("sink", true);
 /// assert!(topology.settle(1_000));
 /// clock.advance(Duration::from_secs(2)); // from emission to ack
@@ -99,13 +99,47 @@ impl fmt::Debug for Latency {
     }
 }
 
+/// A latency that one task takes and any thread reads.
+#[derive(Default)]
+pub(crate) struct Taken(Mutex<Latency>);
+
+impl Taken {
+    /// Notes how long something took, in nanoseconds.
+    pub(crate) fn took(&self, nanos: u64) {
+        // A task does not wait for a reader of its metrics: it leaves this sample out.
+        let Ok(mut latency) = self.0.try_lock() else {
+            return;
+        };
+        // It resizes itself up to 2^63, which is 292 years.
+        let _ = latency.0.record(nanos);
+    }
+
+    fn add_to(&self, sum: &mut Latency) {
+        let latency = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.0.add(&latency.0).expect("it resizes itself");
+    }
+}
+
+/// Statistics of one of a bolt's inputs, at one task.
+#[derive(Default)]
+pub(crate) struct Input {
+    pub(crate) executed: Count,
+    pub(crate) acked: Count,
+    pub(crate) failed: Count,
+    pub(crate) execute: Taken,
+    pub(crate) process: Taken,
+}
+
 /// Statistics of one task.
 #[derive(Default)]
 pub(crate) struct Stats {
+    /// Of a bolt.
+    pub(crate) inputs: Vec<Input>,
     pub(crate) emitted: Count,
     pub(crate) transferred: Count,
-    pub(crate) executed: Count,
+    /// Messages of a spout.
     pub(crate) acked: Count,
+    /// Attempts of a spout.
     pub(crate) failed: Count,
     pub(crate) trees_acked: Count,
     pub(crate) trees_failed: Count,
@@ -129,24 +163,48 @@ pub(crate) struct Stats {
     pub(crate) is_done: AtomicBool,
     /// Since which clock reading the component's own code has been running; 0 if it is not.
     pub(crate) busy_since: Count,
-    /// Execute latency of bolts, complete latency of spouts, in nanoseconds.
-    latency: Mutex<Latency>,
+    /// From the emission of a spout's message to its ack.
+    pub(crate) latency: Taken,
 }
 
 impl Stats {
-    pub(crate) fn new(is_spout: bool) -> Self {
-        Stats { is_spout, ..Stats::default() }
+    pub(crate) fn spout() -> Self {
+        Stats { is_spout: true, ..Stats::default() }
     }
 
-    /// Notes how long something took.
-    pub(crate) fn took(&self, nanos: u64) {
-        // A task does not wait for a reader of its metrics: it leaves this sample out.
-        let Ok(mut latency) = self.latency.try_lock() else {
-            return;
-        };
-        // It resizes itself up to 2^63, which is 292 years.
-        let _ = latency.0.record(nanos);
+    pub(crate) fn bolt(inputs: usize) -> Self {
+        let inputs = (0..inputs).map(|_| Input::default()).collect();
+        Stats { inputs, ..Stats::default() }
     }
+
+    /// The input by which a tuple came. A tuple of another bolt counts for the first one.
+    #[inline]
+    pub(crate) fn input(&self, origin: Origin) -> &Input {
+        self.inputs.get(origin.input as usize).unwrap_or(&self.inputs[0])
+    }
+
+    /// Number of tuples that a bolt has executed.
+    pub(crate) fn executed(&self) -> u64 {
+        self.inputs.iter().map(|input| input.executed.get()).sum()
+    }
+}
+
+/// What a bolt did with the messages of one of its groupings, all its tasks together.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct InputMetrics {
+    /// The component that it listens to.
+    pub source: String,
+    /// Tuples that it executed.
+    pub executed: u64,
+    /// Tuples that it acked.
+    pub acked: u64,
+    /// Tuples that it failed.
+    pub failed: u64,
+    /// From the call of `execute` to its return.
+    pub execute: Latency,
+    /// From the receipt of a tuple to its ack or fail.
+    pub process: Latency,
 }
 
 /// A component's, all its tasks together. Monotonic but for `pending`, `held`, `queued` and
@@ -155,11 +213,11 @@ impl Stats {
 /// # Examples
 ///
 /// ```
-/// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
-/// # let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new(0..10));
-/// topology.bolt("even", |_| basic(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") })).shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
+/// # use expiry_topology::{sink, ManualClock, TopologyBuilder, VecSpout};
+/// # let topology = TopologyBuilder::new();
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..10));
+/// topology.bolt("even", |_| sink(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") })).shuffle(&numbers);
+/// let mut topology = topology.simulate(&ManualClock::new())?;
 /// assert!(topology.settle(100));
 /// for component in topology.metrics() {
 ///     println!("{}: {} emitted, {} held, {} errors", component.name, component.emitted, component.held, component.errors);
@@ -203,8 +261,8 @@ pub struct ComponentMetrics {
     pub replayed: u64,
     /// Messages given up. Of spouts.
     pub dead_letters: u64,
-    /// Panics that were caught: of its instances, each followed by a restart; and of hooks and the
-    /// handler of dead letters, which go on.
+    /// Panics that were caught: of its instances, each followed by a restart; and of hooks, which
+    /// go on.
     pub panics: u64,
     /// Errors that it has reported, and one for each panic.
     pub errors: u64,
@@ -222,14 +280,21 @@ pub struct ComponentMetrics {
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
     /// A bolt's latency runs from the call of `execute` to its return. A spout's latency runs from
-    /// the first emission of a message to its ack, attempts and pauses included. One sample in 16
-    /// is taken, but for those that end while metrics are read.
+    /// the first emission of a message to its ack, attempts and pauses included. One in
+    /// [so many](crate::TopologyBuilder::sample_every) is taken, but for those that end while
+    /// metrics are read.
     pub latency: Latency,
+    /// Of a bolt: its groupings, in the order of declaration.
+    pub inputs: Vec<InputMetrics>,
+    /// The component's own [counters](crate::Context::counter).
+    pub own: Vec<(String, u64)>,
 }
 
 impl ComponentMetrics {
-    pub(crate) fn new(name: &str) -> Self {
-        ComponentMetrics { name: name.to_string(), ..ComponentMetrics::default() }
+    pub(crate) fn new(name: &str, sources: impl Iterator<Item = String>) -> Self {
+        let inputs = sources.map(|source| InputMetrics { source, ..InputMetrics::default() });
+        let (name, inputs) = (name.to_string(), inputs.collect());
+        ComponentMetrics { name, inputs, ..ComponentMetrics::default() }
     }
 
     pub(crate) fn add(&mut self, stats: &Stats, queued: usize) {
@@ -238,7 +303,6 @@ impl ComponentMetrics {
         for (sum, count) in [
             (&mut self.emitted, &stats.emitted),
             (&mut self.transferred, &stats.transferred),
-            (&mut self.executed, &stats.executed),
             (&mut self.acked, &stats.acked),
             (&mut self.failed, &stats.failed),
             (&mut self.trees_acked, &stats.trees_acked),
@@ -254,10 +318,17 @@ impl ComponentMetrics {
         ] {
             *sum += count.get();
         }
-        if !stats.is_spout {
-            let done = stats.acked.get() + stats.failed.get();
+        for (sum, input) in self.inputs.iter_mut().zip(&stats.inputs) {
+            let (acked, failed) = (input.acked.get(), input.failed.get());
+            let executed = input.executed.get();
+            (sum.executed, self.executed) = (sum.executed + executed, self.executed + executed);
+            (sum.acked, self.acked) = (sum.acked + acked, self.acked + acked);
+            (sum.failed, self.failed) = (sum.failed + failed, self.failed + failed);
             // A tuple that a bolt acks before it panics then is failed too.
-            self.held += stats.executed.get().saturating_sub(done);
+            self.held += executed.saturating_sub(acked + failed);
+            input.execute.add_to(&mut sum.execute);
+            input.execute.add_to(&mut self.latency);
+            input.process.add_to(&mut sum.process);
         }
         for (sum, count) in [
             (&mut self.skipped_max_pending, &stats.skipped_max_pending),
@@ -266,7 +337,6 @@ impl ComponentMetrics {
         ] {
             *sum += Duration::from_nanos(count.get());
         }
-        let latency = stats.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        self.latency.0.add(&latency.0).expect("it resizes itself");
+        stats.latency.add_to(&mut self.latency);
     }
 }

@@ -17,17 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
+/// use expiry_topology::{sink, ManualClock, TopologyBuilder, VecSpout};
 ///
-/// let numbers = VecSpout::new([3, 4, 5]);
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", numbers.instances());
+/// let (given, topology) = (VecSpout::new([3, 4, 5]), TopologyBuilder::new());
+/// let numbers = topology.spout("numbers", given.instances());
 /// topology
-///     .bolt("even", |_| basic(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") }))
-///     .shuffle("numbers");
-/// assert!(topology.start_manual()?.settle(100));
-/// assert_eq!(numbers.acked(), [1]);
-/// let (id, why) = &numbers.failed()[1];
+///     .bolt("even", |_| sink(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") }))
+///     .shuffle(&numbers);
+/// assert!(topology.simulate(&ManualClock::new())?.settle(100));
+/// assert_eq!(given.acked(), [1]);
+/// let (id, why) = &given.failed()[1];
 /// assert_eq!((*id, why.to_string().as_str()), (2, r#"it was failed by "even": it is odd"#));
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
@@ -92,14 +91,13 @@ impl<M: Clone + Send + 'static> Spout<M> for VecSpout<M> {
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Collect, TopologyBuilder, VecSpout};
+/// use expiry_topology::{basic, Collect, ManualClock, TopologyBuilder, VecSpout};
 ///
-/// let squares = Collect::new();
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new([3, 4]));
-/// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).shuffle("numbers");
-/// topology.bolt("squares", squares.instances()).shuffle("square");
-/// assert!(topology.start_manual()?.settle(100));
+/// let (squares, topology) = (Collect::new(), TopologyBuilder::new());
+/// let numbers = topology.spout("numbers", |_| VecSpout::new([3, 4]));
+/// let square = topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).shuffle(&numbers);
+/// topology.bolt("squares", squares.instances()).shuffle(&square);
+/// assert!(topology.simulate(&ManualClock::new())?.settle(100));
 /// assert_eq!(squares.all(), [9, 16]);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
@@ -140,7 +138,7 @@ impl<M: Clone + Send + 'static> Collect<M> {
 }
 
 impl<M: Clone + Send + 'static> Bolt<M> for Collect<M> {
-    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_>) {
         let message = tuple.message().clone();
         locked(&self.0).push(message);
         out.ack(tuple);
@@ -155,19 +153,19 @@ fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{basic, TopologyBuilder};
+    use crate::{sink, TopologyBuilder};
     use std::time::Duration;
 
     /// Tasks that share a spout emit each message once, and tasks that share a bolt keep all.
     #[test]
     fn instances_share_messages_and_notes() {
         let (spout, bolt) = (VecSpout::new(0..1_000_u64), Collect::new());
-        let mut topology = TopologyBuilder::new();
-        topology.spout("numbers", spout.instances()).parallelism(3);
+        let topology = TopologyBuilder::new();
+        let numbers = topology.spout("numbers", spout.instances()).parallelism(3);
         topology
-            .bolt("picky", |_| basic(|n: &u64, _| if *n == 500 { Err("no") } else { Ok(()) }))
-            .shuffle("numbers");
-        topology.bolt("kept", bolt.instances()).parallelism(3).shuffle("numbers");
+            .bolt("picky", |_| sink(|n: &u64, _| if *n == 500 { Err("no") } else { Ok(()) }))
+            .shuffle(&numbers);
+        topology.bolt("kept", bolt.instances()).parallelism(3).shuffle(&numbers);
         topology.start().unwrap().wait(Duration::from_secs(60)).unwrap();
         let (mut kept, mut ended) = (bolt.take(), spout.acked());
         let failed: Vec<u64> = spout.failed().into_iter().map(|(id, _)| id).collect();

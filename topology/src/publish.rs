@@ -26,7 +26,11 @@ impl Out<'_> {
     }
 
     fn counter(&self, counter: &Counter, value: u64) {
-        let key = self.key(counter.0, None);
+        self.labelled(counter, value, None);
+    }
+
+    fn labelled(&self, counter: &Counter, value: u64, label: Option<Label>) {
+        let key = self.key(counter.0, label);
         let counter = self.recorder.register_counter(&key, &METADATA);
         counter.absolute(value);
     }
@@ -109,6 +113,11 @@ series! {
     Counter SKIPPED_INACTIVE = "expiry_topology_skipped_inactive_nanoseconds_total", Nanoseconds, "the same, because it was not active";
     Counter SKIPPED_BACK_PRESSURE = "expiry_topology_skipped_back_pressure_nanoseconds_total", Nanoseconds, "time in which it did nothing new because those after it had no room";
     Gauge LATENCY = "expiry_topology_latency_seconds", Seconds, "since the start, the label `quantile` of: a bolt's `execute`; a spout's messages, from emission to ack";
+    Counter INPUT_EXECUTED = "expiry_topology_input_executed_total", Count, "tuples that a bolt executed, by the label `source`";
+    Counter INPUT_ACKED = "expiry_topology_input_acked_total", Count, "tuples of these that it acked";
+    Counter INPUT_FAILED = "expiry_topology_input_failed_total", Count, "tuples of these that it failed";
+    Gauge INPUT_PROCESS = "expiry_topology_input_process_seconds", Seconds, "since the start, by the label `source`: what 99 of 100 took from their receipt to ack or fail";
+    Gauge OWN = "expiry_topology_own", Count, "a component's own counter, by the label `name`";
     Counter LATENCY_COUNT = "expiry_topology_latency_seconds_count", Count, "how many of these were taken";
 }
 
@@ -142,6 +151,8 @@ impl ComponentMetrics {
             skipped_inactive,
             skipped_back_pressure,
             latency,
+            inputs,
+            own,
         } = self;
         let labels = labels.into().with("component", name.as_str());
         let labels = labels
@@ -176,6 +187,26 @@ impl ComponentMetrics {
             out.skipped(&SKIPPED_INACTIVE, *skipped_inactive);
             out.skipped(&SKIPPED_BACK_PRESSURE, *skipped_back_pressure);
             out.latency(latency);
+            for input in inputs {
+                let source = || Some(Label::new("source", input.source.clone()));
+                let counts = [
+                    (&INPUT_EXECUTED, input.executed),
+                    (&INPUT_ACKED, input.acked),
+                    (&INPUT_FAILED, input.failed),
+                ];
+                counts
+                    .into_iter()
+                    .for_each(|(counter, value)| out.labelled(counter, value, source()));
+                let process = input.process.percentile(99.0).as_secs_f64();
+                let key = out.key(INPUT_PROCESS.0, source());
+                out.recorder.register_gauge(&key, &METADATA).set(process);
+            }
+            for (name, value) in own {
+                #[allow(clippy::cast_precision_loss)] // beyond 2^53
+                let value = *value as f64;
+                let key = out.key(OWN.0, Some(Label::new("name", name.clone())));
+                out.recorder.register_gauge(&key, &METADATA).set(value);
+            }
         });
     }
 }

@@ -122,14 +122,19 @@ impl Replay {
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Failure, TopologyBuilder, VecSpout};
+/// use expiry_topology::{sink, DeadLetter, Failure, ManualClock, TopologyBuilder, VecSpout};
 ///
 /// let (sender, failures) = std::sync::mpsc::channel();
-/// let mut topology = TopologyBuilder::new();
-/// topology.on_dead_letter(move |letter| sender.send(letter.failure).expect("it is read"));
-/// topology.spout("numbers", |_| VecSpout::new(0..1));
-/// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("the disk is full"))).shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
+/// let topology = TopologyBuilder::new();
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..1));
+/// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("the disk is full"))).shuffle(&numbers);
+/// topology
+///     .bolt("dead", move |_| {
+///         let sender = sender.clone();
+///         sink(move |letter: &DeadLetter<u64>, _| sender.send(letter.failure.clone()).expect("it is read"))
+///     })
+///     .shuffle(numbers.dead_letters());
+/// let mut topology = topology.simulate(&ManualClock::new())?;
 /// assert!(topology.settle(100));
 /// match failures.try_recv()? {
 ///     Failure::Failed { by, why } => assert_eq!((by.as_deref(), why.as_deref()), (Some("sink"), Some("the disk is full"))),
@@ -192,16 +197,15 @@ impl fmt::Display for Failure {
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, DeadLetter, ManualClock, Replay, TopologyBuilder, VecSpout};
+/// use expiry_topology::{sink, Collect, DeadLetter, ManualClock, Replay, TopologyBuilder, VecSpout};
 ///
-/// let (sender, letters) = std::sync::mpsc::channel();
-/// let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-/// topology.clock(clock.clone()).on_dead_letter(move |letter| sender.send(letter).expect("it is read"));
-/// topology.spout("numbers", |_| VecSpout::new(7..8)).replay(Replay::default().attempts(3));
-/// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
-/// assert!(topology.run(1_000, |next| clock.advance(next)));
-/// let letter: DeadLetter<u64> = letters.try_recv()?;
+/// let (letters, topology) = (Collect::new(), TopologyBuilder::new());
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(7..8)).replay(Replay::default().attempts(3));
+/// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("no"))).shuffle(&numbers);
+/// topology.bolt("letters", letters.instances()).shuffle(numbers.dead_letters());
+/// let mut topology = topology.simulate(&ManualClock::new())?;
+/// assert!(topology.run(1_000));
+/// let letter: DeadLetter<u64> = letters.all().remove(0);
 /// assert_eq!((letter.message, letter.id.as_str(), letter.component.as_str(), letter.attempts), (7, "0", "numbers", 3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -10,8 +10,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One latency in this many is sampled.
-pub(crate) const SAMPLED: u64 = 16;
+/// Takes one in so many.
+pub(crate) struct Sampler {
+    /// How many there are until the next one.
+    left: u64,
+    every: u64,
+}
+
+impl Sampler {
+    /// The first one is taken; none if `every` is 0.
+    pub(crate) fn new(every: u32) -> Self {
+        let every = if every == 0 { u64::MAX } else { u64::from(every) };
+        Sampler { left: if every == u64::MAX { every } else { 1 }, every }
+    }
+
+    /// Whether the next one is taken.
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        let is_due = self.left == 0;
+        if is_due {
+            self.left = self.every;
+        }
+        is_due
+    }
+}
+
+/// A time in nanoseconds, at most 584 years.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// What all tasks of a topology share.
 pub(crate) struct Shared {
@@ -21,8 +49,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// Nanoseconds between flushes.
     pub(crate) flush_every: u64,
-    /// What components, and their streams, are called.
-    pub(crate) names: Vec<(Arc<str>, Vec<Arc<str>>)>,
+    /// Of so many latencies one is taken.
+    pub(crate) sample_every: u32,
+    /// What components are called.
+    pub(crate) names: Vec<Arc<str>>,
     pub(crate) gate: Gate,
     /// It is being drained: bolts need not wait for their ticks.
     pub(crate) draining: AtomicBool,
@@ -79,7 +109,12 @@ impl fmt::Display for Panicked {
 
 /// Calls the user's code, which may panic. Meanwhile the thread waits for no store and no topology.
 pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
-    expiry::inside(|| catch_unwind(AssertUnwindSafe(f)).map_err(panicked))
+    expiry::inside(|| unwound(f))
+}
+
+/// As [`caught`], on a thread that is not the topology's: it may wait.
+pub(crate) fn unwound<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(panicked)
 }
 
 #[cold]

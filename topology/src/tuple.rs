@@ -19,9 +19,9 @@ pub(crate) type Roots = SmallVec<[Root; 1]>;
 /// Where a tuple comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
-    pub(crate) component: u32,
-    pub(crate) stream: u32,
-    /// The task's number in its component.
+    /// Which input of the bolt it came by: the number of the grouping, in the order of declaration.
+    pub(crate) input: u32,
+    /// The emitting task's number in its component.
     pub(crate) task: u32,
 }
 
@@ -33,24 +33,24 @@ pub(crate) struct Origin {
 /// # Examples
 ///
 /// ```
-/// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, VecSpout};
+/// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, VecSpout};
 /// use expiry_topology::Tuple;
 ///
 /// /// Drops what is odd: not a good idea.
 /// struct Even;
 ///
 /// impl Bolt<u64> for Even {
-///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_>) {
 ///         if *tuple % 2 == 0 {
 ///             out.ack(tuple);
 ///         }
 ///     }
 /// }
 ///
-/// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("numbers", |_| VecSpout::new(0..5));
-/// # topology.bolt("even", |_| Even).shuffle("numbers");
-/// # let mut topology = topology.start_manual()?;
+/// # let topology = TopologyBuilder::new();
+/// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..5));
+/// # topology.bolt("even", |_| Even).shuffle(&numbers);
+/// # let mut topology = topology.simulate(&ManualClock::new())?;
 /// # assert!(topology.settle(100));
 /// let [numbers, even] = &topology.metrics()[..] else { unreachable!("there are two") };
 /// assert_eq!((numbers.acked, numbers.pending, even.held), (3, 2, 2)); // two will time out
@@ -61,6 +61,8 @@ pub struct Tuple<M> {
     pub(crate) message: M,
     pub(crate) anchors: Anchors,
     pub(crate) origin: Origin,
+    /// The clock reading when its bolt received it, if its latency is taken; else 0.
+    pub(crate) received: u64,
 }
 
 impl<M> Tuple<M> {
@@ -77,6 +79,13 @@ impl<M> Tuple<M> {
     /// The trees that it is a part of: none if it was emitted untracked, several behind a join.
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
         self.anchors.iter().map(|anchor| anchor.root)
+    }
+
+    /// Takes the message out, for code that wants it by value. The other half is the tuple that is
+    /// to be acked or failed.
+    pub fn split(self) -> (M, Tuple<()>) {
+        let Tuple { message, anchors, origin, received } = self;
+        (message, Tuple { message: (), anchors, origin, received })
     }
 }
 
@@ -97,119 +106,96 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
     }
 }
 
-/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or `&held` of a `Vec`
-/// or a slice of tuples or of references to them; or `()` for nothing, untracked.
+/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join of tuples of one type
+/// and `(&a, &b)` of two; `&held` of a `Vec` or a slice of tuples or of references to them; or `()`
+/// for nothing, untracked.
 ///
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{Bolt, BoltCollector, Parents, TopologyBuilder, Tuple, VecSpout};
-///
-/// fn note(out: &mut BoltCollector<'_, u64>, from: impl Parents<u64>, what: u64) {
-///     out.emit(from, what);
-/// }
+/// use expiry_topology::{sink, Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
 ///
 /// struct Pairs(Vec<Tuple<u64>>);
 ///
-/// impl Bolt<u64> for Pairs {
+/// impl Bolt<u64, u64> for Pairs {
 ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-///         note(out, (), 1);           // of nothing
-///         note(out, &tuple, 2);       // of one
+///         out.emit((), 1);           // of nothing
+///         out.emit(&tuple, 2);       // of one
 ///         self.0.push(tuple);
 ///         if self.0.len() == 2 {
-///             note(out, &self.0, 3);  // of all of them
+///             out.emit(&self.0, 3);  // of all of them
 ///             self.0.drain(..).for_each(|tuple| out.ack(tuple));
 ///         }
 ///     }
 /// }
 ///
-/// # struct Roots(std::sync::mpsc::Sender<(u64, usize)>);
-/// # impl Bolt<u64> for Roots {
-/// #     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-/// #         self.0.send((*tuple, tuple.roots().count())).expect("it is read");
-/// #         out.ack(tuple);
-/// #     }
-/// # }
-/// # let (sender, came) = std::sync::mpsc::channel();
-/// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("numbers", |_| VecSpout::new(0..2));
-/// # topology.bolt("pairs", |_| Pairs(Vec::new())).shuffle("numbers");
-/// # topology.bolt("roots", move |_| Roots(sender.clone())).shuffle("pairs");
-/// # let mut topology = topology.start_manual()?;
+/// # let topology = TopologyBuilder::new();
+/// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..2));
+/// # let pairs = topology.bolt("pairs", |_| Pairs(Vec::new())).shuffle(&numbers);
+/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&pairs);
+/// # let mut topology = topology.simulate(&ManualClock::new())?;
 /// # assert!(topology.settle(100));
-/// let roots: Vec<(u64, usize)> = came.try_iter().collect(); // what has come, and how many trees it is a part of
-/// assert_eq!(roots, [(1, 0), (2, 1), (1, 0), (2, 1), (3, 2)]);
+/// assert_eq!((topology.metrics()[0].acked, topology.metrics()[2].executed), (2, 5));
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub trait Parents<M>: sealed::Parents<M> {}
+pub trait Parents: sealed::Parents {}
 
-impl<M, P: sealed::Parents<M>> Parents<M> for P {}
+impl<P: sealed::Parents> Parents for P {}
 
 pub(crate) mod sealed {
     use super::{Anchor, Anchors, Cell, SmallVec, Tuple};
 
     #[allow(private_interfaces)] // on purpose: no other crate can implement it
-    pub trait Parents<M> {
+    pub trait Parents {
         /// Calls `f` with every tree once, by one of the anchors that are parts of it.
         #[doc(hidden)]
         fn each(&self, f: &mut dyn FnMut(&Anchor));
     }
 
     #[allow(private_interfaces)]
-    impl<M> Parents<M> for () {
+    impl Parents for () {
         fn each(&self, _f: &mut dyn FnMut(&Anchor)) {}
     }
 
     #[allow(private_interfaces)]
-    impl<M> Parents<M> for &Tuple<M> {
+    impl<M> Parents for &Tuple<M> {
         fn each(&self, f: &mut dyn FnMut(&Anchor)) {
             self.anchors.iter().for_each(f);
         }
     }
 
     #[allow(private_interfaces)]
-    impl<M> Parents<M> for &[&Tuple<M>] {
+    impl Parents for &Anchors {
         fn each(&self, f: &mut dyn FnMut(&Anchor)) {
-            once_each(self.iter().copied(), f);
+            self.iter().for_each(f);
         }
     }
 
-    #[allow(private_interfaces)]
-    impl<M> Parents<M> for &[Tuple<M>] {
-        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
-            once_each(self.iter(), f);
-        }
+    macro_rules! parents {
+        ($([$($generics:tt)*] $of:ty: |$tuples:ident| $each:expr;)*) => {$(
+            #[allow(private_interfaces)]
+            impl<$($generics)*> Parents for $of {
+                fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+                    let $tuples = self;
+                    once_each($each, f);
+                }
+            }
+        )*};
     }
 
-    #[allow(private_interfaces)]
-    impl<M> Parents<M> for &Vec<Tuple<M>> {
-        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
-            once_each(self.iter(), f);
-        }
-    }
-
-    #[allow(private_interfaces)]
-    impl<M> Parents<M> for &Vec<&Tuple<M>> {
-        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
-            once_each(self.iter().copied(), f);
-        }
-    }
-
-    #[allow(private_interfaces)]
-    impl<M, const N: usize> Parents<M> for &[&Tuple<M>; N] {
-        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
-            Parents::<M>::each(&&self[..], f);
-        }
+    parents! {
+        [M] &[&Tuple<M>]: |tuples| tuples.iter().flat_map(|tuple| &tuple.anchors);
+        [M] &[Tuple<M>]: |tuples| tuples.iter().flat_map(|tuple| &tuple.anchors);
+        [M] &Vec<Tuple<M>>: |tuples| tuples.iter().flat_map(|tuple| &tuple.anchors);
+        [M] &Vec<&Tuple<M>>: |tuples| tuples.iter().flat_map(|tuple| &tuple.anchors);
+        [M, const N: usize] &[&Tuple<M>; N]: |tuples| tuples.iter().flat_map(|tuple| &tuple.anchors);
+        [A, B] (&Tuple<A>, &Tuple<B>): |pair| pair.0.anchors.iter().chain(&pair.1.anchors);
     }
 
     /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two
     /// anchors of a tree would cancel itself out there, and the tree would end while it is
     /// outstanding.) Sorted: a window joins thousands.
-    fn once_each<'a, M: 'a>(
-        tuples: impl Iterator<Item = &'a Tuple<M>>,
-        f: &mut dyn FnMut(&Anchor),
-    ) {
-        let anchors = tuples.flat_map(|tuple| &tuple.anchors);
+    fn once_each<'a>(anchors: impl Iterator<Item = &'a Anchor>, f: &mut dyn FnMut(&Anchor)) {
         let mut anchors: SmallVec<[&Anchor; 4]> = anchors.collect();
         anchors.sort_unstable_by_key(|anchor| anchor.root);
         anchors.dedup_by_key(|anchor| anchor.root);
@@ -218,7 +204,7 @@ pub(crate) mod sealed {
 
     /// The anchors of a message that is derived from these, with an edge of its own in each of
     /// their trees.
-    pub(crate) fn derive<M>(from: &impl Parents<M>, mut edge: impl FnMut() -> u64) -> Anchors {
+    pub(crate) fn derive(from: &impl Parents, mut edge: impl FnMut() -> u64) -> Anchors {
         let mut anchors = Anchors::new();
         from.each(&mut |anchor| {
             let edge = edge();

@@ -8,18 +8,18 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-/// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
+/// # use expiry_topology::{sink, TopologyBuilder, VecSpout};
 /// use expiry_topology::Wait;
 /// use std::time::Duration;
 ///
-/// # let mut topology = TopologyBuilder::new();
+/// # let topology = TopologyBuilder::new();
 /// topology.wait(|nth: u32| match nth {
 ///     0..=9 => Wait::Spin,
 ///     10..=19 => Wait::Yield,
 ///     _ => Wait::Park(Duration::from_secs(1)),
 /// });
-/// # topology.spout("numbers", |_| VecSpout::new(0..100));
-/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+/// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..100));
+/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
 /// let topology = topology.start()?;
 /// topology.wait(Duration::from_secs(60))?;
 /// assert_eq!(topology.metrics()[0].acked, 100);
@@ -43,7 +43,7 @@ pub enum Wait {
 /// # Examples
 ///
 /// ```
-/// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
+/// # use expiry_topology::{sink, TopologyBuilder, VecSpout};
 /// use expiry_topology::{Wait, WaitStrategy};
 /// use std::time::Duration;
 ///
@@ -56,10 +56,10 @@ pub enum Wait {
 ///     }
 /// }
 ///
-/// # let mut topology = TopologyBuilder::new();
+/// # let topology = TopologyBuilder::new();
 /// topology.wait(Busy(100));
-/// # topology.spout("numbers", |_| VecSpout::new(0..100));
-/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+/// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..100));
+/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
 /// let topology = topology.start()?;
 /// topology.wait(Duration::from_secs(60))?;
 /// assert_eq!(topology.metrics()[0].acked, 100);
@@ -93,7 +93,7 @@ impl fmt::Debug for dyn WaitStrategy {
 /// let strategy = Sleeping(Duration::from_millis(1));
 /// assert_eq!(strategy.wait(0), Wait::Sleep(Duration::from_millis(1)));
 /// assert_eq!(strategy.wait(1000), strategy.wait(0));
-/// let mut topology = TopologyBuilder::<u64>::new();
+/// let topology = TopologyBuilder::new();
 /// topology.wait(strategy);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl WaitStrategy for Sleeping {
 /// use std::time::Duration;
 ///
 /// assert_eq!(Parking.wait(0), Wait::Park(Duration::MAX)); // until something comes
-/// let mut topology = TopologyBuilder::<u64>::new();
+/// let topology = TopologyBuilder::new();
 /// topology.wait(Parking);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,7 +137,7 @@ impl WaitStrategy for Parking {
 /// let patient = Progressive { spins: 1000, ..Progressive::default() };
 /// assert_eq!((patient.wait(999), patient.wait(1000)), (Wait::Spin, Wait::Yield));
 /// assert_eq!(patient.wait(1000 + 32), Wait::Park(Duration::MAX));
-/// let mut topology = TopologyBuilder::<u64>::new();
+/// let topology = TopologyBuilder::new();
 /// topology.wait(patient);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

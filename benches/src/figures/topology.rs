@@ -61,12 +61,12 @@ struct Pipeline {
 /// Runs a pipeline to its end. Messages per second, and how long they took.
 fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
     let Pipeline { bolts, tasks, turns, messages } = pipeline;
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.acking(acking);
     let each = messages / tasks as u64;
-    builder.spout("source", move |_| Source { left: each }).parallelism(tasks).max_pending(4096);
-    let names: Vec<String> = (0..bolts).map(|nth| format!("bolt {nth}")).collect();
-    for (nth, name) in names.iter().enumerate() {
+    let source = builder.spout("source", move |_| Source { left: each });
+    let mut before = source.parallelism(tasks).max_pending(4096).stream();
+    for nth in 0..bolts {
         let is_last = nth + 1 == bolts;
         let made = move |_: &expiry_topology::Context| {
             basic(move |message: &u64, out| {
@@ -76,9 +76,10 @@ fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
                 }
             })
         };
-        let before = nth.checked_sub(1).map_or("source", |nth| &names[nth]);
-        builder.bolt(name, made).parallelism(tasks).shuffle(before);
+        let bolt = builder.bolt(&format!("bolt {nth}"), made).parallelism(tasks);
+        before = bolt.shuffle(before).stream();
     }
+    drop(before);
     let began = Instant::now();
     let topology = builder.start().expect("a pipeline");
     topology.wait(Duration::from_secs(600)).expect("it comes to its end");

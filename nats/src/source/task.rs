@@ -1,6 +1,6 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
-use super::{count, Incoming, MessageId, Outcome, Shared, DEAD, HOPELESS, PULL};
+use super::{count, Incoming, MessageId, Outcome, Shared, DEAD, PULL};
 use crate::custody::{Custody, Delivered, Failed, Released, Step, Stored};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
@@ -220,13 +220,7 @@ impl<M: Send + 'static> Task<M> {
                     self.release(released, AckKind::Ack).await;
                 }
             }
-            Outcome::Failed(id, why) => {
-                let (why, is_hopeless) = match why.strip_prefix(HOPELESS) {
-                    Some(why) => (why, true),
-                    None => (why.as_str(), false),
-                };
-                self.fail(id, why, is_hopeless).await;
-            }
+            Outcome::Failed(id, why, is_hopeless) => self.fail(id, &why, is_hopeless).await,
             Outcome::Unused(id) => {
                 if let Some(released) = self.custody.take_back(id) {
                     self.release(released, AckKind::Nak(None)).await;

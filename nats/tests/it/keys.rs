@@ -3,7 +3,7 @@
 use crate::rig::{Rig, Worker};
 use bytes::Bytes;
 use expiry_nats::{Claim, Guard, Incoming, Nats, NatsError, Once, Timers};
-use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
+use expiry_topology::{sink, Derive, Topology, TopologyBuilder};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -198,12 +198,12 @@ fn reader(worker: &Worker, timers: &Timers) -> (Topology, Seen) {
         ask(worker, async || worker.nats.source(timers.due(), decode(timers.clone())).await);
     let seen = Seen::default();
     let into = seen.clone();
-    let mut topology = TopologyBuilder::new();
-    topology.spout("due", move |context| source.spout(context));
-    let bolt = move |due: &String, _: &mut Derive<'_, '_, String>| {
+    let topology = TopologyBuilder::new();
+    let due = topology.spout("due", move |context| source.spout(context));
+    let bolt = move |due: &String, _: &mut Derive<'_, '_, ()>| {
         *into.lock().unwrap().entry(due.clone()).or_default() += 1;
     };
-    topology.bolt("seen", move |_| basic(bolt.clone())).shuffle("due");
+    topology.bolt("seen", move |_| sink(bolt.clone())).shuffle(&due);
     (topology.start().unwrap(), seen)
 }
 

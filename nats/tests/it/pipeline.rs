@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, Worker};
 use async_nats::jetstream::consumer::AckPolicy;
-use expiry_nats::{hopeless, Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
+use expiry_nats::{Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
 use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -48,12 +48,12 @@ fn stage<D: expiry_topology::Done + 'static>(
             })
         })
     });
-    let mut topology = TopologyBuilder::new();
+    let topology = TopologyBuilder::new();
     topology.timeout(20 * SECOND);
     let spouts = source.clone();
-    topology.spout("in", move |context| spouts.spout(context));
-    topology.bolt("step", move |_| basic(bolt.clone())).shuffle("in");
-    topology.bolt("out", move |context| sinks.bolt(context)).shuffle("step");
+    let input = topology.spout("in", move |context| spouts.spout(context));
+    let step = topology.bolt("step", move |_| basic(bolt.clone())).shuffle(&input);
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
     (topology.start().unwrap(), source)
 }
 
@@ -66,7 +66,10 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     let attempts = Arc::new(AtomicU64::new(0));
     let counted = attempts.clone();
     let step = move |n: &u64, out: &mut Derive<'_, '_, u64>| match n {
-        500 => Err(hopeless("it is never right")),
+        500 => {
+            out.reject("it is never right");
+            Ok(())
+        }
         600 => {
             counted.fetch_add(1, Ordering::Relaxed);
             Err("it is not right".to_string())
@@ -190,11 +193,8 @@ fn a_deleted_consumer_is_made_again_and_a_dead_letter_without_a_stream_stays() {
     let rig = Rig::start();
     let worker = rig.worker("a");
     let step = |n: &u64, out: &mut Derive<'_, '_, u64>| match n {
-        7 => Err(hopeless("seven")),
-        n => {
-            out.emit(*n);
-            Ok(())
-        }
+        7 => out.reject("seven"),
+        n => out.emit(*n),
     };
     let (topology, source) = stage(&worker, options(), step);
     rig.publish(1..=5);
@@ -280,9 +280,9 @@ fn a_message_that_is_too_large_for_the_server_is_a_dead_letter() {
             Ok(Outgoing { subject: "out.x".into(), payload: vec![0; size], ..Outgoing::default() })
         })
     });
-    let mut topology = TopologyBuilder::new();
-    topology.spout("in", move |context| source.spout(context));
-    topology.bolt("out", move |context| sinks.bolt(context)).shuffle("in");
+    let topology = TopologyBuilder::new();
+    let input = topology.spout("in", move |context| source.spout(context));
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&input);
     let topology = topology.start().unwrap();
     rig.until("the stream is empty", || rig.messages("in") == 0);
     topology.kill();

@@ -48,10 +48,10 @@ pub async fn run(name: &str, servers: &str) -> Result<(), Error> {
             ..Outgoing::default()
         })
     });
-    let mut topology = TopologyBuilder::new();
-    topology.spout("lines", move |context| source.spout(context));
-    topology.bolt("count", |_| basic(count)).shuffle("lines");
-    topology.bolt("out", move |context| sinks.bolt(context)).shuffle("count");
+    let topology = TopologyBuilder::new();
+    let lines = topology.spout("lines", move |context| source.spout(context));
+    let count = topology.bolt("count", |_| basic(count)).shuffle(&lines);
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&count);
     let _topology = topology.start()?;
     let input = || std::io::stdin().read_to_end(&mut Vec::new());
     let _ = tokio::task::spawn_blocking(input).await;

@@ -71,7 +71,7 @@ impl Worker {
     }
 }
 
-impl Bolt<Piece> for Worker {
+impl Bolt<Piece, Piece> for Worker {
     fn execute(&mut self, tuple: Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
         let Attempt { line, number, .. } = &*tuple.attempt;
         if let Some(fault) = self.run.faults.draw(line.id, *number, tuple.number) {

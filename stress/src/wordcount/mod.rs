@@ -159,32 +159,31 @@ fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
+fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder {
     let threads = threads(options.threads);
-    let mut topology = TopologyBuilder::new();
+    let topology = TopologyBuilder::new();
     topology.timeout(options.timeout).seed(options.seed).batch(BATCH);
     if let Some(interval) = options.interval {
         topology.interval(interval);
     }
     let own = run.clone();
-    topology
+    let lines = topology
         .spout("lines", move |_| Reader::new(&own))
         .parallelism(options.spouts as usize)
         .max_pending(run.max_pending)
         .replay(Replay::default().without_limit().base(PAUSE).factor(1.0));
     let own = run.clone();
-    topology
+    let split = topology
         .bolt("split", move |_| Worker::new(Stage::Split(Vec::new()), &own))
         .parallelism(threads)
         .tick_every(TICK)
-        .shuffle("lines")
-        .field("word", Piece::text);
+        .shuffle(&lines);
     let own = run.clone();
     topology
         .bolt("count", move |_| Worker::new(Stage::Count(Counts::default()), &own))
         .parallelism(threads)
         .tick_every(TICK)
-        .fields("split", ["word"]);
+        .fields(&split, Piece::text);
     topology
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::wordcount::bolts::{Stage, Worker};
 use crate::wordcount::tests::{begun, prepared};
 use expiry::ManualClock;
-use expiry_topology::{ManualTopology, TopologyBuilder};
+use expiry_topology::{Simulation, TopologyBuilder};
 
 /// A spout with an attempt at a line with the id 0, all of whose words are counted.
 fn begun_by_hand(run: &Arc<Run>) -> Reader {
@@ -53,14 +53,13 @@ fn at_most<S: Spout<Piece> + 'static>(
     most: usize,
     run: &Arc<Run>,
     make: impl Fn(Reader) -> S + Send + Sync + 'static,
-) -> ManualTopology<Piece> {
-    let mut builder = TopologyBuilder::new();
-    builder.clock(ManualClock::new());
+) -> Simulation {
+    let builder = TopologyBuilder::new();
     let own = run.clone();
-    builder.spout("lines", move |_| make(Reader::new(&own))).max_pending(most);
+    let lines = builder.spout("lines", move |_| make(Reader::new(&own))).max_pending(most);
     let own = run.clone();
-    builder.bolt("split", move |_| Worker::new(Stage::Split(Vec::new()), &own)).shuffle("lines");
-    builder.start_manual().unwrap()
+    builder.bolt("split", move |_| Worker::new(Stage::Split(Vec::new()), &own)).shuffle(&lines);
+    builder.simulate(&ManualClock::new()).unwrap()
 }
 
 #[test]

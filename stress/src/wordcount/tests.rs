@@ -4,7 +4,7 @@
 use super::*;
 use crate::options::{parsed, Scenario};
 use expiry::ManualClock;
-use expiry_topology::{Bolt, BoltCollector, ManualTopology, Tuple};
+use expiry_topology::{Bolt, BoltCollector, Simulation, Tuple};
 
 /// The options of `stress wordcount` with these arguments.
 pub fn options(args: &str) -> Wordcount {
@@ -30,10 +30,9 @@ pub fn prepared(args: &str) -> (Arc<Run>, tempfile::TempDir) {
 }
 
 /// The whole topology in simulated time, after everything that happens at once.
-pub fn begun(args: &str, run: &Arc<Run>, clock: &ManualClock) -> ManualTopology<Piece> {
-    let mut builder = topology(&options(args), run);
-    builder.clock(clock.clone());
-    let mut topology = builder.start_manual().unwrap();
+pub fn begun(args: &str, run: &Arc<Run>, clock: &ManualClock) -> Simulation {
+    let builder = topology(&options(args), run);
+    let mut topology = builder.simulate(clock).unwrap();
     assert!(topology.settle(1000));
     topology
 }
@@ -92,7 +91,7 @@ struct Liar {
     worker: Worker,
 }
 
-impl Bolt<Piece> for Liar {
+impl Bolt<Piece, Piece> for Liar {
     fn execute(&mut self, tuple: Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
         if self.lies {
             tuple.attempt.end(false);
@@ -109,16 +108,17 @@ impl Bolt<Piece> for Liar {
 fn late_acks(lies: bool, after: Duration) -> (bool, u64) {
     let (run, _dir) = prepared("--late 1");
     let clock = ManualClock::new();
-    let mut builder = TopologyBuilder::new();
-    builder.clock(clock.clone()).timeout(Duration::from_secs(1));
+    let builder = TopologyBuilder::new();
+    builder.timeout(Duration::from_secs(1));
     let own = run.clone();
-    builder.spout("lines", move |_| Reader::new(&own)).max_pending(2).replay(Replay::default());
+    let lines =
+        builder.spout("lines", move |_| Reader::new(&own)).max_pending(2).replay(Replay::default());
     let own = run.clone();
     builder
         .bolt("late", move |_| Liar { lies, worker: Worker::new(Stage::Split(Vec::new()), &own) })
         .tick_every(TICK)
-        .shuffle("lines");
-    let mut topology = builder.start_manual().unwrap();
+        .shuffle(&lines);
+    let mut topology = builder.simulate(&clock).unwrap();
     assert!(topology.settle(1000));
     assert_eq!(run.stats.held.load(Relaxed), 2);
     // The spout receives the outcome before the acks are sent.

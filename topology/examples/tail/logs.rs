@@ -11,7 +11,7 @@
 //! loses the lines that no process has read by then. It must not begin with the same line again.
 
 use expiry_topology::{
-    basic, Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector,
+    basic, sink, Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector,
     TopologyBuilder, Tuple,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -34,13 +34,7 @@ const MISSES: u32 = 10;
 
 const LEVELS: [&str; 7] = ["TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "ERROR", "FATAL"];
 
-/// What flows: lines, and what they say.
-#[derive(Debug, Clone)]
-pub enum Record {
-    Line(Line),
-    Entry(Entry),
-}
-
+/// A line of a log.
 #[derive(Debug, Clone)]
 pub struct Line {
     pub file: Arc<str>,
@@ -54,15 +48,6 @@ pub struct Entry {
     pub minute: String,
     pub level: &'static str,
     pub message: String,
-}
-
-impl Record {
-    fn level(&self) -> &str {
-        match self {
-            Record::Line(_) => "",
-            Record::Entry(entry) => entry.level,
-        }
-    }
 }
 
 /// Parses a line such as `2026-11-22T06:30:01.5Z INFO all is well`. A space may stand for the T,
@@ -93,19 +78,17 @@ pub type Counts = BTreeMap<(String, &'static str), u64>;
 /// Counts entries, and acks them when it has handed the counts out: with every tick.
 struct Count<R> {
     counts: Counts,
-    counted: Vec<Tuple<Record>>,
+    counted: Vec<Tuple<Entry>>,
     report: R,
 }
 
-impl<R: FnMut(&Counts) + Send> Bolt<Record> for Count<R> {
-    fn execute(&mut self, tuple: Tuple<Record>, _: &mut BoltCollector<'_, Record>) {
-        if let Record::Entry(entry) = tuple.message() {
-            *self.counts.entry((entry.minute.clone(), entry.level)).or_default() += 1;
-        }
+impl<R: FnMut(&Counts) + Send> Bolt<Entry> for Count<R> {
+    fn execute(&mut self, tuple: Tuple<Entry>, _: &mut BoltCollector<'_>) {
+        *self.counts.entry((tuple.minute.clone(), tuple.level)).or_default() += 1;
         self.counted.push(tuple);
     }
 
-    fn tick(&mut self, out: &mut BoltCollector<'_, Record>) {
+    fn tick(&mut self, out: &mut BoltCollector<'_>) {
         if !self.counts.is_empty() {
             (self.report)(&self.counts);
         }
@@ -147,36 +130,26 @@ pub fn topology(
     settings: Settings,
     on_counts: impl Fn(&Counts) + Clone + Send + Sync + 'static,
     on_dead: impl Fn(&Line, &str) + Send + Sync + 'static,
-) -> TopologyBuilder<Record> {
-    let mut topology = TopologyBuilder::new();
-    topology.on_dead_letter(move |letter: DeadLetter<Record>| {
-        // A letter does not say why its message was failed: this asks once more.
-        if let Record::Line(line) = &letter.message {
-            match parse(&line.text) {
-                Err(why) => on_dead(line, why),
-                Ok(_) => on_dead(line, &letter.failure.to_string()),
-            }
-        }
-    });
+) -> TopologyBuilder {
+    let topology = TopologyBuilder::new();
     let (tick_every, replay) = (settings.tick_every, settings.replay);
     // An instance that replaces a panicked one receives the outcomes of that one's messages: their
     // tokens must differ.
     let (settings, ids) = (Arc::new(settings), Arc::new(AtomicU64::new(0)));
-    topology
+    let tail = topology
         .spout("tail", move |_| Tail::new(settings.clone(), ids.clone()))
         // The limit is as many lines as may come between two ticks.
         .max_pending(1 << 16)
         .replay(replay);
-    topology
+    let parse = topology
         .bolt("parse", |_| {
-            basic(|record: &Record, out| match record {
-                Record::Line(line) => parse(&line.text).map(|entry| out.emit(Record::Entry(entry))),
-                Record::Entry(_) => Ok(()),
+            basic(|line: &Line, out| match parse(&line.text) {
+                Ok(entry) => out.emit(entry),
+                Err(why) => out.reject(why),
             })
         })
         .parallelism(2)
-        .shuffle("tail")
-        .field("level", Record::level);
+        .shuffle(&tail);
     topology
         .bolt("count", move |_| Count {
             counts: Counts::new(),
@@ -184,8 +157,18 @@ pub fn topology(
             report: on_counts.clone(),
         })
         .parallelism(2)
-        .fields("parse", ["level"])
+        .fields(&parse, |entry| entry.level)
         .tick_every(tick_every);
+    let on_dead = Arc::new(on_dead);
+    topology
+        .bolt("dead", move |_| {
+            let on_dead = on_dead.clone();
+            sink(move |letter: &DeadLetter<Line>, _| match &letter.failure {
+                Failure::Rejected { why, .. } => on_dead(&letter.message, why),
+                other => on_dead(&letter.message, &other.to_string()),
+            })
+        })
+        .shuffle(tail.dead_letters());
     topology
 }
 
@@ -270,7 +253,7 @@ impl Tail {
     }
 
     /// Emits the lines it has, and looks for more if it has none. Returns how many it emitted.
-    fn advance(&mut self, out: &mut SpoutCollector<'_, Record>) -> io::Result<usize> {
+    fn advance(&mut self, out: &mut SpoutCollector<'_, Line>) -> io::Result<usize> {
         if self.logs.is_none() {
             let offsets = offsets(&self.settings.state)?.into_iter();
             self.logs = Some(offsets.map(|(mark, offset)| (mark, Log::at(offset))).collect());
@@ -292,7 +275,7 @@ impl Tail {
         Ok(emitted)
     }
 
-    fn emit(&mut self, out: &mut SpoutCollector<'_, Record>) -> io::Result<usize> {
+    fn emit(&mut self, out: &mut SpoutCollector<'_, Line>) -> io::Result<usize> {
         let mut emitted = 0;
         for (&mark, log) in self.logs.iter_mut().flatten() {
             for _ in 0..TURN {
@@ -305,7 +288,7 @@ impl Tail {
                     text: String::from_utf8_lossy(&log.line).trim_end().to_string(),
                 };
                 let id = self.ids.fetch_add(1, Relaxed);
-                if let Err(refused) = out.emit(Record::Line(line), id) {
+                if let Err(refused) = out.emit(line, id) {
                     // The line is still there.
                     out.report(&refused);
                     break;
@@ -375,8 +358,8 @@ impl Tail {
     }
 }
 
-impl Spout<Record> for Tail {
-    fn next(&mut self, out: &mut SpoutCollector<'_, Record>) -> Next {
+impl Spout<Line> for Tail {
+    fn next(&mut self, out: &mut SpoutCollector<'_, Line>) -> Next {
         match self.advance(out) {
             Ok(0) if self.settings.until_idle => Next::Done,
             Ok(0) => Next::Idle,

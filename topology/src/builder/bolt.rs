@@ -1,150 +1,173 @@
-//! The settings of a bolt: what it listens to, and how messages are divided among its tasks.
+//! Bolts, while they are declared: what they listen to, and how messages are divided among their
+//! tasks.
 
-use super::common::common_settings;
-use super::spec::{BoltKind, Input, Kind, Spec, StreamSpec};
-use crate::graph::{FieldHash, Grouping, DEFAULT};
-use std::fmt;
-use std::hash::Hash;
-use std::sync::Arc;
-use std::time::Duration;
+use super::stage::{stage, Stage};
+use super::Source;
+use crate::emit::Output;
+use crate::inbox::Inbox;
+use crate::lanes::{Batch, Choice, Lanes};
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, OnceLock};
 
-/// Names a stream of a component: `"lines"` is the default stream of `lines`, `("lines", "late")`
-/// another one.
+/// The queues of a bolt's tasks, once the topology is assembled.
+pub(super) type Inboxes<In> = OnceLock<Vec<Arc<Inbox<Batch<In>>>>>;
+
+/// A bolt of a topology that is being declared: for its settings, for what it listens to, and for
+/// bolts that listen to it.
+///
+/// Groupings add up: a bolt that listens twice to a stream gets each of its messages twice. Messages
+/// are in order from one task to another by one grouping. What a bolt listens to is of one type: a
+/// join [maps](crate::Stream::map) its sides to an enum.
 ///
 /// # Examples
 ///
-/// ```
-/// use expiry_topology::{Source, DEFAULT};
-///
-/// assert_eq!(Source::from("lines"), Source::from(("lines", DEFAULT)));
-/// assert_ne!(Source::from("lines"), Source::from(("lines", "late")));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    component: String,
-    stream: String,
-}
-
-impl From<&str> for Source {
-    fn from(component: &str) -> Self {
-        (component, DEFAULT).into()
-    }
-}
-
-impl From<(&str, &str)> for Source {
-    fn from((component, stream): (&str, &str)) -> Self {
-        Source { component: component.to_string(), stream: stream.to_string() }
-    }
-}
-
-/// A bolt's settings. Groupings add up: a bolt that listens twice to a stream gets each of its
-/// messages twice.
-///
-/// # Examples
+/// A join of two types:
 ///
 /// ```
-/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
+/// use expiry_topology::{Bolt, BoltCollector, Collect, ManualClock, TopologyBuilder, Tuple, VecSpout};
+/// use std::collections::HashMap;
 ///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("odd", |_| VecSpout::new(0..3));
-/// topology.spout("even", |_| VecSpout::new(0..4));
-/// let mut sink = topology.bolt("sink", |_| basic(|_: &u64, _| ()));
-/// sink.shuffle("odd").shuffle("even").all("even").parallelism(2); // one of two, and both of them
-/// let mut topology = topology.start_manual()?;
-/// assert!(topology.settle(1_000));
-/// assert_eq!(topology.metrics()[2].executed, 3 + 4 + 2 * 4);
+/// #[derive(Clone)]
+/// struct Order(u64);
+/// #[derive(Clone)]
+/// struct Payment(u64);
+///
+/// #[derive(Clone)]
+/// enum Either {
+///     Order(Order),
+///     Payment(Payment),
+/// }
+///
+/// impl Either {
+///     fn id(&self) -> u64 {
+///         match self {
+///             Either::Order(Order(id)) | Either::Payment(Payment(id)) => *id,
+///         }
+///     }
+/// }
+///
+/// /// Holds the side that comes first.
+/// struct Join(HashMap<u64, Tuple<Either>>);
+///
+/// impl Bolt<Either, u64> for Join {
+///     fn execute(&mut self, tuple: Tuple<Either>, out: &mut BoltCollector<'_, u64>) {
+///         let id = tuple.id();
+///         match self.0.remove(&id) {
+///             Some(other) => {
+///                 out.emit(&[&tuple, &other], id);
+///                 out.ack(tuple);
+///                 out.ack(other);
+///             }
+///             None => drop(self.0.insert(id, tuple)),
+///         }
+///     }
+/// }
+///
+/// let (paid, topology) = (Collect::new(), TopologyBuilder::new());
+/// let orders = topology.spout("orders", |_| VecSpout::new([1, 2, 3].map(Order)));
+/// let payments = topology.spout("payments", |_| VecSpout::new([3, 1].map(Payment)));
+/// let join = topology
+///     .bolt("join", |_| Join(HashMap::new()))
+///     .parallelism(4)
+///     .computed(orders.stream().map(Either::Order), Either::id)
+///     .computed(payments.stream().map(Either::Payment), Either::id);
+/// topology.bolt("paid", paid.instances()).shuffle(&join);
+/// assert!(topology.simulate(&ManualClock::new())?.settle(100));
+/// assert_eq!(paid.all().len(), 2);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub struct BoltSpec<'a, M> {
-    pub(super) spec: &'a mut Spec<M>,
+///
+/// A bolt of another type does not compile:
+///
+/// ```compile_fail,E0271
+/// # use expiry_topology::{sink, TopologyBuilder, VecSpout};
+/// let topology = TopologyBuilder::new();
+/// let words = topology.spout("words", |_| VecSpout::new(["to", "be"]));
+/// topology.bolt("numbers", |_| sink(|_: &u64, _| ())).shuffle(&words);
+/// ```
+pub struct BoltStage<'t, In, Out> {
+    pub(super) stage: Stage<'t>,
+    pub(super) inboxes: Arc<Inboxes<In>>,
+    pub(super) output: Arc<Output<Out>>,
 }
 
-impl<M: 'static> BoltSpec<'_, M> {
-    common_settings!();
+stage!(BoltStage [In] Out: inboxes output);
 
-    /// Each message of the stream goes to one of the bolt's tasks, in turn.
-    pub fn shuffle(&mut self, source: impl Into<Source>) -> &mut Self {
-        self.listen(source.into(), Grouping::Shuffle)
+impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
+    /// Each message goes to one of the bolt's tasks, in turn.
+    pub fn shuffle(self, source: impl Source<'t, Message = In>) -> Self {
+        self.listen(source, Choice::Shuffle)
     }
 
     /// Each message goes to the task that has the emitting task's number (modulo the number of the
     /// bolt's tasks). Pairs of tasks so stay together, on neighbouring caches. All tasks are in one
     /// process.
-    pub fn local_or_shuffle(&mut self, source: impl Into<Source>) -> &mut Self {
-        self.listen(source.into(), Grouping::LocalOrShuffle)
+    pub fn local_or_shuffle(self, source: impl Source<'t, Message = In>) -> Self {
+        self.listen(source, Choice::Local)
     }
 
-    /// Messages with the same values in these fields go to the same task.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| VecSpout::new(0..100)).computed_field("parity", |n: &u64| n % 2);
-    /// topology
-    ///     .bolt("sink", move |context| {
-    ///         let (task, sender) = (context.task(), sender.clone());
-    ///         basic(move |n: &u64, _| sender.send((n % 2, task)).expect("it is read"))
-    ///     })
-    ///     .parallelism(4)
-    ///     .fields("numbers", ["parity"]);
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let mut places: Vec<(u64, usize)> = came.try_iter().collect();
-    /// places.sort();
-    /// places.dedup();
-    /// assert_eq!(places.len(), 2); // each parity has one task
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn fields<'f>(
-        &mut self,
-        source: impl Into<Source>,
-        fields: impl IntoIterator<Item = &'f str>,
-    ) -> &mut Self {
-        let fields = fields.into_iter().map(str::to_string).collect();
-        self.listen(source.into(), Grouping::Fields(fields))
+    /// Messages of which `key` borrows the same value go to the same task: `|order| &order.id`.
+    pub fn fields<K: Hash + ?Sized>(
+        self,
+        source: impl Source<'t, Message = In>,
+        key: impl Fn(&In) -> &K + Send + Sync + 'static,
+    ) -> Self {
+        self.listen(
+            source,
+            Choice::Key(Arc::new(move |message, state| state.hash_one(key(message)))),
+        )
+    }
+
+    /// As [`fields`](Self::fields), by a value that is computed from the message: `|order|
+    /// order.customer / 100`.
+    pub fn computed<K: Hash>(
+        self,
+        source: impl Source<'t, Message = In>,
+        key: impl Fn(&In) -> K + Send + Sync + 'static,
+    ) -> Self {
+        self.listen(
+            source,
+            Choice::Key(Arc::new(move |message, state| state.hash_one(key(message)))),
+        )
     }
 
     /// Each message goes to all of the bolt's tasks.
-    pub fn all(&mut self, source: impl Into<Source>) -> &mut Self {
-        self.listen(source.into(), Grouping::All)
+    pub fn all(self, source: impl Source<'t, Message = In>) -> Self {
+        self.listen(source, Choice::All)
     }
 
     /// All messages go to the bolt's first task.
-    pub fn global(&mut self, source: impl Into<Source>) -> &mut Self {
-        self.listen(source.into(), Grouping::Global)
+    pub fn global(self, source: impl Source<'t, Message = In>) -> Self {
+        self.listen(source, Choice::Global)
     }
 
-    /// The emitting component chooses the task, with `emit_direct`. Messages that are emitted
-    /// otherwise on this stream do not come to this bolt.
-    pub fn direct(&mut self, source: impl Into<Source>) -> &mut Self {
-        self.listen(source.into(), Grouping::Direct)
+    /// Each message goes to the task whose number `task` returns, modulo the number of the bolt's
+    /// tasks: the emitting component puts it into the message.
+    pub fn direct(
+        self,
+        source: impl Source<'t, Message = In>,
+        task: impl Fn(&In) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        self.listen(source, Choice::Direct(Arc::new(task)))
     }
 
-    /// Has [`tick`](crate::Bolt::tick) called in each of the bolt's tasks, about so often. If the
-    /// bolt acks in there, the [timeout](crate::TopologyBuilder::timeout) has to be longer, or all
-    /// tuples that it holds time out.
-    pub fn tick_every(&mut self, time: Duration) -> &mut Self {
-        self.set(|bolt| bolt.tick = Some(time))
-    }
-
-    fn set(&mut self, set: impl FnOnce(&mut BoltKind<M>)) -> &mut Self {
-        if let Kind::Bolt(bolt) = &mut self.spec.kind {
-            set(bolt);
-        }
+    fn listen(self, source: impl Source<'t, Message = In>, choice: Choice<In>) -> Self {
+        let source = source.into_stream();
+        let inboxes = self.inboxes.clone();
+        let is_own = std::ptr::eq(source.builder, self.stage.builder);
+        self.stage.set(|spec| {
+            spec.strays |= !is_own;
+            #[allow(clippy::cast_possible_truncation)] // no bolt has 2^32 groupings
+            let input = spec.inputs.len() as u32;
+            spec.inputs.push(source.from);
+            if is_own {
+                source.tap.listen(Box::new(move |sender| {
+                    let inboxes = inboxes.get().expect("queues are made before tasks");
+                    let (choice, sender) = (choice.clone(), sender.clone());
+                    Box::new(Lanes::new(inboxes, input, choice, sender))
+                }));
+            }
+        });
         self
-    }
-
-    fn listen(&mut self, source: Source, grouping: Grouping) -> &mut Self {
-        let input = Input { source: source.component, stream: source.stream, grouping };
-        self.set(|bolt| bolt.inputs.push(input))
-    }
-}
-
-impl<M> fmt::Debug for BoltSpec<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BoltSpec").field(&self.spec.name).finish()
     }
 }

@@ -1,39 +1,47 @@
 //! Declaring a topology.
 //!
+//! A component's messages have a type of their own. Only the component's [`Output`] and the lanes
+//! that are made from it know that type, and the queues of a bolt the type of its input. A [`Spec`]
+//! knows neither: it makes tasks by a function that does.
+//!
 //! | module | what it is |
 //! |---|---|
 //! | [`spec`] | a component, as it was declared, and what is wrong with it |
-//! | [`common`] | the settings that spouts and bolts share |
-//! | [`spout`], [`bolt`] | the settings of each |
+//! | [`stage`] | what spouts and bolts share |
+//! | [`spout`], [`bolt`] | each of them |
+//! | [`stream`] | what bolts listen to |
 //! | [`settings`] | the settings of the topology |
 
 mod bolt;
-mod common;
 mod settings;
 mod spec;
 mod spout;
+mod stage;
+mod stream;
 
-pub use bolt::{BoltSpec, Source};
-pub(crate) use spec::{BoltFactory, Input, Kind, Spec, StreamSpec};
-pub use spout::SpoutSpec;
+pub use bolt::BoltStage;
+pub(crate) use settings::Settings;
+pub(crate) use spec::{BoltParts, Doors, Kind, Queued, Spec, SpoutParts, TaskParts};
+pub use spout::SpoutStage;
+pub use stream::{Source, Stream};
 
-use crate::component::{Bolt, Context, Hook, Spout};
+use crate::bolt_task::{BoltFactory, BoltTask};
+use crate::component::{Bolt, Context, Spout};
+use crate::emit::Output;
 use crate::error::BuildError;
 use crate::graph::Graph;
-use crate::replay::DeadLetter;
-use crate::run::{ManualTopology, Topology};
+use crate::inbox::Inbox;
+use crate::lanes::Batch;
+use crate::run::{Simulation, Topology};
 use crate::spout_task::{SpoutFactory, SpoutTask};
-use crate::wait::{Progressive, WaitStrategy};
-use expiry::Clock;
+use bolt::Inboxes;
+use expiry::ManualClock;
 use spec::{BoltKind, SpoutKind};
+use stage::Stage;
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// What is called with a dead letter. It returns the number of the spout's stream that a message
-/// goes to, and that message, if the letter stays in the graph.
-pub(crate) type OnDeadLetter<M> = Arc<dyn Fn(DeadLetter<M>) -> Option<(usize, M)> + Send + Sync>;
 
 /// Declares a topology: spouts, bolts, and the streams that bolts listen to. See the crate's head
 /// for an example.
@@ -43,74 +51,46 @@ pub(crate) type OnDeadLetter<M> = Arc<dyn Fn(DeadLetter<M>) -> Option<(usize, M)
 /// | [`timeout`](Self::timeout) | 30 s |
 /// | [`interval`](Self::interval) | as of [`AckTracker`](expiry::AckTracker) |
 /// | [`acking`](Self::acking) | on |
+/// | [`shards`](Self::shards), [`capacity`](Self::capacity) | as of [`AckTracker`](expiry::AckTracker); no limit |
 /// | [`queue`](Self::queue) | 64 batches |
 /// | [`batch`](Self::batch) | 64 messages |
 /// | [`flush_every`](Self::flush_every) | 1 ms |
-/// | [`wait`](Self::wait) | [`Progressive`] |
+/// | [`sample_every`](Self::sample_every) | 16 |
+/// | [`wait`](Self::wait) | [`Progressive`](crate::Progressive) |
 /// | [`clock`](Self::clock) | [`CoarseClock`](expiry::CoarseClock) |
 /// | [`start_inactive`](Self::start_inactive) | active |
 ///
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
+/// use expiry_topology::{basic, sink, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
-/// let mut topology = TopologyBuilder::new();
+/// let topology = TopologyBuilder::new();
 /// topology.timeout(Duration::from_secs(10)).seed(1);
-/// topology.spout("numbers", |_| VecSpout::new(0..10));
-/// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).parallelism(2).shuffle("numbers");
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("square");
-/// let mut topology = topology.start_manual()?; // or `start`, on threads
-/// assert!(topology.settle(1_000) && topology.is_finished());
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..10));
+/// let square = topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).parallelism(2).shuffle(&numbers);
+/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&square);
+/// let topology = topology.start()?; // or `simulate`, without threads
+/// topology.wait(Duration::from_secs(60))?;
 /// assert_eq!(topology.metrics()[0].acked, 10);
-/// # Ok::<(), expiry_topology::BuildError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until the topology is started"]
-pub struct TopologyBuilder<M> {
-    pub(crate) specs: Vec<Spec<M>>,
-    pub(crate) timeout: Duration,
-    pub(crate) interval: Option<Duration>,
-    pub(crate) acking: bool,
-    pub(crate) queue: usize,
-    pub(crate) batch: usize,
-    pub(crate) flush_every: Duration,
-    pub(crate) wait: Arc<dyn WaitStrategy>,
-    pub(crate) clock: Option<Arc<dyn Clock>>,
-    pub(crate) inactive: bool,
-    pub(crate) hooks: Vec<Box<dyn Hook<M>>>,
-    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
-    pub(crate) seed: Option<u64>,
+#[derive(Default)]
+pub struct TopologyBuilder {
+    specs: RefCell<Vec<Spec>>,
+    settings: RefCell<Settings>,
 }
 
-impl<M> fmt::Debug for TopologyBuilder<M> {
+impl fmt::Debug for TopologyBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+        let names: Vec<_> = self.specs.borrow().iter().map(|spec| spec.name.clone()).collect();
         f.debug_struct("TopologyBuilder").field("components", &names).finish_non_exhaustive()
     }
 }
 
-impl<M: Clone + Send + 'static> Default for TopologyBuilder<M> {
-    fn default() -> Self {
-        TopologyBuilder {
-            specs: Vec::new(),
-            timeout: Duration::from_secs(30),
-            interval: None,
-            acking: true,
-            queue: 64,
-            batch: 64,
-            flush_every: Duration::from_millis(1),
-            wait: Arc::new(Progressive::default()),
-            clock: None,
-            inactive: false,
-            hooks: Vec::new(),
-            on_dead_letter: None,
-            seed: None,
-        }
-    }
-}
-
-impl<M: Clone + Send + 'static> TopologyBuilder<M> {
+impl TopologyBuilder {
     /// A declaration without components.
     pub fn new() -> Self {
         Self::default()
@@ -118,14 +98,18 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
 
     /// Adds a spout; `make` makes an instance for each task, and another one after a panic.
     /// `Id` is the type of the spout's message ids.
-    pub fn spout<Id: fmt::Debug + Send + 'static, S: Spout<M, Id> + 'static>(
-        &mut self,
+    pub fn spout<M, Id, S>(
+        &self,
         name: &str,
         make: impl Fn(&Context) -> S + Send + Sync + 'static,
-    ) -> SpoutSpec<'_, M> {
-        let spout = self.try_spout(name, move |context| Ok::<S, Infallible>(make(context)));
-        spout.spec.tries = false;
-        spout
+    ) -> SpoutStage<'_, M>
+    where
+        M: Clone + Send + 'static,
+        Id: fmt::Debug + Send + 'static,
+        S: Spout<M, Id> + 'static,
+    {
+        let make = move |context: &Context| Ok::<S, Infallible>(make(context));
+        self.add_spout(name, false, make)
     }
 
     /// As [`spout`](Self::spout), where an instance may be impossible to make.
@@ -134,37 +118,63 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// that starts inactive makes these spouts too, and opens them with the first activation. An
     /// instance that follows a panic is made on the task's thread. There an error is reported, and
     /// the task tries again after a pause.
-    pub fn try_spout<
+    pub fn try_spout<M, Id, S, E>(
+        &self,
+        name: &str,
+        make: impl Fn(&Context) -> Result<S, E> + Send + Sync + 'static,
+    ) -> SpoutStage<'_, M>
+    where
+        M: Clone + Send + 'static,
         Id: fmt::Debug + Send + 'static,
         S: Spout<M, Id> + 'static,
         E: fmt::Display,
-    >(
-        &mut self,
+    {
+        self.add_spout(name, true, make)
+    }
+
+    fn add_spout<M, Id, S, E>(
+        &self,
         name: &str,
+        tries: bool,
         make: impl Fn(&Context) -> Result<S, E> + Send + Sync + 'static,
-    ) -> SpoutSpec<'_, M> {
+    ) -> SpoutStage<'_, M>
+    where
+        M: Clone + Send + 'static,
+        Id: fmt::Debug + Send + 'static,
+        S: Spout<M, Id> + 'static,
+        E: fmt::Display,
+    {
         let factory: SpoutFactory<M, Id> = Arc::new(move |context| {
             make(context).map(|spout| Box::new(spout) as _).map_err(|error| error.to_string())
         });
+        let (output, letters) = (Arc::<Output<M>>::default(), Arc::<Output<_>>::default());
+        let outputs = (output.clone(), letters.clone());
         let kind = Kind::Spout(SpoutKind {
-            make_task: Box::new(move |parts| Box::new(SpoutTask::new(parts, factory.clone()))),
+            make: Box::new(move |parts| {
+                let sender = &parts.task.sender;
+                let ports = (outputs.0.port(sender), outputs.1.port(sender));
+                Box::new(SpoutTask::new(parts, factory.clone(), ports))
+            }),
             max_pending: 4096,
             timeout: None,
             replay: None,
-            on_dead_letter: None,
         });
-        SpoutSpec { spec: self.add(Spec { tries: true, ..Spec::new(name, kind) }) }
+        SpoutStage { stage: self.add(Spec::new(name, tries, kind)), output, letters }
     }
 
     /// Adds a bolt; `make` makes an instance for each task, and another one after a panic.
-    pub fn bolt<B: Bolt<M> + 'static>(
-        &mut self,
+    pub fn bolt<In, Out, B>(
+        &self,
         name: &str,
         make: impl Fn(&Context) -> B + Send + Sync + 'static,
-    ) -> BoltSpec<'_, M> {
-        let bolt = self.try_bolt(name, move |context| Ok::<B, Infallible>(make(context)));
-        bolt.spec.tries = false;
-        bolt
+    ) -> BoltStage<'_, In, Out>
+    where
+        In: Send + 'static,
+        Out: Clone + Send + 'static,
+        B: Bolt<In, Out> + 'static,
+    {
+        let make = move |context: &Context| Ok::<B, Infallible>(make(context));
+        self.add_bolt(name, false, make)
     }
 
     /// As [`bolt`](Self::bolt), where an instance may be impossible to make: see
@@ -173,39 +183,80 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    /// use expiry_topology::{basic, BuildError, TopologyBuilder, VecSpout};
+    /// use expiry_topology::{sink, BuildError, TopologyBuilder, VecSpout};
     /// use std::fs::File;
     /// use std::io::Write;
     ///
-    /// let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| VecSpout::new(0..5));
-    /// let sink = |_: &_| {
+    /// let topology = TopologyBuilder::new();
+    /// let numbers = topology.spout("numbers", |_| VecSpout::new(0..5));
+    /// let write = |_: &_| {
     ///     let mut file = File::create("/no/such/directory")?;
-    ///     Ok::<_, std::io::Error>(basic(move |n: &u64, _| writeln!(file, "{n}")))
+    ///     Ok::<_, std::io::Error>(sink(move |n: &u64, _| writeln!(file, "{n}")))
     /// };
-    /// topology.try_bolt("sink", sink).shuffle("numbers");
+    /// topology.try_bolt("sink", write).shuffle(&numbers);
     /// let wrong = topology.start().unwrap_err();
     /// assert!(matches!(&wrong, BuildError::NoInstance { component, task: 0, .. } if component == "sink"));
     /// ```
-    pub fn try_bolt<B: Bolt<M> + 'static, E: fmt::Display>(
-        &mut self,
+    pub fn try_bolt<In, Out, B, E>(
+        &self,
         name: &str,
         make: impl Fn(&Context) -> Result<B, E> + Send + Sync + 'static,
-    ) -> BoltSpec<'_, M> {
-        let kind = Kind::Bolt(BoltKind {
-            factory: Arc::new(move |context| {
-                make(context).map(|bolt| Box::new(bolt) as _).map_err(|error| error.to_string())
-            }),
-            inputs: Vec::new(),
-            tick: None,
-        });
-        BoltSpec { spec: self.add(Spec { tries: true, ..Spec::new(name, kind) }) }
+    ) -> BoltStage<'_, In, Out>
+    where
+        In: Send + 'static,
+        Out: Clone + Send + 'static,
+        B: Bolt<In, Out> + 'static,
+        E: fmt::Display,
+    {
+        self.add_bolt(name, true, make)
     }
 
-    fn add(&mut self, spec: Spec<M>) -> &mut Spec<M> {
-        self.specs.push(spec);
-        let last = self.specs.len() - 1;
-        &mut self.specs[last]
+    fn add_bolt<In, Out, B, E>(
+        &self,
+        name: &str,
+        tries: bool,
+        make: impl Fn(&Context) -> Result<B, E> + Send + Sync + 'static,
+    ) -> BoltStage<'_, In, Out>
+    where
+        In: Send + 'static,
+        Out: Clone + Send + 'static,
+        B: Bolt<In, Out> + 'static,
+        E: fmt::Display,
+    {
+        let factory: BoltFactory<In, Out> = Arc::new(move |context| {
+            make(context).map(|bolt| Box::new(bolt) as _).map_err(|error| error.to_string())
+        });
+        let (inboxes, output) = (Arc::<Inboxes<In>>::default(), Arc::<Output<Out>>::default());
+        let (opened, queues, out) = (inboxes.clone(), inboxes.clone(), output.clone());
+        let kind = Kind::Bolt(BoltKind {
+            open: Box::new(move |doors| {
+                let Doors { bells, senders, length } = doors;
+                let inbox = |bell| Arc::new(Inbox::<Batch<In>>::new(length, bell, senders.clone()));
+                let made = opened.get_or_init(|| bells.into_iter().map(inbox).collect());
+                let queued = |inbox: &Arc<Inbox<_>>| -> Queued {
+                    let inbox = inbox.clone();
+                    Box::new(move || inbox.len())
+                };
+                made.iter().map(queued).collect()
+            }),
+            make: Box::new(move |parts| {
+                let inboxes = queues.get().expect("queues are made before tasks");
+                let sender = &parts.task.sender;
+                let (inbox, port) = (inboxes[sender.task].clone(), out.port(sender));
+                Box::new(BoltTask::new(parts, inbox, factory.clone(), port))
+            }),
+        });
+        BoltStage { stage: self.add(Spec::new(name, tries, kind)), inboxes, output }
+    }
+
+    fn add(&self, spec: Spec) -> Stage<'_> {
+        let mut specs = self.specs.borrow_mut();
+        specs.push(spec);
+        Stage { builder: self, at: specs.len() - 1 }
+    }
+
+    fn name_of(&self, component: usize) -> Arc<str> {
+        self.specs.borrow()[component].name.clone()
     }
 
     /// Starts the topology, each task on its thread.
@@ -217,43 +268,29 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         Topology::start(self)
     }
 
-    /// Makes the topology without threads: its tasks run in [`ManualTopology::step`], in turn. With
-    /// a [`ManualClock`](expiry::ManualClock) this is a simulation that is the same every time, for
-    /// one [`seed`](Self::seed). Test a bolt of your own so, between a
-    /// [`VecSpout`](crate::VecSpout) and a [`Collect`](crate::Collect).
+    /// Makes the topology without threads, on this clock: its tasks run in [`Simulation::step`], in
+    /// turn. That is the same every time, for one [`seed`](Self::seed).
     ///
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    pub fn start_manual(self) -> Result<ManualTopology<M>, BuildError> {
-        ManualTopology::start(self)
+    pub fn simulate(self, clock: &ManualClock) -> Result<Simulation, BuildError> {
+        self.clock(clock.clone());
+        Simulation::start(self, clock.clone())
     }
 
-    /// Checks the declaration, and returns it as a graph.
-    pub(crate) fn check(&self) -> Result<Graph<M>, BuildError> {
-        self.specs.iter().try_for_each(Spec::check)?;
-        if let Some(spec) = self.specs.iter().find(|spec| spec.replays() && !self.acking) {
+    /// Checks the declaration, and takes it apart.
+    pub(crate) fn check(self) -> Result<(Settings, Vec<Spec>, Graph), BuildError> {
+        let (settings, specs) = (self.settings.into_inner(), self.specs.into_inner());
+        settings.check()?;
+        let graph = Graph::new(&specs)?;
+        if let Some(spec) = specs.iter().find(|spec| spec.replays() && !settings.acking) {
             return Err(BuildError::Setting {
-                component: spec.name.clone(),
+                component: spec.name.to_string(),
                 setting: "replay",
                 why: "is never used without acking",
             });
         }
-        if self.timeout.is_zero() {
-            return Err(BuildError::Setting {
-                component: String::new(),
-                setting: "timeout",
-                why: "is zero; for none it takes Duration::MAX",
-            });
-        }
-        for (setting, value) in [("queue", self.queue), ("batch", self.batch)] {
-            let why = match value {
-                0 => "is zero",
-                value if value > 1 << 20 => "is above 2^20",
-                _ => continue,
-            };
-            return Err(BuildError::Setting { component: String::new(), setting, why });
-        }
-        Graph::new(&self.specs)
+        Ok((settings, specs, graph))
     }
 }

@@ -2,98 +2,155 @@
 
 use super::TopologyBuilder;
 use crate::component::Hook;
-use crate::replay::DeadLetter;
-use crate::wait::WaitStrategy;
+use crate::error::BuildError;
+use crate::wait::{Progressive, WaitStrategy};
 use expiry::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl<M: Clone + Send + 'static> TopologyBuilder<M> {
-    /// How long all that is derived from a message may take, counted from each attempt. The time in
-    /// which bolts hold tuples counts, too. `Duration::MAX` sets no limit.
-    pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
-        self.timeout = timeout;
+/// See [`TopologyBuilder`]'s methods.
+pub(crate) struct Settings {
+    pub(crate) timeout: Duration,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) acking: bool,
+    pub(crate) shards: Option<usize>,
+    pub(crate) capacity: Option<usize>,
+    pub(crate) queue: usize,
+    pub(crate) batch: usize,
+    pub(crate) flush_every: Duration,
+    pub(crate) sample_every: u32,
+    pub(crate) wait: Arc<dyn WaitStrategy>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) inactive: bool,
+    pub(crate) hooks: Vec<Box<dyn Hook>>,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            timeout: Duration::from_secs(30),
+            interval: None,
+            acking: true,
+            shards: None,
+            capacity: None,
+            queue: 64,
+            batch: 64,
+            flush_every: Duration::from_millis(1),
+            sample_every: 16,
+            wait: Arc::new(Progressive::default()),
+            clock: None,
+            inactive: false,
+            hooks: Vec::new(),
+            seed: None,
+        }
+    }
+}
+
+impl Settings {
+    /// What is wrong with them.
+    pub(super) fn check(&self) -> Result<(), BuildError> {
+        let mut wrong = self
+            .timeout
+            .is_zero()
+            .then_some(("timeout", "is zero; for none it takes Duration::MAX"));
+        for (setting, value) in [("queue", self.queue), ("batch", self.batch)] {
+            match value {
+                0 => wrong = Some((setting, "is zero")),
+                value if value > 1 << 20 => wrong = Some((setting, "is above 2^20")),
+                _ => {}
+            }
+        }
+        match wrong {
+            Some((setting, why)) => {
+                Err(BuildError::Setting { component: String::new(), setting, why })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl TopologyBuilder {
+    fn set(&self, set: impl FnOnce(&mut Settings)) -> &Self {
+        set(&mut self.settings.borrow_mut());
         self
     }
 
+    /// How long all that is derived from a message may take, counted from each attempt. The time in
+    /// which bolts hold tuples counts, too. `Duration::MAX` sets no limit.
+    pub fn timeout(&self, timeout: Duration) -> &Self {
+        self.set(|settings| settings.timeout = timeout)
+    }
+
     /// The granularity of timeouts. The default is a 300th of the timeout, between 1 ms and 1 s.
-    pub fn interval(&mut self, interval: Duration) -> &mut Self {
-        self.interval = Some(interval);
-        self
+    pub fn interval(&self, interval: Duration) -> &Self {
+        self.set(|settings| settings.interval = Some(interval))
     }
 
     /// Whether trees are tracked. If not, a message is acked as soon as it is emitted, and no
     /// message times out: delivery is at most once.
-    pub fn acking(&mut self, acking: bool) -> &mut Self {
-        self.acking = acking;
-        self
+    pub fn acking(&self, acking: bool) -> &Self {
+        self.set(|settings| settings.acking = acking)
+    }
+
+    /// Number of shards of the tracker; see [`AckTracker`](expiry::AckTracker).
+    pub fn shards(&self, shards: usize) -> &Self {
+        self.set(|settings| settings.shards = Some(shards))
+    }
+
+    /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and report
+    /// it.
+    pub fn capacity(&self, trees: usize) -> &Self {
+        self.set(|settings| settings.capacity = Some(trees))
     }
 
     /// How many batches the queue of a bolt's task holds.
-    pub fn queue(&mut self, batches: usize) -> &mut Self {
-        self.queue = batches;
-        self
+    pub fn queue(&self, batches: usize) -> &Self {
+        self.set(|settings| settings.queue = batches)
     }
 
     /// How many messages a batch holds at most.
-    pub fn batch(&mut self, messages: usize) -> &mut Self {
-        self.batch = messages;
-        self
+    pub fn batch(&self, messages: usize) -> &Self {
+        self.set(|settings| settings.batch = messages)
     }
 
     /// How long a message waits at most for others of its batch, while its task has more to do. (A
     /// task that has nothing to do sends what it has.)
-    pub fn flush_every(&mut self, time: Duration) -> &mut Self {
-        self.flush_every = time;
-        self
+    pub fn flush_every(&self, time: Duration) -> &Self {
+        self.set(|settings| settings.flush_every = time)
+    }
+
+    /// Of so many messages and tuples the [latency](crate::ComponentMetrics) of one is taken; zero
+    /// for none.
+    pub fn sample_every(&self, messages: u32) -> &Self {
+        self.set(|settings| settings.sample_every = messages)
     }
 
     /// How threads wait whose tasks have nothing to do.
-    pub fn wait(&mut self, strategy: impl WaitStrategy) -> &mut Self {
-        self.wait = Arc::new(strategy);
-        self
+    pub fn wait(&self, strategy: impl WaitStrategy) -> &Self {
+        self.set(|settings| settings.wait = Arc::new(strategy))
     }
 
     /// The clock that timeouts, pauses and ticks go by. It must not panic. If it does not run with
-    /// real time, threads look at it once a millisecond; [`start_manual`](Self::start_manual) is
-    /// better then.
-    pub fn clock(&mut self, clock: impl Clock) -> &mut Self {
-        self.clock = Some(Arc::new(clock));
-        self
+    /// real time, threads look at it once a millisecond; [`simulate`](Self::simulate) is better
+    /// then.
+    pub fn clock(&self, clock: impl Clock) -> &Self {
+        self.set(|settings| settings.clock = Some(Arc::new(clock)))
     }
 
     /// Spouts are neither made nor opened before [`Topology::activate`](crate::Topology::activate).
     /// Bolts are made at once, and so are spouts of [`try_spout`](Self::try_spout).
-    pub fn start_inactive(&mut self) -> &mut Self {
-        self.inactive = true;
-        self
+    pub fn start_inactive(&self) -> &Self {
+        self.set(|settings| settings.inactive = true)
     }
 
     /// Adds a hook, which is called at each event.
-    pub fn hook(&mut self, hook: impl Hook<M> + 'static) -> &mut Self {
-        self.hooks.push(Box::new(hook));
-        self
-    }
-
-    /// Sets the handler of messages that are given up. The spout's thread calls it before the
-    /// spout's `fail`. With a handler, or with [`replay`](crate::SpoutSpec::replay), a copy of each
-    /// pending message is kept. If the handler panics, the panic is counted, the letter is gone,
-    /// and the spout's `fail` is called all the same. A spout that sends its
-    /// [dead letters](crate::SpoutSpec::dead_letters) to a stream calls no handler.
-    pub fn on_dead_letter(
-        &mut self,
-        handler: impl Fn(DeadLetter<M>) + Send + Sync + 'static,
-    ) -> &mut Self {
-        self.on_dead_letter = Some(Arc::new(move |letter| {
-            handler(letter);
-            None
-        }));
-        self
+    pub fn hook(&self, hook: impl Hook + 'static) -> &Self {
+        self.set(|settings| settings.hooks.push(Box::new(hook)))
     }
 
     /// Makes groupings, edges and jitter reproducible, as far as threads allow.
-    pub fn seed(&mut self, seed: u64) -> &mut Self {
-        self.seed = Some(seed);
-        self
+    pub fn seed(&self, seed: u64) -> &Self {
+        self.set(|settings| settings.seed = Some(seed))
     }
 }

@@ -1,81 +1,114 @@
 //! A component, as it was declared.
 
-use super::OnDeadLetter;
-use crate::component::{Bolt, Context};
+use crate::emit::Emitter;
 use crate::error::BuildError;
-use crate::graph::{FieldHash, Grouping, DEFAULT};
-use crate::instance::Made;
+use crate::inbox::{Bell, Inbox, Jam};
+use crate::lanes::Sender;
+use crate::outcomes::Ended;
 use crate::replay::Replay;
-use crate::spout_task::SpoutParts;
-use crate::task::Task;
+use crate::task::{Shared, Task};
+use crate::wait::WaitStrategy;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes a task of a spout. The type of the spout's ids appears in no other part of a declaration.
-pub(crate) type MakeSpoutTask<M> = Box<dyn Fn(SpoutParts<M>) -> Box<dyn Task> + Send + Sync>;
-
-pub(crate) type BoltFactory<M> = Arc<dyn Fn(&Context) -> Made<dyn Bolt<M>> + Send + Sync>;
-
-/// A stream that a bolt listens to, and its grouping.
-pub(crate) struct Input {
-    pub(crate) source: String,
-    pub(crate) stream: String,
-    pub(crate) grouping: Grouping,
-}
-
-/// A stream, and the fields that its messages can be grouped by.
-pub(crate) struct StreamSpec<M> {
-    pub(crate) name: String,
-    pub(crate) fields: Vec<(String, FieldHash<M>)>,
-}
-
-pub(crate) struct SpoutKind<M> {
-    pub(crate) make_task: MakeSpoutTask<M>,
-    pub(crate) max_pending: usize,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) replay: Option<Replay>,
-    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
-}
-
-pub(crate) struct BoltKind<M> {
-    pub(crate) factory: BoltFactory<M>,
-    pub(crate) inputs: Vec<Input>,
+/// What a task of either kind is made of, beside its component's code.
+pub(crate) struct TaskParts {
+    pub(crate) emitter: Emitter,
+    pub(crate) sender: Sender,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) tick: Option<Duration>,
 }
 
-pub(crate) enum Kind<M> {
-    Spout(SpoutKind<M>),
-    Bolt(BoltKind<M>),
+/// What a spout's task has beside that.
+pub(crate) struct SpoutParts {
+    pub(crate) task: TaskParts,
+    /// The task's number among all spouts' tasks.
+    pub(crate) number: u32,
+    pub(crate) outcomes: Arc<Inbox<Ended>>,
+    pub(crate) jam: Arc<Jam>,
+    pub(crate) max_pending: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) replay: Option<Replay>,
+}
+
+/// What a bolt's task has beside that.
+pub(crate) struct BoltParts {
+    pub(crate) task: TaskParts,
+    /// The component's number.
+    pub(crate) component: usize,
+    /// The component that each of its groupings listens to.
+    pub(crate) inputs: Vec<usize>,
+    /// If the bolt is on a cycle, those of the spouts that lead to it.
+    pub(crate) jams: Option<Vec<Arc<Jam>>>,
+}
+
+/// What a bolt's queues are made of.
+pub(crate) struct Doors {
+    /// For each task the bell of its thread.
+    pub(crate) bells: Vec<Arc<Bell>>,
+    /// The bells of the threads that send to the bolt.
+    pub(crate) senders: Vec<Arc<Bell>>,
+    /// How many batches a queue holds.
+    pub(crate) length: usize,
+}
+
+/// Counts the batches in a task's queue.
+pub(crate) type Queued = Box<dyn Fn() -> usize + Send + Sync>;
+
+pub(crate) struct SpoutKind {
+    /// Makes a task. The types of messages and ids appear in no other part of a declaration.
+    pub(crate) make: Box<dyn Fn(SpoutParts) -> Box<dyn Task> + Send>,
+    pub(crate) max_pending: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) replay: Option<Replay>,
+}
+
+pub(crate) struct BoltKind {
+    /// Makes the queues of all tasks, before any task of the topology is made.
+    pub(crate) open: Box<dyn Fn(Doors) -> Vec<Queued> + Send>,
+    /// Makes a task.
+    pub(crate) make: Box<dyn Fn(BoltParts) -> Box<dyn Task> + Send>,
+}
+
+pub(crate) enum Kind {
+    Spout(SpoutKind),
+    Bolt(BoltKind),
+}
+
+impl Kind {
+    pub(crate) fn is_spout(&self) -> bool {
+        matches!(self, Kind::Spout(_))
+    }
 }
 
 /// A component, as it was declared.
-pub(crate) struct Spec<M> {
-    pub(crate) name: String,
+pub(crate) struct Spec {
+    pub(crate) name: Arc<str>,
     pub(crate) tasks: usize,
     pub(crate) threads: Option<usize>,
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
-    pub(crate) streams: Vec<StreamSpec<M>>,
-    pub(crate) kind: Kind<M>,
+    pub(crate) wait: Option<Arc<dyn WaitStrategy>>,
+    pub(crate) tick: Option<Duration>,
+    /// The component that each grouping listens to.
+    pub(crate) inputs: Vec<usize>,
+    /// Whether it listens to a component of another topology.
+    pub(crate) strays: bool,
+    pub(crate) kind: Kind,
 }
 
-impl<M> Spec<M> {
-    pub(super) fn new(name: &str, kind: Kind<M>) -> Self {
-        let stream = StreamSpec { name: DEFAULT.to_string(), fields: Vec::new() };
+impl Spec {
+    pub(super) fn new(name: &str, tries: bool, kind: Kind) -> Self {
         Spec {
-            name: name.to_string(),
+            name: name.into(),
             tasks: 1,
             threads: None,
-            tries: false,
-            streams: vec![stream],
+            tries,
+            wait: None,
+            tick: None,
+            inputs: Vec::new(),
+            strays: false,
             kind,
-        }
-    }
-
-    pub(crate) fn inputs(&self) -> &[Input] {
-        match &self.kind {
-            Kind::Spout(_) => &[],
-            Kind::Bolt(bolt) => &bolt.inputs,
         }
     }
 
@@ -87,14 +120,23 @@ impl<M> Spec<M> {
         matches!(&self.kind, Kind::Spout(spout) if spout.replay.is_some())
     }
 
-    /// Checks the component's own settings.
-    pub(super) fn check(&self) -> Result<(), BuildError> {
+    /// Checks the component by itself.
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
+        let component = || self.name.to_string();
+        if self.name.is_empty() {
+            return Err(BuildError::EmptyName);
+        }
+        if self.strays {
+            return Err(BuildError::OtherTopology(component()));
+        }
+        if !self.kind.is_spout() && self.inputs.is_empty() {
+            return Err(BuildError::NoInput(component()));
+        }
         let (tasks, threads) = (self.tasks, self.threads());
         if tasks == 0 || threads == 0 || threads > tasks || tasks > 1 << 16 {
-            let component = self.name.clone();
-            return Err(BuildError::BadParallelism { component, tasks, threads });
+            return Err(BuildError::BadParallelism { component: component(), tasks, threads });
         }
-        let wrong = match &self.kind {
+        let own = match &self.kind {
             Kind::Spout(spout) if spout.max_pending == 0 => Some(("max_pending", "is zero")),
             Kind::Spout(spout) if spout.max_pending > 1 << 24 => {
                 Some(("max_pending", "is above 2^24"))
@@ -104,20 +146,12 @@ impl<M> Spec<M> {
                 let zero = spout.timeout.filter(Duration::is_zero).map(|_| ("timeout", "is zero"));
                 replay.map(|why| ("replay", why)).or(zero)
             }
-            Kind::Bolt(bolt) if bolt.tick == Some(Duration::ZERO) => {
-                Some(("tick_every", "is zero"))
-            }
             Kind::Bolt(_) => None,
         };
-        let names = self.streams.iter().flat_map(|stream| {
-            let fields = stream.fields.iter().map(|(name, _)| ("field", name));
-            fields.chain([("stream", &stream.name)])
-        });
-        let unnamed = names.filter(|(_, name)| name.is_empty());
-        let wrong = wrong.or_else(|| unnamed.map(|(what, _)| (what, "has no name")).next());
-        match wrong {
+        let zero = self.tick.filter(Duration::is_zero).map(|_| ("tick_every", "is zero"));
+        match own.or(zero) {
             Some((setting, why)) => {
-                Err(BuildError::Setting { component: self.name.clone(), setting, why })
+                Err(BuildError::Setting { component: component(), setting, why })
             }
             None => Ok(()),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use expiry_topology::{sink, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
 ///
 /// struct Lines(Vec<&'static str>);
 ///
@@ -25,10 +25,10 @@ use std::time::Duration;
 ///     }
 /// }
 ///
-/// # let mut topology = TopologyBuilder::new();
-/// topology.spout("lines", |_| Lines(vec!["to be", "or not", "to be"])).max_pending(2);
-/// # topology.bolt("sink", |_| basic(|_: &&str, _| ())).shuffle("lines");
-/// # let mut topology = topology.start_manual()?;
+/// # let topology = TopologyBuilder::new();
+/// let lines = topology.spout("lines", |_| Lines(vec!["to be", "or not", "to be"])).max_pending(2);
+/// # topology.bolt("sink", |_| sink(|_: &&str, _| ())).shuffle(&lines);
+/// # let mut topology = topology.simulate(&ManualClock::new())?;
 /// # assert!(topology.settle(100));
 /// assert_eq!(topology.metrics()[0].acked, 3);
 /// # Ok::<(), expiry_topology::BuildError>(())
@@ -43,11 +43,11 @@ impl<M, Id> fmt::Debug for SpoutCollector<'_, M, Id> {
     }
 }
 
-impl<M: Clone, Id> SpoutCollector<'_, M, Id> {
+impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
     /// The topology's time, from its clock's origin on. In simulations it is the simulated time.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.desk.shared.time()
+        self.desk.task.shared.time()
     }
 
     /// How many more messages may be pending, and so may be emitted now.
@@ -56,90 +56,54 @@ impl<M: Clone, Id> SpoutCollector<'_, M, Id> {
         self.desk.room()
     }
 
-    /// Emits a message on the default stream, and tracks all that is derived from it. The spout is
-    /// called with the outcome once, by `id`, after `next` has returned. If no bolt listens to the
-    /// stream, the message is acked. Never waits.
+    /// Emits a message, and tracks all that is derived from it. The spout is called with the
+    /// outcome once, by `id`, after `next` has returned. If no bolt gets the message, it is acked.
+    /// Never waits.
     ///
     /// # Errors
     ///
-    /// [`Refused::MaxPending`](crate::Refused::MaxPending) if there is no [room](Self::room), with
-    /// the message and the id.
+    /// [`EmitError`] if there is no [room](Self::room), with the message and the id.
     pub fn emit(&mut self, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
-        self.desk.emit(Ok(0), None, message, id)
+        self.desk.emit(message, id)
     }
 
-    /// As [`emit`](Self::emit), on another stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`emit`](Self::emit), and
-    /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream).
-    pub fn emit_on(&mut self, stream: &str, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
-        let stream = self.desk.emitter.stream(stream);
-        self.desk.emit(stream, None, message, id)
-    }
-
-    /// As [`emit_on`](Self::emit_on), to this task of each bolt that listens
-    /// [directly](crate::BoltSpec::direct).
-    ///
-    /// # Errors
-    ///
-    /// As [`emit_on`](Self::emit_on), and [`Refused::NoSuchTask`](crate::Refused::NoSuchTask).
-    pub fn emit_direct(
-        &mut self,
-        stream: &str,
-        task: usize,
-        message: M,
-        id: Id,
-    ) -> Result<(), EmitError<M, Id>> {
-        let stream = self.desk.emitter.stream(stream);
-        self.desk.emit(stream, Some(task), message, id)
-    }
-
-    /// Emits an untracked message on the default stream. It is never pending.
-    ///
-    /// # Errors
-    ///
-    /// None today.
+    /// Emits an untracked message. It is never pending.
     ///
     /// # Examples
     ///
     /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+    /// # use expiry_topology::{sink, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
     /// struct Samples;
     ///
     /// impl Spout<u64> for Samples {
     ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_untracked(7).map_or(Next::Idle, |()| Next::Done)
+    ///         out.emit_untracked(7);
+    ///         Next::Done
     ///     }
     /// }
     ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("samples", |_| Samples);
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("samples");
-    /// # let mut topology = topology.start_manual()?;
+    /// # let topology = TopologyBuilder::new();
+    /// let samples = topology.spout("samples", |_| Samples);
+    /// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&samples);
+    /// # let mut topology = topology.simulate(&ManualClock::new())?;
     /// topology.hold("sink", true);
     /// assert!(topology.settle(100));
     /// let samples = &topology.metrics()[0];
     /// assert_eq!((samples.emitted, samples.pending, samples.acked), (1, 0, 0));
     /// # Ok::<(), expiry_topology::BuildError>(())
     /// ```
-    pub fn emit_untracked(&mut self, message: M) -> Result<(), EmitError<M>> {
-        self.desk.emit_untracked(Ok(0), None, message)
+    pub fn emit_untracked(&mut self, message: M) {
+        self.desk.emit_untracked(message);
     }
 
-    /// As [`emit_untracked`](Self::emit_untracked), on another stream.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream).
-    pub fn emit_untracked_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
-        let stream = self.desk.emitter.stream(stream);
-        self.desk.emit_untracked(stream, None, message)
+    /// The tasks that got the message that was emitted last: for each the number of the grouping
+    /// that listens, in the order of declaration, and the task's number in its bolt.
+    pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.desk.port.sent_to()
     }
 
     /// Reports an error: it is counted, and hooks are called with it.
     pub fn report(&mut self, error: &dyn fmt::Display) {
-        self.desk.emitter.report(error);
+        self.desk.task.emitter.report(error);
     }
 }

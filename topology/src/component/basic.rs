@@ -2,16 +2,30 @@
 
 use super::Bolt;
 use crate::collect::BoltCollector;
-use crate::error::EmitError;
-use crate::tuple::Tuple;
+use crate::tuple::{Anchors, Tuple};
 use std::fmt;
+use std::marker::PhantomData;
 
 /// A bolt that is a function of messages. What the function emits is derived from its input. The
 /// input is acked when the function returns, or failed if it returns an error. The error is
 /// [reported](BoltCollector::report), and is part of the failure that the spout gets, at each
-/// attempt. [`Derive::reject`] is for input that no attempt can get through.
-pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Basic<F> {
-    Basic(f)
+/// attempt. [`Derive::reject`] is for input that no attempt can get through. For a function that
+/// emits nothing there is [`sink`], for one that awaits [`concurrent`](crate::concurrent).
+pub fn basic<In, Out, D, F>(f: F) -> Basic<F, Out>
+where
+    D: Done,
+    F: FnMut(&In, &mut Derive<'_, '_, Out>) -> D,
+{
+    Basic(f, PhantomData)
+}
+
+/// As [`basic`], of a function that emits nothing.
+pub fn sink<In, D, F>(f: F) -> Basic<F, ()>
+where
+    D: Done,
+    F: FnMut(&In, &mut Derive<'_, '_, ()>) -> D,
+{
+    Basic(f, PhantomData)
 }
 
 /// See [`basic`].
@@ -19,50 +33,33 @@ pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Bas
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Bolt, TopologyBuilder, VecSpout};
+/// use expiry_topology::{basic, Bolt, ManualClock, TopologyBuilder, VecSpout};
 ///
 /// /// A step that other topologies use too.
-/// fn halve() -> impl Bolt<u64> {
+/// fn halve() -> impl Bolt<u64, u64> {
 ///     basic(|n: &u64, out| match n % 2 {
 ///         0 => Ok(out.emit(n / 2)),
 ///         _ => Err("it is odd"),
 ///     })
 /// }
 ///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new(0..5));
-/// topology.bolt("halve", |_| halve()).shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
+/// let topology = TopologyBuilder::new();
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..5));
+/// topology.bolt("halve", |_| halve()).shuffle(&numbers);
+/// let mut topology = topology.simulate(&ManualClock::new())?;
 /// assert!(topology.settle(100));
 /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].failed), (3, 2));
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub struct Basic<F>(F);
+pub struct Basic<F, Out>(F, PhantomData<fn(Out)>);
 
-impl<F> fmt::Debug for Basic<F> {
+impl<F, Out> fmt::Debug for Basic<F, Out> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Basic")
     }
 }
 
 /// What a [`basic`] bolt may return: nothing, or an error.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
-///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new(0..5));
-/// topology.bolt("any", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-/// topology
-///     .bolt("small", |_| basic(|n: &u64, _| if *n < 4 { Ok(()) } else { Err(format!("{n} is too large")) }))
-///     .shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
-/// assert!(topology.settle(100));
-/// assert_eq!((topology.metrics()[1].acked, topology.metrics()[2].failed, topology.metrics()[2].errors), (5, 1, 1));
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 pub trait Done {
     /// Returns why the input is to be failed. `None` if it is to be acked.
     fn failure(self) -> Option<String>;
@@ -85,23 +82,24 @@ impl<E: fmt::Display> Done for Result<(), E> {
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Derive, TopologyBuilder, VecSpout};
+/// use expiry_topology::{basic, sink, Derive, ManualClock, TopologyBuilder, VecSpout};
 ///
 /// fn divisors(n: &u64, out: &mut Derive<'_, '_, u64>) {
 ///     (1..=*n).filter(|d| n % d == 0).for_each(|d| out.emit(d));
 /// }
 ///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new(12..13));
-/// topology.bolt("divisors", |_| basic(divisors)).shuffle("numbers");
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("divisors");
-/// let mut topology = topology.start_manual()?;
+/// let topology = TopologyBuilder::new();
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(12..13));
+/// let divisors = topology.bolt("divisors", |_| basic(divisors)).shuffle(&numbers);
+/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&divisors);
+/// let mut topology = topology.simulate(&ManualClock::new())?;
 /// assert!(topology.settle(100));
 /// assert_eq!((topology.metrics()[2].executed, topology.metrics()[0].acked), (6, 1)); // when all six are acked
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
 pub struct Derive<'a, 'b, M> {
-    tuple: &'a Tuple<M>,
+    /// Of the input.
+    anchors: &'a Anchors,
     rejected: Option<String>,
     out: &'a mut BoltCollector<'b, M>,
 }
@@ -112,19 +110,10 @@ impl<M> fmt::Debug for Derive<'_, '_, M> {
     }
 }
 
-impl<M: Clone> Derive<'_, '_, M> {
-    /// Emits a message on the default stream.
+impl<M: Clone + 'static> Derive<'_, '_, M> {
+    /// Emits a message.
     pub fn emit(&mut self, message: M) {
-        self.out.emit(self.tuple, message);
-    }
-
-    /// Emits a message on another stream.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream), with the message.
-    pub fn emit_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
-        self.out.emit_on(stream, self.tuple, message)
+        self.out.emit(self.anchors, message);
     }
 
     /// Rejects the input when the function returns, whatever it returns: see
@@ -134,16 +123,16 @@ impl<M: Clone> Derive<'_, '_, M> {
     /// # Examples
     ///
     /// ```
-    /// # use expiry_topology::{basic, Replay, TopologyBuilder, VecSpout};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default());
+    /// # use expiry_topology::{basic, ManualClock, Replay, TopologyBuilder, VecSpout};
+    /// # let topology = TopologyBuilder::new();
+    /// let numbers = topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default());
     /// topology
     ///     .bolt("reciprocal", |_| basic(|n: &u64, out| match 1_000_u64.checked_div(*n) {
     ///         Some(reciprocal) => out.emit(reciprocal),
     ///         None => out.reject("it has no reciprocal"),
     ///     }))
-    ///     .shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
+    ///     .shuffle(&numbers);
+    /// # let mut topology = topology.simulate(&ManualClock::new())?;
     /// # assert!(topology.settle(100));
     /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].dead_letters), (4, 1));
     /// # Ok::<(), expiry_topology::BuildError>(())
@@ -153,14 +142,15 @@ impl<M: Clone> Derive<'_, '_, M> {
     }
 }
 
-impl<M, D, F> Bolt<M> for Basic<F>
+impl<In, Out, D, F> Bolt<In, Out> for Basic<F, Out>
 where
-    M: Clone,
+    In: 'static,
+    Out: Clone + 'static,
     D: Done,
-    F: FnMut(&M, &mut Derive<'_, '_, M>) -> D + Send,
+    F: FnMut(&In, &mut Derive<'_, '_, Out>) -> D + Send,
 {
-    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
-        let mut derive = Derive { tuple: &tuple, rejected: None, out };
+    fn execute(&mut self, tuple: Tuple<In>, out: &mut BoltCollector<'_, Out>) {
+        let mut derive = Derive { anchors: &tuple.anchors, rejected: None, out };
         let done = (self.0)(&tuple.message, &mut derive);
         let rejected = derive.rejected;
         match (rejected, done.failure()) {

@@ -15,7 +15,7 @@ use crate::tuple::Tuple;
 /// /// Emits the sum of what has come since the last tick, and acks it then.
 /// struct Sums(Vec<Tuple<u64>>);
 ///
-/// impl Bolt<u64> for Sums {
+/// impl Bolt<u64, u64> for Sums {
 ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
 ///         self.0.push(tuple);
 ///     }
@@ -27,13 +27,17 @@ use crate::tuple::Tuple;
 ///     }
 /// }
 ///
-/// # let mut topology = expiry_topology::TopologyBuilder::new();
+/// # let topology = expiry_topology::TopologyBuilder::new();
+/// # let numbers = topology.spout("numbers", |_| expiry_topology::VecSpout::new(0..5));
 /// topology
 ///     .bolt("sums", |_| Sums(Vec::new()))
-///     .shuffle("numbers")
+///     .shuffle(&numbers)
 ///     .tick_every(Duration::from_secs(1));
 /// ```
-pub trait Bolt<M>: Send {
+///
+/// It takes messages of type `In` and emits messages of type `Out`; a bolt that emits none has
+/// `Out = ()`.
+pub trait Bolt<In, Out = ()>: Send {
     /// The first call of an instance, also after a restart.
     fn prepare(&mut self, context: &Context) {
         let _ = context;
@@ -42,13 +46,21 @@ pub trait Bolt<M>: Send {
     /// A tuple has come. The bolt acks or fails it now, or later in another of its calls. A panic
     /// fails the tuple, and another instance of the bolt is made. The tree of the tuple may have
     /// ended, by a failure elsewhere or by a timeout: acking the tuple does nothing then.
-    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>);
+    fn execute(&mut self, tuple: Tuple<In>, out: &mut BoltCollector<'_, Out>);
 
-    /// The time that [`tick_every`](crate::BoltSpec::tick_every) set has passed. Ticks come also
+    /// Whether the bolt takes another tuple. Its task asks before each one. Tuples wait in the
+    /// queue while it returns `false`, which holds back the components before it. The task asks
+    /// again after each other call of the bolt; so a bolt that is not ready uses its
+    /// [`Waker`](crate::Waker) when it is.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// The time that [`tick_every`](crate::BoltStage::tick_every) set has passed. Ticks come also
     /// while the topology is inactive; none comes while the bolt's output waits for room. While the
     /// topology is [drained](crate::Topology::drain), a tick comes early, once after the tuples
     /// that were executed last.
-    fn tick(&mut self, out: &mut BoltCollector<'_, M>) {
+    fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {
         let _ = out;
     }
 
@@ -57,7 +69,7 @@ pub trait Bolt<M>: Send {
     /// topology is inactive or [drained](crate::Topology::drain), which waits for the trees of held
     /// tuples. It waits while the bolt's output waits for room, unless the bolt is on a cycle.
     /// Several wake-ups may make one call.
-    fn woken(&mut self, out: &mut BoltCollector<'_, M>) {
+    fn woken(&mut self, out: &mut BoltCollector<'_, Out>) {
         let _ = out;
     }
 

@@ -2,14 +2,15 @@
 
 use crate::inbox::Call;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Says which task an instance belongs to.
 ///
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Context, TopologyBuilder, VecSpout};
+/// use expiry_topology::{sink, Context, ManualClock, TopologyBuilder, VecSpout};
 ///
 /// /// Each task has its share of the numbers.
 /// fn share(context: &Context) -> VecSpout<u64> {
@@ -18,10 +19,10 @@ use std::sync::Arc;
 ///     VecSpout::new(100 * task / tasks..100 * (task + 1) / tasks)
 /// }
 ///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", share).parallelism(4);
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-/// let mut topology = topology.start_manual()?;
+/// let topology = TopologyBuilder::new();
+/// let numbers = topology.spout("numbers", share).parallelism(4);
+/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
+/// let mut topology = topology.simulate(&ManualClock::new())?;
 /// assert!(topology.settle(1_000) && topology.metrics()[0].panics == 0);
 /// assert_eq!(topology.metrics()[0].acked, 100);
 /// # Ok::<(), expiry_topology::BuildError>(())
@@ -32,6 +33,7 @@ pub struct Context {
     pub(crate) task: usize,
     pub(crate) tasks: usize,
     pub(crate) call: Arc<Call>,
+    pub(crate) registry: Arc<Registry>,
 }
 
 impl Context {
@@ -53,6 +55,31 @@ impl Context {
         self.tasks
     }
 
+    /// Returns a metric of the component's own, which the component's tasks share by its name. It is
+    /// one of [`ComponentMetrics::own`](crate::ComponentMetrics::own) from now on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry_topology::{sink, ManualClock, TopologyBuilder, VecSpout};
+    /// # let topology = TopologyBuilder::new();
+    /// # let lines = topology.spout("lines", |_| VecSpout::new(["to be", "or not"]));
+    /// topology
+    ///     .bolt("sink", |context| {
+    ///         let bytes = context.counter("bytes");
+    ///         sink(move |line: &&str, _| bytes.add(line.len() as u64))
+    ///     })
+    ///     .shuffle(&lines);
+    /// # let mut topology = topology.simulate(&ManualClock::new())?;
+    /// # assert!(topology.settle(100));
+    /// assert_eq!(topology.metrics()[1].own, [("bytes".to_string(), 11)]);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn counter(&self, name: &str) -> Counter {
+        self.registry.counter(name)
+    }
+
     /// Returns a handle that wakes this task's thread, for code that has something for the
     /// instance. A spout that has returned [`Next::Idle`](crate::Next::Idle) or
     /// [`Next::Asleep`](crate::Next::Asleep) is asked again; a bolt's
@@ -71,13 +98,58 @@ impl fmt::Debug for Context {
     }
 }
 
+/// The counters of a component, by their names.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<Vec<(String, Counter)>>);
+
+impl Registry {
+    /// The counter of this name, which is made if there is none.
+    fn counter(&self, name: &str) -> Counter {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counter)) = counters.iter().find(|(known, _)| known == name) {
+            return counter.clone();
+        }
+        let counter = Counter::default();
+        counters.push((name.to_string(), counter.clone()));
+        counter
+    }
+
+    /// All names and values, in the order in which they were registered.
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counters.iter().map(|(name, counter)| (name.clone(), counter.get())).collect()
+    }
+}
+
+/// A metric of a component's own: see [`Context::counter`]. Clones share the value.
+#[derive(Debug, Clone, Default)]
+pub struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    /// Adds to it: one atomic operation.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Sets it.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Wakes a task's thread, which asks its spout again, or calls its bolt's
 /// [`woken`](crate::Bolt::woken); see [`Context::waker`].
 ///
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use expiry_topology::{sink, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
 /// use std::sync::{mpsc, Mutex};
 ///
 /// /// Emits what is sent to it.
@@ -96,13 +168,13 @@ impl fmt::Debug for Context {
 /// let (sender, receiver) = mpsc::channel();
 /// let (give, wakers) = mpsc::channel();
 /// let receiver = Mutex::new(Some(receiver));
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("pushed", move |context| {
+/// let topology = TopologyBuilder::new();
+/// let pushed = topology.spout("pushed", move |context| {
 ///     give.send(context.waker()).expect("it is read");
 ///     Pushed(receiver.lock().unwrap().take().expect("it is made once"))
 /// });
-/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("pushed");
-/// # let mut topology = topology.start_manual()?;
+/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&pushed);
+/// # let mut topology = topology.simulate(&ManualClock::new())?;
 /// # assert!(topology.settle(100));
 /// let waker = wakers.try_recv()?;
 /// sender.send(7)?; // send first, then wake

@@ -2,46 +2,60 @@
 
 use super::Context;
 use crate::replay::Failure;
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
+/// A tuple, as hooks see it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Seen<'a> {
+    /// The component that emitted it.
+    pub source: &'a str,
+    /// The number of the emitting task in that component.
+    pub source_task: usize,
+    /// The time from its receipt until now.
+    pub took: Duration,
+}
+
 /// Called at each event, by the thread on which it happens, for tracing and for metrics of your
-/// own. A panic in a hook is caught, and counted as one of the component.
+/// own. Messages have the types of their components: `message.downcast_ref::<Order>()`. A panic in a
+/// hook is caught, and counted as one of the component.
 ///
 /// ```
 /// use expiry_topology::{Context, Hook, TopologyBuilder};
 ///
 /// struct Trace;
 ///
-/// impl<M> Hook<M> for Trace {
+/// impl Hook for Trace {
 ///     fn error(&self, task: &Context, error: &str) {
 ///         eprintln!("{task:?}: {error}");
 ///     }
 /// }
 ///
-/// let mut topology = TopologyBuilder::<u64>::new();
+/// let topology = TopologyBuilder::new();
 /// topology.hook(Trace);
 /// ```
-pub trait Hook<M>: Send + Sync {
-    /// A message was emitted on this stream. For a spout's message, the hook is called at each
-    /// attempt.
-    fn emit(&self, task: &Context, stream: &str, message: &M) {
-        let _ = (task, stream, message);
+pub trait Hook: Send + Sync {
+    /// A component emits this message. For a spout's message, the hook is called at each attempt.
+    fn emit(&self, task: &Context, message: &dyn Any) {
+        let _ = (task, message);
     }
 
-    /// A bolt has executed a tuple, in so much time.
-    fn execute(&self, task: &Context, took: Duration) {
-        let _ = (task, took);
+    /// A bolt has executed a tuple, which it may have acked.
+    fn execute(&self, task: &Context, tuple: &Seen<'_>) {
+        let _ = (task, tuple);
     }
 
-    /// A bolt has acked a tuple.
-    fn ack(&self, task: &Context) {
-        let _ = task;
+    /// A bolt acks a tuple with this message. Of a tuple that was [split](crate::Tuple::split) it
+    /// is `()`.
+    fn ack(&self, task: &Context, tuple: &Seen<'_>, message: &dyn Any) {
+        let _ = (task, tuple, message);
     }
 
-    /// A bolt has failed a tuple.
-    fn fail(&self, task: &Context) {
-        let _ = task;
+    /// A bolt has failed a tuple, or has panicked over it.
+    fn fail(&self, task: &Context, tuple: &Seen<'_>) {
+        let _ = (task, tuple);
     }
 
     /// A spout's message was acked, so long after its first emission. The hook is called before the

@@ -2,12 +2,15 @@
 
 mod basic;
 mod bolt;
+mod concurrent;
 mod context;
 mod hook;
 mod spout;
 
-pub use basic::{basic, Basic, Derive, Done};
+pub use basic::{basic, sink, Basic, Derive, Done};
 pub use bolt::Bolt;
-pub use context::{Context, Waker};
-pub use hook::Hook;
+pub use concurrent::{concurrent, Concurrent};
+pub(crate) use context::Registry;
+pub use context::{Context, Counter, Waker};
+pub use hook::{Hook, Seen};
 pub use spout::{Next, Spout};

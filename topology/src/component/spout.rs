@@ -9,7 +9,7 @@ use crate::replay::Failure;
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use expiry_topology::{sink, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
 /// use std::time::Duration;
 ///
 /// /// Emits once a second, three times.
@@ -28,11 +28,10 @@ use crate::replay::Failure;
 ///     }
 /// }
 ///
-/// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-/// # topology.clock(clock.clone());
-/// # topology.spout("beats", |_| Beats(0));
-/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("beats");
-/// # let mut topology = topology.start_manual()?;
+/// # let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
+/// # let beats = topology.spout("beats", |_| Beats(0));
+/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&beats);
+/// # let mut topology = topology.simulate(&clock)?;
 /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 1);
 /// clock.advance(Duration::from_secs(2));
 /// assert!(topology.settle(100) && topology.is_finished());
@@ -70,7 +69,7 @@ pub enum Next {
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Failure, ManualClock, Next, Replay, Spout, SpoutCollector, TopologyBuilder};
+/// use expiry_topology::{sink, Failure, ManualClock, Next, Replay, Spout, SpoutCollector, TopologyBuilder};
 /// use std::sync::mpsc::{channel, Sender};
 ///
 /// /// Emits words; what it notes is what it was told.
@@ -97,14 +96,15 @@ pub enum Next {
 /// }
 ///
 /// let (clock, (sender, told)) = (ManualClock::new(), channel());
-/// let mut topology = TopologyBuilder::new();
-/// topology.clock(clock.clone());
-/// topology.spout("words", move |_| Words(vec!["or", "BE", "2"], sender.clone())).replay(Replay::default().attempts(2));
+/// let topology = TopologyBuilder::new();
+/// let words = topology
+///     .spout("words", move |_| Words(vec!["or", "BE", "2"], sender.clone()))
+///     .replay(Replay::default().attempts(2));
 /// topology
-///     .bolt("lower", |_| basic(|w: &String, _| if w.contains(char::is_lowercase) { Ok(()) } else { Err("not lower case") }))
-///     .shuffle("words");
-/// let mut topology = topology.start_manual()?;
-/// assert!(topology.run(1_000, |next| clock.advance(next)));
+///     .bolt("lower", |_| sink(|w: &String, _| if w.contains(char::is_lowercase) { Ok(()) } else { Err("not lower case") }))
+///     .shuffle(&words);
+/// let mut topology = topology.simulate(&clock)?;
+/// assert!(topology.run(1_000));
 /// let mut told: Vec<String> = told.try_iter().collect();
 /// told.sort();
 /// assert_eq!(told, ["0 acked", "1 acked", "1 once more", "2 given up", "2 once more"]);
@@ -133,8 +133,8 @@ pub trait Spout<M, Id = u64>: Send {
 
     /// The message with this id is given up: its last attempt has failed or timed out, or a bolt
     /// has rejected it. Called once for each such message, instead of `ack`. If the spout's [dead
-    /// letters](crate::SpoutSpec::dead_letters) go to bolts, the call comes when the letter has
-    /// ended. Without [`replay`](crate::SpoutSpec::replay) the first attempt is the last one, and
+    /// letters](crate::SpoutStage::dead_letters) go to bolts, the call comes when the letter has
+    /// ended. Without [`replay`](crate::SpoutStage::replay) the first attempt is the last one, and
     /// the spout may emit the message again by itself, as in Storm.
     fn fail(&mut self, id: Id, failure: &Failure) {
         let _ = (id, failure);
@@ -146,6 +146,10 @@ pub trait Spout<M, Id = u64>: Send {
     fn replay(&mut self, id: &Id, failure: &Failure, message: &mut M) {
         let _ = (id, failure, message);
     }
+
+    /// The time that [`tick_every`](crate::SpoutStage::tick_every) set has passed. Ticks come also
+    /// while there is no room, or the topology is inactive. A tick emits nothing.
+    fn tick(&mut self) {}
 
     /// The topology has become active, or is active from the beginning: `next` is called from now
     /// on.

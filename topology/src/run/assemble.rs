@@ -1,20 +1,20 @@
 //! Assembling a topology's tasks, and the lanes between them, from its declaration.
 
-use super::board::{Board, Queued};
+use super::board::Board;
 use super::thread::Thread;
-use crate::bolt_task::BoltTask;
-use crate::builder::{Kind, Spec, TopologyBuilder};
-use crate::component::Context;
-use crate::emit::{Batch, Emitter, Hooks, Outbox};
+use crate::builder::{BoltParts, Doors, Kind, Queued, Settings, Spec, SpoutParts, TaskParts};
+use crate::component::{Context, Registry};
+use crate::emit::{Emitter, Hooks};
 use crate::error::BuildError;
 use crate::gate::Gate;
+use crate::graph::Graph;
 use crate::inbox::{Bell, Call, Inbox, Jam};
+use crate::lanes::Sender;
 use crate::metrics::Stats;
 use crate::outcomes::{Desks, Ended};
-use crate::spout_task::SpoutParts;
 use crate::sync::Parker;
-use crate::task::{Shared, Task};
-use crate::wait::WaitStrategy;
+use crate::task::{nanos, Shared, Task};
+use crate::TopologyBuilder;
 use expiry::{AckTracker, Clock, CoarseClock};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -26,26 +26,16 @@ use std::time::Duration;
 pub(super) struct Parts {
     pub(super) board: Board,
     pub(super) threads: Vec<Thread>,
-    pub(super) wait: Arc<dyn WaitStrategy>,
     /// Whether the clock runs with real time, so that threads can sleep by it.
     pub(super) real: bool,
 }
 
-/// The names of components, and of their streams.
-fn names<M>(specs: &[Spec<M>]) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
-    let of = |spec: &Spec<M>| {
-        let streams = spec.streams.iter().map(|stream| stream.name.as_str().into());
-        (spec.name.as_str().into(), streams.collect())
-    };
-    specs.iter().map(of).collect()
-}
-
 /// Whether the interval allows the spouts' timeouts.
-fn check_timeouts<M>(specs: &[Spec<M>], longest: Duration) -> Result<(), BuildError> {
+fn check_timeouts(specs: &[Spec], longest: Duration) -> Result<(), BuildError> {
     for spec in specs {
         if matches!(&spec.kind, Kind::Spout(spout) if spout.timeout > Some(longest)) {
             return Err(BuildError::Setting {
-                component: spec.name.clone(),
+                component: spec.name.to_string(),
                 setting: "timeout",
                 why: "is above 2^39 intervals; give the topology a longer interval",
             });
@@ -55,157 +45,210 @@ fn check_timeouts<M>(specs: &[Spec<M>], longest: Duration) -> Result<(), BuildEr
 }
 
 /// The tracker of the topology's trees; `None` without acking.
-fn tracker<M>(
-    builder: &TopologyBuilder<M>,
+fn tracker(
+    settings: &Settings,
+    specs: &[Spec],
     clock: &Arc<dyn Clock>,
     desks: &Desks,
     has_reaper: bool,
 ) -> Result<Option<Arc<AckTracker>>, BuildError> {
-    if !builder.acking {
+    if !settings.acking {
         return Ok(None);
     }
     let mut tracker = AckTracker::builder()
-        .timeout(builder.timeout)
+        .timeout(settings.timeout)
         .clock(clock.clone())
         // Spouts take latencies, over all attempts.
         .latency_sampling(0.0)
         .on_outcome(desks.clone());
-    if let Some(interval) = builder.interval {
+    if let Some(interval) = settings.interval {
         tracker = tracker.interval(interval);
     }
-    if let Some(seed) = builder.seed {
+    if let Some(shards) = settings.shards {
+        tracker = tracker.shards(shards);
+    }
+    if let Some(trees) = settings.capacity {
+        tracker = tracker.capacity(trees);
+    }
+    if let Some(seed) = settings.seed {
         tracker = tracker.seed(seed);
     }
     let tracker = if has_reaper { tracker.build() } else { tracker.build_manual() };
     let tracker = tracker?;
-    check_timeouts(&builder.specs, tracker.longest_timeout())?;
+    check_timeouts(specs, tracker.longest_timeout())?;
     Ok(Some(Arc::new(tracker)))
 }
 
-/// Makes the tasks of a topology, and what is between them.
-pub(super) fn assemble<M: Clone + Send + 'static>(
-    mut builder: TopologyBuilder<M>,
-    manual: bool,
-) -> Result<Parts, BuildError> {
-    let graph = builder.check()?;
-    let real = builder.clock.is_none();
-    let clock: Arc<dyn Clock> =
-        builder.clock.take().unwrap_or_else(|| Arc::new(CoarseClock::new()));
-    let mut random = builder.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64);
+/// The bells of each component's threads.
+type Bells = Vec<Vec<(Arc<Bell>, Parker)>>;
 
-    // A bell for each thread, an inbox for each task.
-    let threads = |spec: &Spec<M>| (0..spec.threads()).map(|_| Bell::new()).collect();
-    let bells: Vec<Vec<(Arc<Bell>, Parker)>> = builder.specs.iter().map(threads).collect();
-    let mut lanes: Vec<Arc<Inbox<Batch<M>>>> = Vec::new();
-    let mut outcomes: Vec<Arc<Inbox<Ended>>> = Vec::new();
-    for (at, (spec, threads)) in builder.specs.iter().zip(&bells).enumerate() {
-        let senders = graph.senders[at].iter().flat_map(|&from| &bells[from]);
-        let senders: Vec<_> = senders.map(|(bell, _)| bell.clone()).collect();
-        for task in 0..spec.tasks {
-            let bell = threads[task % threads.len()].0.clone();
-            match &spec.kind {
-                Kind::Spout(spout) => {
-                    outcomes.push(Arc::new(Inbox::new(spout.max_pending, bell, Vec::new())));
-                }
-                Kind::Bolt(_) => {
-                    lanes.push(Arc::new(Inbox::new(builder.queue, bell, senders.clone())));
-                }
+/// The bells of a component's threads, task by task.
+fn bells_of(spec: &Spec, bells: &[(Arc<Bell>, Parker)]) -> Vec<Arc<Bell>> {
+    (0..spec.tasks).map(|task| bells[task % bells.len()].0.clone()).collect()
+}
+
+/// Makes the queues of all bolts. Returns what counts the batches in each task's queue, by
+/// component.
+fn open(settings: &Settings, specs: &[Spec], graph: &Graph, bells: &Bells) -> Vec<Vec<Queued>> {
+    let each = specs.iter().zip(bells).zip(&graph.senders);
+    let open = |((spec, threads), senders): ((&Spec, &Vec<_>), &Vec<usize>)| match &spec.kind {
+        Kind::Spout(_) => (0..spec.tasks).map(|_| Box::new(|| 0_usize) as Queued).collect(),
+        Kind::Bolt(bolt) => {
+            let senders = senders.iter().flat_map(|&from| &bells[from]);
+            (bolt.open)(Doors {
+                bells: bells_of(spec, threads),
+                senders: senders.map(|(bell, _)| bell.clone()).collect(),
+                length: settings.queue,
+            })
+        }
+    };
+    each.map(open).collect()
+}
+
+/// The queues of the spouts' tasks for their outcomes.
+fn outcomes(specs: &[Spec], bells: &Bells) -> Vec<Arc<Inbox<Ended>>> {
+    let mut outcomes = Vec::new();
+    for (spec, bells) in specs.iter().zip(bells) {
+        if let Kind::Spout(spout) = &spec.kind {
+            let inbox = |bell| Arc::new(Inbox::new(spout.max_pending, bell, Vec::new()));
+            outcomes.extend(bells_of(spec, bells).into_iter().map(inbox));
+        }
+    }
+    outcomes
+}
+
+/// What the tasks of a topology are made of.
+struct Assembly {
+    shared: Arc<Shared>,
+    graph: Graph,
+    hooks: Hooks,
+    batch: usize,
+    hasher: foldhash::quality::FixedState,
+    random: SmallRng,
+    jams: Vec<Arc<Jam>>,
+    /// Of the spouts' tasks that are to be made.
+    outcomes: std::iter::Enumerate<std::vec::IntoIter<Arc<Inbox<Ended>>>>,
+}
+
+impl Assembly {
+    /// Makes a task of the component `at`.
+    fn task(
+        &mut self,
+        at: usize,
+        spec: &Spec,
+        context: Context,
+        stats: Arc<Stats>,
+    ) -> Box<dyn Task> {
+        let mut random = SmallRng::seed_from_u64(self.random.next_u64());
+        let sender = Sender {
+            task: context.task,
+            batch: self.batch,
+            hasher: self.hasher.clone(),
+            turn: random.next_u32() as usize,
+        };
+        let hooks = self.hooks.clone();
+        let task = TaskParts {
+            emitter: Emitter { context, stats, hooks, random },
+            sender,
+            shared: self.shared.clone(),
+            tick: spec.tick,
+        };
+        match &spec.kind {
+            Kind::Spout(spout) => {
+                let Some((number, outcomes)) = self.outcomes.next() else {
+                    unreachable!("there is one for each task of a spout");
+                };
+                (spout.make)(SpoutParts {
+                    task,
+                    #[allow(clippy::cast_possible_truncation)] // checked by the builder
+                    number: number as u32,
+                    outcomes,
+                    jam: self.jams[at].clone(),
+                    max_pending: spout.max_pending,
+                    timeout: spout.timeout,
+                    replay: spout.replay,
+                })
+            }
+            Kind::Bolt(bolt) => {
+                let jams = |spouts: &Vec<usize>| {
+                    spouts.iter().map(|&spout| self.jams[spout].clone()).collect()
+                };
+                (bolt.make)(BoltParts {
+                    task,
+                    component: at,
+                    inputs: spec.inputs.clone(),
+                    jams: self.graph.in_cycle[at].as_ref().map(jams),
+                })
             }
         }
     }
+}
+
+/// Makes the tasks of a topology, and what is between them.
+pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, BuildError> {
+    let (mut settings, specs, graph) = builder.check()?;
+    let real = settings.clock.is_none();
+    let clock: Arc<dyn Clock> =
+        settings.clock.take().unwrap_or_else(|| Arc::new(CoarseClock::new()));
+    let mut random = settings.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64);
+    let threads = |spec: &Spec| (0..spec.threads()).map(|_| Bell::new()).collect();
+    let bells: Bells = specs.iter().map(threads).collect();
+    let queued = open(&settings, &specs, &graph, &bells);
+    let outcomes = outcomes(&specs, &bells);
     let desks = Desks::new(outcomes.clone());
-    let jam = |threads: &Vec<(Arc<Bell>, Parker)>| {
+    let tracker = tracker(&settings, &specs, &clock, &desks, real && !manual)?;
+    let jam = |threads: &Vec<(Arc<Bell>, _)>| {
         Arc::new(Jam::new(threads.iter().map(|(bell, _)| bell.clone()).collect()))
     };
-    let jams: Vec<Arc<Jam>> = bells.iter().map(jam).collect();
-
-    let tracker = tracker(&builder, &clock, &desks, real && !manual)?;
     let shared = Arc::new(Shared {
         tracker,
         desks,
         clock,
-        flush_every: u64::try_from(builder.flush_every.as_nanos()).unwrap_or(u64::MAX),
-        names: names(&builder.specs),
-        gate: Gate::new(!builder.inactive),
+        flush_every: nanos(settings.flush_every),
+        sample_every: settings.sample_every,
+        names: specs.iter().map(|spec| spec.name.clone()).collect(),
+        gate: Gate::new(!settings.inactive),
         draining: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
     });
-    let hooks: Hooks<M> = builder.hooks.into();
-    let on_dead_letter = builder.on_dead_letter;
-    let hasher = foldhash::quality::FixedState::with_seed(random.next_u64());
-
+    let mut assembly = Assembly {
+        shared: shared.clone(),
+        graph,
+        hooks: settings.hooks.into(),
+        batch: settings.batch,
+        hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
+        random,
+        jams: bells.iter().map(jam).collect(),
+        outcomes: outcomes.into_iter().enumerate(),
+    };
     let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
-    let mut board = Board::new(shared.clone(), all_bells.collect());
+    let mut board = Board::new(shared, all_bells.collect());
     let mut threads = Vec::new();
-    let mut outcomes = outcomes.into_iter().zip(0u32..);
-    for (at, (spec, bells)) in builder.specs.into_iter().zip(bells).enumerate() {
-        let name: Arc<str> = spec.name.as_str().into();
+    for (((at, spec), bells), queued) in specs.iter().enumerate().zip(bells).zip(queued) {
+        let registry = Arc::<Registry>::default();
+        board.add_component(spec.inputs.clone(), registry.clone());
         let mut tasks: Vec<Vec<Box<dyn Task>>> = bells.iter().map(|_| Vec::new()).collect();
-        for task in 0..spec.tasks {
+        for (task, queued) in queued.into_iter().enumerate() {
             let thread = task % bells.len();
             let context = Context {
-                component: name.clone(),
+                component: spec.name.clone(),
                 task,
                 tasks: spec.tasks,
                 call: Arc::new(Call::new(bells[thread].0.clone())),
+                registry: registry.clone(),
             };
-            let stats = Arc::new(Stats::new(matches!(spec.kind, Kind::Spout(_))));
-            let emitter = Emitter::new(
-                at,
-                context,
-                Outbox::new(graph.lanes[at].iter().map(|&lane| lanes[lane].clone()), builder.batch),
-                stats.clone(),
-                hooks.clone(),
-                graph.streams[at].clone(),
-                hasher.clone(),
-                SmallRng::seed_from_u64(random.next_u64()),
-            );
-            let queued: Queued;
-            let mut made: Box<dyn Task> = match &spec.kind {
-                Kind::Spout(spout) => {
-                    queued = Box::new(|| 0);
-                    let Some((outcomes, number)) = outcomes.next() else {
-                        unreachable!("there is one for each task of a spout");
-                    };
-                    (spout.make_task)(SpoutParts {
-                        emitter,
-                        shared: shared.clone(),
-                        number,
-                        outcomes,
-                        jam: jams[at].clone(),
-                        max_pending: spout.max_pending,
-                        timeout: spout.timeout,
-                        replay: spout.replay,
-                        on_dead_letter: spout.on_dead_letter.clone().or(on_dead_letter.clone()),
-                    })
-                }
-                Kind::Bolt(bolt) => {
-                    let inbox = lanes[graph.first_lane[at] + task].clone();
-                    let window = inbox.clone();
-                    let jams = |spouts: &Vec<usize>| {
-                        spouts.iter().map(|&spout| jams[spout].clone()).collect()
-                    };
-                    queued = Box::new(move || window.len());
-                    Box::new(BoltTask::new(
-                        at,
-                        emitter,
-                        shared.clone(),
-                        inbox,
-                        bolt.factory.clone(),
-                        bolt.tick,
-                        graph.in_cycle[at].as_ref().map(jams),
-                    ))
-                }
-            };
+            let is_spout = spec.kind.is_spout();
+            let stats = if is_spout { Stats::spout() } else { Stats::bolt(spec.inputs.len()) };
+            let stats = Arc::new(stats);
+            let mut made = assembly.task(at, spec, context, stats.clone());
             if spec.tries {
-                made.make_first().map_err(|why| {
-                    let component = spec.name.clone();
-                    BuildError::NoInstance { component, task, why }
-                })?;
+                let component = spec.name.to_string();
+                made.make_first().map_err(|why| BuildError::NoInstance { component, task, why })?;
             }
             board.add(at, stats, queued);
             tasks[thread].push(made);
         }
+        let wait = spec.wait.as_ref().unwrap_or(&settings.wait);
         for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
             threads.push(Thread {
                 component: at,
@@ -214,22 +257,23 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                 tasks,
                 bell,
                 parker,
+                wait: wait.clone(),
             });
         }
     }
-    Ok(Parts { board, threads, wait: builder.wait, real })
+    Ok(Parts { board, threads, real })
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
+    use crate::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
     use std::collections::HashSet;
     use std::sync::{Arc, Mutex};
 
     /// Notes the edges of what comes, and sends it on.
     struct Edges(Arc<Mutex<Vec<u64>>>);
 
-    impl Bolt<u64> for Edges {
+    impl Bolt<u64, u64> for Edges {
         fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
             let edges = tuple.anchors.iter().map(|anchor| anchor.xor.get());
             self.0.lock().unwrap().extend(edges);
@@ -241,14 +285,16 @@ mod tests {
     /// The edges that a topology's tasks draw: a spout's, and those of two bolts.
     fn edges(seed: Option<u64>) -> Vec<u64> {
         let edges = Arc::new(Mutex::new(Vec::new()));
-        let mut topology = TopologyBuilder::new();
+        let topology = TopologyBuilder::new();
         seed.map(|seed| topology.seed(seed));
-        topology.spout("few", |_| VecSpout::new(0..20)).parallelism(2);
-        for (name, source) in [("first", "few"), ("second", "first"), ("third", "second")] {
+        let few = topology.spout("few", |_| VecSpout::new(0..20)).parallelism(2);
+        let mut source = few.stream();
+        for name in ["first", "second", "third"] {
             let edges = edges.clone();
-            topology.bolt(name, move |_| Edges(edges.clone())).shuffle(source);
+            source = topology.bolt(name, move |_| Edges(edges.clone())).shuffle(source).stream();
         }
-        let mut topology = topology.start_manual().unwrap();
+        drop(source);
+        let mut topology = topology.simulate(&ManualClock::new()).unwrap();
         assert!(topology.settle(10_000) && topology.is_finished());
         let mut edges = edges.lock().unwrap().clone();
         assert_eq!(edges.len(), 2 * 20 * 3);

@@ -1,6 +1,8 @@
 //! What other threads can ask of a running topology: its metrics, and whether it is at rest.
 
 use super::{Stuck, StuckComponent};
+use crate::builder::Queued;
+use crate::component::Registry;
 use crate::inbox::Bell;
 use crate::metrics::{ComponentMetrics, Stats};
 use crate::task::Shared;
@@ -16,12 +18,11 @@ struct Window {
     queued: Queued,
 }
 
-/// Counts the batches in a task's queue.
-pub(super) type Queued = Box<dyn Fn() -> usize + Send + Sync>;
-
 /// The outside of a topology's tasks.
 pub(super) struct Board {
     windows: Vec<Window>,
+    /// Of each component: those that it listens to, and its counters.
+    components: Vec<(Vec<usize>, Arc<Registry>)>,
     bells: Vec<Arc<Bell>>,
     shared: Arc<Shared>,
 }
@@ -29,7 +30,12 @@ pub(super) struct Board {
 impl Board {
     /// A board without tasks, for threads with these bells.
     pub(super) fn new(shared: Arc<Shared>, bells: Vec<Arc<Bell>>) -> Self {
-        Board { windows: Vec::new(), bells, shared }
+        Board { windows: Vec::new(), components: Vec::new(), bells, shared }
+    }
+
+    /// Adds a component.
+    pub(super) fn add_component(&mut self, inputs: Vec<usize>, registry: Arc<Registry>) {
+        self.components.push((inputs, registry));
     }
 
     /// Adds a task.
@@ -48,11 +54,17 @@ impl Board {
 
     /// The components' names, in the order in which they were declared.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.shared.names.iter().map(|(name, _)| &**name)
+        self.shared.names.iter().map(|name| &**name)
     }
 
     pub(super) fn metrics(&self) -> Vec<ComponentMetrics> {
-        let mut metrics: Vec<_> = self.names().map(ComponentMetrics::new).collect();
+        let new = |(name, (inputs, registry)): (&str, &(Vec<usize>, Arc<Registry>))| {
+            let sources = inputs.iter().map(|&from| self.shared.names[from].to_string());
+            let mut metrics = ComponentMetrics::new(name, sources);
+            metrics.own = registry.all();
+            metrics
+        };
+        let mut metrics: Vec<_> = self.names().zip(&self.components).map(new).collect();
         for window in &self.windows {
             metrics[window.component].add(&window.stats, (window.queued)());
         }
@@ -77,7 +89,7 @@ impl Board {
         let stats = || self.windows.iter().map(|window| &window.stats);
         // The executed tuples are counted first. What their execution has sent is then in the other
         // sum, which so is never less.
-        let executed: u64 = stats().map(|stats| stats.executed.get()).sum();
+        let executed: u64 = stats().map(|stats| stats.executed()).sum();
         let sent: u64 = stats().map(|stats| stats.transferred.get()).sum();
         sent - executed
     }

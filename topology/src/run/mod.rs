@@ -6,16 +6,16 @@
 //! | [`thread`] | tasks on one thread, and how it waits |
 //! | [`board`] | what other threads can ask of the tasks; rest |
 //! | [`stuck`] | why a topology did not come to rest |
-//! | [`topology`], [`manual`] | the two ways to run |
+//! | [`topology`], [`simulation`] | the two ways to run |
 
 mod assemble;
 mod board;
-mod manual;
+mod simulation;
 mod stuck;
 mod thread;
 mod topology;
 
-pub use manual::ManualTopology;
+pub use simulation::Simulation;
 pub use stuck::{Stuck, StuckComponent};
 pub use topology::Topology;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use expiry_topology::{sink, Next, Spout, SpoutCollector, TopologyBuilder};
 /// use std::time::Duration;
 ///
 /// /// Is never done.
@@ -20,9 +20,9 @@ use std::time::Duration;
 ///     }
 /// }
 ///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("asleep", |_| Asleep);
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
+/// let topology = TopologyBuilder::new();
+/// let asleep = topology.spout("asleep", |_| Asleep);
+/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&asleep);
 /// let topology = topology.start()?;
 /// let stuck = topology.wait(Duration::ZERO).unwrap_err();
 /// assert_eq!(stuck.under_way, 0);
@@ -45,7 +45,7 @@ pub struct Stuck {
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use expiry_topology::{sink, Next, Spout, SpoutCollector, TopologyBuilder};
 /// # use std::time::Duration;
 ///
 /// /// Is never done.
@@ -57,9 +57,9 @@ pub struct Stuck {
 ///     }
 /// }
 ///
-/// # let mut topology = TopologyBuilder::new();
-/// # topology.spout("asleep", |_| Asleep);
-/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
+/// # let topology = TopologyBuilder::new();
+/// # let asleep = topology.spout("asleep", |_| Asleep);
+/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&asleep);
 /// # let topology = topology.start()?;
 /// let stuck = topology.wait(Duration::ZERO).unwrap_err();
 /// let culprit = &stuck.components[0];

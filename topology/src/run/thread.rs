@@ -19,12 +19,13 @@ pub(super) struct Thread {
     pub(super) tasks: Vec<Box<dyn Task>>,
     pub(super) bell: Arc<Bell>,
     pub(super) parker: Parker,
+    pub(super) wait: Arc<dyn WaitStrategy>,
 }
 
 impl Thread {
     /// Runs the tasks until the topology is stopped. `real` says whether the clock runs with real
     /// time.
-    pub(super) fn run(mut self, shared: &Shared, wait: &dyn WaitStrategy, real: bool) {
+    pub(super) fn run(mut self, shared: &Shared, real: bool) {
         let mut fruitless = 0;
         while !shared.is_stopping() {
             if !real {
@@ -41,7 +42,7 @@ impl Thread {
                 fruitless = 0;
                 continue;
             }
-            let wait = caught(|| wait.wait(fruitless)).unwrap_or(Wait::Park(Duration::MAX));
+            let wait = caught(|| self.wait.wait(fruitless)).unwrap_or(Wait::Park(Duration::MAX));
             self.pause(wait, due, shared, real);
             fruitless = fruitless.saturating_add(1);
         }

@@ -16,18 +16,21 @@ use std::time::{Duration, Instant};
 /// How often a thread that waits for a topology looks at it.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// How long a call waits for threads that are to end, if it does not wait for components.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// A topology on its threads. Dropping it does what [`kill`](Self::kill) does. A component may drop
 /// the topology that it is part of: the drop does not wait for that component's thread.
 ///
 /// # Examples
 ///
 /// ```
-/// use expiry_topology::{basic, TopologyBuilder, VecSpout};
+/// use expiry_topology::{sink, TopologyBuilder, VecSpout};
 /// use std::time::Duration;
 ///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new(0..1_000));
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(2).shuffle("numbers");
+/// let topology = TopologyBuilder::new();
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..1_000));
+/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).parallelism(2).shuffle(&numbers);
 /// let topology = topology.start()?; // runs by itself from here on
 /// topology.wait(Duration::from_secs(60))?;
 /// assert_eq!(topology.kill()[0].acked, 1_000);
@@ -48,16 +51,14 @@ impl fmt::Debug for Topology {
 }
 
 impl Topology {
-    pub(crate) fn start<M: Clone + Send + 'static>(
-        builder: TopologyBuilder<M>,
-    ) -> Result<Self, BuildError> {
-        let Parts { board, threads, wait, real } = assemble(builder, false)?;
+    pub(crate) fn start(builder: TopologyBuilder) -> Result<Self, BuildError> {
+        let Parts { board, threads, real } = assemble(builder, false)?;
         let mut topology = Topology { board, threads: Vec::new() };
         for thread in threads {
-            let (shared, wait) = (topology.board.shared().clone(), wait.clone());
+            let shared = topology.board.shared().clone();
             let handle = std::thread::Builder::new()
                 .name(thread.name.clone())
-                .spawn(move || thread.run(&shared, &*wait, real))
+                .spawn(move || thread.run(&shared, real))
                 .map_err(|error| BuildError::NoThread(error.to_string()))?;
             topology.threads.push(handle);
         }
@@ -126,16 +127,17 @@ impl Topology {
     /// # Errors
     ///
     /// [`Stuck`] if that has not happened in time. The topology is stopped all the same then, as by
-    /// [`kill`](Self::kill).
+    /// [`kill`](Self::kill), but the call does not wait for a component that is in a call of its
+    /// own code: its thread ends after that.
     ///
     /// # Examples
     ///
     /// ```
-    /// # use expiry_topology::{basic, TopologyBuilder, VecSpout};
+    /// # use expiry_topology::{sink, TopologyBuilder, VecSpout};
     /// # use std::time::Duration;
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| VecSpout::new(0..1_000_000)); // some of them
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// # let topology = TopologyBuilder::new();
+    /// let numbers = topology.spout("numbers", |_| VecSpout::new(0..1_000_000)); // some of them
+    /// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
     /// let topology = topology.start()?;
     /// let metrics = topology.drain(Duration::from_secs(60))?;
     /// assert_eq!((metrics[0].acked, metrics[0].pending), (metrics[0].emitted, 0)); // none is left half done
@@ -146,7 +148,7 @@ impl Topology {
         draining.store(true, Ordering::Release);
         self.deactivate();
         let rest = self.until(limit, false, |board| board.is_silent() && board.is_quiet());
-        self.stop();
+        self.stop(rest.is_ok());
         rest.map(|()| self.metrics())
     }
 
@@ -163,14 +165,14 @@ impl Topology {
     /// struct Hold(Vec<Tuple<u64>>);
     ///
     /// impl Bolt<u64> for Hold {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_>) {
     ///         self.0.push(tuple);
     ///     }
     /// }
     ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("one", |_| VecSpout::new([1]));
-    /// # topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one");
+    /// # let topology = TopologyBuilder::new();
+    /// # let one = topology.spout("one", |_| VecSpout::new([1]));
+    /// # topology.bolt("hold", |_| Hold(Vec::new())).shuffle(&one);
     /// # let topology = topology.start()?;
     /// # while topology.metrics()[0].pending == 0 { std::thread::yield_now(); }
     /// let metrics = topology.kill(); // does not wait for what is pending
@@ -178,11 +180,12 @@ impl Topology {
     /// # Ok::<(), expiry_topology::BuildError>(())
     /// ```
     pub fn kill(mut self) -> Vec<ComponentMetrics> {
-        self.stop();
+        self.stop(true);
         self.metrics()
     }
 
-    fn stop(&mut self) {
+    /// Stops the threads. Waits for those that are in a component's call only if `joins`.
+    fn stop(&mut self, joins: bool) {
         let shared = self.board.shared();
         shared.stopping.store(true, Ordering::Release);
         self.board.ring();
@@ -190,6 +193,13 @@ impl Topology {
             // A component of some topology, or a handler of some store, dropped this topology. The
             // call must not wait for threads that may wait for it: each ends with its current call.
             self.threads.clear();
+        }
+        if !joins {
+            let deadline = Instant::now() + GRACE;
+            while !self.threads.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+                std::thread::sleep(LOOK);
+            }
+            self.threads.retain(JoinHandle::is_finished);
         }
         for thread in self.threads.drain(..) {
             // The thread catches components' panics. If it has died all the same, there is nothing
@@ -204,6 +214,6 @@ impl Topology {
 
 impl Drop for Topology {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(true);
     }
 }

@@ -2,21 +2,25 @@
 
 use super::places::{Pending, Places};
 use super::trees::Trees;
-use crate::emit::{Emitter, Found};
-use crate::error::{EmitError, Refused};
+use crate::builder::TaskParts;
+use crate::emit::{Emitter, Port};
+use crate::error::EmitError;
 use crate::instance::Workplace;
-use crate::task::{discard, Shared};
+use crate::lanes::Tie;
+use crate::replay::DeadLetter;
+use crate::task::discard;
 use crate::tuple::Anchors;
 use expiry::AckError;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// A spout task's messages, from their emission on. One thread has it, and lends it to the spout.
 pub(crate) struct Desk<M, Id> {
-    pub(crate) emitter: Emitter<M>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) task: TaskParts,
+    pub(crate) port: Port<M>,
+    /// The way of dead letters.
+    pub(super) letters: Port<DeadLetter<M>>,
     pub(super) places: Places<M, Id>,
-    pub(super) trees: Trees<M>,
+    pub(super) trees: Trees,
     /// The places of acked messages whose acks the spout has not been called with yet.
     pub(super) acked: VecDeque<u32>,
     /// Whether copies of pending messages are kept.
@@ -25,11 +29,9 @@ pub(crate) struct Desk<M, Id> {
     pub(super) now: u64,
 }
 
-impl<M: Clone, Id> Workplace for Desk<M, Id> {
-    type Message = M;
-
-    fn emitter(&self) -> &Emitter<M> {
-        &self.emitter
+impl<M, Id> Workplace for Desk<M, Id> {
+    fn emitter(&self) -> &Emitter {
+        &self.task.emitter
     }
 
     fn now(&self) -> u64 {
@@ -37,96 +39,89 @@ impl<M: Clone, Id> Workplace for Desk<M, Id> {
     }
 }
 
-impl<M: Clone, Id> Desk<M, Id> {
+impl<M: Clone + 'static, Id> Desk<M, Id> {
     /// How many more messages may be pending.
     pub(crate) fn room(&self) -> usize {
         self.places.room()
     }
 
     /// Emits a new message.
-    pub(crate) fn emit(
-        &mut self,
-        stream: Result<usize, Refused>,
-        direct: Option<usize>,
-        message: M,
-        id: Id,
-    ) -> Result<(), EmitError<M, Id>> {
+    pub(crate) fn emit(&mut self, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
         let Some(place) = self.places.next() else {
-            let why = Refused::MaxPending;
-            return Err(EmitError { message, id, why });
+            return Err(EmitError { message, id });
         };
         // The calls that may panic come first.
-        let (stream, found) = match self.emitter.find(stream, &message, direct) {
-            Ok(found) => found,
-            Err(why) => return Err(EmitError { message, id, why }),
-        };
         let kept = self.keeps.then(|| message.clone());
-        self.places.enter(Pending {
-            id,
-            stream,
-            #[allow(clippy::cast_possible_truncation)] // it was found: below 2^16
-            direct: direct.map(|task| task as u32),
-            message: kept,
-            attempts: 1,
-            given_up: None,
-            began: self.now,
-        });
+        self.task.emitter.offer(&mut self.port, message);
+        let (message, began) = (kept, self.now);
+        self.places.enter(Pending { id, message, attempts: 1, given_up: None, began });
         self.count_pending();
-        if self.shared.tracker.is_some() {
-            self.attempt(place, stream, found, message);
+        if self.task.shared.tracker.is_some() {
+            self.send(place);
         } else {
-            let emitter = &mut self.emitter;
-            emitter.emit_found(stream, found, message, |_| Anchors::new());
+            self.port.send(|| Tie::Of(Anchors::new()));
             // Without a tracker a message is acked as soon as the spout has returned.
             self.acked.push_back(place);
-        }
-        if self.trees.are_many() {
-            // Where the tracker has no room, the task begins them again when the spout has
-            // returned.
-            let _ = self.begin();
         }
         Ok(())
     }
 
     /// Emits an untracked message.
-    pub(crate) fn emit_untracked(
-        &mut self,
-        stream: Result<usize, Refused>,
-        direct: Option<usize>,
-        message: M,
-    ) -> Result<(), EmitError<M>> {
-        if self.trees.is_empty() {
-            return self.emitter.emit(stream, direct, message, |_| Anchors::new());
-        }
-        match self.emitter.find(stream, &message, direct) {
-            Ok((stream, found)) => {
-                let emitter = &mut self.emitter;
-                self.trees.add_untracked(emitter, stream, found, message);
-                Ok(())
+    pub(crate) fn emit_untracked(&mut self, message: M) {
+        self.task.emitter.offer(&mut self.port, message);
+        self.port.send(|| Tie::Of(Anchors::new()));
+    }
+
+    /// Offers a copy of what is pending in `place`, a message or a dead letter, once more. Returns
+    /// whether there was something. The caller then sends it.
+    pub(super) fn offer_again(&mut self, place: u32) -> bool {
+        match self.places.get(place) {
+            Some(Pending { given_up: Some(letter), .. }) => {
+                self.task.emitter.offer(&mut self.letters, DeadLetter::clone(letter));
             }
-            Err(why) => Err(EmitError::untracked(message, why)),
+            Some(Pending { message: Some(message), .. }) => {
+                self.task.emitter.offer(&mut self.port, message.clone());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Sends what was just offered for `place`, as a tree of its own.
+    pub(super) fn send(&mut self, place: u32) {
+        let is_letter = self.places.get(place).is_some_and(|pending| pending.given_up.is_some());
+        let random = &mut self.task.emitter.random;
+        let waits = if is_letter {
+            self.trees.add(place, &mut self.letters, random)
+        } else {
+            self.trees.add(place, &mut self.port, random)
+        };
+        if waits || self.trees.are_many() {
+            // Where the tracker has no room, the task begins them again when the spout has
+            // returned.
+            let _ = self.begin();
         }
     }
 
-    /// Adds an attempt at the message in `place`. The emitter has just found the message's tasks.
-    pub(super) fn attempt(&mut self, place: u32, stream: usize, found: Found, message: M) {
-        self.trees.add(&mut self.emitter, place, stream, found, message);
-    }
-
-    /// Begins the trees of the messages that were emitted, and sends these.
+    /// Begins the trees of the messages that were emitted: their copies get roots.
     pub(super) fn begin(&mut self) -> Result<(), AckError> {
-        let tracker = self.shared.tracker.as_deref();
-        self.trees.begin(&mut self.emitter, tracker)
+        let tracker = self.task.shared.tracker.as_deref();
+        self.trees.begin(tracker, |roots| {
+            self.port.root(roots);
+            self.letters.root(roots);
+        })
     }
 
-    /// Finds the tasks of the message in `place` again. Returns its stream, the tasks, and a copy.
-    pub(super) fn find_again(&mut self, place: u32) -> Option<(usize, Found, M)> {
-        let pending = self.places.get(place)?;
-        let message = pending.message.clone()?;
-        // The first emission has found the stream.
-        let (stream, direct) = (Ok(pending.stream), pending.direct.map(|task| task as usize));
-        let (stream, found) = self.emitter.find(stream, &message, direct).ok()?;
-        Some((stream, found, message))
+    /// Sends what has been collected.
+    pub(super) fn flush(&mut self) {
+        self.port.flush();
+        self.letters.flush();
+        self.task.emitter.stats.overflow.set(self.overflow() as u64);
+    }
+
+    /// Number of batches that have no room yet.
+    pub(super) fn overflow(&self) -> usize {
+        self.port.overflow() + self.letters.overflow()
     }
 
     /// Drops what is in a place, and frees it.
@@ -138,6 +133,6 @@ impl<M: Clone, Id> Desk<M, Id> {
 
     /// Publishes the number of pending messages.
     pub(super) fn count_pending(&self) {
-        self.emitter.stats.pending.set(self.places.taken() as u64);
+        self.task.emitter.stats.pending.set(self.places.taken() as u64);
     }
 }

@@ -16,14 +16,14 @@ mod trees;
 
 pub(crate) use desk::Desk;
 
-use crate::builder::OnDeadLetter;
+use crate::builder::SpoutParts;
 use crate::component::{Context, Next, Spout};
-use crate::emit::Emitter;
+use crate::emit::Port;
 use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made};
 use crate::outcomes::Ended;
-use crate::replay::{Failure, Replay};
-use crate::task::{Shared, Step, Task};
+use crate::replay::{DeadLetter, Failure};
+use crate::task::{nanos, Sampler, Step, Task};
 use expiry::{AckError, Lifetime};
 use places::Places;
 use replays::Replays;
@@ -31,7 +31,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::time::Duration;
 use trees::Trees;
 
 /// How long the task leaves a full tracker alone, in nanoseconds.
@@ -46,7 +45,10 @@ pub(crate) struct SpoutTask<M, Id> {
     spout: Instance<dyn Spout<M, Id>>,
     factory: SpoutFactory<M, Id>,
     desk: Desk<M, Id>,
-    replays: Replays<M>,
+    replays: Replays,
+    sampler: Sampler,
+    tick: Option<u64>,
+    next_tick: u64,
     /// The queue of this task's outcomes.
     outcomes: Arc<Inbox<Ended>>,
     jam: Arc<Jam>,
@@ -68,38 +70,34 @@ pub(crate) struct SpoutTask<M, Id> {
     last: u64,
 }
 
-/// What a spout's task is made of, beside the spout.
-pub(crate) struct SpoutParts<M> {
-    pub(crate) emitter: Emitter<M>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) number: u32,
-    pub(crate) outcomes: Arc<Inbox<Ended>>,
-    pub(crate) jam: Arc<Jam>,
-    pub(crate) max_pending: usize,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) replay: Option<Replay>,
-    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
-}
-
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
-    pub(crate) fn new(parts: SpoutParts<M>, factory: SpoutFactory<M, Id>) -> Self {
-        let last = parts.shared.clock.now();
+    pub(crate) fn new(
+        parts: SpoutParts,
+        factory: SpoutFactory<M, Id>,
+        (port, letters): (Port<M>, Port<DeadLetter<M>>),
+    ) -> Self {
+        let shared = &parts.task.shared;
+        let last = shared.clock.now();
         let timeout = parts.timeout.map_or(Lifetime::Default, Lifetime::After);
-        let replays = Replays::new(parts.replay, parts.on_dead_letter);
+        let tick = parts.task.tick.map(nanos);
         SpoutTask {
             spout: Instance::new(),
-            has_begun: parts.shared.gate.is_open(),
+            has_begun: shared.gate.is_open(),
+            sampler: Sampler::new(shared.sample_every),
+            next_tick: last.saturating_add(tick.unwrap_or(0)),
+            tick,
             desk: Desk {
-                emitter: parts.emitter,
-                shared: parts.shared,
+                keeps: parts.replay.is_some() || !letters.is_closed(),
+                task: parts.task,
+                port,
+                letters,
                 places: Places::new(parts.max_pending),
                 trees: Trees::new(parts.number, timeout),
                 acked: VecDeque::new(),
-                keeps: replays.need_copies(),
                 now: last,
             },
             factory,
-            replays,
+            replays: Replays::new(parts.replay),
             outcomes: parts.outcomes,
             jam: parts.jam,
             is_jammed: false,
@@ -149,29 +147,48 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             Ok(()) => true,
             Err(AckError::Closed) => {
                 // Code outside the topology has shut the tracker down.
-                let desk = &mut self.desk;
-                for place in desk.trees.forsake(&mut desk.emitter) {
+                self.desk.port.forsake();
+                self.desk.letters.forsake();
+                for place in self.desk.trees.forsake() {
                     self.give_up(place, Failure::Stopped);
                 }
                 true
             }
             Err(error) => {
-                self.desk.emitter.report(&error);
+                self.desk.task.emitter.report(&error);
                 self.full_until = self.desk.now.saturating_add(FULL_PAUSE);
                 false
             }
         }
     }
 
+    /// The clock reading of the next tick.
+    fn tick_due(&self) -> Option<u64> {
+        self.tick.filter(|_| self.spout.is_alive()).map(|_| self.next_tick)
+    }
+
+    /// Calls the spout's tick if that is due.
+    fn tick(&mut self) -> bool {
+        let Some(tick) =
+            self.tick.filter(|_| self.tick_due().is_some_and(|due| due <= self.desk.now))
+        else {
+            return false;
+        };
+        // The spout skips the ticks that it was too busy for.
+        self.next_tick = self.desk.now.saturating_add(tick);
+        self.call(|spout, _| spout.tick());
+        true
+    }
+
     /// Activates or deactivates the spout, as the topology is.
     fn follow(&mut self) {
-        let is_open = self.desk.shared.gate.is_open();
+        let is_open = self.desk.task.shared.gate.is_open();
         if is_open == self.is_active {
             return;
         }
         if is_open {
             let desk = &self.desk;
-            if desk.emitter.stats.visitor.enter(&desk.shared.gate) {
+            if desk.task.emitter.stats.visitor.enter(&desk.task.shared.gate) {
                 self.has_begun = true;
                 self.call(|spout, _| spout.activate());
                 // This comes after the call: an instance that the call makes would be activated
@@ -181,7 +198,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         } else {
             self.call(|spout, _| spout.deactivate());
             self.is_active = false;
-            self.desk.emitter.stats.visitor.leave();
+            self.desk.task.emitter.stats.visitor.leave();
         }
     }
 
@@ -196,7 +213,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         if self.is_done {
             return None;
         }
-        let (stats, now) = (&self.desk.emitter.stats, self.desk.now);
+        let (stats, now) = (&self.desk.task.emitter.stats, self.desk.now);
         if !self.is_active {
             stats.skipped_inactive.add(since);
             return None;
@@ -205,7 +222,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             stats.skipped_max_pending.add(since);
             return None;
         }
-        let is_called = self.desk.emitter.context.call.take();
+        let is_called = self.desk.task.emitter.context.call.take();
         if now < self.idle_until && !is_called {
             return None;
         }
@@ -216,7 +233,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             Some(Next::Asleep) => self.idle_until = u64::MAX,
             Some(Next::Done) => {
                 self.is_done = true;
-                self.desk.emitter.stats.is_done.store(true, Ordering::Release);
+                self.desk.task.emitter.stats.is_done.store(true, Ordering::Release);
             }
             Some(Next::Ready) => self.idle_until = 0,
         }
@@ -230,57 +247,61 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
     }
 
     fn step(&mut self) -> Step {
-        let now = self.desk.shared.clock.now();
+        let now = self.desk.task.shared.clock.now();
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
         self.desk.now = now;
         let mut worked = self.settle();
         self.follow();
-        let (sent, waits) = self.desk.emitter.retry();
-        worked |= sent;
+        worked |= self.tick();
+        worked |= self.desk.port.retry() | self.desk.letters.retry();
         self.is_jammed = self.jam.is_on();
-        if waits || self.is_jammed {
-            self.desk.emitter.stats.skipped_back_pressure.add(since);
+        if self.desk.overflow() > 0 || self.is_jammed {
+            self.desk.task.emitter.stats.skipped_back_pressure.add(since);
             // Batches whose tasks have room go on.
-            self.desk.emitter.flush();
-            return Step { worked, due: None };
+            self.desk.flush();
+            return Step { worked, due: self.tick_due() };
         }
         let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
         if is_full {
-            self.desk.emitter.flush();
-            return Step { worked, due: Some(self.full_until) };
+            self.desk.flush();
+            let due = self.tick_due().into_iter().chain([self.full_until]).min();
+            return Step { worked, due };
         }
         worked |= self.replay();
-        let emitted = self.desk.emitter.stats.emitted.get();
+        let emitted = self.desk.task.emitter.stats.emitted.get();
         let next = self.ask(since);
-        worked |= next == Some(Next::Ready) || self.desk.emitter.stats.emitted.get() != emitted;
+        worked |=
+            next == Some(Next::Ready) || self.desk.task.emitter.stats.emitted.get() != emitted;
         self.begin();
         worked |= self.settle();
         if !worked
-            || now.saturating_sub(self.flushed) >= self.desk.shared.flush_every
+            || now.saturating_sub(self.flushed) >= self.desk.task.shared.flush_every
             || self.desk.room() == 0
         {
             self.flushed = now;
-            self.desk.emitter.flush();
+            self.desk.flush();
         }
         let later = self.replays.next();
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
         let made = (self.has_begun && !self.spout.is_alive()).then_some(self.spout.due());
-        Step { worked, due: later.into_iter().chain(again).chain(made).min() }
+        let due = later.into_iter().chain(again).chain(made).chain(self.tick_due()).min();
+        Step { worked, due }
     }
 
     fn has_input(&self) -> bool {
         let is_told = self.spout.is_alive() && !self.outcomes.is_empty();
-        let outbox = &self.desk.emitter.outbox;
-        let is_free = self.is_asked() && outbox.overflow() == 0 && self.desk.trees.is_empty();
+        let desk = &self.desk;
+        let is_free = self.is_asked() && desk.overflow() == 0 && desk.trees.is_empty();
         is_told
-            || self.desk.shared.gate.is_open() != self.is_active
-            || outbox.look_for_room()
+            || self.desk.task.shared.gate.is_open() != self.is_active
+            || desk.port.look_for_room()
+            || desk.letters.look_for_room()
             || (self.is_jammed && !self.jam.is_on())
-            || (is_free && self.desk.emitter.context.call.is_there())
+            || (is_free && self.desk.task.emitter.context.call.is_there())
     }
 
     fn close(&mut self) {
-        self.desk.now = self.desk.shared.clock.now();
+        self.desk.now = self.desk.task.shared.clock.now();
         if self.spout.is_alive() {
             self.settle();
         }

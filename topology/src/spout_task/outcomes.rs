@@ -3,7 +3,7 @@
 use super::SpoutTask;
 use crate::outcomes::{Cause, Ended};
 use crate::replay::Failure;
-use crate::task::{discard, SAMPLED};
+use crate::task::discard;
 use expiry::Reason;
 use std::fmt;
 use std::time::Duration;
@@ -36,8 +36,9 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
             Reason::Cancelled => Failure::Stopped,
             Reason::Failed { by } => {
-                let by = by.and_then(|by| self.desk.shared.names.get(usize::try_from(by).ok()?));
-                let by = by.map(|(name, _)| name.clone());
+                let by =
+                    by.and_then(|by| self.desk.task.shared.names.get(usize::try_from(by).ok()?));
+                let by = by.cloned();
                 match (by, cause) {
                     (Some(by), Some(Cause::Rejected(why))) => Failure::Rejected { by, why },
                     (by, cause) => {
@@ -55,7 +56,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     /// All of them share one guarded call, and the rest share another one after a panic.
     fn tell_acked(&mut self) {
         while !self.desk.acked.is_empty() && self.is_made() {
-            self.call(|spout, desk| {
+            let sampler = &mut self.sampler;
+            let done = self.spout.call(&mut self.desk, |spout, desk| {
                 while let Some(place) = desk.acked.pop_front() {
                     let Some(pending) = desk.places.take(place) else {
                         continue;
@@ -65,20 +67,23 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                     if pending.message.is_some() {
                         discard(pending.message);
                     }
-                    if let Some(failure) = pending.given_up {
-                        spout.fail(id, &failure);
+                    if let Some(letter) = pending.given_up {
+                        spout.fail(id, &letter.failure);
+                        discard(letter);
                         continue;
                     }
-                    let emitter = &desk.emitter;
+                    let emitter = &desk.task.emitter;
                     emitter.stats.acked.add(1);
-                    if emitter.stats.acked.get() % SAMPLED == 1 {
-                        emitter.stats.took(took);
+                    if sampler.is_due() {
+                        emitter.stats.latency.took(took);
                     }
                     let took = Duration::from_nanos(took);
                     emitter.tell(|hook| hook.spout_ack(&emitter.context, &id, took));
                     spout.ack(id);
                 }
             });
+            // The task counts a panic; another instance gets the rest.
+            drop(done);
         }
         // Last: a thread that reads that nothing is pending may rely on the spout's calls being
         // done.

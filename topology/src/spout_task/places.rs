@@ -4,21 +4,18 @@
 //! In between it has a *place*: an index that the message's roots carry as part of their owner. A
 //! spout's task has as many places as may be pending, so a spout with no free place emits nothing.
 
-use crate::replay::Failure;
+use crate::replay::DeadLetter;
 
 /// A message that is in flight, or that waits to be emitted again.
 pub(super) struct Pending<M, Id> {
     /// The spout's name for the message.
     pub(super) id: Id,
-    pub(super) stream: usize,
-    /// The task that the spout chose, if it did.
-    pub(super) direct: Option<u32>,
     /// A copy, if the message may have to be emitted again, or become a dead letter.
     pub(super) message: Option<M>,
     /// How often the message was emitted.
     pub(super) attempts: u32,
-    /// Why the message was given up, if what is in flight is its dead letter.
-    pub(super) given_up: Option<Box<Failure>>,
+    /// The message's dead letter, if that is what is in flight.
+    pub(super) given_up: Option<Box<DeadLetter<M>>>,
     /// The clock reading when the message was emitted first.
     pub(super) began: u64,
 }

@@ -6,8 +6,6 @@
 
 use super::places::Pending;
 use super::{Desk, SpoutTask};
-use crate::builder::OnDeadLetter;
-use crate::emit::Found;
 use crate::instance::guarded;
 use crate::replay::{DeadLetter, Failure, Replay};
 use crate::task::discard;
@@ -17,22 +15,16 @@ use std::collections::BinaryHeap;
 use std::fmt;
 
 /// Which messages are to be emitted again, and what becomes of the others.
-pub(super) struct Replays<M> {
+pub(super) struct Replays {
     /// How often a message is emitted, and how far apart. `None` if no message is emitted again.
     replay: Option<Replay>,
     /// When a message is to be emitted again, and its place.
     later: BinaryHeap<Reverse<(u64, u32)>>,
-    on_dead_letter: Option<OnDeadLetter<M>>,
 }
 
-impl<M> Replays<M> {
-    pub(super) fn new(replay: Option<Replay>, on_dead_letter: Option<OnDeadLetter<M>>) -> Self {
-        Replays { replay, later: BinaryHeap::new(), on_dead_letter }
-    }
-
-    /// Whether a pending message's copy is used after its emission.
-    pub(super) fn need_copies(&self) -> bool {
-        self.replay.is_some() || self.on_dead_letter.is_some()
+impl Replays {
+    pub(super) fn new(replay: Option<Replay>) -> Self {
+        Replays { replay, later: BinaryHeap::new() }
     }
 
     /// The clock reading at which the first message is to be emitted again.
@@ -62,36 +54,31 @@ impl<M> Replays<M> {
     }
 }
 
-impl<M: Clone, Id: fmt::Debug> Desk<M, Id> {
-    /// Calls the handler with the dead letter of the message in `place`. If a message comes back,
-    /// it takes the place: returns its stream, its tasks, and a copy.
-    fn bury(
-        &mut self,
-        place: u32,
-        failure: &Failure,
-        handler: &OnDeadLetter<M>,
-    ) -> Option<(usize, Found, M)> {
-        let pending = self.places.get_mut(place)?;
-        let letter = DeadLetter {
-            message: pending.message.take()?,
-            id: format!("{:?}", pending.id),
-            component: self.emitter.context.component().to_string(),
-            attempts: pending.attempts,
-            failure: failure.clone(),
+impl<M: Clone + 'static, Id: fmt::Debug> Desk<M, Id> {
+    /// Makes the message in `place` its dead letter, and offers that to the bolts that listen.
+    /// Returns whether there was one.
+    fn bury(&mut self, place: u32, failure: &Failure) -> bool {
+        let Some(pending) = self.places.get_mut(place) else {
+            return false;
         };
-        let (stream, message) = handler(letter)?;
-        let kept = message.clone();
-        let (stream, found) = self.emitter.find(Ok(stream), &message, None).ok()?;
-        (pending.stream, pending.direct, pending.message) = (stream, None, Some(kept));
-        (pending.attempts, pending.given_up) = (1, Some(Box::new(failure.clone())));
-        Some((stream, found, message))
+        let Some(message) = pending.message.take() else {
+            return false;
+        };
+        pending.given_up = Some(Box::new(DeadLetter {
+            message,
+            id: format!("{:?}", pending.id),
+            component: self.task.emitter.context.component().to_string(),
+            attempts: std::mem::replace(&mut pending.attempts, 1),
+            failure: failure.clone(),
+        }));
+        self.offer_again(place)
     }
 }
 
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
     /// Handles a failure of the message in `place`: asks the spout for a replay, or gives it up.
     pub(super) fn failed(&mut self, place: u32, failure: Failure) {
-        let stats = &self.desk.emitter.stats;
+        let stats = &self.desk.task.emitter.stats;
         match failure {
             Failure::TimedOut { .. } => stats.timed_out.add(1),
             _ => stats.failed.add(1),
@@ -99,11 +86,11 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let Some(pending) = self.desk.places.get(place) else {
             return;
         };
-        let random = &mut self.desk.emitter.random;
+        let random = &mut self.desk.task.emitter.random;
         let pause = self.replays.pause(pending.attempts, &failure, random);
         let is_letter = pending.given_up.is_some();
         if !is_letter {
-            let (emitter, is_last) = (&self.desk.emitter, pause.is_none());
+            let (emitter, is_last) = (&self.desk.task.emitter, pause.is_none());
             emitter.tell(|hook| hook.spout_fail(&emitter.context, &pending.id, &failure, is_last));
         }
         let Some(pause) = pause else {
@@ -127,20 +114,20 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let Some(pending) = self.desk.places.get_mut(place) else {
             return;
         };
-        if let Some(first) = pending.given_up.take() {
-            self.desk.emitter.report(&format_args!("a dead letter was not acked: {failure}"));
-            return self.end(place, &first);
+        if let Some(letter) = pending.given_up.take() {
+            let error = format_args!("a dead letter was not acked: {failure}");
+            self.desk.task.emitter.report(&error);
+            self.end(place, &letter.failure);
+            return discard(letter);
         }
-        self.desk.emitter.stats.dead.add(1);
-        if let Some(handler) = self.replays.on_dead_letter.clone() {
-            match guarded(&mut self.desk, |desk| desk.bury(place, &failure, &handler)) {
-                Ok(None) => {}
-                Ok(Some((stream, found, message))) => {
-                    return self.desk.attempt(place, stream, found, message);
-                }
+        self.desk.task.emitter.stats.dead.add(1);
+        if !self.desk.letters.is_closed() {
+            match guarded(&mut self.desk, |desk| desk.bury(place, &failure)) {
+                Ok(false) => {}
+                Ok(true) => return self.desk.send(place),
                 Err(panicked) => {
-                    let error = format_args!("the handler of dead letters {panicked}");
-                    self.desk.emitter.report(&error);
+                    let error = format_args!("emitting a dead letter {panicked}");
+                    self.desk.task.emitter.report(&error);
                 }
             }
         }
@@ -152,7 +139,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let Some(pending) = self.desk.places.take(place) else {
             return;
         };
-        discard(pending.message);
+        discard((pending.message, pending.given_up));
         self.call(|spout, _| spout.fail(pending.id, failure));
         self.desk.release(place);
     }
@@ -162,20 +149,20 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let mut any = false;
         while let Some(place) = self.replays.pop(self.desk.now) {
             any = true;
-            match guarded(&mut self.desk, |desk| desk.find_again(place)) {
-                Ok(Some((stream, found, message))) => {
-                    self.desk.attempt(place, stream, found, message);
-                    self.desk.emitter.stats.replayed.add(1);
+            match guarded(&mut self.desk, |desk| desk.offer_again(place)) {
+                Ok(true) => {
+                    self.desk.send(place);
+                    self.desk.task.emitter.stats.replayed.add(1);
                     if let Some(pending) = self.desk.places.get_mut(place) {
                         pending.attempts += 1;
                     }
                 }
-                Ok(None) => {}
+                Ok(false) => {}
                 // With no instance, giving up would call no spout's `fail`.
                 Err(_) if !self.is_made() => self.replays.push(self.spout.due(), place),
                 Err(panicked) => {
                     let why = format!("emitting it again {panicked}");
-                    self.desk.emitter.report(&why);
+                    self.desk.task.emitter.report(&why);
                     let why = Some(why.into());
                     self.give_up(place, Failure::Failed { by: None, why });
                 }

@@ -53,8 +53,8 @@ fn drops_of_instances_may_panic() {
     }
     let (clock, told) = (ManualClock::new(), Log::new());
     let made = AtomicUsize::new(0);
-    let mut builder = builder(&clock);
-    builder
+    let builder = builder(&clock);
+    let dies = builder
         .spout("dies", {
             let told = told.clone();
             move |_| {
@@ -81,8 +81,8 @@ fn drops_of_instances_may_panic() {
         })
         .parallelism(2)
         .threads(1)
-        .shuffle("dies");
-    let mut topology = builder.start_manual().unwrap();
+        .shuffle(&dies);
+    let mut topology = builder.simulate(&clock).unwrap();
     run(&mut topology, &clock, SECOND * 100);
     let mut acked = acks(&told);
     acked.sort_unstable();
@@ -102,7 +102,7 @@ fn drops_of_messages_may_panic() {
         }
     }
     struct AcksOne(bool);
-    impl Bolt<Message> for AcksOne {
+    impl Bolt<Message, Message> for AcksOne {
         fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
             if std::mem::replace(&mut self.0, true) {
                 out.fail(tuple);
@@ -112,11 +112,10 @@ fn drops_of_messages_may_panic() {
         }
     }
     let two = VecSpout::new([Message(None), Message(None)]);
-    let mut builder = TopologyBuilder::new();
-    builder.clock(ManualClock::new());
-    builder.spout("two", two.instances()).replay(Replay::default().attempts(1));
-    builder.bolt("acks one", |_| AcksOne(false)).shuffle("two");
-    let mut topology = builder.start_manual().unwrap();
+    let builder = TopologyBuilder::new();
+    let source = builder.spout("two", two.instances()).replay(Replay::default().attempts(1));
+    builder.bolt("acks one", |_| AcksOne(false)).shuffle(&source);
+    let mut topology = builder.simulate(&ManualClock::new()).unwrap();
     assert!(topology.settle(1000));
     let (failed, why) = &two.failed()[0];
     assert_eq!((two.acked(), *failed, Why::from(why)), (vec![0], 1, Why::Failed));
@@ -137,16 +136,16 @@ fn a_spout_that_cannot_be_made_does_not_keep_its_thread_busy() {
     }
     let (clock, told) = (ManualClock::new(), Log::new());
     let made = AtomicUsize::new(0);
-    let mut builder = builder(&clock);
-    builder.spout("panics", {
+    let builder = builder(&clock);
+    let panics = builder.spout("panics", {
         let told = told.clone();
         move |_| match made.fetch_add(1, Relaxed) {
             0 => Panics(Numbers::new(0..4, &told).at_once(4)),
             _ => panic(),
         }
     });
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("panics");
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&panics);
+    let mut topology = builder.simulate(&clock).unwrap();
     assert!(topology.settle(1000));
 }
 
@@ -182,16 +181,16 @@ fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
         }
     }
     struct Fails;
-    impl Bolt<Message> for Fails {
+    impl Bolt<Message, Message> for Fails {
         fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
             out.fail(tuple);
         }
     }
     let (clock, told) = (ManualClock::new(), Log::new());
     let made = AtomicUsize::new(0);
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.clock(clock.clone());
-    builder
+    let one = builder
         .spout("one", {
             let told = told.clone();
             move |_| match made.fetch_add(1, Relaxed) {
@@ -200,8 +199,8 @@ fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
             }
         })
         .replay(Replay::default());
-    builder.bolt("fails", |_| Fails).shuffle("one");
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("fails", |_| Fails).shuffle(&one);
+    let mut topology = builder.simulate(&clock).unwrap();
     for _ in 0..5000 {
         topology.settle(1000);
         clock.advance(Duration::from_millis(1));
@@ -221,13 +220,13 @@ fn a_clock_at_its_end_does_no_harm() {
         }
     }
     let clock = ManualClock::new();
-    let mut builder = builder(&clock);
-    builder.spout("idle", |_| Idle).replay(Replay::default());
+    let builder = builder(&clock);
+    let idle = builder.spout("idle", |_| Idle).replay(Replay::default());
     builder
         .bolt("fail", |_| each(|tuple, out| out.fail(tuple)))
         .tick_every(Duration::from_nanos(1))
-        .shuffle("idle");
-    let mut topology = builder.start_manual().unwrap();
+        .shuffle(&idle);
+    let mut topology = builder.simulate(&clock).unwrap();
     topology.settle(1000);
     for _ in 0..10 {
         clock.advance(Duration::MAX / 4);
@@ -244,7 +243,7 @@ fn a_clock_at_its_end_does_no_harm() {
 #[test]
 fn a_name_may_hold_a_nul() {
     let told = Log::new();
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.spout("a\0b", numbers(0..4, &told));
     let topology = builder.start().unwrap();
     topology.wait(SECOND * 60).unwrap();
@@ -256,28 +255,28 @@ fn a_name_may_hold_a_nul() {
 #[test]
 fn what_has_room_is_not_held_up_by_what_has_none() {
     let (clock, came) = (ManualClock::new(), Collect::new());
-    let mut builder = builder(&clock);
+    let builder = builder(&clock);
     builder.queue(2).batch(2).timeout(SECOND * 1000);
-    builder.spout("numbers", |_| Numbers::new(0..11, &Log::new()).at_once(11));
-    bolt(&mut builder, "pass", "numbers", |tuple, out| {
+    let numbers = builder.spout("numbers", |_| Numbers::new(0..11, &Log::new()).at_once(11));
+    let pass = bolt(&builder, "pass", &numbers, |tuple, out| {
         if *tuple == 0 {
-            out.emit_on("free", &tuple, 0).unwrap();
+            out.emit(&tuple, 100);
         }
         for _ in 0..3 {
             out.emit(&tuple, *tuple);
         }
         out.ack(tuple);
-    })
-    .stream("free");
-    builder.bolt("stalled", |_| each(|tuple, out| out.ack(tuple))).shuffle("pass");
-    builder.bolt("free", came.instances()).shuffle(("pass", "free"));
-    let mut topology = builder.start_manual().unwrap();
+    });
+    let (stalled, free) = (pass.stream().filter(|n| *n < 100), pass.stream().filter(|n| *n == 100));
+    builder.bolt("stalled", |_| each(|tuple, out| out.ack(tuple))).shuffle(stalled);
+    builder.bolt("free", came.instances()).shuffle(free);
+    let mut topology = builder.simulate(&clock).unwrap();
     topology.hold("stalled", true);
     for _ in 0..10 {
         settle(&mut topology);
         clock.advance(SECOND);
     }
-    assert_eq!(came.all(), [0]);
+    assert_eq!(came.all(), [100]);
 }
 
 /// A timeout of `settle` names the spout that is asked for ever.
@@ -289,7 +288,7 @@ fn a_spout_that_is_not_done_is_named() {
             Next::Idle
         }
     }
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.spout("never", |_| Never);
     let topology = builder.start().unwrap();
     let stuck = topology.wait(Duration::ZERO).unwrap_err();
@@ -307,9 +306,10 @@ fn dropped_by_bolts(owns: &[usize]) {
         .iter()
         .zip(places.iter())
         .map(|(&own, place)| {
-            let mut builder = TopologyBuilder::new();
+            let builder = TopologyBuilder::new();
             builder.start_inactive();
-            builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
+            let numbers =
+                builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
             let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
             let drops = move |_: &Context| {
                 let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
@@ -324,7 +324,7 @@ fn dropped_by_bolts(owns: &[usize]) {
                     out.ack(tuple);
                 })
             };
-            builder.bolt("drops", drops).shuffle("numbers");
+            builder.bolt("drops", drops).shuffle(&numbers);
             let topology = builder.start().unwrap();
             let tracker = topology.tracker().unwrap().clone();
             *place.lock().unwrap() = Some(topology);
@@ -357,27 +357,26 @@ fn a_tuple_of_another_topology_does_no_harm() {
     let (clock, told) = (ManualClock::new(), Log::new());
     let (send, receive) = std::sync::mpsc::channel();
     let receive = Arc::new(Mutex::new(receive));
-    let mut far = builder(&clock);
+    let far = builder(&clock);
     far.seed(1);
-    far.spout("first", |_| VecSpout::new([]));
-    far.bolt("second", |_| each(|tuple, out| out.ack(tuple))).shuffle("first");
-    far.spout("third", |_| VecSpout::new(0..3));
+    let first = far.spout("first", |_| VecSpout::new([]));
+    far.bolt("second", |_| each(|tuple, out| out.ack(tuple))).shuffle(&first);
+    let third = far.spout("third", |_| VecSpout::new(0..3));
     far.bolt("sends", move |_| {
         let send = send.clone();
         each(move |tuple, _| send.send(tuple).unwrap())
     })
-    .shuffle("third");
-    let mut far = far.start_manual().unwrap();
+    .shuffle(&third);
+    let mut far = far.simulate(&clock).unwrap();
     settle(&mut far);
-    let mut near = builder(&clock);
+    let near = builder(&clock);
     near.seed(2);
-    near.spout("numbers", numbers(0..3, &told));
+    let numbers = near.spout("numbers", numbers(0..3, &told));
     near.bolt("receives", move |_| {
         let receive = receive.clone();
         each(move |tuple, out| {
             let other = receive.lock().unwrap().recv().unwrap();
-            assert_eq!(out.source(&tuple), ("numbers", expiry_topology::DEFAULT));
-            assert_eq!(out.source(&other), ("", ""));
+            assert_eq!(out.source(&tuple), "numbers");
             assert!(!out.reset_timeout(&other));
             match *tuple {
                 0 => drop(other),
@@ -387,8 +386,8 @@ fn a_tuple_of_another_topology_does_no_harm() {
             out.ack(tuple);
         })
     })
-    .shuffle("numbers");
-    let mut near = near.start_manual().unwrap();
+    .shuffle(&numbers);
+    let mut near = near.simulate(&clock).unwrap();
     settle(&mut near);
     assert_eq!(acks(&told), [0, 1, 2]);
     assert_eq!((near.metrics()[1].panics, near.metrics()[1].late), (0, 2));
@@ -402,9 +401,9 @@ fn a_tuple_may_be_acked_by_another_bolt() {
     let (clock, told) = (ManualClock::new(), Log::new());
     let (send, receive) = std::sync::mpsc::channel::<Tuple<u64>>();
     let receive = Arc::new(Mutex::new(receive));
-    let mut builder = builder(&clock);
-    builder.spout("numbers", numbers(0..10, &told));
-    builder
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", numbers(0..10, &told));
+    let gives = builder
         .bolt("gives", move |_| {
             let send = send.clone();
             each(move |tuple, out| {
@@ -414,21 +413,20 @@ fn a_tuple_may_be_acked_by_another_bolt() {
                 sent.unwrap().unwrap();
             })
         })
-        .shuffle("numbers");
-    builder
+        .shuffle(&numbers);
+    let takes = builder
         .bolt("takes", move |_| {
             let receive = receive.clone();
             each(move |tuple, out| {
                 let other = receive.lock().unwrap().recv().unwrap();
-                assert_eq!(out.source(&other).0, "numbers");
                 out.emit(&[&tuple, &other], 100);
                 out.ack(tuple);
                 out.ack(other);
             })
         })
-        .shuffle("gives");
-    builder.bolt("ends", |_| each(|tuple, out| out.ack(tuple))).shuffle("takes");
-    let topology = settled(builder);
+        .shuffle(&gives);
+    builder.bolt("ends", |_| each(|tuple, out| out.ack(tuple))).shuffle(&takes);
+    let topology = settled(builder, &clock);
     assert_eq!(acks(&told).len(), 10);
     let metrics = topology.metrics();
     assert!(metrics.iter().all(|metrics| metrics.late + metrics.failed == 0));
@@ -438,10 +436,10 @@ fn a_tuple_may_be_acked_by_another_bolt() {
 /// The test issues roots with the topology's tracker; their owners are no component.
 #[test]
 fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
-    let (_, told, mut builder) = rig();
-    builder.spout("numbers", numbers(0..3, &told)).max_pending(2);
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
+    let (clock, told, builder) = rig();
+    let numbers = builder.spout("numbers", numbers(0..3, &told)).max_pending(2);
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
+    let mut topology = builder.simulate(&clock).unwrap();
     let tracker = topology.tracker().unwrap().clone();
     for owner in [u64::MAX, 1 << 32, 1 << 20] {
         tracker.issue(0, owner).unwrap();
@@ -458,42 +456,19 @@ fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
 /// take 64 GB.)
 #[test]
 fn many_tasks_have_no_ways_that_they_do_not_need() {
-    let (_, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     builder.queue(1);
-    builder.spout("numbers", numbers_by(100, 0..100, &told));
-    bolt(&mut builder, "many", "numbers", |tuple, out| {
+    let numbers = builder.spout("numbers", numbers_by(100, 0..100, &told));
+    let many = bolt(&builder, "many", &numbers, |tuple, out| {
         out.emit(&tuple, 1);
         out.ack(tuple);
     })
     .parallelism(1 << 15)
     .threads(1);
-    builder.bolt("one", |_| each(|tuple, out| out.ack(tuple))).shuffle("many").shuffle("numbers");
-    let topology = settled(builder);
+    builder.bolt("one", |_| each(|tuple, out| out.ack(tuple))).shuffle(&many).shuffle(&numbers);
+    let topology = settled(builder, &clock);
     assert_eq!(acks(&told).len(), 100);
     assert_eq!(topology.metrics()[2].acked, 200);
-}
-
-/// Two streams from one task to another are one way: what is emitted on both, in turn, keeps its
-/// order, also where there was no room.
-#[test]
-fn two_streams_keep_their_order() {
-    let (clock, came) = (ManualClock::new(), Collect::new());
-    let mut builder = builder(&clock);
-    builder.queue(1).batch(3);
-    builder.spout("numbers", |_| Numbers::new(0..100, &Log::new()).at_once(7));
-    bolt(&mut builder, "both", "numbers", |tuple, out| {
-        let stream = ["default", "other"][*tuple as usize % 2];
-        out.emit_on(stream, &tuple, *tuple).unwrap();
-        out.ack(tuple);
-    })
-    .stream("other");
-    builder.bolt("sink", came.instances()).shuffle("both").shuffle(("both", "other"));
-    let mut topology = builder.start_manual().unwrap();
-    topology.hold("sink", true);
-    settle(&mut topology);
-    topology.hold("sink", false);
-    settle(&mut topology);
-    assert_eq!(came.all(), (0..100).collect::<Vec<_>>());
 }
 
 /// Timeouts, pauses and ticks at their shortest and longest are refused or kept; so is a clock that
@@ -512,17 +487,17 @@ fn times_at_their_limits() {
         for interval in times {
             for own in times {
                 let clock = ManualClock::new();
-                let mut builder = builder(&clock);
+                let builder = builder(&clock);
                 builder.timeout(timeout).interval(interval).flush_every(own);
-                builder
+                let numbers = builder
                     .spout("numbers", |_| VecSpout::new([1]))
                     .timeout(own)
                     .replay(Replay::default().base(own).cap(own).factor(f64::MAX));
                 builder
                     .bolt("drops", |_| each(|tuple, _| drop(tuple)))
                     .tick_every(own)
-                    .shuffle("numbers");
-                let Ok(mut topology) = builder.start_manual() else {
+                    .shuffle(&numbers);
+                let Ok(mut topology) = builder.simulate(&clock) else {
                     continue;
                 };
                 started += 1;
@@ -551,11 +526,11 @@ fn times_at_their_limits() {
 fn a_join_of_many_is_quick() {
     const MANY: usize = 100_000;
     let clock = ManualClock::new();
-    let mut builder = builder(&clock);
-    builder
+    let builder = builder(&clock);
+    let numbers = builder
         .spout("numbers", move |_| Numbers::new(0..MANY as u64, &Log::new()).at_once(MANY))
         .max_pending(MANY);
-    builder
+    let joins = builder
         .bolt("joins", move |_| {
             let mut held: Vec<Tuple<u64>> = Vec::new();
             each(move |tuple, out| {
@@ -571,12 +546,12 @@ fn a_join_of_many_is_quick() {
                 }
             })
         })
-        .shuffle("numbers");
-    bolt(&mut builder, "ack", "joins", |tuple, out| {
+        .shuffle(&numbers);
+    bolt(&builder, "ack", &joins, |tuple, out| {
         assert_eq!(tuple.roots().count(), MANY);
         out.ack(tuple);
     });
-    let topology = settled(builder);
+    let topology = settled(builder, &clock);
     assert!(topology.is_finished());
     assert_eq!(topology.metrics()[0].acked, MANY as u64);
 }
@@ -586,9 +561,9 @@ fn a_join_of_many_is_quick() {
 #[test]
 fn a_storm_at_the_gate() {
     let told: Log<Told> = Log::new();
-    let mut builder = TopologyBuilder::new();
-    builder.spout("numbers", numbers(0.., &told));
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+    let builder = TopologyBuilder::new();
+    let numbers = builder.spout("numbers", numbers(0.., &told));
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
     let topology = builder.start().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -615,10 +590,10 @@ fn a_storm_at_the_gate() {
 #[test]
 fn a_wait_strategy_may_panic() {
     let told = Log::new();
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.wait(|_: u32| -> Wait { panic() });
-    builder.spout("numbers", numbers(0..100, &told));
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+    let numbers = builder.spout("numbers", numbers(0..100, &told));
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
     let topology = builder.start().unwrap();
     topology.wait(SECOND * 60).unwrap();
     topology.kill();
@@ -706,7 +681,7 @@ fn everything_may_panic() {
         }
     }
     struct Work(Vec<Tuple<Message>>, Dice);
-    impl Bolt<Message> for Work {
+    impl Bolt<Message, Message> for Work {
         fn prepare(&mut self, _: &Context) {
             self.1.roll();
         }
@@ -730,11 +705,11 @@ fn everything_may_panic() {
         }
     }
     struct Hooked(Dice);
-    impl Hook<Message> for Hooked {
-        fn emit(&self, _: &Context, _: &str, _: &Message) {
+    impl Hook for Hooked {
+        fn emit(&self, _: &Context, _: &dyn std::any::Any) {
             self.0.roll();
         }
-        fn execute(&self, _: &Context, _: Duration) {
+        fn execute(&self, _: &Context, _: &expiry_topology::Seen<'_>) {
             self.0.roll();
         }
         fn spout_ack(&self, _: &Context, _: &dyn fmt::Debug, _: Duration) {
@@ -751,20 +726,15 @@ fn everything_may_panic() {
     for seed in 0..100 {
         let (clock, told) = (ManualClock::new(), Log::new());
         let dice = Dice(Arc::new(Mutex::new(seed)), 4 + seed % 30);
-        let mut builder = TopologyBuilder::new();
+        let builder = TopologyBuilder::new();
         builder
-            .clock(clock.clone())
             .timeout(SECOND * 10)
             .interval(SECOND)
             .seed(seed)
             .batch(3)
             .queue(2)
-            .hook(Hooked(dice.clone()))
-            .on_dead_letter({
-                let dice = dice.clone();
-                move |_| dice.roll()
-            });
-        builder
+            .hook(Hooked(dice.clone()));
+        let source = builder
             .spout("source", {
                 let (next, told, dice) = (Arc::default(), told.clone(), dice.clone());
                 move |_| {
@@ -773,20 +743,27 @@ fn everything_may_panic() {
                 }
             })
             .replay(Replay::default().attempts(3))
-            .max_pending(20)
-            .field("all of it", |message: &Message| message);
+            .max_pending(20);
+        let rolls = dice.clone();
+        let letters = source.dead_letters().map(move |letter| {
+            rolls.roll();
+            letter.message
+        });
         let work = move |_: &Context| {
             dice.roll();
             Work(Vec::new(), dice.clone())
         };
-        builder
+        let first = builder
             .bolt("first", work.clone())
             .parallelism(2)
             .tick_every(SECOND)
-            .fields("source", ["all of it"])
-            .all("source");
-        builder.bolt("last", work).tick_every(SECOND).shuffle("first");
-        let mut topology = builder.start_manual().unwrap();
+            .fields(&source, |message| message)
+            .all(&source);
+        builder
+            .bolt("letters", |_| expiry_topology::sink(|_: &Message, _| ()))
+            .fields(letters, |message| message);
+        builder.bolt("last", work).tick_every(SECOND).shuffle(&first);
+        let mut topology = builder.simulate(&clock).unwrap();
         for round in 0..100_000 {
             topology.settle(10_000);
             if topology.is_finished() {

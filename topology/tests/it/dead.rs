@@ -1,9 +1,8 @@
 //! Messages that are given up: rejections, and the bolts that dead letters go to.
 
 use crate::common::*;
-use expiry::ManualClock;
 use expiry_topology::{
-    basic, BoltCollector, Collect, Context, DeadLetter, Failure, Hook, ManualTopology, Replay,
+    sink, BoltCollector, Collect, Context, Failure, Hook, Replay, Simulation, SpoutStage,
     TopologyBuilder, Tuple,
 };
 use std::fmt::Debug;
@@ -14,26 +13,25 @@ use std::time::Duration;
 /// A dead letter's message, its number of attempts, and its failure.
 type Letter = (u64, u32, String);
 
-/// A rig whose spout emits these numbers, each up to five times, and a log of its dead letters.
+/// Runs a topology whose spout emits these numbers, each up to five times, with these bolts. Returns
+/// a log of its dead letters.
 fn rejecting<const N: usize>(
     numbers_of: [u64; N],
-) -> (ManualClock, Log<Told>, Log<Letter>, TopologyBuilder<u64>) {
-    let (clock, told, mut builder) = rig();
-    let letters = Log::new();
-    let log = letters.clone();
-    builder.on_dead_letter(move |letter: DeadLetter<u64>| {
+    declare: impl FnOnce(&TopologyBuilder, &SpoutStage<'_, u64>),
+) -> (Log<Told>, Log<Letter>, Simulation) {
+    let (clock, told, builder) = rig();
+    let noted = Log::new();
+    let replay = Replay::default().base(SECOND).jitter(0.0);
+    let numbers = builder.spout("numbers", numbers_by(N, numbers_of, &told)).replay(replay);
+    declare(&builder, &numbers);
+    let log = noted.clone();
+    letters(&builder, &numbers, move |letter| {
         log.note((letter.message, letter.attempts, letter.failure.to_string()));
     });
-    let replay = Replay::default().base(SECOND).jitter(0.0);
-    builder.spout("numbers", numbers_by(N, numbers_of, &told)).replay(replay);
-    (clock, told, letters, builder)
-}
-
-fn finished(builder: TopologyBuilder<u64>, clock: &ManualClock) -> ManualTopology<u64> {
-    let mut topology = builder.start_manual().unwrap();
-    run(&mut topology, clock, SECOND * 100);
+    let mut topology = builder.simulate(&clock).unwrap();
+    run(&mut topology, &clock, SECOND * 100);
     assert!(topology.is_finished());
-    topology
+    (told, noted, topology)
 }
 
 fn ends(told: &Log<Told>) -> Vec<Told> {
@@ -50,14 +48,14 @@ fn letter(message: u64, attempts: u32, failure: &str) -> Letter {
 /// beside it is replayed.
 #[test]
 fn a_rejected_message_is_given_up_at_once() {
-    let (clock, told, letters, mut builder) = rejecting([1, 2]);
-    let attempts = Arc::new(AtomicU64::new(0));
-    bolt_with(&mut builder, "picky", "numbers", attempts, |attempts, tuple, out| match *tuple {
-        1 => out.reject(tuple, "it is one"),
-        _ if attempts.fetch_add(1, Relaxed) == 0 => out.fail_with(tuple, "once more"),
-        _ => out.ack(tuple),
+    let (told, letters, topology) = rejecting([1, 2], |builder, numbers| {
+        let attempts = Arc::new(AtomicU64::new(0));
+        bolt_with(builder, "picky", numbers, attempts, |attempts, tuple, out| match *tuple {
+            1 => out.reject(tuple, "it is one"),
+            _ if attempts.fetch_add(1, Relaxed) == 0 => out.fail_with(tuple, "once more"),
+            _ => out.ack(tuple),
+        });
     });
-    let topology = finished(builder, &clock);
     assert_eq!(letters.all(), [letter(1, 1, "it was rejected by \"picky\": it is one")]);
     assert_eq!(ends(&told), [Told::Fail(1, Why::Rejected), Told::Ack(2)]);
     let (numbers, picky) = (&topology.metrics()[0], &topology.metrics()[1]);
@@ -69,17 +67,17 @@ fn a_rejected_message_is_given_up_at_once() {
 /// its next attempt can be rejected.
 #[test]
 fn a_rejection_after_another_failure_is_dropped() {
-    let (clock, told, letters, mut builder) = rejecting([1]);
-    let attempts = Arc::new(AtomicU64::new(0));
-    // In simulations the bolt that was declared first executes first.
-    bolt_with(&mut builder, "fails", "numbers", attempts, |attempts, tuple, out| {
-        match attempts.fetch_add(1, Relaxed) {
-            0 => out.fail(tuple),
-            _ => out.ack(tuple),
-        }
+    let (told, letters, topology) = rejecting([1], |builder, numbers| {
+        let attempts = Arc::new(AtomicU64::new(0));
+        // In simulations the bolt that was declared first executes first.
+        bolt_with(builder, "fails", numbers, attempts, |attempts, tuple, out| {
+            match attempts.fetch_add(1, Relaxed) {
+                0 => out.fail(tuple),
+                _ => out.ack(tuple),
+            }
+        });
+        bolt(builder, "rejects", numbers, |tuple, out| out.reject(tuple, "no"));
     });
-    bolt(&mut builder, "rejects", "numbers", |tuple, out| out.reject(tuple, "no"));
-    let topology = finished(builder, &clock);
     assert_eq!(letters.all(), [letter(1, 2, "it was rejected by \"rejects\": no")]);
     assert_eq!(ends(&told), [Told::Fail(1, Why::Rejected)]);
     let rejects = &topology.metrics()[2];
@@ -90,23 +88,23 @@ fn a_rejection_after_another_failure_is_dropped() {
 /// the failure that the same thread causes next.
 #[test]
 fn a_rejection_after_a_timeout_is_dropped() {
-    let (clock, told, letters, mut builder) = rejecting([1]);
-    let slow = |_: &Context| {
-        let (mut late, mut attempts) = (None, 0);
-        each(move |tuple, out| {
-            attempts += 1;
-            match (attempts, late.take()) {
-                (1, _) => late = Some(tuple),
-                (_, Some(late)) => {
-                    out.reject(late, "too late");
-                    out.fail(tuple);
+    let (told, letters, topology) = rejecting([1], |builder, numbers| {
+        let slow = |_: &Context| {
+            let (mut late, mut attempts) = (None, 0);
+            each(move |tuple, out| {
+                attempts += 1;
+                match (attempts, late.take()) {
+                    (1, _) => late = Some(tuple),
+                    (_, Some(late)) => {
+                        out.reject(late, "too late");
+                        out.fail(tuple);
+                    }
+                    (_, None) => out.ack(tuple),
                 }
-                (_, None) => out.ack(tuple),
-            }
-        })
-    };
-    builder.bolt("slow", slow).shuffle("numbers");
-    let topology = finished(builder, &clock);
+            })
+        };
+        builder.bolt("slow", slow).shuffle(numbers);
+    });
     assert_eq!((letters.all(), ends(&told)), (vec![], vec![Told::Ack(1)]));
     let (numbers, slow) = (&topology.metrics()[0], &topology.metrics()[1]);
     assert_eq!((numbers.timed_out, numbers.failed, slow.late), (1, 1, 1));
@@ -115,27 +113,27 @@ fn a_rejection_after_a_timeout_is_dropped() {
 /// A `basic` bolt rejects its input whatever it returns. A bolt that panics has not rejected.
 #[test]
 fn a_function_rejects_its_input() {
-    let (clock, told, letters, mut builder) = rejecting([1, 2, 3, 4]);
-    let panics = Arc::new(AtomicU64::new(0));
-    builder
-        .bolt("picky", move |_| {
-            let panics = panics.clone();
-            basic(move |n: &u64, out| {
-                if n % 2 == 1 {
-                    out.reject(format_args!("{n} is odd"));
-                }
-                if *n == 1 && panics.fetch_add(1, Relaxed) == 0 {
-                    std::panic::resume_unwind(Box::new("once"));
-                }
-                if *n == 3 {
-                    Err("overruled")
-                } else {
-                    Ok(())
-                }
+    let (told, letters, topology) = rejecting([1, 2, 3, 4], |builder, numbers| {
+        let panics = Arc::new(AtomicU64::new(0));
+        builder
+            .bolt("picky", move |_| {
+                let panics = panics.clone();
+                sink(move |n: &u64, out| {
+                    if n % 2 == 1 {
+                        out.reject(format_args!("{n} is odd"));
+                    }
+                    if *n == 1 && panics.fetch_add(1, Relaxed) == 0 {
+                        std::panic::resume_unwind(Box::new("once"));
+                    }
+                    if *n == 3 {
+                        Err("overruled")
+                    } else {
+                        Ok(())
+                    }
+                })
             })
-        })
-        .shuffle("numbers");
-    let topology = finished(builder, &clock);
+            .shuffle(numbers);
+    });
     let by = |n: u64| format!("it was rejected by \"picky\": {n} is odd");
     assert_eq!(letters.all(), [letter(3, 1, &by(3)), letter(1, 2, &by(1))]);
     let picky = &topology.metrics()[1];
@@ -148,13 +146,12 @@ fn a_function_rejects_its_input() {
 fn each_rejection_that_ends_a_tree_gives_up_its_message() {
     const MESSAGES: u64 = 30_000;
     let (told, letters) = (Log::new(), Log::new());
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.batch(4);
-    builder
+    let numbers = builder
         .spout("numbers", numbers_by(64, 0..MESSAGES, &told))
-        .replay(Replay::default().without_limit().base(Duration::ZERO))
-        .dead_letters("thirds", |letter| letter.message);
-    bolt(&mut builder, "rejects", "numbers", |tuple, out| match *tuple % 3 {
+        .replay(Replay::default().without_limit().base(Duration::ZERO));
+    bolt(&builder, "rejects", &numbers, |tuple, out| match *tuple % 3 {
         0 => out.reject(tuple, "a third"),
         _ => out.ack(tuple),
     });
@@ -164,12 +161,13 @@ fn each_rejection_that_ends_a_tree_gives_up_its_message() {
         executed % 2 == 0
     };
     let mut is_failed = is_every_other;
-    bolt(&mut builder, "fails", "numbers", move |tuple, out| match is_every_other() {
+    bolt(&builder, "fails", &numbers, move |tuple, out| match is_every_other() {
         true => out.fail_with(tuple, "a half"),
         false => out.ack(tuple),
     });
     let log = letters.clone();
-    bolt(&mut builder, "thirds", ("numbers", "thirds"), move |tuple, out| {
+    let thirds = numbers.dead_letters().map(|letter| letter.message);
+    bolt(&builder, "thirds", thirds, move |tuple, out| {
         if is_failed() {
             return out.fail(tuple);
         }
@@ -211,34 +209,31 @@ fn a_dead_letter_that_goes_to_a_bolt_ends_before_its_message() {
         (|_, tuple, out| out.fail(tuple), 5, lost("it was failed by \"dead\"")),
     ];
     for (acts, attempts, errors) in cases {
-        let (clock, told, mut builder) = rig();
+        let (clock, told, builder) = rig();
         let (came, reported) = (Log::new(), Log::new());
         let replay = Replay::default().base(SECOND).jitter(0.0);
         builder.hook(Errors(reported.clone()));
-        builder
-            .spout("numbers", numbers([7], &told))
-            .replay(replay)
-            .max_pending(1)
-            .dead_letters("dead", |letter| letter.message * 100 + u64::from(letter.attempts));
+        let numbers = builder.spout("numbers", numbers([7], &told)).replay(replay).max_pending(1);
         let mut attempt = 0;
-        bolt(&mut builder, "picky", "numbers", move |tuple, out| {
+        bolt(&builder, "picky", &numbers, move |tuple, out| {
             attempt += 1;
             match attempt {
                 1 => out.fail(tuple),
                 _ => out.reject(tuple, "it is seven"),
             }
         });
+        let dead = numbers.dead_letters();
         bolt_with(
-            &mut builder,
+            &builder,
             "dead",
-            ("numbers", "dead"),
+            dead.map(|letter| letter.message * 100 + u64::from(letter.attempts)),
             came.clone(),
             move |came, tuple, out| {
                 came.note(*tuple);
                 acts(came.all().len() as u64, tuple, out);
             },
         );
-        let mut topology = builder.start_manual().unwrap();
+        let mut topology = builder.simulate(&clock).unwrap();
         topology.hold("dead", true);
         settle(&mut topology);
         clock.advance(SECOND);
@@ -261,7 +256,7 @@ fn a_dead_letter_that_goes_to_a_bolt_ends_before_its_message() {
 /// Notes the failures of a spout's messages, and errors.
 struct Errors(Log<String>);
 
-impl Hook<u64> for Errors {
+impl Hook for Errors {
     fn spout_fail(&self, _: &Context, _: &dyn Debug, failure: &Failure, is_last: bool) {
         self.0.note(format!("{failure}, {is_last}"));
     }
@@ -270,26 +265,22 @@ impl Hook<u64> for Errors {
     }
 }
 
-/// The letters of a spout that names no stream go to the topology's handler. A letter that no bolt
-/// listens to, or whose function panics, ends with its message.
+/// A letter that no bolt listens to, that no bolt gets, or whose function panics, ends with its
+/// message.
 #[test]
 fn each_spouts_dead_letters_have_their_own_way() {
-    let (_, told, mut builder) = rig();
-    let letters = Log::new();
-    let log = letters.clone();
-    builder.on_dead_letter(move |letter| log.note((letter.component, letter.message)));
-    builder.spout("handled", numbers([1], &told));
-    builder.spout("unheard", numbers([2], &told)).dead_letters("dead", |letter| letter.message);
-    builder
-        .spout("panics", numbers([3], &told))
-        .dead_letters("dead", |_| std::panic::resume_unwind(Box::new("no letter")));
-    bolt(&mut builder, "picky", "handled", |tuple, out| out.fail(tuple))
-        .shuffle("unheard")
-        .shuffle("panics")
-        .shuffle(("panics", "dead"));
-    let topology = settled(builder);
+    let (clock, told, builder) = rig();
+    let [unheard, dropped, panics] = [("unheard", 1), ("dropped", 2), ("panics", 3)]
+        .map(|(name, number)| builder.spout(name, numbers([number], &told)));
+    let none = dropped.dead_letters().filter_map(|_| None);
+    let panicking = panics.dead_letters().map(|_| std::panic::resume_unwind(Box::new("no letter")));
+    bolt(&builder, "picky", &unheard, |tuple, out| out.fail(tuple))
+        .shuffle(&dropped)
+        .shuffle(&panics)
+        .shuffle(none)
+        .shuffle(panicking);
+    let topology = settled(builder, &clock);
     assert!(topology.is_finished());
-    assert_eq!(letters.all(), [("handled".to_string(), 1)]);
     let mut ends = ends(&told);
     ends.sort_by_key(|told| format!("{told:?}"));
     assert_eq!(ends, [1, 2, 3].map(|id| Told::Fail(id, Why::Failed)));
@@ -301,14 +292,14 @@ fn each_spouts_dead_letters_have_their_own_way() {
 /// A tracker that is shut down ends messages and their dead letters; all of them reach the bolt.
 #[test]
 fn a_tracker_that_is_shut_down_ends_dead_letters() {
-    let (_, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     let came = Collect::new();
+    let numbers = builder.spout("numbers", numbers_by(2, [1, 2], &told));
+    builder.bolt("numbers held", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
     builder
-        .spout("numbers", numbers_by(2, [1, 2], &told))
-        .dead_letters("dead", |letter| letter.message);
-    builder.bolt("numbers held", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
-    builder.bolt("dead", came.instances()).shuffle(("numbers", "dead"));
-    let mut topology = builder.start_manual().unwrap();
+        .bolt("dead", came.instances())
+        .shuffle(numbers.dead_letters().map(|letter| letter.message));
+    let mut topology = builder.simulate(&clock).unwrap();
     topology.hold("numbers held", true);
     settle(&mut topology);
     topology.tracker().unwrap().shutdown(expiry::ShutdownMode::Cancel);

@@ -4,9 +4,10 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
-    TopologyBuilder, Tuple, VecSpout, Wait, WaitStrategy,
+    Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay, Seen, Spout,
+    SpoutCollector, SpoutStage, TopologyBuilder, Tuple, VecSpout, Wait, WaitStrategy,
 };
+use std::any::Any;
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
@@ -20,17 +21,17 @@ use std::time::{Duration, Instant};
 #[test]
 fn full_queues_for_minutes_lose_and_reorder_nothing() {
     let (clock, told, came) = (ManualClock::new(), Log::new(), Collect::new());
-    let mut builder = builder(&clock);
+    let builder = builder(&clock);
     builder.queue(1).batch(1).timeout(SECOND * 1000);
-    builder.spout("numbers", numbers(0..100, &told)).max_pending(20);
-    bolt(&mut builder, "pass", "numbers", |tuple, out| {
+    let numbers = builder.spout("numbers", numbers(0..100, &told)).max_pending(20);
+    let pass = bolt(&builder, "pass", &numbers, |tuple, out| {
         // Two of each, so that it has more than its queue holds.
         out.emit(&tuple, *tuple * 2);
         out.emit(&tuple, *tuple * 2 + 1);
         out.ack(tuple);
     });
-    builder.bolt("sink", came.instances()).shuffle("pass");
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("sink", came.instances()).shuffle(&pass);
+    let mut topology = builder.simulate(&clock).unwrap();
     assert!(topology.hold("sink", true) && !topology.hold("nobody", true));
     for _ in 0..300 {
         settle(&mut topology);
@@ -53,11 +54,11 @@ fn full_queues_for_minutes_lose_and_reorder_nothing() {
 #[test]
 fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
     let (told, came) = (Log::new(), Log::new());
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.queue(1).batch(2).timeout(Duration::from_secs(600));
-    builder.spout("numbers", numbers(0..2000, &told));
-    builder.bolt("pass", passes).shuffle("numbers");
-    bolt_with(&mut builder, "slow", "pass", came.clone(), move |came, tuple, out| {
+    let numbers = builder.spout("numbers", numbers(0..2000, &told));
+    let pass = builder.bolt("pass", passes).shuffle(&numbers);
+    bolt_with(&builder, "slow", &pass, came.clone(), move |came, tuple, out| {
         for _ in 0..100 {
             std::hint::black_box(());
             std::thread::yield_now();
@@ -77,22 +78,18 @@ fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
 /// message do not make it wait for itself.
 #[test]
 fn a_cycle_does_not_wait_for_itself() {
-    let (_, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     builder.queue(1).batch(1);
-    builder.spout("numbers", numbers_by(50, 1..=200, &told)).max_pending(50);
-    builder
-        .bolt("down", |_| {
-            each(|tuple, out| {
-                if *tuple > 0 {
-                    out.emit(&tuple, *tuple / 2);
-                }
-                out.ack(tuple);
-            })
-        })
-        .shuffle("numbers")
-        .shuffle("back");
-    builder.bolt("back", passes).shuffle("down");
-    let topology = settled(builder);
+    let numbers = builder.spout("numbers", numbers_by(50, 1..=200, &told)).max_pending(50);
+    let down = bolt(&builder, "down", &numbers, |tuple, out| {
+        if *tuple > 0 {
+            out.emit(&tuple, *tuple / 2);
+        }
+        out.ack(tuple);
+    });
+    let back = builder.bolt("back", passes).shuffle(&down);
+    down.shuffle(&back);
+    let topology = settled(builder, &clock);
     assert!(topology.is_finished(), "{:?}", topology.metrics());
     assert_eq!(topology.metrics()[0].acked, 200);
 }
@@ -102,31 +99,26 @@ fn a_cycle_does_not_wait_for_itself() {
 /// be emitted again. Their old attempts would pile up before the slow bolt.
 #[test]
 fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
-    let (clock, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     builder.queue(1).batch(1);
-    builder.spout("numbers", numbers(0..200, &told)).max_pending(64).replay(Replay::default());
-    builder
-        .bolt("round", |_| {
-            each(|tuple, out| {
-                if *tuple % 2 == 0 {
-                    out.emit_on("again", &tuple, *tuple + 1).unwrap();
-                } else {
-                    for _ in 0..4 {
-                        out.emit_on("out", &tuple, *tuple).unwrap();
-                    }
-                }
-                out.ack(tuple);
-            })
-        })
-        .stream("again")
-        .stream("out")
-        .shuffle("numbers")
-        .shuffle(("round", "again"));
-    bolt_with(&mut builder, "slow", ("round", "out"), clock.clone(), move |clock, tuple, out| {
+    let numbers =
+        builder.spout("numbers", numbers(0..200, &told)).max_pending(64).replay(Replay::default());
+    // Even numbers go round, and odd ones out.
+    let round = bolt(&builder, "round", &numbers, |tuple, out| {
+        let even = *tuple % 2 == 0;
+        for _ in 0..if even { 1 } else { 4 } {
+            out.emit(&tuple, if even { *tuple + 1 } else { 1000 });
+        }
+        out.ack(tuple);
+    });
+    let (again, out) =
+        (round.stream().filter(|n| *n < 1000), round.stream().filter(|n| *n == 1000));
+    round.shuffle(again);
+    bolt_with(&builder, "slow", out, clock.clone(), move |clock, tuple, out| {
         clock.advance(SECOND / 4);
         out.ack(tuple);
     });
-    let mut topology = builder.start_manual().unwrap();
+    let mut topology = builder.simulate(&clock).unwrap();
     let mut most = 0;
     for _ in 0..5_000 {
         topology.step();
@@ -142,14 +134,12 @@ fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
 
 #[test]
 fn an_inactive_start_emits_nothing_until_it_is_activated() {
-    let (clock, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     builder.start_inactive();
-    builder.spout("numbers", numbers(0..10, &told)).max_pending(2);
+    let numbers = builder.spout("numbers", numbers(0..10, &told)).max_pending(2);
     let held = Log::new();
-    bolt_with(&mut builder, "drop", "numbers", held.clone(), move |held, tuple, _| {
-        held.note(*tuple)
-    });
-    let mut topology = settled(builder);
+    bolt_with(&builder, "drop", &numbers, held.clone(), move |held, tuple, _| held.note(*tuple));
+    let mut topology = settled(builder, &clock);
     clock.advance(SECOND * 5);
     settle(&mut topology);
     assert_eq!((told.all(), topology.next_due()), (vec![], None));
@@ -175,16 +165,16 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
 fn a_spout_that_was_never_active_is_not_made() {
     for drains in [false, true] {
         let told = Log::new();
-        let mut builder = TopologyBuilder::new();
+        let builder = TopologyBuilder::new();
         builder.start_inactive().wait(expiry_topology::Parking);
-        builder.spout("numbers", {
+        let numbers = builder.spout("numbers", {
             let told = told.clone();
             move |_| {
                 told.note(Told::Open);
                 Numbers::new(0..10, &told)
             }
         });
-        builder.bolt("sink", |_| Collect::new()).shuffle("numbers");
+        builder.bolt("sink", |_| Collect::new()).shuffle(&numbers);
         let topology = builder.start().unwrap();
         std::thread::sleep(Duration::from_millis(20));
         if drains {
@@ -199,7 +189,7 @@ fn a_spout_that_was_never_active_is_not_made() {
 #[test]
 fn ticks_come_at_their_time() {
     struct Ticking(Log<u64>, ManualClock);
-    impl expiry_topology::Bolt<u64> for Ticking {
+    impl expiry_topology::Bolt<u64, u64> for Ticking {
         fn execute(
             &mut self,
             tuple: Tuple<u64>,
@@ -213,17 +203,17 @@ fn ticks_come_at_their_time() {
         }
     }
     let (clock, ticks, came) = (ManualClock::new(), Log::new(), Collect::new());
-    let mut builder = builder(&clock);
-    builder.spout("numbers", |_| VecSpout::new([]));
-    builder
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", |_| VecSpout::new([]));
+    let ticking = builder
         .bolt("ticking", {
             let (ticks, clock) = (ticks.clone(), clock.clone());
             move |_| Ticking(ticks.clone(), clock.clone())
         })
-        .shuffle("numbers")
+        .shuffle(&numbers)
         .tick_every(SECOND * 3);
-    builder.bolt("sink", came.instances()).shuffle("ticking");
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("sink", came.instances()).shuffle(&ticking);
+    let mut topology = builder.simulate(&clock).unwrap();
     for _ in 0..10 {
         settle(&mut topology);
         clock.advance(SECOND);
@@ -240,8 +230,10 @@ fn ticks_come_at_their_time() {
 fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
     let (clock, told) = (ManualClock::new(), Log::new());
     let made = Arc::new(AtomicUsize::new(0));
-    let mut builder = builder(&clock);
-    builder.spout("numbers", numbers(0..10, &told)).replay(Replay::default().base(Duration::ZERO));
+    let builder = builder(&clock);
+    let numbers = builder
+        .spout("numbers", numbers(0..10, &told))
+        .replay(Replay::default().base(Duration::ZERO));
     builder
         .bolt("panics", {
             let made = made.clone();
@@ -256,8 +248,8 @@ fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
                 })
             }
         })
-        .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
+        .shuffle(&numbers);
+    let mut topology = builder.simulate(&clock).unwrap();
     run(&mut topology, &clock, SECOND * 5);
     assert!(topology.is_finished());
     let metrics = topology.metrics();
@@ -292,8 +284,8 @@ fn a_spout_that_panics_is_restarted() {
     }
     let (clock, told) = (ManualClock::new(), Log::new());
     let asked = Arc::new(AtomicUsize::new(0));
-    let mut builder = builder(&clock);
-    builder.spout("panics", {
+    let builder = builder(&clock);
+    let panics = builder.spout("panics", {
         let (told, asked) = (told.clone(), asked.clone());
         move |_| {
             let first = asked.load(Relaxed) as u64;
@@ -309,8 +301,8 @@ fn a_spout_that_panics_is_restarted() {
                 }
             })
         })
-        .shuffle("panics");
-    let mut topology = builder.start_manual().unwrap();
+        .shuffle(&panics);
+    let mut topology = builder.simulate(&clock).unwrap();
     run(&mut topology, &clock, SECOND * 5);
     let expected = [
         Told::Open,
@@ -343,8 +335,8 @@ fn outcomes_wait_for_a_spout_that_cannot_be_made() {
     }
     let (clock, told) = (ManualClock::new(), Log::new());
     let made = AtomicUsize::new(0);
-    let mut builder = builder(&clock);
-    builder.spout("panics", {
+    let builder = builder(&clock);
+    let panics = builder.spout("panics", {
         let told = told.clone();
         move |_| match made.fetch_add(1, Relaxed) {
             0 => Panics(Numbers::new(0..4, &told).at_once(4), true),
@@ -352,8 +344,8 @@ fn outcomes_wait_for_a_spout_that_cannot_be_made() {
             _ => Panics(Numbers::new([], &told), false),
         }
     });
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("panics");
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&panics);
+    let mut topology = builder.simulate(&clock).unwrap();
     run(&mut topology, &clock, SECOND);
     let mut acks = told.all();
     acks.retain(|told| matches!(told, Told::Ack(_)));
@@ -391,9 +383,9 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
         let numbers = Numbers::new([1], &Log::new()).at_once(2);
         let spout = Slow(numbers, in_call, released);
         let spout = std::sync::Mutex::new(Some(spout));
-        let mut builder = TopologyBuilder::new();
-        builder.spout("slow", move |_| spout.lock().unwrap().take().unwrap());
-        bolt(&mut builder, "end", "slow", move |tuple, out| match fails {
+        let builder = TopologyBuilder::new();
+        let slow = builder.spout("slow", move |_| spout.lock().unwrap().take().unwrap());
+        bolt(&builder, "end", &slow, move |tuple, out| match fails {
             true => out.fail(tuple),
             false => out.ack(tuple),
         });
@@ -414,16 +406,16 @@ fn nothing_is_at_rest_while_a_bolt_executes() {
     struct Untracked;
     impl Spout<u64> for Untracked {
         fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            out.emit_untracked(1).unwrap();
+            out.emit_untracked(1);
             Next::Done
         }
     }
     let (in_call, is_in_call) = std::sync::mpsc::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
     let ends = std::sync::Mutex::new(Some((in_call, released)));
-    let mut builder = TopologyBuilder::new();
-    builder.spout("untracked", |_| Untracked);
-    builder
+    let builder = TopologyBuilder::new();
+    let untracked = builder.spout("untracked", |_| Untracked);
+    let slow = builder
         .bolt("slow", move |_| {
             let (in_call, released) = ends.lock().unwrap().take().unwrap();
             each(move |tuple, out| {
@@ -433,8 +425,8 @@ fn nothing_is_at_rest_while_a_bolt_executes() {
                 out.ack(tuple);
             })
         })
-        .shuffle("untracked");
-    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("slow");
+        .shuffle(&untracked);
+    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&slow);
     let topology = builder.start().unwrap();
     is_in_call.recv().unwrap();
     let waited = topology.wait(Duration::from_millis(20));
@@ -448,13 +440,13 @@ fn nothing_is_at_rest_while_a_bolt_executes() {
 #[test]
 fn latencies_are_what_they_were() {
     let clock = ManualClock::new();
-    let mut builder = builder(&clock);
-    builder.spout("numbers", |_| VecSpout::new(0..100)).timeout(SECOND * 100);
-    bolt_with(&mut builder, "takes", "numbers", clock.clone(), move |clock, tuple, out| {
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", |_| VecSpout::new(0..100)).timeout(SECOND * 100);
+    bolt_with(&builder, "takes", &numbers, clock.clone(), move |clock, tuple, out| {
         clock.advance(SECOND / 10);
         out.ack(tuple);
     });
-    let topology = settled(builder);
+    let topology = settled(builder, &clock);
     let near =
         |latency: Duration, seconds: f64| (latency.as_secs_f64() / seconds - 1.0).abs() < 0.02;
     let [spout, bolt] = &topology.metrics()[..] else { panic!() };
@@ -471,17 +463,18 @@ fn latencies_are_what_they_were() {
 #[test]
 fn hooks_are_told() {
     struct Tell(Log<String>);
-    impl Hook<u64> for Tell {
-        fn emit(&self, task: &Context, stream: &str, message: &u64) {
-            self.0.note(format!("{} emits {message} on {stream}", task.component()));
+    impl Hook for Tell {
+        fn emit(&self, task: &Context, message: &dyn Any) {
+            let message = message.downcast_ref::<u64>().unwrap();
+            self.0.note(format!("{} emits {message}", task.component()));
         }
-        fn execute(&self, task: &Context, _took: Duration) {
+        fn execute(&self, task: &Context, _: &Seen<'_>) {
             self.0.note(format!("{} executes", task.component()));
         }
-        fn ack(&self, task: &Context) {
+        fn ack(&self, task: &Context, _: &Seen<'_>, _: &dyn Any) {
             self.0.note(format!("{} acks", task.component()));
         }
-        fn fail(&self, task: &Context) {
+        fn fail(&self, task: &Context, _: &Seen<'_>) {
             self.0.note(format!("{} fails", task.component()));
         }
         fn spout_ack(&self, _: &Context, id: &dyn fmt::Debug, _took: Duration) {
@@ -495,16 +488,16 @@ fn hooks_are_told() {
         }
     }
     struct Rude;
-    impl Hook<u64> for Rude {
+    impl Hook for Rude {
         fn spout_ack(&self, _: &Context, _: &dyn fmt::Debug, _: Duration) {
             std::panic::resume_unwind(Box::new("rude"));
         }
     }
     let (clock, heard) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let builder = builder(&clock);
     builder.hook(Rude).hook(Tell(heard.clone()));
-    builder.spout("numbers", |_| VecSpout::new([1, 2]));
-    bolt(&mut builder, "even", "numbers", |tuple, out| {
+    let numbers = builder.spout("numbers", |_| VecSpout::new([1, 2]));
+    bolt(&builder, "even", &numbers, |tuple, out| {
         if *tuple % 2 == 0 {
             out.ack(tuple);
         } else {
@@ -512,7 +505,7 @@ fn hooks_are_told() {
             out.fail_with(tuple, "even ones only");
         }
     });
-    let topology = settled(builder);
+    let topology = settled(builder, &clock);
     let mut heard = heard.all();
     heard.sort();
     let expected = [
@@ -523,8 +516,8 @@ fn hooks_are_told() {
         "even executes",
         "even fails",
         "even: odd",
-        "numbers emits 1 on default",
-        "numbers emits 2 on default",
+        "numbers emits 1",
+        "numbers emits 2",
     ];
     assert_eq!(heard, expected);
     assert_eq!((topology.metrics()[0].panics, topology.metrics()[1].errors), (1, 1));
@@ -543,14 +536,14 @@ fn waiting_goes_by_the_strategy() {
     assert_eq!(Sleeping(SECOND).wait(7), Wait::Sleep(SECOND));
 
     for strategy in 0..3 {
-        let mut builder = TopologyBuilder::new();
+        let builder = TopologyBuilder::new();
         match strategy {
             0 => builder.wait(Parking),
             1 => builder.wait(Sleeping(Duration::from_micros(100))),
             _ => builder.wait(|_: u32| Wait::Yield),
         };
-        builder.spout("numbers", |_| VecSpout::new(0..1000)).max_pending(3);
-        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+        let numbers = builder.spout("numbers", |_| VecSpout::new(0..1000)).max_pending(3);
+        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
         let topology = builder.start().unwrap();
         topology.wait(Duration::from_secs(60)).unwrap();
         assert_eq!(topology.metrics()[0].acked, 1000);
@@ -569,9 +562,9 @@ fn a_spout_that_blocks_is_named() {
     }
     let (release, blocked) = std::sync::mpsc::channel();
     let blocked = std::sync::Mutex::new(Some(blocked));
-    let mut builder = TopologyBuilder::new();
-    builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
-    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("blocks");
+    let builder = TopologyBuilder::new();
+    let blocks = builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
+    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&blocks);
     let topology = builder.start().unwrap();
     // This loops until the spout is in its call.
     let stuck = loop {
@@ -591,9 +584,9 @@ fn a_spout_that_blocks_is_named() {
 fn a_drain_leaves_nothing_behind() {
     for _ in 0..20 {
         let told = Log::new();
-        let mut builder = TopologyBuilder::new();
-        builder.spout("numbers", numbers(0.., &told)).max_pending(10);
-        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+        let builder = TopologyBuilder::new();
+        let numbers = builder.spout("numbers", numbers(0.., &told)).max_pending(10);
+        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
         let topology = builder.start().unwrap();
         while told.all().len() < 100 {
             std::thread::yield_now();
@@ -621,17 +614,20 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
         }
     }
     let (once, letters) = (VecSpout::new([Fragile(Arc::default())]), Log::new());
-    let mut builder = TopologyBuilder::new();
-    builder.clock(ManualClock::new());
-    builder.spout("once", once.instances()).replay(Replay::default().base(Duration::ZERO));
+    let (clock, builder) = (ManualClock::new(), TopologyBuilder::new());
+    let source =
+        builder.spout("once", once.instances()).replay(Replay::default().base(Duration::ZERO));
     builder
-        .bolt("no", |_| expiry_topology::basic(|_: &Fragile, _| Err::<(), _>("no")))
-        .shuffle("once");
-    builder.on_dead_letter({
-        let letters = letters.clone();
-        move |letter: expiry_topology::DeadLetter<Fragile>| letters.note(letter.id)
-    });
-    let mut topology = builder.start_manual().unwrap();
+        .bolt("no", |_| expiry_topology::sink(|_: &Fragile, _| Err::<(), _>("no")))
+        .shuffle(&source);
+    let log = letters.clone();
+    builder
+        .bolt("letters", move |_| {
+            let log = log.clone();
+            expiry_topology::sink(move |id: &String, _| log.note(id.clone()))
+        })
+        .shuffle(source.dead_letters().map(|letter| letter.id));
+    let mut topology = builder.simulate(&clock).unwrap();
     assert!(topology.settle(1000));
     assert!(topology.is_finished());
     let metrics = &topology.metrics()[0];
@@ -646,13 +642,13 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
 fn a_slow_tuple_holds_no_acks_back() {
     let (clock, live) = (ManualClock::new(), Log::new());
     let tracker = Arc::new(std::sync::OnceLock::<Arc<expiry::AckTracker>>::new());
-    let mut builder = builder(&clock);
+    let builder = builder(&clock);
     builder.flush_every(Duration::from_millis(1));
-    builder.spout("numbers", |_| Numbers::new(0..40, &Log::new()).at_once(40));
+    let numbers = builder.spout("numbers", |_| Numbers::new(0..40, &Log::new()).at_once(40));
     bolt_with(
-        &mut builder,
+        &builder,
         "slow",
-        "numbers",
+        &numbers,
         (clock.clone(), live.clone(), tracker.clone()),
         move |(clock, live, tracker), tuple, out| {
             live.note(tracker.get().unwrap().len());
@@ -662,7 +658,7 @@ fn a_slow_tuple_holds_no_acks_back() {
             out.ack(tuple);
         },
     );
-    let mut topology = builder.start_manual().unwrap();
+    let mut topology = builder.simulate(&clock).unwrap();
     assert!(tracker.set(topology.tracker().unwrap().clone()).is_ok());
     settle(&mut topology);
     let live = live.all();
@@ -677,10 +673,11 @@ fn a_slow_tuple_holds_no_acks_back() {
 /// reported, and the topology comes to rest.
 #[test]
 fn a_tracker_that_was_shut_down_gives_messages_up() {
-    let (_, told, mut builder) = rig();
-    builder.spout("numbers", numbers_by(2, [1, 2, 3], &told)).replay(Replay::default());
-    builder.bolt("sink", |_| each(|tuple, _| drop(tuple))).shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
+    let (clock, told, builder) = rig();
+    let numbers =
+        builder.spout("numbers", numbers_by(2, [1, 2, 3], &told)).replay(Replay::default());
+    builder.bolt("sink", |_| each(|tuple, _| drop(tuple))).shuffle(&numbers);
+    let mut topology = builder.simulate(&clock).unwrap();
     topology.tracker().unwrap().shutdown(expiry::ShutdownMode::Cancel);
     settle(&mut topology);
     assert!(topology.is_finished());
@@ -693,17 +690,17 @@ fn a_tracker_that_was_shut_down_gives_messages_up() {
 /// A task that sleeps until there is room is woken when there is some: here nothing else wakes it.
 #[test]
 fn room_wakes_who_waits_for_it() {
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.queue(1).batch(1).wait(expiry_topology::Parking);
-    for name in ["left", "right"] {
-        let mut spout = builder.spout(name, |_| Numbers::new(0..3000, &Log::new()).at_once(8));
-        spout.max_pending(64).parallelism(2);
-    }
-    builder
+    let [left, right] = ["left", "right"].map(|name| {
+        let spout = builder.spout(name, |_| Numbers::new(0..3000, &Log::new()).at_once(8));
+        spout.max_pending(64).parallelism(2)
+    });
+    let pass = builder
         .bolt("pass", |_| expiry_topology::basic(|number: &u64, out| out.emit(*number)))
-        .shuffle("left")
-        .shuffle("right");
-    builder.bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ())).global("pass");
+        .shuffle(&left)
+        .shuffle(&right);
+    builder.bolt("sink", |_| expiry_topology::sink(|_: &u64, _| ())).global(&pass);
     let topology = builder.start().unwrap();
     topology.wait(Duration::from_secs(60)).unwrap();
     let metrics = topology.kill();
@@ -734,8 +731,8 @@ fn a_spout_is_asked_when_it_is_called() {
     for otherwise in [Next::Idle, Next::Asleep] {
         let (clock, asked) = (ManualClock::new(), Arc::new(AtomicUsize::new(0)));
         let (feed, waker) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
-        let mut builder = builder(&clock);
-        builder.spout("fed", {
+        let builder = builder(&clock);
+        let fed = builder.spout("fed", {
             let (feed, asked, waker) = (feed.clone(), asked.clone(), waker.clone());
             move |context| {
                 *waker.lock().unwrap() = Some(context.waker());
@@ -744,8 +741,8 @@ fn a_spout_is_asked_when_it_is_called() {
             }
         });
         let bolt = |_: &Context| each(|tuple, out| out.ack(tuple));
-        builder.bolt("sink", bolt).shuffle("fed");
-        let mut topology = settled(builder);
+        builder.bolt("sink", bolt).shuffle(&fed);
+        let mut topology = settled(builder, &clock);
         assert_eq!(asked.load(Relaxed), 1);
         feed.lock().unwrap().push(1);
         settle(&mut topology);
@@ -765,7 +762,10 @@ struct Asks(Vec<Tuple<u64>>, mpsc::Receiver<bool>);
 
 impl Asks {
     /// Adds the bolt, and returns what gives it answers.
-    fn add(builder: &mut TopologyBuilder<u64>) -> Box<dyn Fn(bool) + Send> {
+    fn add<'t>(
+        builder: &'t TopologyBuilder,
+        source: &SpoutStage<'t, u64>,
+    ) -> Box<dyn Fn(bool) + Send> {
         let (sender, answers) = mpsc::channel();
         let (give, wakers) = mpsc::channel();
         let answers = Mutex::new(Some(answers));
@@ -774,7 +774,7 @@ impl Asks {
                 give.send(context.waker()).unwrap();
                 Asks(Vec::new(), answers.lock().unwrap().take().unwrap())
             })
-            .shuffle("numbers");
+            .shuffle(source);
         let waker = OnceCell::new();
         Box::new(move |answer| {
             sender.send(answer).unwrap();
@@ -783,7 +783,7 @@ impl Asks {
     }
 }
 
-impl Bolt<u64> for Asks {
+impl Bolt<u64, u64> for Asks {
     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
         self.0.push(tuple);
     }
@@ -801,11 +801,11 @@ impl Bolt<u64> for Asks {
 /// A waker calls its bolt once, also while the topology is inactive.
 #[test]
 fn a_bolt_is_called_by_its_waker() {
-    let (_, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     let log = told.clone();
-    builder.spout("numbers", move |_| Numbers::new([1, 2], &log));
-    let answer = Asks::add(&mut builder);
-    let mut topology = settled(builder);
+    let numbers = builder.spout("numbers", move |_| Numbers::new([1, 2], &log));
+    let answer = Asks::add(&builder, &numbers);
+    let mut topology = settled(builder, &clock);
     assert_eq!(topology.metrics()[1].held, 2);
     answer(true);
     assert!(topology.step(), "the call is something to do");
@@ -824,10 +824,10 @@ fn a_bolt_is_called_by_its_waker() {
 /// holds, and for its calls.
 #[test]
 fn a_drain_waits_for_what_a_waker_is_to_settle() {
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.timeout(SECOND * 600).wait(expiry_topology::Parking);
-    builder.spout("numbers", |_| VecSpout::new([1, 2]));
-    let answer = Asks::add(&mut builder);
+    let numbers = builder.spout("numbers", |_| VecSpout::new([1, 2]));
+    let answer = Asks::add(&builder, &numbers);
     let topology = builder.start().unwrap();
     while topology.metrics()[1].held < 2 {
         std::thread::yield_now();
@@ -856,7 +856,7 @@ fn a_drain_waits_for_what_a_waker_is_to_settle() {
 #[test]
 fn a_drain_does_not_wait_for_ticks() {
     struct Hold(Vec<Tuple<u64>>, bool);
-    impl expiry_topology::Bolt<u64> for Hold {
+    impl expiry_topology::Bolt<u64, u64> for Hold {
         fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
             self.0.push(tuple);
         }
@@ -868,13 +868,12 @@ fn a_drain_does_not_wait_for_ticks() {
         }
     }
     let hour = Duration::from_secs(3600);
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.timeout(hour * 2).wait(expiry_topology::Parking);
-    builder.spout("numbers", |_| Numbers::new(0..1000, &Log::new()).at_once(10));
-    let mut first = builder.bolt("first", |_| Hold(Vec::new(), true));
-    first.shuffle("numbers").tick_every(hour).parallelism(2);
-    let mut second = builder.bolt("second", |_| Hold(Vec::new(), false));
-    second.shuffle("first").tick_every(hour);
+    let numbers = builder.spout("numbers", |_| Numbers::new(0..1000, &Log::new()).at_once(10));
+    let first = builder.bolt("first", |_| Hold(Vec::new(), true));
+    let first = first.shuffle(&numbers).tick_every(hour).parallelism(2);
+    builder.bolt("second", |_| Hold(Vec::new(), false)).shuffle(&first).tick_every(hour);
     let topology = builder.start().unwrap();
     // All of them are held, and nothing else will happen.
     while topology.metrics()[1].held < 1000 {
@@ -890,9 +889,9 @@ fn a_drain_does_not_wait_for_ticks() {
 #[test]
 fn messages_wait_for_a_bolt_that_cannot_be_made() {
     let (clock, told, tries) = (ManualClock::new(), Log::new(), Log::new());
-    let mut builder = builder(&clock);
+    let builder = builder(&clock);
     builder.batch(4);
-    builder.spout("numbers", numbers_by(10, 0..10, &told));
+    let numbers = builder.spout("numbers", numbers_by(10, 0..10, &told));
     builder
         .bolt("late", {
             let (clock, tries) = (clock.clone(), tries.clone());
@@ -909,8 +908,8 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
                 })
             }
         })
-        .shuffle("numbers");
-    let mut topology = settled(builder);
+        .shuffle(&numbers);
+    let mut topology = settled(builder, &clock);
     let took = run(&mut topology, &clock, SECOND * 60);
     assert!(topology.is_finished());
     assert!(took < SECOND * 10, "{took:?}");
@@ -930,23 +929,24 @@ struct Sent {
 
 impl Sent {
     /// Adds the spout, and returns what sends it numbers. It is asked again after each of them.
-    fn add(
-        builder: &mut TopologyBuilder<u64>,
+    fn add<'t>(
+        builder: &'t TopologyBuilder,
         calls: &Log<(Told, ThreadId)>,
-    ) -> impl Fn(u64) + 'static {
+    ) -> (SpoutStage<'t, u64>, Box<dyn Fn(u64)>) {
         let (sender, numbers) = mpsc::channel();
         let (give, wakers) = mpsc::channel();
         let (numbers, calls) = (Mutex::new(Some(numbers)), calls.clone());
-        builder.spout("numbers", move |context| {
+        let stage = builder.spout("numbers", move |context| {
             give.send(context.waker()).unwrap();
             let numbers = numbers.lock().unwrap().take().unwrap();
             Sent { numbers, calls: calls.clone() }
         });
         let waker = OnceCell::new();
-        move |number| {
+        let send = move |number| {
             sender.send(number).unwrap();
             waker.get_or_init(|| wakers.recv().unwrap()).wake();
-        }
+        };
+        (stage, Box::new(send))
     }
 
     fn note(&self, told: Told) {
@@ -980,7 +980,7 @@ impl Spout<u64> for Sent {
 fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
     const MESSAGES: u64 = 3;
     let (asked, calls, worked) = (Log::new(), Log::new(), Log::new());
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.wait({
         let asked = asked.clone();
         move |nth| {
@@ -988,8 +988,8 @@ fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
             Wait::Park(Duration::from_millis(1))
         }
     });
-    let send = Sent::add(&mut builder, &calls);
-    bolt_with(&mut builder, "sink", "numbers", worked.clone(), move |worked, tuple, out| {
+    let (numbers, send) = Sent::add(&builder, &calls);
+    bolt_with(&builder, "sink", &numbers, worked.clone(), move |worked, tuple, out| {
         worked.note(thread::current().id());
         out.ack(tuple);
     });
@@ -1023,7 +1023,7 @@ fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
 #[test]
 fn an_outcome_from_another_thread_comes_back_to_the_spouts() {
     let (asked, calls, settled) = (Log::new(), Log::new(), Log::new());
-    let mut builder = TopologyBuilder::new();
+    let builder = TopologyBuilder::new();
     builder.timeout(Duration::from_secs(3600)).wait({
         let asked = asked.clone();
         move |_| {
@@ -1031,8 +1031,8 @@ fn an_outcome_from_another_thread_comes_back_to_the_spouts() {
             Wait::Park(Duration::MAX)
         }
     });
-    let send = Sent::add(&mut builder, &calls);
-    builder.bolt("pass", passes).shuffle("numbers");
+    let (numbers, send) = Sent::add(&builder, &calls);
+    let pass = builder.bolt("pass", passes).shuffle(&numbers);
     // Settles a tuple when the test says so: 0 is acked, 1 is failed, 2 is kept.
     let (go, may_go) = mpsc::channel::<()>();
     let may_go = Mutex::new(Some(may_go));
@@ -1053,7 +1053,7 @@ fn an_outcome_from_another_thread_comes_back_to_the_spouts() {
                 })
             }
         })
-        .shuffle("pass");
+        .shuffle(&pass);
     let topology = builder.start().unwrap();
     // If an assertion fails, the bolt waits no more before the topology is dropped.
     let go = go;

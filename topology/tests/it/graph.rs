@@ -3,30 +3,32 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    BuildError, Context, Next, Refused, Replay, Spout, SpoutCollector, SpoutSpec, TopologyBuilder,
+    basic, BoltStage, BuildError, Collect, Context, DeadLetter, Next, Replay, Seen, Spout,
+    SpoutCollector, SpoutStage, TopologyBuilder, VecSpout,
 };
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+type Sink<'t> = BoltStage<'t, u64, u64>;
+type Source<'t> = SpoutStage<'t, u64>;
+
 /// A topology of a spout with this many tasks, and one bolt whose tasks note what they receive.
-fn sink(
+fn into_sink(
     spouts: usize,
     numbers: u64,
     tasks: usize,
-    group: impl FnOnce(&mut expiry_topology::BoltSpec<'_, u64>),
+    group: impl for<'t> Fn(Sink<'t>, &Source<'t>) -> Sink<'t>,
 ) -> BTreeMap<usize, Vec<u64>> {
     let (clock, came) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder
+    let builder = builder(&clock);
+    let source = builder
         .spout("numbers", move |context| {
             let number = context.task() as u64 * 1000;
             Numbers::new(number..number + numbers, &Log::new())
         })
-        .parallelism(spouts)
-        .field("parity", |number: &u64| if number % 2 == 0 { &0 } else { &1 })
-        .computed_field("odd", |number: &u64| (number % 2) as i32)
-        .field("number", |number: &u64| number);
-    let mut bolt = builder.bolt("sink", {
+        .parallelism(spouts);
+    let bolt = builder.bolt("sink", {
         let came = came.clone();
         move |context| {
             let (came, task) = (came.clone(), context.task());
@@ -36,9 +38,8 @@ fn sink(
             })
         }
     });
-    bolt.parallelism(tasks);
-    group(&mut bolt);
-    let topology = settled(builder);
+    group(bolt.parallelism(tasks), &source);
+    let topology = settled(builder, &clock);
     assert!(topology.is_finished());
     let mut by_task = BTreeMap::<usize, Vec<u64>>::new();
     for (task, number) in came.all() {
@@ -47,18 +48,9 @@ fn sink(
     by_task
 }
 
-/// As [`sink`], of a bolt with this grouping.
-macro_rules! sink {
-    ($spouts:expr, $numbers:expr, $tasks:expr, $($group:tt)+) => {
-        sink($spouts, $numbers, $tasks, |bolt| {
-            bolt.$($group)+;
-        })
-    };
-}
-
 #[test]
 fn shuffle_spreads_evenly_and_keeps_order() {
-    let came = sink!(1, 100, 4, shuffle("numbers"));
+    let came = into_sink(1, 100, 4, |bolt, numbers| bolt.shuffle(numbers));
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert_eq!(numbers.len(), 25);
@@ -67,8 +59,11 @@ fn shuffle_spreads_evenly_and_keeps_order() {
 }
 
 #[test]
-fn equal_fields_go_to_the_same_task_whoever_emits() {
-    let came = sink!(3, 100, 4, fields("numbers", ["parity"]));
+fn equal_keys_go_to_the_same_task_whoever_emits() {
+    fn parity(number: &u64) -> &i32 {
+        &[0, 1][(number % 2) as usize]
+    }
+    let came = into_sink(3, 100, 4, |bolt, numbers| bolt.fields(numbers, parity));
     let all: usize = came.values().map(Vec::len).sum();
     assert_eq!(all, 300);
     for parity in 0..2 {
@@ -77,9 +72,10 @@ fn equal_fields_go_to_the_same_task_whoever_emits() {
         assert_eq!(tasks.count(), 1);
     }
     // What is computed is hashed as what is borrowed.
-    let computed = sink!(3, 100, 4, fields("numbers", ["odd"]));
+    let odd = |number: &u64| (number % 2) as i32;
+    let computed = into_sink(3, 100, 4, |bolt, numbers| bolt.computed(numbers, odd));
     assert_eq!(computed, came);
-    let came = sink!(2, 500, 4, fields("numbers", ["parity", "number"]));
+    let came = into_sink(2, 500, 4, |bolt, numbers| bolt.computed(numbers, |n| (n % 2, *n)));
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert!((200..300).contains(&numbers.len()), "{came:?}");
@@ -87,74 +83,172 @@ fn equal_fields_go_to_the_same_task_whoever_emits() {
 }
 
 #[test]
-fn all_global_and_local() {
-    let came = sink!(1, 10, 3, all("numbers"));
+fn all_global_local_and_direct() {
+    let came = into_sink(1, 10, 3, |bolt, numbers| bolt.all(numbers));
     assert_eq!(came.values().map(Vec::len).collect::<Vec<_>>(), [10, 10, 10]);
-    let came = sink!(2, 10, 3, global("numbers"));
+    let came = into_sink(2, 10, 3, |bolt, numbers| bolt.global(numbers));
     assert_eq!(came.keys().collect::<Vec<_>>(), [&0]);
-    let came = sink!(4, 10, 3, local_or_shuffle("numbers"));
+    let came = into_sink(4, 10, 3, |bolt, numbers| bolt.local_or_shuffle(numbers));
     assert!(came[&1].iter().all(|number| number / 1000 == 1));
     assert_eq!(came[&0].len(), 20, "of the first and the fourth");
+    let came = into_sink(1, 10, 3, |bolt, numbers| bolt.direct(numbers, |n| *n as usize));
+    assert_eq!(came, [(0, vec![0, 3, 6, 9]), (1, vec![1, 4, 7]), (2, vec![2, 5, 8])].into());
 }
 
-/// Emits one message in each way.
-struct Ways;
+/// Emits in each way, and says which tasks got it.
+struct Ways(Log<Vec<(usize, usize)>>);
 
 impl Spout<u64> for Ways {
     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-        out.emit_on("other", 1, 1).unwrap();
-        out.emit_direct("direct", 2, 2, 2).unwrap();
-        let refused = out.emit_direct("direct", 3, 3, 3).unwrap_err();
-        assert_eq!((refused.message, refused.why), (3, Refused::NoSuchTask));
-        let refused = out.emit_on("nowhere", 4, 4).unwrap_err();
-        assert_eq!((refused.message, refused.why), (4, Refused::UndeclaredStream));
-        out.emit_untracked(5).unwrap();
-        // Components listen to it by direct grouping only.
-        out.emit_on("direct", 6, 6).unwrap();
+        for n in 0..3 {
+            out.emit(n, n).unwrap();
+            self.0.note(out.sent_to().collect());
+        }
+        out.emit_untracked(3);
+        self.0.note(out.sent_to().collect());
         Next::Done
     }
 }
 
 #[test]
-fn streams_and_direct_messages() {
-    let (clock, came) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder.spout("ways", |_| Ways).stream("other").stream("direct");
-    let mut bolt = builder.bolt("sink", {
-        let came = came.clone();
-        move |context| {
-            let (came, task) = (came.clone(), context.task());
-            each(move |tuple, out| {
-                let (component, stream) = out.source(&tuple);
-                assert_eq!(component, "ways");
-                came.note((stream.to_string(), task, *tuple));
-                out.ack(tuple);
-            })
+fn maps_and_filters_and_who_gets_what() {
+    let (clock, sent) = (ManualClock::new(), Log::new());
+    let (texts, odd) = (Collect::<String>::new(), Collect::<u64>::new());
+    let builder = builder(&clock);
+    let noted = sent.clone();
+    let ways = builder.spout("ways", move |_| Ways(noted.clone()));
+    builder
+        .bolt("texts", texts.instances())
+        .parallelism(2)
+        .global(ways.stream().map(|n| format!("<{n}>")))
+        .all(ways.stream().filter_map(|n| (*n == 2).then(|| "two".to_string())));
+    builder.bolt("odd", odd.instances()).shuffle(ways.stream().filter(|n| n % 2 == 1));
+    let topology = settled(builder, &clock);
+    // Groupings are numbered in the order of declaration.
+    let expected = [vec![(0, 0)], vec![(0, 0), (2, 0)], vec![(0, 0), (1, 0), (1, 1)]];
+    assert_eq!(sent.all()[..3], expected);
+    assert_eq!(sent.all()[3], expected[1]);
+    assert_eq!(odd.all(), [1, 3]);
+    let mut texts = texts.all();
+    texts.sort();
+    assert_eq!(texts, ["<0>", "<1>", "<2>", "<3>", "two", "two"]);
+    let metrics = topology.metrics();
+    assert_eq!((metrics[0].acked, metrics[0].transferred), (3, 8));
+    let inputs = &metrics[1].inputs;
+    let of = |at: usize| (inputs[at].source.as_str(), inputs[at].executed, inputs[at].acked);
+    assert_eq!((of(0), of(1)), (("ways", 4, 4), ("ways", 2, 2)));
+}
+
+/// A message that no listener keeps is acked.
+#[test]
+fn what_is_filtered_out_everywhere_is_acked() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let builder = builder(&clock);
+    let source = builder.spout("numbers", numbers(0..4, &told));
+    builder.bolt("none", Collect::new().instances()).shuffle(source.stream().filter(|_| false));
+    let topology = settled(builder, &clock);
+    assert_eq!((topology.metrics()[0].acked, topology.metrics()[1].executed), (4, 0));
+}
+
+/// A hook sees messages by their types, and tuples with their source and time.
+#[test]
+fn hooks_see_messages_and_tuples() {
+    struct Hook(Log<String>);
+    impl expiry_topology::Hook for Hook {
+        fn emit(&self, task: &Context, message: &dyn Any) {
+            let number = message.downcast_ref::<u64>().map(u64::to_string);
+            let text = message.downcast_ref::<String>().cloned();
+            self.0.note(format!("{} {}", task.component(), number.or(text).unwrap()));
         }
-    });
-    bolt.parallelism(3).global("ways").global(("ways", "other")).direct(("ways", "direct"));
-    let topology = settled(builder);
-    let mut came = came.all();
-    came.sort();
-    let expected = [("default", 0, 5), ("direct", 2, 2), ("other", 0, 1)];
-    assert_eq!(came, expected.map(|(stream, task, n)| (stream.to_string(), task, n)));
-    // Three were tracked; one of them had no task to go to.
-    assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].pending), (3, 0));
+        fn ack(&self, task: &Context, tuple: &Seen<'_>, message: &dyn Any) {
+            let source = (tuple.source, tuple.source_task, tuple.took);
+            let number = message.downcast_ref::<u64>().map_or("text", |_| "number");
+            self.0.note(format!("{} {number} {source:?}", task.component()));
+        }
+    }
+    let (clock, seen) = (ManualClock::new(), Log::new());
+    clock.advance(SECOND);
+    let builder = builder(&clock);
+    builder.hook(Hook(seen.clone()));
+    let source = builder.spout("numbers", |_| VecSpout::new([7_u64]));
+    let texts =
+        builder.bolt("texts", |_| basic(|n: &u64, out| out.emit(n.to_string()))).shuffle(&source);
+    let held = clock.clone();
+    builder
+        .bolt("late", move |_| {
+            let held = held.clone();
+            expiry_topology::sink(move |_: &String, _| held.advance(SECOND))
+        })
+        .shuffle(&texts);
+    settled(builder, &clock);
+    let expected = [
+        "numbers 7",
+        "texts 7",
+        r#"texts number ("numbers", 0, 0ns)"#,
+        r#"late text ("texts", 0, 1s)"#,
+    ];
+    assert_eq!(seen.all(), expected);
+}
+
+/// Latencies are taken of one in so many, of each grouping by itself.
+#[test]
+fn latencies_are_sampled_as_often_as_asked() {
+    for (every, taken) in [(1, 12), (4, 3), (0, 0)] {
+        let (clock, told) = (ManualClock::new(), Log::new());
+        let builder = builder(&clock);
+        builder.sample_every(every);
+        let source = builder.spout("numbers", numbers(0..12, &told));
+        bolt(&builder, "sink", &source, |tuple, out| out.ack(tuple));
+        let metrics = settled(builder, &clock).metrics();
+        let input = &metrics[1].inputs[0];
+        let counts = [&metrics[0].latency, &metrics[1].latency, &input.execute, &input.process];
+        assert_eq!(counts.map(|latency| latency.count()), [taken; 4]);
+    }
+}
+
+/// A spout ticks, also while it has no room; and its wait strategy is its own.
+#[test]
+fn spouts_tick_and_wait_their_own_way() {
+    struct Ticks(Log<u64>);
+    impl Spout<u64> for Ticks {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            out.emit(1, 1).map_or(Next::Idle, |()| Next::Ready)
+        }
+        fn tick(&mut self) {
+            self.0.note(1);
+        }
+    }
+    let (clock, ticks) = (ManualClock::new(), Log::new());
+    let builder = builder(&clock);
+    builder.timeout(SECOND * 100);
+    let noted = ticks.clone();
+    let source = builder
+        .spout("ticks", move |_| Ticks(noted.clone()))
+        .max_pending(1)
+        .wait(expiry_topology::Parking)
+        .tick_every(SECOND * 3);
+    bolt(&builder, "drop", &source, |_, _| ());
+    let mut topology = builder.simulate(&clock).unwrap();
+    for _ in 0..10 {
+        settle(&mut topology);
+        clock.advance(SECOND);
+    }
+    assert_eq!(ticks.all().len(), 3);
 }
 
 /// What building a topology of this says.
-fn refused(declare: impl FnOnce(&mut TopologyBuilder<u64>)) -> BuildError {
-    let mut builder = TopologyBuilder::new();
-    declare(&mut builder);
-    let error = builder.start_manual().expect_err("it is refused");
+fn refused(declare: impl FnOnce(&TopologyBuilder)) -> BuildError {
+    let builder = TopologyBuilder::new();
+    declare(&builder);
+    let error = builder.simulate(&ManualClock::new()).expect_err("it is refused");
     assert!(!error.to_string().is_empty());
     error
 }
 
 /// As [`refused`], of these calls.
 macro_rules! refused {
-    ($builder:ident: $($call:expr);+) => {
-        refused(|$builder| { $($call;)+ })
+    ($builder:ident: $($call:tt)+) => {
+        refused(|$builder| { $($call)+; })
     };
 }
 
@@ -162,64 +256,44 @@ fn none(_: &Context) -> Numbers {
     Numbers::new([], &Log::new())
 }
 
-fn spout(builder: &mut TopologyBuilder<u64>) -> SpoutSpec<'_, u64> {
+fn spout(builder: &TopologyBuilder) -> Source<'_> {
     builder.spout("numbers", none)
 }
 
-fn nothing(_: &Context) -> impl expiry_topology::Bolt<u64> {
+fn nothing(_: &Context) -> impl expiry_topology::Bolt<u64, u64> {
     each(|_, _| ())
 }
 
 #[test]
 fn bad_graphs_are_refused_by_name() {
     use BuildError::*;
-    let nobody = UnknownComponent { component: "bolt".into(), source: "nobody".into() };
+    let other = TopologyBuilder::new();
     let cases = [
         (refused(|_| ()), NoSpout),
         (refused!(b: spout(b); spout(b)), DuplicateName("numbers".into())),
         (refused!(b: b.spout("", none)), EmptyName),
         (refused!(b: spout(b); b.bolt("deaf", nothing)), NoInput("deaf".into())),
-        (refused!(b: spout(b); b.bolt("bolt", nothing).shuffle("nobody")), nobody),
-        (
-            refused!(b: spout(b); b.bolt("bolt", nothing).shuffle(("numbers", "late"))),
-            UnknownStream {
-                component: "bolt".into(),
-                source: "numbers".into(),
-                stream: "late".into(),
-            },
-        ),
-        (
-            refused!(b: spout(b); b.bolt("bolt", nothing).fields("numbers", ["colour"])),
-            UnknownField {
-                component: "bolt".into(),
-                source: "numbers".into(),
-                stream: "default".into(),
-                field: "colour".into(),
-            },
-        ),
-        (
-            refused!(b: spout(b); b.bolt("bolt", nothing).fields("numbers", [])),
-            NoFields("bolt".into()),
-        ),
         (
             refused!(b:
+                let a = b.bolt("a", nothing);
+                let b_ = b.bolt("b", nothing).shuffle(&a);
                 spout(b);
-                b.bolt("a", nothing).shuffle("b");
-                b.bolt("b", nothing).shuffle("a")),
+                a.shuffle(&b_)),
             Unreachable(vec!["a".into(), "b".into()]),
         ),
     ];
     for (error, expected) in cases {
         assert_eq!(error, expected);
     }
+    let builder = TopologyBuilder::new();
+    builder.bolt("lost", nothing).shuffle(&spout(&other)).shuffle(&spout(&builder));
+    assert_eq!(builder.start().unwrap_err(), OtherTopology("lost".into()));
     for (tasks, threads) in [(0, 1), (1, 0), (1, 2)] {
         let bad = refused!(b: spout(b).parallelism(tasks).threads(threads));
         assert_eq!(bad, BadParallelism { component: "numbers".into(), tasks, threads });
     }
-    let twice = refused!(b: spout(b); b.bolt("bolt", nothing).shuffle("numbers").stream("default"));
-    assert!(matches!(twice, DuplicateStream { .. }));
-    let twice = refused!(b: spout(b).field("n", |n: &u64| n).field("n", |n: &u64| n));
-    assert!(matches!(twice, DuplicateField { .. }));
+    let shards = refused!(b: spout(b); b.shards(3));
+    assert_eq!(shards, Tracker(expiry::BuildError::BadShards { shards: 3 }));
 }
 
 #[test]
@@ -234,16 +308,8 @@ fn bad_settings_are_refused_by_name() {
         (refused!(b: spout(b).replay(Replay::default().jitter(1.5))), "numbers", "replay"),
         (refused!(b: spout(b); b.queue(0)), "", "queue"),
         (refused!(b: spout(b); b.batch(0)), "", "batch"),
-        (
-            refused!(b:
-                spout(b);
-                b.bolt("bolt", nothing).shuffle("numbers").tick_every(Duration::ZERO)),
-            "bolt",
-            "tick_every",
-        ),
+        (refused!(b: spout(b).tick_every(Duration::ZERO)), "numbers", "tick_every"),
         (refused!(b: b.acking(false); spout(b).replay(Default::default())), "numbers", "replay"),
-        (refused!(b: spout(b).stream("")), "numbers", "stream"),
-        (refused!(b: spout(b).field("", |number| number)), "numbers", "field"),
         (refused!(b: spout(b).timeout(Duration::ZERO)), "numbers", "timeout"),
         (
             refused!(b: b.interval(Duration::from_millis(1)); spout(b).timeout(long)),
@@ -262,4 +328,24 @@ fn bad_settings_are_refused_by_name() {
     let why = "is zero; for none it takes Duration::MAX";
     let zero = BuildError::Setting { component: String::new(), setting: "timeout", why };
     assert_eq!(refused!(b: spout(b); b.timeout(Duration::ZERO)), zero);
+}
+
+/// A full tracker holds the spouts back, and loses nothing.
+#[test]
+fn the_capacity_of_the_tracker_bounds_all_spouts_together() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let builder = builder(&clock);
+    builder.capacity(5);
+    let source = builder.spout("numbers", numbers(0..50, &told)).parallelism(2);
+    let sink = Collect::new();
+    builder.bolt("sink", sink.instances()).shuffle(&source);
+    let letters = Collect::<DeadLetter<u64>>::new();
+    builder.bolt("letters", letters.instances()).shuffle(source.dead_letters());
+    let mut topology = builder.simulate(&clock).unwrap();
+    topology.hold("sink", true);
+    settle(&mut topology);
+    assert!(topology.tracker().unwrap().len() <= 5);
+    topology.hold("sink", false);
+    assert!(topology.run(100_000));
+    assert_eq!((sink.all().len(), topology.metrics()[0].acked, letters.all().len()), (100, 100, 0));
 }

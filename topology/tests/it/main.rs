@@ -1,5 +1,6 @@
 //! Tests of the public interface, in one program.
 
+mod async_bolts;
 mod attack;
 mod chaos;
 mod common;

@@ -14,7 +14,7 @@ impl Drop for Drops {
     }
 }
 
-fn no_instance(builder: TopologyBuilder<u64>) -> (String, usize, String) {
+fn no_instance(builder: TopologyBuilder) -> (String, usize, String) {
     match builder.start().unwrap_err() {
         BuildError::NoInstance { component, task, why } => (component, task, why),
         other => panic!("{other:?}"),
@@ -26,8 +26,8 @@ fn no_instance(builder: TopologyBuilder<u64>) -> (String, usize, String) {
 #[test]
 fn a_start_fails_with_an_instance() {
     for panics in [false, true] {
-        let mut builder = TopologyBuilder::new();
-        builder.try_spout("numbers", |_| Ok::<_, String>(VecSpout::new([1])));
+        let builder = TopologyBuilder::new();
+        let numbers = builder.try_spout("numbers", |_| Ok::<_, String>(VecSpout::new([1])));
         let dropped = Log::new();
         let log = dropped.clone();
         builder
@@ -43,7 +43,7 @@ fn a_start_fails_with_an_instance() {
                 }))
             })
             .parallelism(4)
-            .shuffle("numbers");
+            .shuffle(&numbers);
         let why = if panics { "panicked: it is the third" } else { "it is the third" };
         assert_eq!(no_instance(builder), ("sink".to_string(), 2, why.to_string()));
         assert_eq!(dropped.all(), [0, 1]);
@@ -53,9 +53,9 @@ fn a_start_fails_with_an_instance() {
 /// An instance that follows a panic, and cannot be made, is tried again after a pause.
 #[test]
 fn an_instance_that_cannot_be_made_again_is_tried_later() {
-    let (clock, _, mut builder) = rig();
-    let (numbers, made) = (VecSpout::new([1]), AtomicUsize::new(0));
-    builder.spout("numbers", numbers.instances()).replay(Replay::default());
+    let (clock, _, builder) = rig();
+    let (given, made) = (VecSpout::new([1]), AtomicUsize::new(0));
+    let numbers = builder.spout("numbers", given.instances()).replay(Replay::default());
     builder
         .try_bolt("sink", move |_| {
             let made = made.fetch_add(1, Relaxed);
@@ -67,11 +67,11 @@ fn an_instance_that_cannot_be_made_again_is_tried_later() {
                 _ => out.ack(tuple),
             }))
         })
-        .shuffle("numbers");
-    let mut topology = settled(builder);
+        .shuffle(&numbers);
+    let mut topology = settled(builder, &clock);
     assert_eq!(topology.metrics()[1].errors, 2, "the panic, and one attempt before the pause");
     run(&mut topology, &clock, SECOND * 10);
-    assert_eq!(numbers.acked(), [0]);
+    assert_eq!(given.acked(), [0]);
     let sink = &topology.metrics()[1];
     assert_eq!((sink.panics, sink.errors), (1, 3));
 }
@@ -79,21 +79,21 @@ fn an_instance_that_cannot_be_made_again_is_tried_later() {
 /// A topology that starts inactive makes the spouts that may fail, and opens none.
 #[test]
 fn an_inactive_start_makes_what_may_fail() {
-    let (_, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     let (made, came) = (Log::new(), Collect::new());
     builder.start_inactive();
     let (log, make) = (made.clone(), numbers([7], &told));
-    builder.try_spout("may fail", move |context| {
+    let may_fail = builder.try_spout("may fail", move |context| {
         log.note("may fail");
         Ok::<_, String>(make(context))
     });
     let (log, make) = (made.clone(), numbers([7], &told));
-    builder.spout("cannot fail", move |context| {
+    let cannot_fail = builder.spout("cannot fail", move |context| {
         log.note("cannot fail");
         make(context)
     });
-    builder.bolt("sink", came.instances()).shuffle("may fail").shuffle("cannot fail");
-    let mut topology = settled(builder);
+    builder.bolt("sink", came.instances()).shuffle(&may_fail).shuffle(&cannot_fail);
+    let mut topology = settled(builder, &clock);
     assert_eq!((made.all(), told.all()), (vec!["may fail"], vec![]));
     topology.activate();
     settle(&mut topology);

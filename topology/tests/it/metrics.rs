@@ -1,7 +1,7 @@
 //! Publishing through the facade `metrics`: each component's counters, set and never added.
 
 use expiry_topology::publish::{describe, Labels};
-use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+use expiry_topology::{basic, sink, Next, Spout, SpoutCollector, TopologyBuilder};
 use metrics::{
     with_local_recorder, Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
     Unit,
@@ -73,14 +73,19 @@ impl Recorder for Kept {
 
 #[test]
 fn components_are_published_by_their_names() {
-    let mut topology = TopologyBuilder::new();
-    topology.spout("lines", |_| Lines(["to be or", "not to be"].map(String::from).to_vec()));
-    topology
+    let topology = TopologyBuilder::new();
+    let lines =
+        topology.spout("lines", |_| Lines(["to be or", "not to be"].map(String::from).to_vec()));
+    let split = topology
         .bolt("split", |_| {
             basic(|line: &String, out| line.split(' ').for_each(|word| out.emit(word.into())))
         })
-        .shuffle("lines");
-    topology.bolt("words", |_| basic(|_: &String, _| {})).parallelism(3).shuffle("split");
+        .shuffle(&lines);
+    let words = |context: &expiry_topology::Context| {
+        let letters = context.counter("letters");
+        sink(move |word: &String, _| letters.add(word.len() as u64))
+    };
+    topology.bolt("words", words).parallelism(3).shuffle(&split);
     let topology = topology.start().unwrap();
     topology.wait(Duration::from_secs(60)).unwrap();
     let kept = Kept::default();
@@ -98,6 +103,8 @@ fn components_are_published_by_their_names() {
     assert_eq!((of("acked_total", "lines"), of("executed_total", "split")), (2, 2));
     assert_eq!((of("emitted_total", "split"), of("executed_total", "words")), (6, 6));
     assert_eq!(f64::from_bits(of("tasks", "words")), 3.0);
+    assert_eq!(of("input_acked_total", "words source=split"), 6);
+    assert_eq!(f64::from_bits(of("own", "words name=letters")), 13.0);
     assert_eq!(f64::from_bits(of("pending", "lines")), 0.0);
     let taken = topology.metrics()[0].latency.count();
     assert_eq!(of("latency_seconds_count", "lines"), taken);

@@ -3,9 +3,7 @@
 
 use crate::common::*;
 use expiry::ManualClock;
-use expiry_topology::{
-    Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector, Tuple,
-};
+use expiry_topology::{Bolt, BoltCollector, Failure, Next, Replay, Spout, SpoutCollector, Tuple};
 use std::time::Duration;
 
 /// Branches: a message goes to two bolts, one of which derives three more. It is acked when all of
@@ -13,13 +11,13 @@ use std::time::Duration;
 #[test]
 fn a_message_is_acked_when_all_its_branches_are() {
     let (clock, told, held) = (ManualClock::new(), Log::new(), Log::<u64>::new());
-    let mut builder = builder(&clock);
-    builder.spout("numbers", numbers([1], &told));
-    bolt(&mut builder, "fan", "numbers", |tuple, out| {
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", numbers([1], &told));
+    let fan = bolt(&builder, "fan", &numbers, |tuple, out| {
         (10..13).for_each(|n| out.emit(&tuple, n));
         out.ack(tuple);
     });
-    builder.bolt("other", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
+    builder.bolt("other", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
     builder
         .bolt("leaf", {
             let held = held.clone();
@@ -35,8 +33,8 @@ fn a_message_is_acked_when_all_its_branches_are() {
                 })
             }
         })
-        .shuffle("fan");
-    let mut topology = builder.start_manual().unwrap();
+        .shuffle(&fan);
+    let mut topology = builder.simulate(&clock).unwrap();
     // The spout has no outcome before the last one is acked.
     while held.all().len() < 2 {
         topology.step();
@@ -53,9 +51,9 @@ fn a_message_is_acked_when_all_its_branches_are() {
 #[test]
 fn a_join_is_in_the_trees_of_all_that_it_joins() {
     for end in [None, Some(Why::Failed), Some(Why::Rejected)] {
-        let (clock, told, mut builder) = rig();
-        builder.spout("numbers", numbers([1, 2, 3], &told));
-        builder
+        let (clock, told, builder) = rig();
+        let numbers = builder.spout("numbers", numbers([1, 2, 3], &told));
+        let pairs = builder
             .bolt("pairs", |_| {
                 let mut first: Option<Tuple<u64>> = None;
                 each(move |tuple, out| match first.take() {
@@ -67,8 +65,8 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
                     }
                 })
             })
-            .global("numbers");
-        bolt(&mut builder, "sum", "pairs", move |tuple, out| {
+            .global(&numbers);
+        bolt(&builder, "sum", &pairs, move |tuple, out| {
             assert_eq!(tuple.roots().count(), 2);
             match end {
                 None => out.ack(tuple),
@@ -76,7 +74,7 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
                 Some(_) => out.fail(tuple),
             }
         });
-        let mut topology = settled(builder);
+        let mut topology = settled(builder, &clock);
         let mut ends: Vec<Told> = told.all().split_off(5);
         ends.sort_by_key(|told| format!("{told:?}"));
         let expected = [1, 2].map(|id| end.map_or(Told::Ack(id), |why| Told::Fail(id, why)));
@@ -91,14 +89,14 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
 /// tree, is outstanding once in it.
 #[test]
 fn an_edge_is_derived_once_in_a_tree() {
-    let (clock, told, mut builder) = rig();
-    builder.spout("numbers", numbers([1], &told));
-    bolt(&mut builder, "twice", "numbers", |tuple, out| {
+    let (clock, told, builder) = rig();
+    let numbers = builder.spout("numbers", numbers([1], &told));
+    let twice = bolt(&builder, "twice", &numbers, |tuple, out| {
         out.emit(&[&tuple, &tuple], 10);
         out.emit(&tuple, 11);
         out.ack(tuple);
     });
-    builder
+    let join = builder
         .bolt("join", |_| {
             let mut first: Option<Tuple<u64>> = None;
             each(move |tuple, out| match first.take() {
@@ -110,7 +108,7 @@ fn an_edge_is_derived_once_in_a_tree() {
                 }
             })
         })
-        .shuffle("twice");
+        .shuffle(&twice);
     let late: Log<u64> = Log::new();
     builder
         .bolt("keep", {
@@ -124,8 +122,8 @@ fn an_edge_is_derived_once_in_a_tree() {
                 })
             }
         })
-        .shuffle("join");
-    let mut topology = settled(builder);
+        .shuffle(&join);
+    let mut topology = settled(builder, &clock);
     assert_eq!(late.all(), [20]);
     assert_eq!(told.all().last(), Some(&Told::Emitted(1)), "one of its tuples is outstanding");
     clock.advance(SECOND * 12);
@@ -137,13 +135,13 @@ fn an_edge_is_derived_once_in_a_tree() {
 /// as may be.
 #[test]
 fn timeouts_come_while_max_pending_holds_the_spout_up() {
-    let (clock, told, mut builder) = rig();
-    builder.spout("numbers", numbers_by(5, 1..=7, &told)).max_pending(3);
-    bolt(&mut builder, "odd", "numbers", |tuple, out| match *tuple % 2 {
+    let (clock, told, builder) = rig();
+    let numbers = builder.spout("numbers", numbers_by(5, 1..=7, &told)).max_pending(3);
+    bolt(&builder, "odd", &numbers, |tuple, out| match *tuple % 2 {
         0 => out.fail(tuple),
         _ => drop(tuple),
     });
-    let mut topology = settled(builder);
+    let mut topology = settled(builder, &clock);
     let emitted =
         |told: &[Told]| told.iter().filter(|told| matches!(told, Told::Emitted(_))).count();
     // 2 and 4 have failed at once, and made room; 1, 3 and 5 are dropped.
@@ -168,10 +166,10 @@ fn timeouts_come_while_max_pending_holds_the_spout_up() {
 /// A bolt that works for long renews the timeout of what it holds.
 #[test]
 fn a_bolt_may_begin_a_timeout_anew() {
-    let (clock, told, mut builder) = rig();
-    builder.spout("numbers", numbers([1], &told));
+    let (clock, told, builder) = rig();
+    let numbers = builder.spout("numbers", numbers([1], &told));
     struct Slow(Vec<Tuple<u64>>, u32);
-    impl expiry_topology::Bolt<u64> for Slow {
+    impl expiry_topology::Bolt<u64, u64> for Slow {
         fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
             self.0.push(tuple);
         }
@@ -185,8 +183,8 @@ fn a_bolt_may_begin_a_timeout_anew() {
             }
         }
     }
-    builder.bolt("slow", |_| Slow(Vec::new(), 0)).shuffle("numbers").tick_every(SECOND * 8);
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("slow", |_| Slow(Vec::new(), 0)).shuffle(&numbers).tick_every(SECOND * 8);
+    let mut topology = builder.simulate(&clock).unwrap();
     let took = run(&mut topology, &clock, SECOND * 1000);
     assert_eq!(took, SECOND * 80);
     assert_eq!(told.all().last(), Some(&Told::Ack(1)));
@@ -196,14 +194,14 @@ fn a_bolt_may_begin_a_timeout_anew() {
 /// it is a dead letter.
 #[test]
 fn replays_back_off_and_end_in_a_dead_letter() {
-    let (clock, told, seen, letters) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (clock, told, seen, noted) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
+    let builder = builder(&clock);
     let replay = Replay::default().attempts(4).base(SECOND).factor(3.0).cap(SECOND * 5).jitter(0.0);
-    builder.spout("numbers", numbers([1, 2], &told)).replay(replay);
+    let numbers = builder.spout("numbers", numbers([1, 2], &told)).replay(replay);
     bolt_with(
-        &mut builder,
+        &builder,
         "picky",
-        "numbers",
+        &numbers,
         (seen.clone(), clock.clone()),
         move |(seen, clock), tuple, out| {
             let root = tuple.roots().next().unwrap();
@@ -217,13 +215,12 @@ fn replays_back_off_and_end_in_a_dead_letter() {
             }
         },
     );
-    builder.on_dead_letter({
-        let letters = letters.clone();
-        move |letter: DeadLetter<u64>| {
-            letters.note((letter.message, letter.id, letter.attempts, letter.failure.to_string()))
-        }
+    let log = noted.clone();
+    letters(&builder, &numbers, move |letter| {
+        let id = letter.id.clone();
+        log.note((letter.message, id, letter.attempts, letter.failure.to_string()));
     });
-    let mut topology = builder.start_manual().unwrap();
+    let mut topology = builder.simulate(&clock).unwrap();
     run(&mut topology, &clock, SECOND * 100);
     let times = |number| -> Vec<u64> {
         let of = seen.all().into_iter().filter(|seen| seen.0 == number);
@@ -236,7 +233,7 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     roots.dedup();
     assert_eq!(roots.len(), 7, "each attempt has a root of its own");
     assert_eq!(
-        letters.all(),
+        noted.all(),
         [(1, "1".to_string(), 4, "it was failed by \"picky\": not at attempt 3".to_string())]
     );
     let ends: Vec<Told> = told
@@ -248,7 +245,8 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     let metrics = &topology.metrics()[0];
     assert_eq!(
         (metrics.emitted, metrics.replayed, metrics.dead_letters, metrics.pending),
-        (7, 5, 1, 0)
+        (8, 5, 1, 0),
+        "the letter is emitted too"
     );
     assert!(topology.is_finished());
 }
@@ -256,13 +254,13 @@ fn replays_back_off_and_end_in_a_dead_letter() {
 /// Messages that wait to be emitted again are pending: there are never more than there may be.
 #[test]
 fn what_waits_to_be_emitted_again_counts_as_pending() {
-    let (clock, told, mut builder) = rig();
-    builder
+    let (clock, told, builder) = rig();
+    let numbers = builder
         .spout("numbers", numbers(1..=10, &told))
         .max_pending(4)
         .replay(Replay::default().attempts(3).base(SECOND * 100).jitter(0.0));
-    builder.bolt("no", |_| each(|tuple, out| out.fail(tuple))).shuffle("numbers");
-    let mut topology = settled(builder);
+    builder.bolt("no", |_| each(|tuple, out| out.fail(tuple))).shuffle(&numbers);
+    let mut topology = settled(builder, &clock);
     let emitted = || told.all().iter().filter(|told| matches!(told, Told::Emitted(_))).count();
     assert_eq!((emitted(), topology.metrics()[0].pending), (4, 4));
     run(&mut topology, &clock, SECOND * 10_000);
@@ -272,9 +270,9 @@ fn what_waits_to_be_emitted_again_counts_as_pending() {
 /// A message that goes to no task has nothing outstanding.
 #[test]
 fn what_nobody_listens_to_is_acked_at_once() {
-    let (_, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     builder.spout("numbers", numbers([1], &told));
-    let topology = settled(builder);
+    let topology = settled(builder, &clock);
     assert!(topology.is_finished());
     assert_eq!(told.all().last(), Some(&Told::Ack(1)));
     assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].transferred), (1, 0));
@@ -283,13 +281,13 @@ fn what_nobody_listens_to_is_acked_at_once() {
 /// With acking off a message is acked as soon as it is emitted.
 #[test]
 fn without_acking_a_message_is_acked_at_once() {
-    let (clock, told, mut builder) = rig();
+    let (clock, told, builder) = rig();
     builder.acking(false);
-    builder.spout("numbers", numbers(1..=3, &told));
+    let numbers = builder.spout("numbers", numbers(1..=3, &told));
     builder
         .bolt("lose", |_| each(|tuple, _| assert_eq!(tuple.roots().count(), 0)))
-        .shuffle("numbers");
-    let mut topology = settled(builder);
+        .shuffle(&numbers);
+    let mut topology = settled(builder, &clock);
     assert!(topology.is_finished() && topology.tracker().is_none());
     for number in 1..=3 {
         assert!(told.all().contains(&Told::Ack(number)));
@@ -318,14 +316,14 @@ fn a_spout_may_change_what_is_emitted_again() {
     }
     for panics in [false, true] {
         let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
-        let mut builder = builder(&clock);
-        builder
+        let builder = builder(&clock);
+        let counts = builder
             .spout("counts", {
                 let told = told.clone();
                 move |_| Counts(told.clone(), panics)
             })
             .replay(Replay::default().attempts(3));
-        bolt_with(&mut builder, "picky", "counts", came.clone(), move |came, tuple, out| {
+        bolt_with(&builder, "picky", &counts, came.clone(), move |came, tuple, out| {
             came.note(*tuple);
             match *tuple {
                 10 => out.fail(tuple),
@@ -333,7 +331,7 @@ fn a_spout_may_change_what_is_emitted_again() {
                 _ => out.ack(tuple),
             }
         });
-        let mut topology = builder.start_manual().unwrap();
+        let mut topology = builder.simulate(&clock).unwrap();
         run(&mut topology, &clock, SECOND * 60);
         assert_eq!(came.all(), [10, 11, 12]);
         let told = told.all();
@@ -382,20 +380,20 @@ fn ids_are_of_the_spouts_own_type() {
         }
     }
     let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let builder = builder(&clock);
     let log = told.clone();
-    builder
+    let own = builder
         .spout("own", move |_| Own(log.all().len() as u64 * 9, log.clone()))
         .max_pending(3)
         .replay(Replay::default().attempts(2));
     let ends = told.clone();
-    builder.on_dead_letter(move |letter| ends.note(format!("{} dead", letter.id)));
+    letters(&builder, &own, move |letter| ends.note(format!("{} dead", letter.id)));
     let bolt = |tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>| match *tuple {
         0 => out.ack(tuple),
         _ => out.fail(tuple),
     };
-    builder.bolt("picky", move |_| each(bolt)).shuffle("own");
-    let mut topology = builder.start_manual().unwrap();
+    builder.bolt("picky", move |_| each(bolt)).shuffle(&own);
+    let mut topology = builder.simulate(&clock).unwrap();
     run(&mut topology, &clock, SECOND);
     let mut told = told.all();
     told.sort();
@@ -411,7 +409,7 @@ fn ids_are_of_the_spouts_own_type() {
 #[test]
 fn acks_and_fails_that_come_late_are_counted() {
     struct Keeps(Vec<Tuple<u64>>, Log<(u64, bool)>);
-    impl Bolt<u64> for Keeps {
+    impl Bolt<u64, u64> for Keeps {
         fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
             match *tuple {
                 1 => out.ack(tuple),
@@ -432,16 +430,16 @@ fn acks_and_fails_that_come_late_are_counted() {
     }
     for (tick, acked, late) in [(SECOND, true, 0), (SECOND * 20, false, 4)] {
         let (clock, log) = (ManualClock::new(), Log::new());
-        let mut builder = builder(&clock);
-        builder.spout("numbers", |_| Numbers::new(1..7, &Log::new()));
+        let builder = builder(&clock);
+        let numbers = builder.spout("numbers", |_| Numbers::new(1..7, &Log::new()));
         builder
             .bolt("keeps", {
                 let log = log.clone();
                 move |_| Keeps(Vec::new(), log.clone())
             })
             .tick_every(tick)
-            .shuffle("numbers");
-        let mut topology = settled(builder);
+            .shuffle(&numbers);
+        let mut topology = settled(builder, &clock);
         clock.advance(tick);
         settle(&mut topology);
         assert_eq!(log.all(), [(3, acked), (4, acked)]);
@@ -470,7 +468,7 @@ fn a_window_is_derived_from_all_that_it_holds() {
         }
     }
     struct Window(Vec<Tuple<u64>>, Log<Duration>);
-    impl Bolt<u64> for Window {
+    impl Bolt<u64, u64> for Window {
         fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
             self.0.push(tuple);
         }
@@ -485,24 +483,24 @@ fn a_window_is_derived_from_all_that_it_holds() {
         }
     }
     let (clock, ticks, came) = (ManualClock::new(), Log::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder.spout("endless", |_| Endless(Log::new()));
-    builder
+    let builder = builder(&clock);
+    let endless = builder.spout("endless", |_| Endless(Log::new()));
+    let window = builder
         .bolt("window", {
             let ticks = ticks.clone();
             move |_| Window(Vec::new(), ticks.clone())
         })
-        .shuffle("endless")
+        .shuffle(&endless)
         .tick_every(SECOND * 3);
-    bolt_with(&mut builder, "sink", "window", came.clone(), move |came, tuple, out| {
+    bolt_with(&builder, "sink", &window, came.clone(), move |came, tuple, out| {
         came.note((*tuple, tuple.roots().count()));
         out.ack(tuple);
     });
-    let mut topology = settled(builder);
+    let mut topology = settled(builder, &clock);
     assert_eq!(topology.metrics()[1].held, 6);
-    assert!(!topology.run(5, |_| ()), "it is at rest too early");
+    assert!(!topology.is_at_rest());
     topology.deactivate();
-    assert!(topology.run(100, |due| clock.advance(due)));
+    assert!(topology.run(100));
     assert_eq!(ticks.all(), [SECOND * 3]);
     assert_eq!(came.all(), [(15, 6), (115, 6), (215, 6)]);
     let metrics = topology.metrics();

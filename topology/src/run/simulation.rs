@@ -1,4 +1,4 @@
-//! A topology without threads.
+//! A topology without threads, in simulated time.
 
 use super::assemble::{assemble, Parts};
 use super::board::Board;
@@ -7,78 +7,65 @@ use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
 use crate::task::Task;
-use expiry::AckTracker;
+use expiry::{AckTracker, ManualClock};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A topology without threads: see [`TopologyBuilder::start_manual`]. Dropping it calls the spouts'
-/// `close` and the bolts' `cleanup`.
-///
-/// Only the test moves the time:
+/// A topology without threads, in simulated time: see [`TopologyBuilder::simulate`]. Dropping it
+/// calls the spouts' `close` and the bolts' `cleanup`.
 ///
 /// ```
-/// use expiry::{Clock, ManualClock};
-/// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
+/// use expiry_topology::{Bolt, BoltCollector, Clock, ManualClock, TopologyBuilder, Tuple, VecSpout};
 /// use std::time::Duration;
 ///
 /// /// Acks with its ticks.
 /// struct Hold(Vec<Tuple<u32>>);
 ///
 /// impl Bolt<u32> for Hold {
-///     fn execute(&mut self, tuple: Tuple<u32>, _: &mut BoltCollector<'_, u32>) {
+///     fn execute(&mut self, tuple: Tuple<u32>, _: &mut BoltCollector<'_>) {
 ///         self.0.push(tuple);
 ///     }
 ///
-///     fn tick(&mut self, out: &mut BoltCollector<'_, u32>) {
+///     fn tick(&mut self, out: &mut BoltCollector<'_>) {
 ///         self.0.drain(..).for_each(|tuple| out.ack(tuple));
 ///     }
 /// }
 ///
-/// let clock = ManualClock::new();
-/// let mut topology = TopologyBuilder::new();
-/// topology.clock(clock.clone()).seed(1);
-/// topology.spout("one", |_| VecSpout::new([1]));
-/// topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one").tick_every(Duration::from_secs(20));
-/// let mut topology = topology.start_manual()?;
-/// while topology.settle(1_000) && !topology.is_finished() {
-///     clock.advance(topology.next_due().expect("there is a tick"));
-/// }
-/// assert_eq!(topology.metrics()[0].acked, 1);
+/// let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
+/// let one = topology.spout("one", |_| VecSpout::new([1]));
+/// topology.bolt("hold", |_| Hold(Vec::new())).shuffle(&one).tick_every(Duration::from_secs(20));
+/// let mut topology = topology.simulate(&clock)?;
+/// assert!(topology.run(1_000) && topology.metrics()[0].acked == 1);
 /// assert_eq!(clock.now(), 20_000_000_000); // at once
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub struct ManualTopology<M> {
+pub struct Simulation {
     board: Board,
+    clock: ManualClock,
     /// The tasks, each with its component, and whether that component is held.
     tasks: Vec<(usize, bool, Box<dyn Task>)>,
     /// The clock reading at which a task or the tracker has something to do, as far as the last
     /// step has seen.
     due: Option<u64>,
-    _messages: std::marker::PhantomData<fn(M)>,
 }
 
-impl<M> fmt::Debug for ManualTopology<M> {
+impl fmt::Debug for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManualTopology")
+        f.debug_struct("Simulation")
             .field("components", &self.board.names().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
-impl<M: Clone + Send + 'static> ManualTopology<M> {
-    pub(crate) fn start(builder: TopologyBuilder<M>) -> Result<Self, BuildError> {
+impl Simulation {
+    pub(crate) fn start(builder: TopologyBuilder, clock: ManualClock) -> Result<Self, BuildError> {
         let Parts { board, threads, .. } = assemble(builder, true)?;
         let tasks = threads.into_iter().flat_map(|thread| {
             let component = thread.component;
             thread.tasks.into_iter().map(move |task| (component, false, task))
         });
-        Ok(ManualTopology {
-            tasks: tasks.collect(),
-            board,
-            due: None,
-            _messages: std::marker::PhantomData,
-        })
+        Ok(Simulation { tasks: tasks.collect(), board, clock, due: None })
     }
 
     /// Ends the trees that are due, and lets each task do a little. Returns whether a task had
@@ -121,28 +108,29 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
         self.due.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
-    /// Moves the clock by `advance` from one event that is due to the next, until nothing is under
-    /// way and no spout has more, or is asked for more. That is the state that
-    /// [`wait`](crate::Topology::wait) waits for, or [`drain`](crate::Topology::drain) after
-    /// [`deactivate`](Self::deactivate). Returns `false` if that takes more than `most` steps, or
-    /// if something is left and nothing is ever due.
+    /// Moves the clock from one event that is due to the next, until nothing is under way and no
+    /// spout has more, or is asked for more. That is the state that [`wait`](crate::Topology::wait)
+    /// waits for, or [`drain`](crate::Topology::drain) after [`deactivate`](Self::deactivate).
+    /// Returns `false` if that takes more than `most` steps, or if something is left and nothing is
+    /// ever due.
     ///
     /// # Examples
     ///
     /// ```
-    /// # use expiry_topology::{basic, Clock, ManualClock, Replay, TopologyBuilder, VecSpout};
+    /// # use expiry_topology::{sink, Clock, ManualClock, Replay, TopologyBuilder, VecSpout};
     /// # use std::time::Duration;
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| VecSpout::new(0..1)).replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.run(1_000, |next| clock.advance(next)));
+    /// # let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
+    /// let numbers = topology
+    ///     .spout("numbers", |_| VecSpout::new(0..1))
+    ///     .replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
+    /// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("no"))).shuffle(&numbers);
+    /// let mut topology = topology.simulate(&clock)?;
+    /// assert!(topology.run(1_000));
     /// assert!(topology.is_finished() && topology.metrics()[0].dead_letters == 1);
     /// assert!(clock.now() > 20_000_000_000); // two pauses, of about 10 s and 20 s
     /// # Ok::<(), expiry_topology::BuildError>(())
     /// ```
-    pub fn run(&mut self, most: usize, mut advance: impl FnMut(Duration)) -> bool {
+    pub fn run(&mut self, most: usize) -> bool {
         for _ in 0..most {
             if self.step() {
                 continue;
@@ -154,7 +142,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
                 return false;
             };
             // A task that was due and did nothing has to wait.
-            advance(due.max(Duration::from_micros(1)));
+            self.clock.advance(due.max(Duration::from_micros(1)));
         }
         false
     }
@@ -195,7 +183,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 }
 
-impl<M> Drop for ManualTopology<M> {
+impl Drop for Simulation {
     fn drop(&mut self) {
         self.tasks.iter_mut().for_each(|(.., task)| task.close());
     }

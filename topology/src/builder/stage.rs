@@ -1,0 +1,84 @@
+//! What spouts and bolts have in common while they are declared.
+
+use super::{Spec, TopologyBuilder};
+
+/// A component that is being declared.
+#[derive(Clone, Copy)]
+pub(super) struct Stage<'t> {
+    pub(super) builder: &'t TopologyBuilder,
+    /// Its number.
+    pub(super) at: usize,
+}
+
+impl Stage<'_> {
+    pub(super) fn set(&self, set: impl FnOnce(&mut Spec)) {
+        set(&mut self.builder.specs.borrow_mut()[self.at]);
+    }
+}
+
+/// The methods that spouts and bolts share, and that their messages are a stream.
+macro_rules! stage {
+    ($stage:ident [$($other:ident)?] $out:ident: $($field:ident)*) => {
+        impl<'t, $($other,)? $out: Clone + Send + 'static> $stage<'t, $($other,)? $out> {
+            /// How many tasks do the component's work, each with an instance of its own. The
+            /// default is 1.
+            pub fn parallelism(self, tasks: usize) -> Self {
+                self.stage.set(|spec| spec.tasks = tasks);
+                self
+            }
+
+            /// On how many threads the component's tasks run. The default is a thread for each
+            /// task.
+            pub fn threads(self, threads: usize) -> Self {
+                self.stage.set(|spec| spec.threads = Some(threads));
+                self
+            }
+
+            /// How the component's threads wait, instead of the
+            /// [topology's way](crate::TopologyBuilder::wait).
+            pub fn wait(self, strategy: impl crate::wait::WaitStrategy) -> Self {
+                self.stage.set(|spec| spec.wait = Some(std::sync::Arc::new(strategy)));
+                self
+            }
+
+            /// Has `tick` called in each of the component's tasks, about so often. If a bolt acks
+            /// in there, the [timeout](crate::TopologyBuilder::timeout) has to be longer, or all
+            /// tuples that it holds time out.
+            pub fn tick_every(self, time: std::time::Duration) -> Self {
+                self.stage.set(|spec| spec.tick = Some(time));
+                self
+            }
+
+            /// The component's messages.
+            #[must_use]
+            pub fn stream(&self) -> super::Stream<'t, $out> {
+                super::Stream::new(self.stage, &self.output)
+            }
+        }
+
+        impl<'t, $($other,)? $out: Clone + Send + 'static> super::Source<'t>
+            for &$stage<'t, $($other,)? $out>
+        {
+            type Message = $out;
+
+            fn into_stream(self) -> super::Stream<'t, $out> {
+                self.stream()
+            }
+        }
+
+        impl<$($other,)? $out> Clone for $stage<'_, $($other,)? $out> {
+            fn clone(&self) -> Self {
+                let (stage, $($field),*) = (self.stage, $(self.$field.clone()),*);
+                Self { stage, $($field),* }
+            }
+        }
+
+        impl<$($other,)? $out> std::fmt::Debug for $stage<'_, $($other,)? $out> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let name = self.stage.builder.name_of(self.stage.at);
+                f.debug_tuple(stringify!($stage)).field(&name).finish()
+            }
+        }
+    };
+}
+pub(super) use stage;

@@ -1,0 +1,387 @@
+//! Lanes: how the messages of one task get to the tasks of one bolt, in batches, in order, without
+//! ever waiting.
+//!
+//! A batch that finds its queue full waits in the sender's *overflow*, and later batches to the
+//! same task wait behind it, so order is kept. A task with overflow takes in nothing new: a spout
+//! emits nothing, and a bolt executes nothing. Only bolts on a cycle go on, as they may be waiting
+//! for themselves. The spouts that lead to them emit nothing meanwhile (`Jam`). So some task always
+//! makes progress: the last task in a chain of waiting tasks waits for a bolt that no task holds
+//! up. The overflow on a cycle is bounded by the messages in the queues when it began, and by what
+//! bolts derive from them.
+//!
+//! A copy of a spout's message may be *rootless*: its tree gets a root later, together with others.
+//! The copy waits in its lane meanwhile, and nothing behind it is sent.
+
+use crate::inbox::Inbox;
+use crate::tuple::{Anchor, Anchors, Origin, Tuple};
+use expiry::Root;
+use foldhash::quality::FixedState;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Tuples that travel together.
+pub(crate) type Batch<T> = Vec<Tuple<T>>;
+
+/// What ties a copy of a message to its trees.
+pub(crate) enum Tie {
+    /// The copy is a part of these trees, or of none.
+    Of(Anchors),
+    /// The copy has this edge in a tree that has no root yet: its number among those that are to
+    /// begin.
+    Rootless { tree: usize, edge: u64 },
+}
+
+/// Hashes a message's key.
+type KeyHash<M> = dyn Fn(&M, &FixedState) -> u64 + Send + Sync;
+
+/// Which tasks of a bolt get a message. After Storm's groupings.
+pub(crate) enum Choice<M> {
+    Shuffle,
+    Local,
+    Key(Arc<KeyHash<M>>),
+    All,
+    Global,
+    Direct(Arc<dyn Fn(&M) -> usize + Send + Sync>),
+}
+
+impl<M> Clone for Choice<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Choice::Shuffle => Choice::Shuffle,
+            Choice::Local => Choice::Local,
+            Choice::Key(hash) => Choice::Key(hash.clone()),
+            Choice::All => Choice::All,
+            Choice::Global => Choice::Global,
+            Choice::Direct(task) => Choice::Direct(task.clone()),
+        }
+    }
+}
+
+/// What the lanes of a sending task have in common.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    /// The task's number in its component.
+    pub(crate) task: usize,
+    /// How many messages a batch holds at most.
+    pub(crate) batch: usize,
+    /// The same in all tasks: equal keys go to the same task.
+    pub(crate) hasher: FixedState,
+    /// Tasks do not all begin with the same one of a bolt's tasks.
+    pub(crate) turn: usize,
+}
+
+/// A grouping of a bolt, as one of the tasks sees it whose messages it gets: a message is first
+/// offered, then sent.
+pub(crate) trait Listener<M: Clone>: Send {
+    /// Keeps a copy of the message for each task that is to get it, and returns their number. Runs
+    /// users' code, which may panic: nothing has been counted or sent yet.
+    fn offer(&mut self, message: Cow<'_, M>) -> usize;
+
+    /// Forgets what was offered before.
+    fn withdraw(&mut self);
+
+    /// Puts the copies into their lanes. Returns whether a batch is full that waits for roots.
+    fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool;
+
+    /// The numbers of the tasks that got the message that was sent last.
+    fn sent_to(&self) -> &[usize];
+
+    /// The first trees that wait for their roots have these.
+    fn root(&mut self, roots: &[Root]);
+
+    /// The trees that wait for their roots get none: their copies are untracked.
+    fn forsake(&mut self);
+
+    /// Sends what has been collected.
+    fn flush(&mut self);
+
+    /// Sends what has overflowed, as far as there is room by now.
+    fn retry(&mut self);
+
+    /// Number of batches in overflow.
+    fn overflow(&self) -> usize;
+
+    /// Whether something that has overflowed can go. The last look before a thread sleeps.
+    fn look_for_room(&self) -> bool;
+}
+
+/// The copy of a message that waits for its root.
+struct Rootless {
+    /// Its place in the batch.
+    at: usize,
+    tree: usize,
+    edge: u64,
+}
+
+/// The way to one task.
+struct Lane<T> {
+    inbox: Arc<Inbox<Batch<T>>>,
+    filling: Batch<T>,
+    rootless: Vec<Rootless>,
+    /// How many messages the last batch had: for so many the next one has room.
+    last: usize,
+    overflow: VecDeque<Batch<T>>,
+}
+
+impl<T> Lane<T> {
+    /// Sends what has been collected, but for what waits for a root. Returns how many batches
+    /// found no room.
+    fn send_ready(&mut self, most: usize) -> usize {
+        let mut overflowed = 0;
+        loop {
+            let ready = self.rootless.first().map_or(self.filling.len(), |copy| copy.at).min(most);
+            if ready == 0 {
+                return overflowed;
+            }
+            let rest =
+                if ready < self.filling.len() { self.filling.split_off(ready) } else { Vec::new() };
+            self.rootless.iter_mut().for_each(|copy| copy.at -= ready);
+            let batch = std::mem::replace(&mut self.filling, rest);
+            self.last = ready;
+            let refused =
+                if self.overflow.is_empty() { self.inbox.push(batch).err() } else { Some(batch) };
+            if let Some(batch) = refused {
+                self.overflow.push_back(batch);
+                overflowed += 1;
+            }
+        }
+    }
+
+    /// Gives the copies that wait what `anchors` returns for their tree and edge, until it returns
+    /// none.
+    fn tie(&mut self, mut anchors: impl FnMut(&Rootless) -> Option<Anchors>) {
+        let mut tied = 0;
+        for copy in &self.rootless {
+            let Some(anchors) = anchors(copy) else {
+                break;
+            };
+            self.filling[copy.at].anchors = anchors;
+            tied += 1;
+        }
+        self.rootless.drain(..tied);
+    }
+}
+
+/// One task's way to the tasks of a bolt, by one of its groupings.
+pub(crate) struct Lanes<M> {
+    lanes: Vec<Lane<M>>,
+    choice: Choice<M>,
+    sender: Sender,
+    origin: Origin,
+    /// The copies of the message at hand, and the lanes of the tasks that get them.
+    copies: Vec<(usize, M)>,
+    /// The tasks that got the last message.
+    sent: Vec<usize>,
+    /// Lanes with something that is not sent yet.
+    filled: Vec<usize>,
+    /// Batches in overflow, in all lanes.
+    overflow: usize,
+}
+
+impl<M> Lanes<M> {
+    /// The way to the tasks with these inboxes, by the bolt's grouping of this number.
+    pub(crate) fn new(
+        inboxes: &[Arc<Inbox<Batch<M>>>],
+        input: u32,
+        choice: Choice<M>,
+        mut sender: Sender,
+    ) -> Self {
+        let lane = |inbox: &Arc<Inbox<Batch<M>>>| Lane {
+            inbox: inbox.clone(),
+            filling: Vec::new(),
+            rootless: Vec::new(),
+            last: 1,
+            overflow: VecDeque::new(),
+        };
+        sender.turn %= inboxes.len();
+        #[allow(clippy::cast_possible_truncation)] // checked by the builder
+        let origin = Origin { input, task: sender.task as u32 };
+        Lanes {
+            lanes: inboxes.iter().map(lane).collect(),
+            choice,
+            sender,
+            origin,
+            copies: Vec::new(),
+            sent: Vec::new(),
+            filled: Vec::new(),
+            overflow: 0,
+        }
+    }
+
+    /// The task that a message goes to, by a grouping that leads each message to one.
+    #[inline]
+    fn choose(&mut self, message: &M) -> usize {
+        let tasks = self.lanes.len();
+        match &self.choice {
+            Choice::Local => self.sender.task % tasks,
+            Choice::Shuffle => {
+                let turn = &mut self.sender.turn;
+                *turn = if *turn + 1 < tasks { *turn + 1 } else { 0 };
+                *turn
+            }
+            // The high half of the product: a number below the number of tasks.
+            Choice::Key(hash) => {
+                let hash = u128::from(hash(message, &self.sender.hasher));
+                ((hash * tasks as u128) >> 64) as usize
+            }
+            Choice::Direct(task) => task(message) % tasks,
+            Choice::Global | Choice::All => 0,
+        }
+    }
+}
+
+impl<M: Clone + Send> Listener<M> for Lanes<M> {
+    #[inline]
+    fn offer(&mut self, message: Cow<'_, M>) -> usize {
+        self.copies.clear();
+        if let Choice::All = self.choice {
+            let copy = |at| (at, M::clone(&message));
+            self.copies.extend((0..self.lanes.len()).map(copy));
+        } else {
+            let at = self.choose(&message);
+            self.copies.push((at, message.into_owned()));
+        }
+        self.copies.len()
+    }
+
+    fn withdraw(&mut self) {
+        self.copies.clear();
+    }
+
+    #[inline]
+    fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
+        let (mut waits, origin, most) = (false, self.origin, self.sender.batch);
+        self.sent.clear();
+        for (at, message) in self.copies.drain(..) {
+            self.sent.push(at);
+            let lane = &mut self.lanes[at];
+            if lane.filling.is_empty() {
+                self.filled.push(at);
+                lane.filling.reserve_exact(lane.last);
+            }
+            let anchors = match tie() {
+                Tie::Of(anchors) => anchors,
+                Tie::Rootless { tree, edge } => {
+                    lane.rootless.push(Rootless { at: lane.filling.len(), tree, edge });
+                    Anchors::new()
+                }
+            };
+            lane.filling.push(Tuple { message, anchors, origin, received: 0 });
+            if lane.filling.len() >= most {
+                if lane.rootless.is_empty() {
+                    self.overflow += lane.send_ready(most);
+                } else {
+                    waits = true;
+                }
+            }
+        }
+        waits
+    }
+
+    fn sent_to(&self) -> &[usize] {
+        &self.sent
+    }
+
+    fn root(&mut self, roots: &[Root]) {
+        for lane in &mut self.lanes {
+            lane.tie(|copy| {
+                let (root, xor) = (*roots.get(copy.tree)?, Cell::new(copy.edge));
+                Some(Anchors::from_buf([Anchor { root, xor }]))
+            });
+            lane.rootless.iter_mut().for_each(|copy| copy.tree -= roots.len());
+            if lane.filling.len() >= self.sender.batch {
+                self.overflow += lane.send_ready(self.sender.batch);
+            }
+        }
+    }
+
+    fn forsake(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.tie(|_| Some(Anchors::new())));
+    }
+
+    fn flush(&mut self) {
+        let (lanes, overflow, most) = (&mut self.lanes, &mut self.overflow, self.sender.batch);
+        self.filled.retain(|&at| {
+            *overflow += lanes[at].send_ready(most);
+            !lanes[at].filling.is_empty()
+        });
+    }
+
+    fn retry(&mut self) {
+        if self.overflow == 0 {
+            return;
+        }
+        for lane in &mut self.lanes {
+            while let Some(batch) = lane.overflow.pop_front() {
+                if let Err(batch) = lane.inbox.push(batch) {
+                    lane.overflow.push_front(batch);
+                    break;
+                }
+                self.overflow -= 1;
+            }
+        }
+    }
+
+    fn overflow(&self) -> usize {
+        self.overflow
+    }
+
+    fn look_for_room(&self) -> bool {
+        let mut waiting = self.lanes.iter().filter(|lane| !lane.overflow.is_empty());
+        self.overflow > 0 && waiting.any(|lane| lane.inbox.look_for_room())
+    }
+}
+
+/// What a user makes of a message, if anything.
+pub(crate) type Map<M, T> = Arc<dyn Fn(Cow<'_, M>) -> Option<T> + Send + Sync>;
+
+/// A listener of what a function makes of each message.
+pub(crate) struct Mapped<M: Clone + 'static, T> {
+    pub(crate) map: Map<M, T>,
+    pub(crate) inner: Box<dyn Listener<T>>,
+}
+
+impl<M: Clone, T: Clone> Listener<M> for Mapped<M, T> {
+    fn offer(&mut self, message: Cow<'_, M>) -> usize {
+        self.inner.withdraw();
+        (self.map)(message).map_or(0, |message| self.inner.offer(Cow::Owned(message)))
+    }
+
+    fn withdraw(&mut self) {
+        self.inner.withdraw();
+    }
+
+    fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
+        self.inner.send(tie)
+    }
+
+    fn sent_to(&self) -> &[usize] {
+        self.inner.sent_to()
+    }
+
+    fn root(&mut self, roots: &[Root]) {
+        self.inner.root(roots);
+    }
+
+    fn forsake(&mut self) {
+        self.inner.forsake();
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn retry(&mut self) {
+        self.inner.retry();
+    }
+
+    fn overflow(&self) -> usize {
+        self.inner.overflow()
+    }
+
+    fn look_for_room(&self) -> bool {
+        self.inner.look_for_room()
+    }
+}
