@@ -7,10 +7,11 @@ use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made, Workplace};
 use crate::lanes::{Batch, Tie};
 use crate::outcomes::Cause;
-use crate::task::{nanos, Panicked, Sampler, Step, Task};
+use crate::task::{nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,15 @@ impl<Out> Bench<Out> {
         emitter.tell(|hook| hook.fail(&emitter.context, &self.seen(origin, took)));
     }
 
+    /// Sends what has been emitted.
+    fn send(&mut self)
+    where
+        Out: Clone,
+    {
+        self.port.flush();
+        self.task.emitter.stats.overflow.set(self.port.overflow() as u64);
+    }
+
     /// Reports the acks so far to the tracker. Returns `false` if the tracker refused one of them.
     pub(crate) fn flush_acks(&mut self) -> bool {
         if self.acks.is_empty() {
@@ -145,22 +155,15 @@ fn refused(emitter: &Emitter, error: AckError) {
     }
 }
 
-pub(crate) struct BoltTask<In, Out> {
-    bolt: Instance<dyn Bolt<In, Out>>,
-    factory: BoltFactory<In, Out>,
-    bench: Bench<Out>,
-    inbox: Arc<Inbox<Batch<In>>>,
+/// What a task executes, and what it notes meanwhile.
+struct Work<In> {
     /// What is left of the batch that was taken last: something if the instance is not ready, or
     /// is gone and another one cannot be made.
-    batch: std::vec::IntoIter<Tuple<In>>,
+    batch: VecDeque<Tuple<In>>,
+    /// The tuple that is being executed.
+    current: Option<(Roots, Origin, u64)>,
     /// Whether the instance takes another tuple.
     is_ready: bool,
-    /// If it is on a cycle, those of the spouts that lead to it.
-    jams: Option<Vec<Arc<Jam>>>,
-    /// It is counted there.
-    is_jammed: bool,
-    tick: Option<u64>,
-    next_tick: u64,
     /// It has executed something since its last tick.
     is_fresh: bool,
     sampler: Sampler,
@@ -172,6 +175,96 @@ pub(crate) struct BoltTask<In, Out> {
     /// Number of executed tuples after which the bolt reads the clock.
     look_after: u64,
     flushed: u64,
+}
+
+impl<In: 'static> Work<In> {
+    /// Executes the batch at hand, while the bolt is ready. What its first tuples have come to does
+    /// not wait for the last one for longer than the topology says.
+    fn execute<Out: Clone + 'static>(
+        &mut self,
+        bolt: &mut dyn Bolt<In, Out>,
+        bench: &mut Bench<Out>,
+    ) {
+        while self.is_ready {
+            let Some(mut tuple) = self.batch.pop_front() else {
+                break;
+            };
+            let timed = self.sampler.is_due() || !bench.task.emitter.hooks.is_empty();
+            if timed {
+                tuple.received = bench.task.shared.clock.now().max(1);
+            }
+            let mut roots = Roots::new();
+            // This loop does not collect: that takes as long as the rest of this.
+            tuple.roots().for_each(|root| roots.push(root));
+            self.current = Some((roots, tuple.origin, tuple.received));
+            bolt.execute(tuple, &mut crate::BoltCollector { bench });
+            self.is_ready = bolt.is_ready();
+            self.executed(bench);
+            if self.unsettled >= self.look_after {
+                let shared = &bench.task.shared;
+                let now = shared.clock.coarse();
+                bench.task.emitter.stats.busy_since.set(now.max(1));
+                if now.saturating_sub(self.flushed) >= shared.flush_every {
+                    self.flush(bench, now);
+                } else {
+                    self.look_after += self.look_after.min(SELDOM);
+                }
+            }
+        }
+    }
+
+    /// Notes that the tuple at hand was executed, or panicked over. Returns its roots.
+    fn executed<Out>(&mut self, bench: &Bench<Out>) -> Option<(Roots, Origin, u64)> {
+        let current = self.current.take();
+        if let Some((_, origin, received)) = current {
+            if received != 0 {
+                let TaskParts { emitter, shared, .. } = &bench.task;
+                let took = shared.clock.now().saturating_sub(received);
+                emitter.stats.input(origin).execute.took(took);
+                let seen = bench.seen(origin, took);
+                emitter.tell(|hook| hook.execute(&emitter.context, &seen));
+            }
+            self.executed[origin.input as usize] += 1;
+            self.unsettled += 1;
+            self.is_fresh = true;
+        }
+        current
+    }
+
+    /// Reports the acks so far to the tracker, then counts the executed tuples: a thread that reads
+    /// a tuple as executed finds it acked.
+    fn settle<Out>(&mut self, bench: &mut Bench<Out>) {
+        bench.flush_acks();
+        if self.unsettled > 0 {
+            let inputs = &bench.task.emitter.stats.inputs;
+            for (input, executed) in inputs.iter().zip(&mut self.executed) {
+                input.executed.add(std::mem::take(executed));
+            }
+            self.unsettled = 0;
+        }
+        self.look_after = 1;
+    }
+
+    /// Settles, and sends what has been emitted.
+    fn flush<Out: Clone>(&mut self, bench: &mut Bench<Out>, now: u64) {
+        self.settle(bench);
+        self.flushed = now;
+        bench.send();
+    }
+}
+
+pub(crate) struct BoltTask<In, Out> {
+    bolt: Instance<dyn Bolt<In, Out>>,
+    factory: BoltFactory<In, Out>,
+    bench: Bench<Out>,
+    inbox: Arc<Inbox<Batch<In>>>,
+    work: Work<In>,
+    /// If it is on a cycle, those of the spouts that lead to it.
+    jams: Option<Vec<Arc<Jam>>>,
+    /// It is counted there.
+    is_jammed: bool,
+    tick: Option<u64>,
+    next_tick: u64,
     last: u64,
 }
 
@@ -185,22 +278,26 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         let BoltParts { task, component, inputs, jams } = parts;
         let now = task.shared.clock.now();
         let tick = task.tick.map(nanos);
-        BoltTask {
-            bolt: Instance::new(),
-            factory,
-            inbox,
-            batch: Vec::new().into_iter(),
+        let work = Work {
+            batch: VecDeque::new(),
+            current: None,
             is_ready: true,
-            jams,
-            is_jammed: false,
-            next_tick: now.saturating_add(tick.unwrap_or(0)),
-            tick,
             is_fresh: false,
             sampler: Sampler::new(task.shared.sample_every),
             executed: vec![0; inputs.len()],
             unsettled: 0,
             look_after: 1,
             flushed: now,
+        };
+        BoltTask {
+            bolt: Instance::new(),
+            factory,
+            inbox,
+            work,
+            jams,
+            is_jammed: false,
+            next_tick: now.saturating_add(tick.unwrap_or(0)),
+            tick,
             last: now,
             bench: Bench { task, port, acks: Vec::new(), component: component as u64, inputs, now },
         }
@@ -208,106 +305,51 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
 
     /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
     fn is_made(&mut self) -> bool {
-        let BoltTask { bolt, factory, bench, is_ready, .. } = self;
+        let BoltTask { bolt, factory, bench, work, .. } = self;
         bolt.is_made(
             bench,
             |context| factory(context),
             |bolt, context| {
                 bolt.prepare(context);
-                *is_ready = bolt.is_ready();
+                work.is_ready = bolt.is_ready();
             },
         )
     }
 
-    /// Calls the bolt, if there is one.
-    fn call(
-        &mut self,
-        f: impl FnOnce(&mut dyn Bolt<In, Out>, &mut Bench<Out>),
-    ) -> Result<(), Panicked> {
-        let done = self.bolt.call(&mut self.bench, |bolt, bench| {
+    /// Calls the bolt, if there is one. The instance counts a panic.
+    fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<In, Out>, &mut Bench<Out>)) {
+        let work = &mut self.work;
+        let _ = self.bolt.call(&mut self.bench, |bolt, bench| {
             f(bolt, bench);
-            bolt.is_ready()
+            work.is_ready = bolt.is_ready();
         });
-        done.map_or(Ok(()), |done| done.map(|is_ready| self.is_ready = is_ready))
     }
 
-    fn execute(&mut self, mut tuple: Tuple<In>) {
-        let origin = tuple.origin;
-        let mut roots = Roots::new();
-        // This loop does not collect: that takes as long as the rest of this.
-        tuple.roots().for_each(|root| roots.push(root));
-        let task = &self.bench.task;
-        let timed = self.sampler.is_due() || !task.emitter.hooks.is_empty();
-        if timed {
-            tuple.received = task.shared.clock.now().max(1);
+    /// Takes the next batch, if the one at hand is done.
+    fn refill(&mut self) {
+        let batch = &mut self.work.batch;
+        if batch.is_empty() && self.work.is_ready {
+            if let Some(next) = self.inbox.pop() {
+                self.inbox.give_back(std::mem::replace(batch, next.into()).into());
+            }
         }
-        let received = tuple.received;
-        let done = self.call(|bolt, bench| {
-            bolt.execute(tuple, &mut crate::BoltCollector { bench });
-        });
-        if let Err(panicked) = done {
-            let cause = Cause::Failed(panicked.to_string().into());
-            self.bench.fail_roots(roots.into_iter(), origin, received, Some(cause));
-        }
-        if timed {
-            let TaskParts { emitter, shared, .. } = &self.bench.task;
-            let took = shared.clock.now().saturating_sub(received);
-            emitter.stats.input(origin).execute.took(took);
-            let seen = self.bench.seen(origin, took);
-            emitter.tell(|hook| hook.execute(&emitter.context, &seen));
-        }
-        self.executed[origin.input as usize] += 1;
-        self.unsettled += 1;
-        self.is_fresh = true;
     }
 
-    /// Executes the batch at hand, as long as there is an instance that is ready. What its first
-    /// tuples have come to does not wait for the last one for longer than the topology says.
+    /// Executes the batch at hand, as long as there is an instance that is ready. Returns whether
+    /// it executed a tuple.
     fn execute_all(&mut self) -> bool {
-        let left = self.batch.len();
-        while self.batch.len() > 0 && self.is_made() && self.is_ready {
-            let Some(tuple) = self.batch.next() else {
-                break;
-            };
-            self.execute(tuple);
-            if self.unsettled >= self.look_after {
-                let shared = &self.bench.task.shared;
-                let now = shared.clock.coarse();
-                if now.saturating_sub(self.flushed) >= shared.flush_every {
-                    self.flush(now);
-                } else {
-                    self.look_after += self.look_after.min(SELDOM);
+        let left = self.work.batch.len();
+        while !self.work.batch.is_empty() && self.work.is_ready && self.is_made() {
+            let work = &mut self.work;
+            let done = self.bolt.call(&mut self.bench, |bolt, bench| work.execute(bolt, bench));
+            if let Some(Err(panicked)) = done {
+                if let Some((roots, origin, received)) = self.work.executed(&self.bench) {
+                    let cause = Cause::Failed(panicked.to_string().into());
+                    self.bench.fail_roots(roots.into_iter(), origin, received, Some(cause));
                 }
             }
         }
-        self.batch.len() < left
-    }
-
-    /// Reports the acks so far to the tracker, then counts the executed tuples: a thread that reads
-    /// a tuple as executed finds it acked.
-    fn settle(&mut self) {
-        self.bench.flush_acks();
-        if self.unsettled > 0 {
-            let inputs = &self.bench.task.emitter.stats.inputs;
-            for (input, executed) in inputs.iter().zip(&mut self.executed) {
-                input.executed.add(std::mem::take(executed));
-            }
-            self.unsettled = 0;
-        }
-        self.look_after = 1;
-    }
-
-    /// Settles, and sends what has been emitted.
-    fn flush(&mut self, now: u64) {
-        self.settle();
-        self.flushed = now;
-        self.send();
-    }
-
-    /// Sends what has been emitted.
-    fn send(&mut self) {
-        self.bench.port.flush();
-        self.bench.task.emitter.stats.overflow.set(self.bench.port.overflow() as u64);
+        self.work.batch.len() < left
     }
 
     /// Notifies the spouts that lead to a cycle whether there is overflow on it.
@@ -326,7 +368,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     /// after its last one.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.task.shared.draining.load(Ordering::Acquire);
-        self.tick.is_some() && self.is_fresh && self.inbox.is_empty() && is_drained()
+        self.tick.is_some() && self.work.is_fresh && self.inbox.is_empty() && is_drained()
     }
 
     fn tick(&mut self) -> bool {
@@ -334,11 +376,10 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         let Some(tick) = self.tick.filter(|_| is_due) else {
             return false;
         };
-        self.is_fresh = false;
+        self.work.is_fresh = false;
         // The bolt skips the ticks that it was too busy for.
         self.next_tick = self.bench.now.saturating_add(tick);
-        // `call` counts a panic.
-        let _ = self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
+        self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }
 
@@ -347,8 +388,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         // In this order: a call that is taken while there is no instance is lost.
         let is_called = self.is_made() && self.bench.task.emitter.context.call.take();
         if is_called {
-            // The task counts a panic.
-            let _ = self.call(|bolt, bench| bolt.woken(&mut crate::BoltCollector { bench }));
+            self.call(|bolt, bench| bolt.woken(&mut crate::BoltCollector { bench }));
         }
         is_called
     }
@@ -367,21 +407,19 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
         if self.bench.port.overflow() > 0 && self.jams.is_none() {
             self.bench.task.emitter.stats.skipped_back_pressure.add(since);
             // What others have room for does not wait too.
-            self.send();
+            self.bench.send();
             return Step { worked, due: None };
         }
         if self.is_made() {
             worked |= self.tick();
             worked |= self.woken();
-            if self.batch.len() == 0 && self.is_ready {
-                self.batch = self.inbox.pop().unwrap_or_default().into_iter();
-            }
+            self.refill();
             worked |= self.execute_all();
         }
-        self.settle();
-        let waits = now.saturating_sub(self.flushed) >= self.bench.task.shared.flush_every;
+        self.work.settle(&mut self.bench);
+        let waits = now.saturating_sub(self.work.flushed) >= self.bench.task.shared.flush_every;
         if !worked || self.inbox.is_empty() || waits {
-            self.flush(now);
+            self.work.flush(&mut self.bench, now);
         }
         self.tell_jam();
         let due = if self.bolt.is_alive() {
@@ -396,16 +434,17 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
         let waits = self.bench.port.overflow() > 0;
         let takes = (!waits || self.jams.is_some()) && self.bolt.is_alive();
         let is_called = self.bench.task.emitter.context.call.is_there();
-        let has_tuples = self.is_ready && !(self.batch.len() == 0 && self.inbox.is_empty());
+        let has_tuples =
+            self.work.is_ready && !(self.work.batch.is_empty() && self.inbox.is_empty());
         (takes && (has_tuples || is_called || self.hurries()))
             || (waits && self.bench.port.look_for_room())
     }
 
     fn close(&mut self) {
         if self.bolt.is_alive() {
-            let _ = self.call(|bolt, _| bolt.cleanup());
+            self.call(|bolt, _| bolt.cleanup());
             self.bolt.end();
         }
-        self.settle();
+        self.work.settle(&mut self.bench);
     }
 }

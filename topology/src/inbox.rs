@@ -136,10 +136,15 @@ impl Jam {
     }
 }
 
+/// How many emptied items an inbox keeps.
+const SPARE: usize = 4;
+
 /// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that
 /// fill it.
 pub(crate) struct Inbox<T> {
     queue: ArrayQueue<T>,
+    /// Items that were emptied, for their memory: it goes back to the threads that fill them.
+    spare: ArrayQueue<T>,
     bell: Arc<Bell>,
     room: Room,
     senders: Vec<Arc<Bell>>,
@@ -148,7 +153,20 @@ pub(crate) struct Inbox<T> {
 impl<T> Inbox<T> {
     /// `senders` are the bells of threads that may have to wait for room.
     pub(crate) fn new(length: usize, bell: Arc<Bell>, senders: Vec<Arc<Bell>>) -> Self {
-        Inbox { queue: ArrayQueue::new(length), bell, room: Room::default(), senders }
+        let (queue, spare) = (ArrayQueue::new(length), ArrayQueue::new(SPARE));
+        Inbox { queue, spare, bell, room: Room::default(), senders }
+    }
+
+    /// An emptied item, if there is one.
+    #[inline]
+    pub(crate) fn spare(&self) -> Option<T> {
+        self.spare.pop()
+    }
+
+    /// Keeps an emptied item, if there is room.
+    #[inline]
+    pub(crate) fn give_back(&self, item: T) {
+        drop(self.spare.push(item));
     }
 
     /// Puts an item in; if there is no room, it comes back.

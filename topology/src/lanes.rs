@@ -259,6 +259,9 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
             let lane = &mut self.lanes[at];
             if lane.filling.is_empty() {
                 self.filled.push(at);
+                if lane.filling.capacity() == 0 {
+                    lane.filling = lane.inbox.spare().unwrap_or_default();
+                }
                 lane.filling.reserve_exact(lane.last);
             }
             let anchors = match tie() {

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A tree that a tuple is a part of.
 #[derive(Clone)]
-pub(crate) struct Anchor {
+pub struct Anchor {
     pub(crate) root: Root,
     /// What its ack says: its own edge, and those derived from it.
     pub(crate) xor: Cell<u64>,
@@ -145,37 +145,35 @@ impl<P: sealed::Parents> Parents for P {}
 pub(crate) mod sealed {
     use super::{Anchor, Anchors, Cell, SmallVec, Tuple};
 
-    #[allow(private_interfaces)] // on purpose: no other crate can implement it
     pub trait Parents {
         /// Calls `f` with every tree once, by one of the anchors that are parts of it.
         #[doc(hidden)]
-        fn each(&self, f: &mut dyn FnMut(&Anchor));
+        fn each(&self, f: impl FnMut(&Anchor));
     }
 
-    #[allow(private_interfaces)]
     impl Parents for () {
-        fn each(&self, _f: &mut dyn FnMut(&Anchor)) {}
+        fn each(&self, _f: impl FnMut(&Anchor)) {}
     }
 
-    #[allow(private_interfaces)]
     impl<M> Parents for &Tuple<M> {
-        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+        #[inline]
+        fn each(&self, f: impl FnMut(&Anchor)) {
             self.anchors.iter().for_each(f);
         }
     }
 
-    #[allow(private_interfaces)]
     impl Parents for &Anchors {
-        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+        #[inline]
+        fn each(&self, f: impl FnMut(&Anchor)) {
             self.iter().for_each(f);
         }
     }
 
     macro_rules! parents {
         ($([$($generics:tt)*] $of:ty: |$tuples:ident| $each:expr;)*) => {$(
-            #[allow(private_interfaces)]
             impl<$($generics)*> Parents for $of {
-                fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+                #[inline]
+        fn each(&self, f: impl FnMut(&Anchor)) {
                     let $tuples = self;
                     once_each($each, f);
                 }
@@ -195,7 +193,7 @@ pub(crate) mod sealed {
     /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two
     /// anchors of a tree would cancel itself out there, and the tree would end while it is
     /// outstanding.) Sorted: a window joins thousands.
-    fn once_each<'a>(anchors: impl Iterator<Item = &'a Anchor>, f: &mut dyn FnMut(&Anchor)) {
+    fn once_each<'a>(anchors: impl Iterator<Item = &'a Anchor>, f: impl FnMut(&Anchor)) {
         let mut anchors: SmallVec<[&Anchor; 4]> = anchors.collect();
         anchors.sort_unstable_by_key(|anchor| anchor.root);
         anchors.dedup_by_key(|anchor| anchor.root);
@@ -204,9 +202,10 @@ pub(crate) mod sealed {
 
     /// The anchors of a message that is derived from these, with an edge of its own in each of
     /// their trees.
+    #[inline]
     pub(crate) fn derive(from: &impl Parents, mut edge: impl FnMut() -> u64) -> Anchors {
         let mut anchors = Anchors::new();
-        from.each(&mut |anchor| {
+        from.each(|anchor: &Anchor| {
             let edge = edge();
             anchor.xor.set(anchor.xor.get() ^ edge);
             anchors.push(Anchor { root: anchor.root, xor: Cell::new(edge) });

@@ -1,9 +1,18 @@
-//! What acking costs a topology: the same pipeline with it and without, in turn.
+//! What acking costs a topology: the same pipeline with it and without, in turn. And words counted,
+//! beside threads with channels between them, which account for nothing.
 
 use super::Options;
 use crate::report::{Report, Spread, Target};
-use expiry_topology::{basic, Latency, Next, Spout, SpoutCollector, TopologyBuilder};
+use expiry_topology::{
+    basic, Bolt, BoltCollector, Latency, Next, Spout, SpoutCollector, TopologyBuilder, Tuple,
+};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const AT_ONCE: u64 = 64;
@@ -89,10 +98,146 @@ fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
     (messages as f64 / took, metrics[0].latency.clone())
 }
 
+/// Number of threads that count words.
+const COUNTERS: usize = 2;
+const WORDS_A_LINE: usize = 10;
+
+/// Lines of words, of which few are common.
+fn lines(many: usize) -> Arc<Vec<String>> {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut line = || {
+        let word = |_| format!("word{}", (1e4_f64).powf(random.random::<f64>()) as u64);
+        (0..WORDS_A_LINE).map(word).collect::<Vec<_>>().join(" ")
+    };
+    Arc::new((0..many).map(|_| line()).collect())
+}
+
+type Counts = HashMap<String, u64, foldhash::fast::FixedState>;
+
+fn count(counts: &mut Counts, word: &str) {
+    match counts.get_mut(word) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(word.to_string(), 1)),
+    }
+}
+
+struct Lines {
+    lines: Arc<Vec<String>>,
+    next: usize,
+}
+
+impl Spout<String> for Lines {
+    fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
+        for _ in 0..AT_ONCE.min(out.room() as u64) {
+            let Some(line) = self.lines.get(self.next) else { return Next::Done };
+            if out.emit(line.clone(), self.next as u64).is_ok() {
+                self.next += 1;
+            }
+        }
+        Next::Ready
+    }
+}
+
+/// Counts words, and adds their number to the sum in the end.
+struct Count(Counts, Arc<AtomicU64>);
+
+impl Bolt<String> for Count {
+    fn execute(&mut self, word: Tuple<String>, out: &mut BoltCollector<'_>) {
+        count(&mut self.0, &word);
+        out.ack(word);
+    }
+
+    fn cleanup(&mut self) {
+        self.1.fetch_add(self.0.values().sum(), Relaxed);
+    }
+}
+
+/// Lines per second of a topology.
+fn words_of_a_topology(lines: &Arc<Vec<String>>, acking: bool) -> f64 {
+    let (builder, sum) = (TopologyBuilder::new(), Arc::new(AtomicU64::new(0)));
+    let (given, summed) = (lines.clone(), sum.clone());
+    let source =
+        builder.acking(acking).spout("lines", move |_| Lines { lines: given.clone(), next: 0 });
+    let words = |line: &String, out: &mut expiry_topology::Derive<'_, '_, String>| {
+        line.split(' ').for_each(|word| out.emit(word.to_string()));
+    };
+    let split = builder.bolt("split", move |_| basic(words)).shuffle(&source);
+    builder
+        .bolt("count", move |_| Count(Counts::default(), summed.clone()))
+        .parallelism(COUNTERS)
+        .fields(&split, |word| word);
+    let began = Instant::now();
+    let topology = builder.start().expect("a pipeline");
+    topology.wait(Duration::from_secs(600)).expect("it comes to its end");
+    let took = began.elapsed().as_secs_f64();
+    topology.kill();
+    assert_eq!(sum.load(Relaxed), (lines.len() * WORDS_A_LINE) as u64);
+    lines.len() as f64 / took
+}
+
+/// Lines per second of threads with channels that hold as much as a topology's queues.
+fn words_of_channels(lines: &Arc<Vec<String>>) -> f64 {
+    let began = Instant::now();
+    let (send, receive) = crossbeam_channel::bounded::<String>(4096);
+    let (to, from): (Vec<_>, Vec<_>) =
+        (0..COUNTERS).map(|_| crossbeam_channel::bounded::<String>(4096)).unzip();
+    let sum: u64 = std::thread::scope(|scope| {
+        scope.spawn(move || lines.iter().for_each(|line| drop(send.send(line.clone()))));
+        scope.spawn(move || {
+            let hasher = foldhash::fast::FixedState::default();
+            for line in receive {
+                for word in line.split(' ') {
+                    let at = hasher.hash_one(word) as usize % COUNTERS;
+                    to[at].send(word.to_string()).expect("it is read");
+                }
+            }
+        });
+        let counters = from.into_iter().map(|words| {
+            scope.spawn(move || {
+                let mut counts = Counts::default();
+                words.iter().for_each(|word| count(&mut counts, &word));
+                counts.values().sum::<u64>()
+            })
+        });
+        let counters: Vec<_> = counters.collect();
+        counters.into_iter().map(|counter| counter.join().expect("it counts")).sum()
+    });
+    let took = began.elapsed().as_secs_f64();
+    assert_eq!(sum, (lines.len() * WORDS_A_LINE) as u64);
+    lines.len() as f64 / took
+}
+
+/// Words counted in a topology, with and without acking, and by channels.
+fn words(options: &Options, report: &mut Report) {
+    let (lines, rounds) = (lines(200_000), options.rounds);
+    let mut table = report.table(
+        format!("words counted: spout, split, {COUNTERS} counters"),
+        &format!("{} lines of {WORDS_A_LINE} words, {rounds} rounds", lines.len()),
+    );
+    let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..rounds {
+        for turn in 0..3 {
+            let of = (turn + round) % 3;
+            rates[of].push(match of {
+                0 => words_of_a_topology(&lines, true),
+                1 => words_of_a_topology(&lines, false),
+                _ => words_of_channels(&lines),
+            });
+        }
+    }
+    let [acking, plain, channels] = &rates;
+    let load = json!({ "lines": lines.len(), "counters": COUNTERS });
+    for (name, rates) in [("acking", acking), ("without acking", plain), ("channels", channels)] {
+        table.loaded(name, "lines/s", Spread::of(rates.iter().copied()), &load);
+    }
+    table.loaded("acking, of channels", "of 1", Spread::ratio(acking, channels), &load);
+}
+
 pub fn run(options: &Options, report: &mut Report) {
+    words(options, report);
     let microsecond = turns_of_a_microsecond();
     for (what, turns, messages, asked) in
-        [("empty tuples", 0, 4_000_000, 0.4), ("1 us of work", microsecond, 1_000_000, 0.15)]
+        [("empty tuples", 0, 4_000_000, 0.3), ("1 us of work", microsecond, 1_000_000, 0.1)]
     {
         for bolts in [1, 2] {
             for &tasks in &options.threads {
