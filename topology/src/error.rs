@@ -3,19 +3,6 @@
 use std::fmt;
 
 /// Why a topology cannot be built. Names the component.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{sink, BuildError, TopologyBuilder, VecSpout};
-///
-/// let topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| VecSpout::new(0..3));
-/// topology.bolt("sink", |_| sink(|_: &u64, _| ()));
-/// let wrong = topology.start().unwrap_err();
-/// assert_eq!(wrong, BuildError::NoInput("sink".to_string()));
-/// assert_eq!(wrong.to_string(), r#""sink" listens to nothing; give it a grouping"#);
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -116,35 +103,6 @@ impl From<expiry::BuildError> for BuildError {
 
 /// A message that was not emitted: as many messages are pending as may be. Emit it when `next` is
 /// called again.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{sink, EmitError, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
-///
-/// /// Emits lines; one that was refused is kept for the next time.
-/// struct Lines(Vec<String>);
-///
-/// impl Spout<String> for Lines {
-///     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
-///         while let Some(line) = self.0.pop() {
-///             if let Err(EmitError { message, .. }) = out.emit(line, 0) {
-///                 self.0.push(message);
-///                 return Next::Ready;
-///             }
-///         }
-///         Next::Done
-///     }
-/// }
-///
-/// # let topology = TopologyBuilder::new();
-/// let lines = topology.spout("lines", |_| Lines(vec!["to be".into(), "or not".into(), "to be".into()])).max_pending(2);
-/// # topology.bolt("sink", |_| sink(|_: &String, _| ())).shuffle(&lines);
-/// # let mut topology = topology.simulate(&ManualClock::new())?;
-/// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
-/// assert_eq!(topology.metrics()[0].acked, 3);
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 pub struct EmitError<M, Id = u64> {
     /// The message.
     pub message: M,

@@ -37,6 +37,7 @@ pub(crate) enum Tie {
 type KeyHash<M> = dyn Fn(&M, &FixedState) -> u64 + Send + Sync;
 
 /// Which tasks of a bolt get a message. After Storm's groupings.
+#[derive(Clone)]
 pub(crate) enum Choice<M> {
     Shuffle,
     Local,
@@ -44,19 +45,6 @@ pub(crate) enum Choice<M> {
     All,
     Global,
     Direct(Arc<dyn Fn(&M) -> usize + Send + Sync>),
-}
-
-impl<M> Clone for Choice<M> {
-    fn clone(&self) -> Self {
-        match self {
-            Choice::Shuffle => Choice::Shuffle,
-            Choice::Local => Choice::Local,
-            Choice::Key(hash) => Choice::Key(hash.clone()),
-            Choice::All => Choice::All,
-            Choice::Global => Choice::Global,
-            Choice::Direct(task) => Choice::Direct(task.clone()),
-        }
-    }
 }
 
 /// What the lanes of a sending task have in common.

@@ -67,6 +67,7 @@
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/topology.md")]
+#[doc = include_str!("../../docs/guide/logs.md")]
 struct GuideDoctests;
 
 mod bolt_task;

@@ -33,26 +33,6 @@ impl Count {
 }
 
 /// How long something took: a histogram with two significant digits.
-///
-/// # Examples
-///
-/// ```
-/// # use expiry_topology::{sink, ManualClock, TopologyBuilder, VecSpout};
-/// # use std::time::Duration;
-/// # let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
-/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..160));
-/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
-/// let mut topology = topology.simulate(&clock)?;
-/// topology.hold("sink", true);
-/// assert!(topology.settle(1_000));
-/// clock.advance(Duration::from_secs(2)); // from emission to ack
-/// topology.hold("sink", false);
-/// assert!(topology.settle(1_000));
-/// let latency = &topology.metrics()[0].latency;
-/// assert_eq!(latency.count(), 10); // one in 16 was taken
-/// assert!(latency.percentile(99.0) >= Duration::from_secs(2) && latency.max() < Duration::from_millis(2_020));
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 #[derive(Clone)]
 pub struct Latency(Histogram<u64>);
 

@@ -118,30 +118,6 @@ impl Replay {
 }
 
 /// Why an attempt did not succeed.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{sink, DeadLetter, Failure, ManualClock, TopologyBuilder, VecSpout};
-///
-/// let (sender, failures) = std::sync::mpsc::channel();
-/// let topology = TopologyBuilder::new();
-/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..1));
-/// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("the disk is full"))).shuffle(&numbers);
-/// topology
-///     .bolt("dead", move |_| {
-///         let sender = sender.clone();
-///         sink(move |letter: &DeadLetter<u64>, _| sender.send(letter.failure.clone()).expect("it is read"))
-///     })
-///     .shuffle(numbers.dead_letters());
-/// let mut topology = topology.simulate(&ManualClock::new())?;
-/// assert!(topology.settle(100));
-/// match failures.try_recv()? {
-///     Failure::Failed { by, why } => assert_eq!((by.as_deref(), why.as_deref()), (Some("sink"), Some("the disk is full"))),
-///     other => unreachable!("nothing has timed out: {other}"),
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
@@ -225,45 +201,5 @@ pub struct DeadLetter<M> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::{rngs::SmallRng, SeedableRng};
-
-    fn pauses(replay: Replay) -> Vec<u64> {
-        let mut random = SmallRng::seed_from_u64(1);
-        (1..).map_while(|attempt| replay.pause(attempt, &mut random)).collect()
-    }
-
-    #[test]
-    fn pauses_grow_up_to_the_cap_and_end_with_the_attempts() {
-        let replay = Replay::default()
-            .attempts(6)
-            .base(Duration::from_secs(1))
-            .factor(3.0)
-            .cap(Duration::from_secs(20))
-            .jitter(0.0);
-        assert_eq!(pauses(replay), [1, 3, 9, 20, 20].map(|seconds| seconds * 1_000_000_000));
-        assert_eq!(pauses(replay.attempts(1)), [] as [u64; 0]);
-        assert_eq!(pauses(replay.base(Duration::ZERO)), [0; 5]);
-    }
-
-    #[test]
-    fn jitter_stays_within_its_share_and_is_not_the_same_each_time() {
-        let replay =
-            Replay::default().attempts(1000).base(Duration::from_secs(1)).factor(1.0).jitter(0.25);
-        let pauses = pauses(replay);
-        assert!(pauses.iter().all(|pause| (750_000_000..=1_250_000_000).contains(pause)));
-        assert!(pauses.iter().any(|&pause| pause < 800_000_000));
-        assert!(pauses.iter().any(|&pause| pause > 1_200_000_000));
-    }
-
-    #[test]
-    fn no_arithmetic_overflows() {
-        let replay = Replay::default().without_limit().factor(f64::MAX).cap(Duration::MAX);
-        let mut random = SmallRng::seed_from_u64(1);
-        for attempt in [1, 2, 1000, u32::MAX - 1] {
-            assert!(replay.pause(attempt, &mut random).is_some());
-            assert_eq!(replay.base(Duration::ZERO).pause(attempt, &mut random), Some(0));
-        }
-    }
-}
+#[path = "../tests/unit/replay.rs"]
+mod tests;

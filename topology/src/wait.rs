@@ -4,27 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 /// What to do in a round in which there is nothing to do.
-///
-/// # Examples
-///
-/// ```
-/// # use expiry_topology::{sink, TopologyBuilder, VecSpout};
-/// use expiry_topology::Wait;
-/// use std::time::Duration;
-///
-/// # let topology = TopologyBuilder::new();
-/// topology.wait(|nth: u32| match nth {
-///     0..=9 => Wait::Spin,
-///     10..=19 => Wait::Yield,
-///     _ => Wait::Park(Duration::from_secs(1)),
-/// });
-/// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..100));
-/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
-/// let topology = topology.start()?;
-/// topology.wait(Duration::from_secs(60))?;
-/// assert_eq!(topology.metrics()[0].acked, 100);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Look again at once.
@@ -83,19 +62,6 @@ impl fmt::Debug for dyn WaitStrategy {
 }
 
 /// Sleeps for the same time in every round, Storm's way: a message waits for half of it on average.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{Sleeping, TopologyBuilder, Wait, WaitStrategy};
-/// use std::time::Duration;
-///
-/// let strategy = Sleeping(Duration::from_millis(1));
-/// assert_eq!(strategy.wait(0), Wait::Sleep(Duration::from_millis(1)));
-/// assert_eq!(strategy.wait(1000), strategy.wait(0));
-/// let topology = TopologyBuilder::new();
-/// topology.wait(strategy);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sleeping(pub Duration);
 
@@ -106,17 +72,6 @@ impl WaitStrategy for Sleeping {
 }
 
 /// Parks at once: no wasted cycles, and a system call for each message on an idle path.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{Parking, TopologyBuilder, Wait, WaitStrategy};
-/// use std::time::Duration;
-///
-/// assert_eq!(Parking.wait(0), Wait::Park(Duration::MAX)); // until something comes
-/// let topology = TopologyBuilder::new();
-/// topology.wait(Parking);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Parking;
 
@@ -127,19 +82,6 @@ impl WaitStrategy for Parking {
 }
 
 /// Spins, then yields, then parks. The default: 32 rounds of each.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{Progressive, TopologyBuilder, Wait, WaitStrategy};
-/// use std::time::Duration;
-///
-/// let patient = Progressive { spins: 1000, ..Progressive::default() };
-/// assert_eq!((patient.wait(999), patient.wait(1000)), (Wait::Spin, Wait::Yield));
-/// assert_eq!(patient.wait(1000 + 32), Wait::Park(Duration::MAX));
-/// let topology = TopologyBuilder::new();
-/// topology.wait(patient);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progressive {
     /// How many rounds it spins.

@@ -60,29 +60,6 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
 
     /// The tasks that got the message that was emitted last: for each the number of the grouping
     /// that listens, in the order of declaration, and the task's number in its bolt.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{sink, Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
-    /// struct Router;
-    ///
-    /// impl Bolt<usize, usize> for Router {
-    ///     fn execute(&mut self, tuple: Tuple<usize>, out: &mut BoltCollector<'_, usize>) {
-    ///         out.emit(&tuple, *tuple);
-    ///         assert_eq!(out.sent_to().collect::<Vec<_>>(), [(0, *tuple % 3)]);
-    ///         out.ack(tuple);
-    ///     }
-    /// }
-    ///
-    /// # let topology = TopologyBuilder::new();
-    /// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..4));
-    /// let router = topology.bolt("router", |_| Router).shuffle(&numbers);
-    /// topology.bolt("sink", |_| sink(|_: &usize, _| ())).parallelism(3).direct(&router, |n| *n);
-    /// # let mut topology = topology.simulate(&ManualClock::new())?;
-    /// # assert!(topology.settle(100) && topology.metrics()[1].panics == 0);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.bench.port.sent_to()
     }
@@ -101,27 +78,6 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
 
     /// As [`ack`](Self::ack), but the tracker gets the ack at once, not with the others of its
     /// batch. Returns `false` if one of the tuple's trees had ended.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
-    /// struct First;
-    ///
-    /// impl Bolt<u64> for First {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_>) {
-    ///         assert!(out.ack_now(tuple)); // its tree has not timed out, nor failed elsewhere
-    ///     }
-    /// }
-    ///
-    /// # let topology = TopologyBuilder::new();
-    /// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..5));
-    /// # topology.bolt("first", |_| First).shuffle(&numbers);
-    /// # let mut topology = topology.simulate(&ManualClock::new())?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[1].panics), (5, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn ack_now<T: 'static>(&mut self, tuple: Tuple<T>) -> bool {
         self.bench.flush_acks();
         self.bench.ack(tuple);
@@ -152,37 +108,6 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns
     /// `false` if one of them has ended.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
-    /// # use std::time::Duration;
-    /// /// Takes its time, and says so every five seconds.
-    /// struct Slow(Vec<Tuple<u64>>);
-    ///
-    /// impl Bolt<u64> for Slow {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_>) {
-    ///         self.0.push(tuple);
-    ///     }
-    ///
-    ///     fn tick(&mut self, out: &mut BoltCollector<'_>) {
-    ///         self.0.retain(|tuple| out.reset_timeout(tuple)); // what has ended needs no more work
-    ///     }
-    /// }
-    ///
-    /// # let (clock, second, topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
-    /// # let numbers = topology.spout("numbers", |_| VecSpout::new(0..1));
-    /// topology.timeout(10 * second);
-    /// topology.bolt("slow", |_| Slow(Vec::new())).shuffle(&numbers).tick_every(5 * second);
-    /// # let mut topology = topology.simulate(&clock)?;
-    /// for _ in 0..60 {
-    ///     assert!(topology.settle(100));
-    ///     clock.advance(second);
-    /// }
-    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[0].timed_out), (1, 0)); // after a minute
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn reset_timeout<T>(&mut self, tuple: &Tuple<T>) -> bool {
         let Some(tracker) = &self.bench.task.shared.tracker else {
             return true;

@@ -68,30 +68,6 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
     }
 
     /// Emits an untracked message. It is never pending.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{sink, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// struct Samples;
-    ///
-    /// impl Spout<u64> for Samples {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_untracked(7);
-    ///         Next::Done
-    ///     }
-    /// }
-    ///
-    /// # let topology = TopologyBuilder::new();
-    /// let samples = topology.spout("samples", |_| Samples);
-    /// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&samples);
-    /// # let mut topology = topology.simulate(&ManualClock::new())?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100));
-    /// let samples = &topology.metrics()[0];
-    /// assert_eq!((samples.emitted, samples.pending, samples.acked), (1, 0, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn emit_untracked(&mut self, message: M) {
         self.desk.emit_untracked(message);
     }

@@ -29,28 +29,6 @@ where
 }
 
 /// See [`basic`].
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{basic, Bolt, ManualClock, TopologyBuilder, VecSpout};
-///
-/// /// A step that other topologies use too.
-/// fn halve() -> impl Bolt<u64, u64> {
-///     basic(|n: &u64, out| match n % 2 {
-///         0 => Ok(out.emit(n / 2)),
-///         _ => Err("it is odd"),
-///     })
-/// }
-///
-/// let topology = TopologyBuilder::new();
-/// let numbers = topology.spout("numbers", |_| VecSpout::new(0..5));
-/// topology.bolt("halve", |_| halve()).shuffle(&numbers);
-/// let mut topology = topology.simulate(&ManualClock::new())?;
-/// assert!(topology.settle(100));
-/// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].failed), (3, 2));
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 pub struct Basic<F, Out>(F, PhantomData<fn(Out)>);
 
 impl<F, Out> fmt::Debug for Basic<F, Out> {
@@ -78,25 +56,6 @@ impl<E: fmt::Display> Done for Result<(), E> {
 }
 
 /// Emits what a [`basic`] bolt derives from its input.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{basic, sink, Derive, ManualClock, TopologyBuilder, VecSpout};
-///
-/// fn divisors(n: &u64, out: &mut Derive<'_, '_, u64>) {
-///     (1..=*n).filter(|d| n % d == 0).for_each(|d| out.emit(d));
-/// }
-///
-/// let topology = TopologyBuilder::new();
-/// let numbers = topology.spout("numbers", |_| VecSpout::new(12..13));
-/// let divisors = topology.bolt("divisors", |_| basic(divisors)).shuffle(&numbers);
-/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&divisors);
-/// let mut topology = topology.simulate(&ManualClock::new())?;
-/// assert!(topology.settle(100));
-/// assert_eq!((topology.metrics()[2].executed, topology.metrics()[0].acked), (6, 1)); // when all six are acked
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 pub struct Derive<'a, 'b, M> {
     /// Of the input.
     anchors: &'a Anchors,
@@ -119,24 +78,6 @@ impl<M: Clone + 'static> Derive<'_, '_, M> {
     /// Rejects the input when the function returns, whatever it returns: see
     /// [`BoltCollector::reject`]. The reason is [reported](BoltCollector::report). The last call
     /// counts.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, ManualClock, Replay, TopologyBuilder, VecSpout};
-    /// # let topology = TopologyBuilder::new();
-    /// let numbers = topology.spout("numbers", |_| VecSpout::new(0..5)).replay(Replay::default());
-    /// topology
-    ///     .bolt("reciprocal", |_| basic(|n: &u64, out| match 1_000_u64.checked_div(*n) {
-    ///         Some(reciprocal) => out.emit(reciprocal),
-    ///         None => out.reject("it has no reciprocal"),
-    ///     }))
-    ///     .shuffle(&numbers);
-    /// # let mut topology = topology.simulate(&ManualClock::new())?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].dead_letters), (4, 1));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn reject(&mut self, why: impl fmt::Display) {
         self.rejected = Some(why.to_string());
     }

@@ -6,27 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Says which task an instance belongs to.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{sink, Context, ManualClock, TopologyBuilder, VecSpout};
-///
-/// /// Each task has its share of the numbers.
-/// fn share(context: &Context) -> VecSpout<u64> {
-///     assert_eq!(format!("{context:?}"), format!("numbers[{} of 4]", context.task()));
-///     let (task, tasks) = (context.task() as u64, context.tasks() as u64);
-///     VecSpout::new(100 * task / tasks..100 * (task + 1) / tasks)
-/// }
-///
-/// let topology = TopologyBuilder::new();
-/// let numbers = topology.spout("numbers", share).parallelism(4);
-/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&numbers);
-/// let mut topology = topology.simulate(&ManualClock::new())?;
-/// assert!(topology.settle(1_000) && topology.metrics()[0].panics == 0);
-/// assert_eq!(topology.metrics()[0].acked, 100);
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 #[derive(Clone)]
 pub struct Context {
     pub(crate) component: Arc<str>,

@@ -14,6 +14,7 @@ use crate::metrics::Stats;
 use crate::outcomes::{Desks, Ended};
 use crate::sync::Parker;
 use crate::task::{nanos, Shared, Task};
+use crate::wait::WaitStrategy;
 use crate::TopologyBuilder;
 use expiry::{AckTracker, Clock, CoarseClock};
 use rand::rngs::SmallRng;
@@ -117,9 +118,12 @@ fn outcomes(specs: &[Spec], bells: &Bells) -> Vec<Arc<Inbox<Ended>>> {
     outcomes
 }
 
-/// What the tasks of a topology are made of.
+/// What the tasks of a topology are made of, and those that are made.
 struct Assembly {
+    board: Board,
+    threads: Vec<Thread>,
     shared: Arc<Shared>,
+    wait: Arc<dyn WaitStrategy>,
     graph: Graph,
     hooks: Hooks,
     batch: usize,
@@ -182,6 +186,52 @@ impl Assembly {
             }
         }
     }
+
+    /// Makes the tasks of the component `at`, and their threads.
+    fn component(
+        &mut self,
+        at: usize,
+        spec: &Spec,
+        bells: Vec<(Arc<Bell>, Parker)>,
+        queued: Vec<Queued>,
+    ) -> Result<(), BuildError> {
+        let registry = Arc::<Registry>::default();
+        self.board.add_component(spec.inputs.clone(), registry.clone());
+        let mut tasks: Vec<Vec<Box<dyn Task>>> = bells.iter().map(|_| Vec::new()).collect();
+        for (task, queued) in queued.into_iter().enumerate() {
+            let thread = task % bells.len();
+            let context = Context {
+                component: spec.name.clone(),
+                task,
+                tasks: spec.tasks,
+                call: Arc::new(Call::new(bells[thread].0.clone())),
+                registry: registry.clone(),
+            };
+            let is_spout = spec.kind.is_spout();
+            let stats = if is_spout { Stats::spout() } else { Stats::bolt(spec.inputs.len()) };
+            let stats = Arc::new(stats);
+            let mut made = self.task(at, spec, context, stats.clone());
+            if spec.tries {
+                let component = spec.name.to_string();
+                made.make_first().map_err(|why| BuildError::NoInstance { component, task, why })?;
+            }
+            self.board.add(at, stats, queued);
+            tasks[thread].push(made);
+        }
+        let wait = spec.wait.as_ref().unwrap_or(&self.wait);
+        for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
+            self.threads.push(Thread {
+                component: at,
+                // The system's names of threads end with a NUL, and std panics over one.
+                name: format!("{}-{nth}", spec.name).replace('\0', ""),
+                tasks,
+                bell,
+                parker,
+                wait: wait.clone(),
+            });
+        }
+        Ok(())
+    }
 }
 
 /// Makes the tasks of a topology, and what is between them.
@@ -211,8 +261,12 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
         draining: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
     });
+    let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
     let mut assembly = Assembly {
-        shared: shared.clone(),
+        board: Board::new(shared.clone(), all_bells.collect()),
+        threads: Vec::new(),
+        shared,
+        wait: settings.wait,
         graph,
         hooks: settings.hooks.into(),
         batch: settings.batch,
@@ -221,95 +275,13 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
         jams: bells.iter().map(jam).collect(),
         outcomes: outcomes.into_iter().enumerate(),
     };
-    let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
-    let mut board = Board::new(shared, all_bells.collect());
-    let mut threads = Vec::new();
     for (((at, spec), bells), queued) in specs.iter().enumerate().zip(bells).zip(queued) {
-        let registry = Arc::<Registry>::default();
-        board.add_component(spec.inputs.clone(), registry.clone());
-        let mut tasks: Vec<Vec<Box<dyn Task>>> = bells.iter().map(|_| Vec::new()).collect();
-        for (task, queued) in queued.into_iter().enumerate() {
-            let thread = task % bells.len();
-            let context = Context {
-                component: spec.name.clone(),
-                task,
-                tasks: spec.tasks,
-                call: Arc::new(Call::new(bells[thread].0.clone())),
-                registry: registry.clone(),
-            };
-            let is_spout = spec.kind.is_spout();
-            let stats = if is_spout { Stats::spout() } else { Stats::bolt(spec.inputs.len()) };
-            let stats = Arc::new(stats);
-            let mut made = assembly.task(at, spec, context, stats.clone());
-            if spec.tries {
-                let component = spec.name.to_string();
-                made.make_first().map_err(|why| BuildError::NoInstance { component, task, why })?;
-            }
-            board.add(at, stats, queued);
-            tasks[thread].push(made);
-        }
-        let wait = spec.wait.as_ref().unwrap_or(&settings.wait);
-        for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
-            threads.push(Thread {
-                component: at,
-                // The system's names of threads end with a NUL, and std panics over one.
-                name: format!("{}-{nth}", spec.name).replace('\0', ""),
-                tasks,
-                bell,
-                parker,
-                wait: wait.clone(),
-            });
-        }
+        assembly.component(at, spec, bells, queued)?;
     }
+    let Assembly { board, threads, .. } = assembly;
     Ok(Parts { board, threads, real })
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple, VecSpout};
-    use std::collections::HashSet;
-    use std::sync::{Arc, Mutex};
-
-    /// Notes the edges of what comes, and sends it on.
-    struct Edges(Arc<Mutex<Vec<u64>>>);
-
-    impl Bolt<u64, u64> for Edges {
-        fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-            let edges = tuple.anchors.iter().map(|anchor| anchor.xor.get());
-            self.0.lock().unwrap().extend(edges);
-            out.emit(&tuple, *tuple);
-            out.ack(tuple);
-        }
-    }
-
-    /// The edges that a topology's tasks draw: a spout's, and those of two bolts.
-    fn edges(seed: Option<u64>) -> Vec<u64> {
-        let edges = Arc::new(Mutex::new(Vec::new()));
-        let topology = TopologyBuilder::new();
-        seed.map(|seed| topology.seed(seed));
-        let few = topology.spout("few", |_| VecSpout::new(0..20)).parallelism(2);
-        let mut source = few.stream();
-        for name in ["first", "second", "third"] {
-            let edges = edges.clone();
-            source = topology.bolt(name, move |_| Edges(edges.clone())).shuffle(source).stream();
-        }
-        drop(source);
-        let mut topology = topology.simulate(&ManualClock::new()).unwrap();
-        assert!(topology.settle(10_000) && topology.is_finished());
-        let mut edges = edges.lock().unwrap().clone();
-        assert_eq!(edges.len(), 2 * 20 * 3);
-        // Time is real: batches may be sent on in another order.
-        edges.sort_unstable();
-        edges
-    }
-
-    /// Without a seed each topology, and each of its tasks, draws edges that no other one draws.
-    #[test]
-    fn two_topologies_draw_different_edges() {
-        let all = [edges(None), edges(None)].concat();
-        let distinct: HashSet<u64> = all.iter().copied().collect();
-        assert_eq!(distinct.len(), all.len());
-        assert!(!distinct.contains(&0));
-        assert_eq!(edges(Some(7)), edges(Some(7)), "of one seed");
-    }
-}
+#[path = "../../tests/unit/assemble.rs"]
+mod tests;

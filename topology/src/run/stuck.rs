@@ -41,31 +41,6 @@ pub struct Stuck {
 
 /// A component that is not at rest. For [`Topology::wait`](crate::Topology::wait) a spout that is
 /// not done is one of them, even with nothing pending.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{sink, Next, Spout, SpoutCollector, TopologyBuilder};
-/// # use std::time::Duration;
-///
-/// /// Is never done.
-/// struct Asleep;
-///
-/// impl Spout<u64> for Asleep {
-///     fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
-///         Next::Asleep
-///     }
-/// }
-///
-/// # let topology = TopologyBuilder::new();
-/// # let asleep = topology.spout("asleep", |_| Asleep);
-/// # topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&asleep);
-/// # let topology = topology.start()?;
-/// let stuck = topology.wait(Duration::ZERO).unwrap_err();
-/// let culprit = &stuck.components[0];
-/// assert_eq!((culprit.name.as_str(), culprit.is_awaited, culprit.pending), ("asleep", true, 0));
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StuckComponent {

@@ -155,30 +155,6 @@ impl Topology {
     /// Stops the topology at once. Pending messages are left alone, and the spouts get no outcome
     /// of them. The call waits until each thread has finished its current call. It does not wait in
     /// a component of a topology, nor in a handler or listener of a store.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, VecSpout};
-    ///
-    /// /// Never acks.
-    /// struct Hold(Vec<Tuple<u64>>);
-    ///
-    /// impl Bolt<u64> for Hold {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_>) {
-    ///         self.0.push(tuple);
-    ///     }
-    /// }
-    ///
-    /// # let topology = TopologyBuilder::new();
-    /// # let one = topology.spout("one", |_| VecSpout::new([1]));
-    /// # topology.bolt("hold", |_| Hold(Vec::new())).shuffle(&one);
-    /// # let topology = topology.start()?;
-    /// # while topology.metrics()[0].pending == 0 { std::thread::yield_now(); }
-    /// let metrics = topology.kill(); // does not wait for what is pending
-    /// assert_eq!((metrics[0].pending, metrics[0].acked, metrics[0].failed), (1, 0, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn kill(mut self) -> Vec<ComponentMetrics> {
         self.stop(true);
         self.metrics()
