@@ -1,28 +1,27 @@
 //! Leases with fencing tokens, which any number of processes share.
 //!
 //! A lease set has a set of partitions of its own. Each process that joins may come to own some of
-//! them: `serve` answers for those. The owner of a key's partition grants the key, in a record that
+//! them: `keep` answers for those. The owner of a key's partition grants the key, in a record that
 //! the brokers store (`owner`). A process renews what it holds in batches (`holder`).
 
 mod holder;
 mod leader;
 mod owner;
-mod serve;
 #[cfg(test)]
 mod sim;
 mod wire;
 
-use crate::partitions::{LONGEST_KEY, PAUSE};
+use crate::keep::{self, Joined, Served};
+use crate::partitions::LONGEST_KEY;
 use crate::{clock, names, Nats, NatsError, PartitionSet};
 pub use leader::{Election, Leader};
 
 use holder::{Event, Holder, Renew};
 use owner::Owner;
-use serve::Served;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use wire::{Ask, Grant, Renewal, Said};
 
@@ -103,33 +102,16 @@ impl LeaseSet {
     pub async fn join(self) -> Result<Leases, NatsError> {
         names::check("set of leases", &self.name)?;
         let LeaseSet { name, kind, set } = self;
-        let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
-        let partitions = set.join_any().await?;
-        let served = Arc::new(Served {
-            prefix: format!("{}.{kind}.{name}", nats.app()),
-            lease,
-            partitions: 0.into(),
-            malformed: 0.into(),
-            ended: Default::default(),
-        });
-        let (leave, left) = watch::channel(());
-        let (serving, ended) = watch::channel(());
-        let serve = serve::serve::<Owner<_>>(partitions, served.clone(), left);
-        tokio::spawn(async move {
-            serve.await;
-            drop(serving);
-        });
+        let joined = keep::join::<Owner<_>>(set, kind, &name, ()).await?;
         let holder = Mutex::new(Holder::new());
-        let shared = Arc::new(Shared { nats, count, served, holder });
+        let shared = Arc::new(Shared { served: joined.served.clone(), holder });
         let (frees, freed) = mpsc::unbounded_channel();
         tokio::spawn(hold(shared.clone(), freed));
-        Ok(Leases(Arc::new(Inner { shared, frees, leave, ended })))
+        Ok(Leases(Arc::new(Inner { shared, frees, joined })))
     }
 }
 
 struct Shared {
-    nats: Nats,
-    count: u32,
     served: Arc<Served>,
     /// The sender of a lost lease is dropped, which wakes those that wait in `lost`.
     holder: Mutex<Holder<watch::Sender<()>>>,
@@ -146,40 +128,6 @@ impl Shared {
     /// The machine does not panic between two states.
     fn holder(&self) -> MutexGuard<'_, Holder<watch::Sender<()>>> {
         self.holder.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks the partition's owner. None: no answer.
-    async fn ask(&self, partition: u32, ask: Ask, limit: Duration) -> Option<Said> {
-        let subject = format!("{}.{partition}.{}", self.served.prefix, self.nats.worker());
-        let request = self.nats.client().request(subject, ask.into_bytes().into());
-        let reply = tokio::time::timeout(limit, request).await.ok()?.ok()?;
-        let said = Said::of_bytes(&reply.payload);
-        if said.is_none() {
-            self.served.malformed.fetch_add(1, Ordering::Relaxed);
-        }
-        said
-    }
-
-    /// Asks until an answer fits, for as long as `patience`.
-    async fn ask_until<T>(
-        &self,
-        what: &'static str,
-        patience: Duration,
-        (partition, ask): (u32, Ask),
-        fits: impl Fn(Said, Duration) -> Option<T>,
-    ) -> Result<T, NatsError> {
-        let began = Instant::now();
-        loop {
-            let sent_at = clock::now();
-            let said = self.ask(partition, ask.clone(), self.served.lease).await;
-            if let Some(answer) = said.and_then(|said| fits(said, sent_at)) {
-                return Ok(answer);
-            }
-            if began.elapsed() >= patience {
-                return Err(NatsError::Unanswered { what, after: patience });
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
     }
 
     /// Lets the machine act. What it lost is dropped after the lock.
@@ -199,7 +147,8 @@ impl Shared {
     }
 
     async fn renew(&self, Renew { partition, sent_at, limit, leases }: Renew) {
-        let event = match self.ask(partition, Ask::Renew(Renewal { leases }), limit).await {
+        let ask = Ask::Renew(Renewal { leases });
+        let event = match self.served.ask(partition, ask, limit).await {
             Some(Said::Renewed(tokens)) => {
                 Event::Renewed { partition, sent_at, kept: tokens.kept, gone: tokens.gone }
             }
@@ -212,7 +161,8 @@ impl Shared {
         // After its time the lease ends in any case.
         let (patience, ask) = (grant.time(), Ask::Release(grant));
         let fits = |said, _| matches!(said, Said::Released(_)).then_some(());
-        let freed = self.ask_until("release a lease", patience, (partition, ask), fits).await;
+        let freed = self.served.ask_until("release a lease", patience, (partition, ask), fits);
+        let freed = freed.await;
         if let Some(answered) = answered {
             let _ = answered.send(freed);
         }
@@ -242,8 +192,7 @@ async fn hold(shared: Arc<Shared>, mut frees: mpsc::UnboundedReceiver<Free>) {
 struct Inner {
     shared: Arc<Shared>,
     frees: mpsc::UnboundedSender<Free>,
-    leave: watch::Sender<()>,
-    ended: watch::Receiver<()>,
+    joined: Joined,
 }
 
 /// A process's part in a set of leases. A clone is the same. When the last clone and the last
@@ -288,7 +237,7 @@ impl Leases {
         key: impl AsRef<[u8]>,
         time: Duration,
     ) -> Result<Option<Lease>, NatsError> {
-        let Shared { nats, count, served, .. } = &*self.0.shared;
+        let served = &*self.0.shared.served;
         let (key, least) = (key.as_ref().to_vec(), served.lease * SHORTEST);
         let setting = |what, found, needed| Err(NatsError::Setting { what, found, needed });
         if !is_key(&key) {
@@ -301,15 +250,14 @@ impl Leases {
         if let Some(why) = served.ended.get() {
             return Err(why.clone());
         }
-        let partition = (crate::ownership::hash_of(&key) % u64::from(*count)) as u32;
-        // The client's inbox is a random name.
-        let id = crate::ownership::hash_of(nats.client().new_inbox());
+        let partition = (crate::ownership::hash_of(&key) % u64::from(served.count)) as u32;
+        let id = served.random();
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let grant = Grant { key, id, millis, ..Grant::default() };
         let (_, lost) = watch::channel(());
         // Dropped, it frees what the call may have got.
         let mut lease = Lease { inner: self.0.clone(), partition, grant, token: 0, lost };
-        let patience = (served.lease + nats.request_timeout()) * 4;
+        let patience = served.patience();
         let fits = |said, sent_at| match said {
             Said::Granted(token) => Some((token, sent_at)),
             _ => None,
@@ -317,7 +265,7 @@ impl Leases {
         loop {
             let ask = (partition, Ask::Acquire(lease.grant.clone()));
             let shared = &self.0.shared;
-            let (token, sent_at) = shared.ask_until("acquire a lease", patience, ask, fits).await?;
+            let (token, sent_at) = served.ask_until("acquire a lease", patience, ask, fits).await?;
             if token == 0 {
                 lease.grant.id = 0; // there is nothing to free
                 return Ok(None);
@@ -336,9 +284,7 @@ impl Leases {
     /// Hands the process's partitions over to the others, for two partition leases at most. The
     /// process may go on to acquire leases. They are renewed while it runs.
     pub async fn leave(&self) {
-        self.0.leave.send_replace(());
-        // An error says that the sender is dropped.
-        let _ = self.0.ended.clone().changed().await;
+        self.0.joined.leave().await;
     }
 
     /// Counts, without asking a broker.
@@ -422,7 +368,7 @@ impl Lease {
     pub async fn release(mut self) -> Result<(), NatsError> {
         let (answer, answered) = oneshot::channel();
         self.free(Some(answer));
-        let gone = || self.inner.shared.nats.unanswered("release a lease");
+        let gone = || self.inner.shared.served.nats.unanswered("release a lease");
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 

@@ -564,10 +564,12 @@ impl Held {
     /// all for 4 times the request timeout.
     pub async fn load(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, NatsError> {
         let records = self.load_numbered().await?;
-        Ok(records.into_iter().map(|(key, (_, value))| (key, value)).collect())
+        let live = records.into_iter().filter_map(|(key, (_, value))| Some((key, value?)));
+        Ok(live.collect())
     }
 
-    /// As `load`, with the stream sequence of each record.
+    /// As `load`, with the stream sequence of each record, and with those that were deleted within
+    /// the last minute.
     pub(crate) async fn load_numbered(&self) -> Result<Numbered, NatsError> {
         const WHAT: &str = "read the records of a partition";
         let wait = self.patience();
@@ -607,10 +609,9 @@ impl Held {
                 }
                 fence = true;
             } else if let Some(key) = message.subject.strip_prefix(&*prefix).and_then(decoded) {
-                match header(&message.headers, DELETED) {
-                    Some(_) => records.remove(&key),
-                    None => records.insert(key, (info.stream_sequence, message.payload.clone())),
-                };
+                let lives = header(&message.headers, DELETED).is_none();
+                let value = lives.then(|| message.payload.clone());
+                records.insert(key, (info.stream_sequence, value));
             }
             if fence && info.pending == 0 {
                 return Some(Ok(records));
@@ -620,8 +621,8 @@ impl Held {
     }
 }
 
-/// Records by key, with their stream sequences.
-pub(crate) type Numbered = BTreeMap<Vec<u8>, (u64, Bytes)>;
+/// Records by key, with their stream sequences. None: it was deleted.
+pub(crate) type Numbered = BTreeMap<Vec<u8>, (u64, Option<Bytes>)>;
 
 /// What became of a batch.
 enum Sent {

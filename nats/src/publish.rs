@@ -1,7 +1,7 @@
 //! Publishing through the facade `metrics` (feature `metrics`). The caller sets counters to
 //! absolute values whenever it likes; counting itself does nothing more.
 
-use crate::{PartitionStats, SourceStats};
+use crate::{PartitionStats, SessionStats, SourceStats};
 use metrics::{counter, gauge, Label};
 
 macro_rules! publish {
@@ -39,6 +39,11 @@ publish!(
     PartitionStats, "expiry_nats_partitions_",
     counters: beats failures claims watches,
     gauges: held
+);
+publish!(
+    SessionStats, "expiry_nats_sessions_",
+    counters: touches unanswered malformed,
+    gauges: served partitions
 );
 
 #[cfg(test)]
@@ -108,11 +113,12 @@ mod tests {
         metrics::with_local_recorder(&Kept(seen.clone()), || {
             source.publish([("consumer", "parse")]);
             partitions.publish([]);
+            SessionStats::default().publish([]);
         });
         let seen = seen.lock().unwrap();
         assert_eq!(seen["expiry_nats_source_acked_total consumer=parse"], 7.0);
         assert_eq!(seen["expiry_nats_source_held consumer=parse"], 3.0);
         assert_eq!(seen["expiry_nats_partitions_beats_total"], 5.0);
-        assert_eq!(seen.len(), 10 + 5);
+        assert_eq!(seen.len(), 10 + 5 + 5);
     }
 }

@@ -16,45 +16,11 @@
 //! A grant's token is the sequence of its record.
 
 use super::wire::{Ask, Grant, Said, Tokens};
+use crate::keep::{set, Action, Event, Keeper};
 use crate::partitions::{Numbered, MOST_RECORDS};
-use bytes::Bytes;
 use expiry::{ExpiryQueue, ManualClock};
 use std::collections::HashMap;
 use std::time::Duration;
-
-/// What the driver reports to the machine. `R` is the place of a reply.
-pub(crate) enum Event<A, R> {
-    /// A worker asks.
-    Asked { worker: String, ask: A, reply: R },
-    /// The store took the batch; its last record has this sequence.
-    Written(u64),
-    /// Time has passed.
-    Tick,
-}
-
-/// What the driver does.
-pub(crate) enum Action<S, R> {
-    /// Write a batch of records; one without a value is deleted.
-    Write(Vec<(Vec<u8>, Option<Bytes>)>),
-    Answer(R, S),
-}
-
-/// What an owner keeps for the workers that ask it, in its memory and in records. The driver
-/// begins with a new one for each epoch.
-pub(crate) trait Keeper<R>: Send + Sized + 'static {
-    type Ask: Send;
-    type Said: Send;
-    fn decode(ask: &[u8]) -> Option<Self::Ask>;
-    fn encode(said: Self::Said) -> Vec<u8>;
-    /// The second result is the number of records that do not parse.
-    fn new(now: Duration, records: Numbered, grace: Duration) -> (Self, u64);
-    fn on(
-        &mut self,
-        now: Duration,
-        event: Event<Self::Ask, R>,
-        out: &mut Vec<Action<Self::Said, R>>,
-    );
-}
 
 struct Lease {
     grant: Grant,
@@ -88,16 +54,9 @@ pub(crate) struct Owner<R> {
 impl<R: Send + 'static> Keeper<R> for Owner<R> {
     type Ask = Ask;
     type Said = Said;
+    type Terms = ();
 
-    fn decode(ask: &[u8]) -> Option<Ask> {
-        Ask::of_bytes(ask)
-    }
-
-    fn encode(said: Said) -> Vec<u8> {
-        said.into_bytes()
-    }
-
-    fn new(now: Duration, records: Numbered, grace: Duration) -> (Self, u64) {
+    fn new((): (), now: Duration, records: Numbered, grace: Duration) -> (Self, u64) {
         let clock = ManualClock::new();
         set(&clock, now);
         let queue = ExpiryQueue::builder().shards(1).clock(clock.clone()).build_manual();
@@ -106,6 +65,7 @@ impl<R: Send + 'static> Keeper<R> for Owner<R> {
         let mut owner = Self { clock, queue, leases, next, under_way };
         let mut malformed = 0;
         for (key, (token, record)) in records {
+            let Some(record) = record else { continue };
             if let Some(grant) = Grant::of_record(&record) {
                 owner.keep(key.clone(), grant.time() + grace);
                 owner.leases.insert(key, Lease { grant, token, ending: false });
@@ -247,10 +207,6 @@ impl<R> Owner<R> {
     }
 }
 
-fn set(clock: &ManualClock, now: Duration) {
-    clock.set(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::wire::{Renewal, Renewed};
@@ -260,7 +216,7 @@ mod tests {
     #[test]
     fn a_grant_is_answered_when_it_is_stored_and_an_end_is_undecided_until_then() {
         let at = Duration::from_secs;
-        let (mut owner, _) = Owner::new(at(0), Numbered::new(), at(1));
+        let (mut owner, _) = Owner::new((), at(0), Numbered::new(), at(1));
         let grant = |id| Grant { key: vec![7], id, millis: 10_000, ..Grant::default() };
         let mut on = |now, event| {
             let mut out = Vec::new();

@@ -4,6 +4,7 @@
 //! reader must not take for something else gets a new version.
 
 use super::LONGEST_TIME;
+use crate::keep::Wire;
 use prost::{Message, Oneof};
 use std::time::Duration;
 
@@ -112,12 +113,12 @@ impl Grant {
     }
 }
 
-impl Ask {
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+impl Wire for Ask {
+    fn into_bytes(self) -> Vec<u8> {
         Request { version: VERSION, ask: Some(self) }.encode_to_vec()
     }
 
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Ask> {
+    fn of_bytes(bytes: &[u8]) -> Option<Ask> {
         let found = Request::decode(bytes).ok()?;
         let ask = found.ask.filter(|_| found.version == VERSION)?;
         match &ask {
@@ -130,12 +131,12 @@ impl Ask {
     }
 }
 
-impl Said {
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+impl Wire for Said {
+    fn into_bytes(self) -> Vec<u8> {
         Answer { version: VERSION, said: Some(self) }.encode_to_vec()
     }
 
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Said> {
+    fn of_bytes(bytes: &[u8]) -> Option<Said> {
         let found = Answer::decode(bytes).ok()?;
         found.said.filter(|_| found.version == VERSION)
     }
@@ -143,7 +144,7 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ask, Grant, Said};
+    use super::{Ask, Grant, Said, Wire};
     use rand::rngs::SmallRng;
     use rand::{RngCore, SeedableRng};
 

@@ -1,42 +1,21 @@
 //! Serves the partitions that the worker owns: one task for each gives requests to a [`Keeper`],
 //! and its batches to the brokers.
 
-use super::owner::{Action, Event, Keeper};
+use super::{Action, Event, Keeper, Served, Task, Wire};
 use crate::partitions::PAUSE;
 use crate::{clock, Change, Held, NatsError, Partitions};
 use async_nats::{Message, Subject};
 use futures_util::StreamExt;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
-
-/// What the tasks of a set share.
-pub(super) struct Served {
-    /// Requests for partition P come to `PREFIX.P.WORKER`.
-    pub(super) prefix: String,
-    pub(super) lease: Duration,
-    pub(super) partitions: AtomicUsize,
-    /// Requests, answers and records that did not parse.
-    pub(super) malformed: AtomicU64,
-    /// Why the worker owns nothing any more.
-    pub(super) ended: OnceLock<NatsError>,
-}
-
-/// A task that ends when this is dropped.
-struct Task(AbortHandle);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 /// Serves until the partitions end, or until `leave` changes or is dropped and the brokers know.
 pub(super) async fn serve<K: Keeper<Subject>>(
+    terms: K::Terms,
     mut partitions: Partitions,
     served: Arc<Served>,
     mut leave: watch::Receiver<()>,
@@ -58,8 +37,8 @@ pub(super) async fn serve<K: Keeper<Subject>>(
             Some(Change::Gained(held)) => {
                 let partition = held.partition();
                 tasks.remove(&partition);
-                let task = tokio::spawn(keep::<K>(held, served.clone())).abort_handle();
-                tasks.insert(partition, Task(task));
+                let keep = keep::<K>(terms.clone(), held, served.clone());
+                tasks.insert(partition, Task::new(keep));
             }
             // A batch that is under way is stored before the next owner's claim, or refused.
             Some(Change::Losing(partition)) => {
@@ -75,8 +54,8 @@ pub(super) async fn serve<K: Keeper<Subject>>(
 }
 
 /// Serves a partition under one epoch.
-async fn keep<K: Keeper<Subject>>(held: Held, served: Arc<Served>) {
-    if serve_one::<K>(&held, &served).await.is_none() {
+async fn keep<K: Keeper<Subject>>(terms: K::Terms, held: Held, served: Arc<Served>) {
+    if serve_one::<K>(terms, &held, &served).await.is_none() {
         // The brokers failed, or a batch has no known outcome. The claim counts when they are back.
         tokio::time::sleep(PAUSE).await;
         held.claim_anew();
@@ -84,12 +63,16 @@ async fn keep<K: Keeper<Subject>>(held: Held, served: Arc<Served>) {
 }
 
 /// None, always: something failed.
-async fn serve_one<K: Keeper<Subject>>(held: &Held, served: &Served) -> Option<()> {
+async fn serve_one<K: Keeper<Subject>>(
+    terms: K::Terms,
+    held: &Held,
+    served: &Served,
+) -> Option<()> {
     let client = held.nats().client();
     let subject = format!("{}.{}.*", served.prefix, held.partition());
     let records = held.load_numbered().await.ok()?;
     let mut requests = client.subscribe(subject).await.ok()?;
-    let (mut keeper, malformed) = K::new(clock::now(), records, served.lease);
+    let (mut keeper, malformed) = K::new(terms, clock::now(), records, served.lease);
     served.malformed.fetch_add(malformed, Ordering::Relaxed);
     let mut ticks = tokio::time::interval(served.lease / 16);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -123,7 +106,7 @@ async fn serve_one<K: Keeper<Subject>>(held: &Held, served: &Served) -> Option<(
                     writing = Some(tokio::spawn(write));
                 }
                 Action::Answer(reply, said) => {
-                    client.publish(reply, K::encode(said).into()).await.ok()?;
+                    client.publish(reply, said.into_bytes().into()).await.ok()?;
                 }
             }
         }
@@ -139,6 +122,6 @@ async fn outcome(writing: &mut Writing) -> Option<u64> {
 
 fn asked<K: Keeper<Subject>>(message: Message) -> Option<Event<K::Ask, Subject>> {
     let worker = message.subject.rsplit('.').next()?.to_string();
-    let (ask, reply) = (K::decode(&message.payload)?, message.reply?);
+    let (ask, reply) = (K::Ask::of_bytes(&message.payload)?, message.reply?);
     Some(Event::Asked { worker, ask, reply })
 }

@@ -1,0 +1,190 @@
+//! Partitions whose owners keep something for the processes of a set, in memory and in records:
+//! what leases and sessions share.
+//!
+//! Each process that joins may come to own some of the partitions, and answers for those (`serve`).
+//! It asks the owner of any partition by a request on that partition's subject.
+
+mod serve;
+#[cfg(test)]
+pub(crate) mod sim;
+
+use crate::partitions::{Numbered, PAUSE};
+use crate::{clock, Nats, NatsError, PartitionSet};
+use async_nats::Subject;
+use bytes::Bytes;
+use expiry::ManualClock;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// What processes and owners send to each other.
+pub(crate) trait Wire: Sized {
+    fn into_bytes(self) -> Vec<u8>;
+    fn of_bytes(bytes: &[u8]) -> Option<Self>;
+}
+
+/// What the driver reports to the machine. `R` is the place of a reply.
+pub(crate) enum Event<A, R> {
+    /// A worker asks.
+    Asked { worker: String, ask: A, reply: R },
+    /// The store took the batch; its last record has this sequence.
+    Written(u64),
+    /// Time has passed.
+    Tick,
+}
+
+/// What the driver does.
+pub(crate) enum Action<S, R> {
+    /// Write a batch of records; one without a value is deleted.
+    Write(Vec<(Vec<u8>, Option<Bytes>)>),
+    Answer(R, S),
+}
+
+/// What an owner keeps for the workers that ask it, in its memory and in records. The driver
+/// begins with a new one for each epoch.
+pub(crate) trait Keeper<R>: Send + Sized + 'static {
+    type Ask: Wire + Send;
+    type Said: Wire + Send;
+    /// What all owners of a set have in common.
+    type Terms: Clone + Send + Sync;
+    /// The second result is the number of records that do not parse.
+    fn new(terms: Self::Terms, now: Duration, records: Numbered, grace: Duration) -> (Self, u64);
+    fn on(
+        &mut self,
+        now: Duration,
+        event: Event<Self::Ask, R>,
+        out: &mut Vec<Action<Self::Said, R>>,
+    );
+}
+
+pub(crate) fn set(clock: &ManualClock, now: Duration) {
+    clock.set(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+}
+
+/// What the tasks of a set share.
+pub(crate) struct Served {
+    pub(crate) nats: Nats,
+    /// Requests for partition P come to `PREFIX.P.WORKER`.
+    pub(crate) prefix: String,
+    pub(crate) count: u32,
+    pub(crate) lease: Duration,
+    pub(crate) partitions: AtomicUsize,
+    /// Requests, answers and records that did not parse.
+    pub(crate) malformed: AtomicU64,
+    /// Why the worker owns nothing any more.
+    pub(crate) ended: OnceLock<NatsError>,
+}
+
+impl Served {
+    /// How long a call tries.
+    pub(crate) fn patience(&self) -> Duration {
+        (self.lease + self.nats.request_timeout()) * 4
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        // The client's inbox is a random name.
+        crate::ownership::hash_of(self.nats.client().new_inbox())
+    }
+
+    /// Asks the partition's owner. None: no answer.
+    pub(crate) async fn ask<S: Wire>(
+        &self,
+        partition: u32,
+        ask: impl Wire,
+        limit: Duration,
+    ) -> Option<S> {
+        let subject = format!("{}.{partition}.{}", self.prefix, self.nats.worker());
+        let request = self.nats.client().request(subject, ask.into_bytes().into());
+        let reply = tokio::time::timeout(limit, request).await.ok()?.ok()?;
+        let said = S::of_bytes(&reply.payload);
+        if said.is_none() {
+            self.malformed.fetch_add(1, Ordering::Relaxed);
+        }
+        said
+    }
+
+    /// Asks until an answer fits, for as long as `patience`.
+    pub(crate) async fn ask_until<S: Wire, T>(
+        &self,
+        what: &'static str,
+        patience: Duration,
+        (partition, ask): (u32, impl Wire + Clone),
+        fits: impl Fn(S, Duration) -> Option<T>,
+    ) -> Result<T, NatsError> {
+        let began = Instant::now();
+        loop {
+            let sent_at = clock::now();
+            let said = self.ask(partition, ask.clone(), self.lease).await;
+            if let Some(answer) = said.and_then(|said| fits(said, sent_at)) {
+                return Ok(answer);
+            }
+            if began.elapsed() >= patience {
+                return Err(NatsError::Unanswered { what, after: patience });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// A task that ends when this is dropped.
+pub(crate) struct Task(AbortHandle);
+
+impl Task {
+    pub(crate) fn new(task: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(tokio::spawn(task).abort_handle())
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A process's part in a set. When it is dropped, the process hands its partitions over in the
+/// background.
+pub(crate) struct Joined {
+    pub(crate) served: Arc<Served>,
+    leave: watch::Sender<()>,
+    ended: watch::Receiver<()>,
+}
+
+/// Joins the set, and serves the partitions that the process comes to own.
+pub(crate) async fn join<K: Keeper<Subject>>(
+    set: PartitionSet,
+    kind: &'static str,
+    name: &str,
+    terms: K::Terms,
+) -> Result<Joined, NatsError> {
+    let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
+    let partitions = set.join_any().await?;
+    let served = Arc::new(Served {
+        prefix: format!("{}.{kind}.{name}", nats.app()),
+        nats,
+        count,
+        lease,
+        partitions: 0.into(),
+        malformed: 0.into(),
+        ended: OnceLock::new(),
+    });
+    let (leave, left) = watch::channel(());
+    let (serving, ended) = watch::channel(());
+    let serve = serve::serve::<K>(terms, partitions, served.clone(), left);
+    tokio::spawn(async move {
+        serve.await;
+        drop(serving);
+    });
+    Ok(Joined { served, leave, ended })
+}
+
+impl Joined {
+    /// Hands the partitions over to the others.
+    pub(crate) async fn leave(&self) {
+        self.leave.send_replace(());
+        // An error says that the sender is dropped.
+        let _ = self.ended.clone().changed().await;
+    }
+}

@@ -1,0 +1,121 @@
+//! What front-ends and owners say to each other, and the record of a session, in protobuf.
+//!
+//! A reader skips the fields that it does not know. A field never changes its meaning: what an old
+//! reader must not take for something else gets a new version.
+
+use crate::keep::Wire;
+use prost::{Message, Oneof};
+
+const VERSION: u32 = 1;
+
+/// What a front-end asks the owner of a partition.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Ask {
+    #[prost(fixed64, tag = "2")]
+    Begin(u64),
+    #[prost(fixed64, tag = "3")]
+    End(u64),
+    #[prost(fixed64, tag = "4")]
+    Adopt(u64),
+    #[prost(message, tag = "5")]
+    Touch(Ids),
+}
+
+/// What an owner answers.
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Said {
+    /// Whether the session of the request lives.
+    #[prost(bool, tag = "2")]
+    Lives(bool),
+    /// The touched sessions that have ended. The others live, or their end is not stored yet.
+    #[prost(message, tag = "3")]
+    Gone(Ids),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Ids {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub(crate) ids: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Request {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(oneof = "Ask", tags = "2, 3, 4, 5")]
+    ask: Option<Ask>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Answer {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(oneof = "Said", tags = "2, 3")]
+    said: Option<Said>,
+}
+
+impl Wire for Ask {
+    fn into_bytes(self) -> Vec<u8> {
+        Request { version: VERSION, ask: Some(self) }.encode_to_vec()
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Option<Ask> {
+        let found = Request::decode(bytes).ok()?;
+        found.ask.filter(|_| found.version == VERSION)
+    }
+}
+
+impl Wire for Said {
+    fn into_bytes(self) -> Vec<u8> {
+        Answer { version: VERSION, said: Some(self) }.encode_to_vec()
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Option<Said> {
+        let found = Answer::decode(bytes).ok()?;
+        found.said.filter(|_| found.version == VERSION)
+    }
+}
+
+/// The key of a session's record. The record itself has nothing but the version.
+pub(crate) fn key(id: u64) -> Vec<u8> {
+    format!("{id:016x}").into_bytes()
+}
+
+pub(crate) fn record() -> Vec<u8> {
+    Request { version: VERSION, ask: None }.encode_to_vec()
+}
+
+/// The session of a record, and whether the record is there.
+pub(crate) fn session_of(key: &[u8], record: Option<&[u8]>) -> Option<(u64, bool)> {
+    let id = u64::from_str_radix(std::str::from_utf8(key).ok()?, 16).ok()?;
+    let Some(record) = record else {
+        return Some((id, false));
+    };
+    (Request::decode(record).ok()?.version == VERSION).then_some((id, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{key, record, session_of, Ask, Ids, Said, Wire};
+    use rand::rngs::SmallRng;
+    use rand::{RngCore, SeedableRng};
+
+    #[test]
+    fn what_does_not_parse_is_none() {
+        for ask in [Ask::Begin(0), Ask::Touch(Ids { ids: vec![7; 1000] })] {
+            // A later version's field is skipped.
+            let bytes = [ask.clone().into_bytes(), vec![0x7a, 1, 0]].concat();
+            assert_eq!(Ask::of_bytes(&bytes), Some(ask));
+        }
+        assert_eq!(session_of(&key(u64::MAX), Some(&record())), Some((u64::MAX, true)));
+        assert_eq!(session_of(&key(3), None), Some((3, false)));
+        assert_eq!((session_of(b"?", None), session_of(&key(3), Some(b"?"))), (None, None));
+        let mut random = SmallRng::seed_from_u64(1);
+        for length in (0..64).cycle().take(100_000) {
+            let mut bytes = vec![0; length];
+            random.fill_bytes(&mut bytes);
+            assert_eq!((Ask::of_bytes(&bytes), Said::of_bytes(&bytes)), (None, None));
+            assert_eq!(session_of(&key(3), Some(&bytes)), None);
+        }
+    }
+}
