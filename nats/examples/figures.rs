@@ -4,8 +4,9 @@
 //! cargo run --release -p expiry-nats --features brokers --example figures
 //! ```
 //!
-//! Then idempotency keys are claimed and answered, on one broker and on three. Then 200 workers
-//! share 256 partitions, and half of them die.
+//! Then idempotency keys are claimed and answered, on one broker and on three. A front-end begins
+//! sessions at one owner, touches them, and ends them; `figures sessions N` does only that, with N
+//! sessions. Then 200 workers share 256 partitions, and half of them die.
 //!
 //! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads
 //! and acks them: by the bare client, and by a topology of one spout and one bolt. Prints the
@@ -227,6 +228,51 @@ async fn owners(brokers: &Brokers) -> Result<()> {
     Ok(())
 }
 
+/// One process owns the only partition, and another one is the front-end of all sessions.
+async fn sessions(brokers: &Brokers, count: usize) -> Result<()> {
+    let mut nats = Vec::new();
+    for name in ["owner", "front"] {
+        nats.push(Nats::connect(Options::new("figures", name).servers(brokers.servers())).await?);
+    }
+    let timeout = Duration::from_secs(60);
+    let join = |nats: &Nats| nats.sessions("clients", 1).timeout(timeout).join();
+    let (owner, mut ended) = join(&nats[0]).await?;
+    while owner.stats().partitions == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (front, _) = join(&nats[1]).await?;
+    front.leave().await;
+    while owner.stats().partitions == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let rate = |count: usize, began: Instant| count as f64 / began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    let all = stream::iter(0..count).map(|_| front.begin()).buffer_unordered(4 * WINDOW);
+    let ids: Vec<_> = all.map(|id| id.expect("it begins")).collect().await;
+    println!("{count} sessions: {:.0} begun/s", rate(count, began));
+    for _ in 0..3 {
+        let before = front.stats();
+        assert!(ids.iter().all(|id| front.touch(*id)));
+        while front.stats().touches == before.touches {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The first batch of many has been confirmed.
+        let (began, first) = (Instant::now(), front.stats().touches);
+        while front.stats().touches < before.touches + count as u64 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        println!("{:.0} touches/s", rate((front.stats().touches - first) as usize, began));
+    }
+    let began = Instant::now();
+    let all = stream::iter(&ids).map(|id| front.end(*id)).buffer_unordered(4 * WINDOW);
+    all.for_each(async |ended| ended.expect("it ends")).await;
+    println!("{:.0} ended/s", rate(count, began));
+    for _ in 0..count {
+        ended.next().await.ok_or("the ends are told")?;
+    }
+    Ok(())
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -235,6 +281,11 @@ fn median(values: &mut [f64]) -> f64 {
 #[tokio::main]
 async fn main() -> Result<()> {
     let brokers = tokio::task::spawn_blocking(|| Brokers::start(3)).await??;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [only, count] = &words[..] {
+        assert_eq!(only, "sessions");
+        return sessions(&brokers, count.parse()?).await;
+    }
     let nats = Nats::connect(Options::new("figures", "a").servers(brokers.servers())).await?;
     for (size, count) in [(128, 60_000), (8192, 12_000)] {
         let mut rates: [Vec<f64>; 4] = Default::default();
@@ -250,5 +301,6 @@ async fn main() -> Result<()> {
     }
     once(&brokers).await?;
     once(&tokio::task::spawn_blocking(|| Brokers::start(1)).await??).await?;
+    sessions(&brokers, 1_000_000).await?;
     owners(&brokers).await
 }

@@ -26,6 +26,37 @@ pub(crate) trait Wire: Sized {
     fn of_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
+/// The version of every message and record.
+pub(crate) const VERSION: u32 = 1;
+
+/// Makes an enum of messages what is sent, in a message of its own with the version.
+macro_rules! wire {
+    ($what:ident, $name:tt, tags $tags:tt in $message:ident, sound if $is_sound:expr) => {
+        #[derive(Clone, PartialEq, prost::Message)]
+        struct $message {
+            #[prost(uint32, tag = "1")]
+            version: u32,
+            #[prost(oneof = $name, tags = $tags)]
+            what: Option<$what>,
+        }
+
+        impl crate::keep::Wire for $what {
+            fn into_bytes(self) -> Vec<u8> {
+                let (version, what) = (crate::keep::VERSION, Some(self));
+                prost::Message::encode_to_vec(&$message { version, what })
+            }
+
+            fn of_bytes(bytes: &[u8]) -> Option<Self> {
+                let found: $message = prost::Message::decode(bytes).ok()?;
+                let is_sound: fn(&$what) -> bool = $is_sound;
+                found.what.filter(|what| found.version == crate::keep::VERSION && is_sound(what))
+            }
+        }
+    };
+}
+
+pub(crate) use wire;
+
 /// What the driver reports to the machine. `R` is the place of a reply.
 pub(crate) enum Event<A, R> {
     /// A worker asks.

@@ -237,7 +237,7 @@ impl<C: Client> Sim<C> {
         self.push(self.now + limit, i, Ev::Timeout(serial));
         // A pause between a request and its answer makes the answer old. Or the request is lost.
         let mut lost = lost;
-        if !self.gentle && self.below(12) == 0 {
+        if !self.gentle && !self.stopping && self.below(12) == 0 {
             let long = [TIME / 2, 2 * TIME][self.below(2) as usize];
             self.nodes[i].paused_until = self.now + self.below(long);
             lost |= self.below(2) == 0;

@@ -4,11 +4,9 @@
 //! reader must not take for something else gets a new version.
 
 use super::LONGEST_TIME;
-use crate::keep::Wire;
+use crate::keep::{wire, VERSION};
 use prost::{Message, Oneof};
 use std::time::Duration;
-
-const VERSION: u32 = 1;
 
 /// What a holder asks the owner of a partition.
 #[derive(Clone, PartialEq, Oneof)]
@@ -53,14 +51,6 @@ pub(crate) struct Renewed {
     pub(crate) token: u64,
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Answer {
-    #[prost(uint32, tag = "1")]
-    pub(crate) version: u32,
-    #[prost(oneof = "Said", tags = "2, 3, 4")]
-    pub(crate) said: Option<Said>,
-}
-
 /// What an owner answers.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Said {
@@ -84,13 +74,11 @@ pub(crate) struct Tokens {
     pub(crate) gone: Vec<u64>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Request {
-    #[prost(uint32, tag = "1")]
-    version: u32,
-    #[prost(oneof = "Ask", tags = "2, 3, 4")]
-    ask: Option<Ask>,
-}
+wire!(Ask, "Ask", tags "2, 3, 4" in Request, sound if |ask| match ask {
+    Ask::Acquire(grant) | Ask::Release(grant) => super::is_key(&grant.key) && grant.is_sound(),
+    Ask::Renew(_) => true,
+});
+wire!(Said, "Said", tags "2, 3, 4" in Answer, sound if |_| true);
 
 impl Grant {
     pub(crate) fn time(&self) -> Duration {
@@ -113,38 +101,10 @@ impl Grant {
     }
 }
 
-impl Wire for Ask {
-    fn into_bytes(self) -> Vec<u8> {
-        Request { version: VERSION, ask: Some(self) }.encode_to_vec()
-    }
-
-    fn of_bytes(bytes: &[u8]) -> Option<Ask> {
-        let found = Request::decode(bytes).ok()?;
-        let ask = found.ask.filter(|_| found.version == VERSION)?;
-        match &ask {
-            Ask::Acquire(grant) | Ask::Release(grant) => {
-                super::is_key(&grant.key) && grant.is_sound()
-            }
-            Ask::Renew(_) => true,
-        }
-        .then_some(ask)
-    }
-}
-
-impl Wire for Said {
-    fn into_bytes(self) -> Vec<u8> {
-        Answer { version: VERSION, said: Some(self) }.encode_to_vec()
-    }
-
-    fn of_bytes(bytes: &[u8]) -> Option<Said> {
-        let found = Answer::decode(bytes).ok()?;
-        found.said.filter(|_| found.version == VERSION)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Ask, Grant, Said, Wire};
+    use super::{Ask, Grant, Said};
+    use crate::keep::Wire;
     use rand::rngs::SmallRng;
     use rand::{RngCore, SeedableRng};
 

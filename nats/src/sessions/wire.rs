@@ -3,10 +3,8 @@
 //! A reader skips the fields that it does not know. A field never changes its meaning: what an old
 //! reader must not take for something else gets a new version.
 
-use crate::keep::Wire;
+use crate::keep::{wire, VERSION};
 use prost::{Message, Oneof};
-
-const VERSION: u32 = 1;
 
 /// What a front-end asks the owner of a partition.
 #[derive(Clone, PartialEq, Oneof)]
@@ -38,43 +36,8 @@ pub(crate) struct Ids {
     pub(crate) ids: Vec<u64>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Request {
-    #[prost(uint32, tag = "1")]
-    version: u32,
-    #[prost(oneof = "Ask", tags = "2, 3, 4, 5")]
-    ask: Option<Ask>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Answer {
-    #[prost(uint32, tag = "1")]
-    version: u32,
-    #[prost(oneof = "Said", tags = "2, 3")]
-    said: Option<Said>,
-}
-
-impl Wire for Ask {
-    fn into_bytes(self) -> Vec<u8> {
-        Request { version: VERSION, ask: Some(self) }.encode_to_vec()
-    }
-
-    fn of_bytes(bytes: &[u8]) -> Option<Ask> {
-        let found = Request::decode(bytes).ok()?;
-        found.ask.filter(|_| found.version == VERSION)
-    }
-}
-
-impl Wire for Said {
-    fn into_bytes(self) -> Vec<u8> {
-        Answer { version: VERSION, said: Some(self) }.encode_to_vec()
-    }
-
-    fn of_bytes(bytes: &[u8]) -> Option<Said> {
-        let found = Answer::decode(bytes).ok()?;
-        found.said.filter(|_| found.version == VERSION)
-    }
-}
+wire!(Ask, "Ask", tags "2, 3, 4, 5" in Request, sound if |_| true);
+wire!(Said, "Said", tags "2, 3" in Answer, sound if |_| true);
 
 /// The key of a session's record. The record itself has nothing but the version.
 pub(crate) fn key(id: u64) -> Vec<u8> {
@@ -82,7 +45,7 @@ pub(crate) fn key(id: u64) -> Vec<u8> {
 }
 
 pub(crate) fn record() -> Vec<u8> {
-    Request { version: VERSION, ask: None }.encode_to_vec()
+    Request { version: VERSION, what: None }.encode_to_vec()
 }
 
 /// The session of a record, and whether the record is there.
@@ -96,7 +59,8 @@ pub(crate) fn session_of(key: &[u8], record: Option<&[u8]>) -> Option<(u64, bool
 
 #[cfg(test)]
 mod tests {
-    use super::{key, record, session_of, Ask, Ids, Said, Wire};
+    use super::{key, record, session_of, Ask, Ids, Said};
+    use crate::keep::Wire;
     use rand::rngs::SmallRng;
     use rand::{RngCore, SeedableRng};
 

@@ -10,6 +10,8 @@ mod owners;
 mod pipeline;
 #[cfg(feature = "brokers")]
 mod rig;
+#[cfg(feature = "brokers")]
+mod sessions;
 
 use expiry_nats::{Nats, NatsError, Options};
 use std::io::{BufRead, BufReader, Write};
