@@ -285,7 +285,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// As [`begin`](Self::begin).
+    /// As [`begin`](Self::begin). This process serves the session no longer, so that it ends by its
+    /// timeout.
     pub async fn end(&self, id: SessionId) -> Result<(), NatsError> {
         self.0.shared.live.remove(id);
         self.0.shared.ask("end a session", Ask::End(id.0), id).await.map(drop)
@@ -313,7 +314,8 @@ impl Sessions {
 
 /// The sessions that have ended, of the partitions that this process owns, and of those that it
 /// served and touched too late. An end is told after the session's record is deleted, to some
-/// process at least once: a new owner tells the ends of the last minute again.
+/// process at least once: a new owner tells the ends of the last minute again. What the process does
+/// not take waits in its memory.
 #[derive(Debug)]
 pub struct Ended(mpsc::UnboundedReceiver<SessionId>);
 

@@ -5,7 +5,8 @@
 //! What has no answer goes again, with what was touched since.
 //!
 //! A session that was not touched for its timeout is dropped here without a word: its owner ends it,
-//! unless another front-end touches it.
+//! unless another front-end touches it. A touch counts from the last tick, so ticks that stop for a
+//! timeout drop all sessions: their callers adopt them again.
 
 use super::wire::Ids;
 use super::Terms;
