@@ -6,8 +6,8 @@
 //! gives each partition of a set one owner among the workers. [`Nats::leases`] gives a key one
 //! holder, with a fencing token, and [`Nats::leader`] elects a leader. [`Nats::sessions`] keeps the
 //! sessions of clients over many front-ends. [`Nats::once`] are idempotency keys, [`Nats::timers`]
-//! timers that outlive every process. The guide `docs/guide/nats.md` has examples, what is promised,
-//! and how to operate it.
+//! timers that outlive every process. The guide `docs/guide/nats.md` has examples, what is
+//! promised, and how to operate it.
 //!
 //! The feature `brokers` starts local servers, for tests and trials. The feature `metrics`
 //! publishes counters through the facade of that name.

@@ -1,9 +1,9 @@
 //! Sessions of many clients over many front-ends.
 //!
-//! A session set has a set of partitions of its own. Each process that joins may come to own some of
-//! them: `keep` answers for those. A session belongs to the partition that its id names. Its record
-//! says that it lives; the partition's owner keeps its time in memory (`owner`). A process collects
-//! touches, and sends them in batches (`front`).
+//! A session set has a set of partitions of its own. Each process that joins may come to own some
+//! of them: `keep` answers for those. A session belongs to the partition that its id names. Its
+//! record says that it lives; the partition's owner keeps its time in memory (`owner`). A process
+//! collects touches, and sends them in batches (`front`).
 
 mod front;
 mod owner;
@@ -58,7 +58,7 @@ impl Nats {
     /// let id = sessions.begin().await?; // for a client that has connected
     /// assert!(sessions.touch(id)); // with each sign of life; no I/O
     /// while let Some(id) = ended.next().await {
-    ///     println!("{id} has ended"); // told once or more
+    ///     println!("{id} has ended"); // once or more
     /// }
     /// # Ok(())
     /// # }
@@ -71,8 +71,8 @@ impl Nats {
 }
 
 impl SessionSet {
-    /// How long a session lives without a touch: 8 partition leases to a day. All processes of a set
-    /// have to name the same.
+    /// How long a session lives without a touch: 8 partition leases to a day. All processes of a
+    /// set have to name the same.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -91,8 +91,8 @@ impl SessionSet {
         self
     }
 
-    /// Joins the set, and creates it if it does not exist. The second result gives the ends that the
-    /// process is told. A process that drops it takes the ends of its partitions with it.
+    /// Joins the set, and creates it if it does not exist. The second result gives the ends that
+    /// the process receives. A process that drops it drops the ends of its partitions too.
     ///
     /// # Errors
     ///
@@ -104,9 +104,9 @@ impl SessionSet {
         NatsError::within("lease", set.lease, leases, "1 s to 10 s")?;
         let needed = "8 times the partitions' lease, to a day";
         NatsError::within("timeout", timeout, set.lease * SHORTEST..=LONGEST, needed)?;
-        let (told, ended) = mpsc::unbounded_channel();
+        let (reported, ended) = mpsc::unbounded_channel();
         let (counted, counts) = (Counts::default(), set.count);
-        let terms = Terms { timeout, told };
+        let terms = Terms { timeout, reported };
         let joined = keep::join::<Owner<_>>(set, "sessions", &name, terms.clone()).await?;
         let (front, live) = Front::new(terms, clock::now(), counts);
         let (served, front) = (joined.served.clone(), Mutex::new(front));
@@ -121,7 +121,7 @@ impl SessionSet {
 pub(crate) struct Terms {
     timeout: Duration,
     /// Sessions that have ended.
-    told: mpsc::UnboundedSender<SessionId>,
+    reported: mpsc::UnboundedSender<SessionId>,
 }
 
 /// A tracker whose time is a machine's `now`.
@@ -254,9 +254,9 @@ impl Sessions {
         Ok(id)
     }
 
-    /// Serves a session that another process began, because its client is connected here now. False:
-    /// the session has ended. This counts as a touch. The process that served it before may go on to
-    /// touch it: the session lives as long as any process touches it.
+    /// Serves a session that another process began, because its client is connected here now.
+    /// False: the session has ended. This counts as a touch. The process that served it before may
+    /// go on to touch it: the session lives as long as any process touches it.
     ///
     /// # Errors
     ///
@@ -271,8 +271,8 @@ impl Sessions {
 
     /// Says that a session's client is alive. It does no I/O, and is lock-free: the process sends
     /// the sessions that were touched to their owners four times in a timeout, and again until they
-    /// answer. A session that is touched each half of its timeout lives, whatever owners and brokers
-    /// die, while its front-end reaches the brokers.
+    /// answer. A session that is touched each half of its timeout lives, whatever owners and
+    /// brokers die, while its front-end reaches the brokers.
     ///
     /// False: the process does not serve the session, because it has ended or was not touched for
     /// its timeout. [`adopt`](Self::adopt) finds out.
@@ -313,9 +313,9 @@ impl Sessions {
 }
 
 /// The sessions that have ended, of the partitions that this process owns, and of those that it
-/// served and touched too late. An end is told after the session's record is deleted, to some
-/// process at least once: a new owner tells the ends of the last minute again. What the process does
-/// not take waits in its memory.
+/// served and touched too late. The owner reports an end after the session's record is deleted, to
+/// some process at least once: a new owner reports the ends of the last minute again. What the
+/// process does not take waits in its memory.
 #[derive(Debug)]
 pub struct Ended(mpsc::UnboundedReceiver<SessionId>);
 

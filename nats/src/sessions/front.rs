@@ -1,12 +1,12 @@
 //! The sessions that a front-end serves, without any I/O: `(now, event) -> requests`.
 //!
 //! The caller touches the tracker, which any number of threads do at once. The machine takes the
-//! touched ids a few times in a timeout. A partition's ids go to its owner in one request at a time.
-//! What has no answer goes again, with what was touched since.
+//! touched ids a few times in a timeout. A partition's ids go to its owner in one request at a
+//! time. What has no answer goes again, with what was touched since.
 //!
-//! A session that was not touched for its timeout is dropped here without a word: its owner ends it,
-//! unless another front-end touches it. A touch counts from the last tick, so ticks that stop for a
-//! timeout drop all sessions: their callers adopt them again.
+//! A session that was not touched for its timeout is dropped here without a word: its owner ends
+//! it, unless another front-end touches it. A touch counts from the last tick, so ticks that stop
+//! for a timeout drop all sessions: their callers adopt them again.
 
 use super::wire::Ids;
 use super::Terms;
@@ -93,7 +93,7 @@ impl Front {
                 for id in gone.into_iter().map(SessionId) {
                     if self.live.remove(id).is_some() {
                         // An error says that the process takes no ends.
-                        let _ = self.terms.told.send(id);
+                        let _ = self.terms.reported.send(id);
                     }
                 }
                 out.extend(self.next(now, partition as usize));

@@ -3,14 +3,14 @@
 //! Each session is a record of the partition. **The linearization point of a session's begin and of
 //! its end is the store's write**, which the store refuses to a late owner. The invariants:
 //!
-//! 1. The owner answers a begin, answers an end, and tells an end after the store has confirmed the
+//! 1. The owner answers a begin or an end, and reports an end, after the store has confirmed the
 //!    write. Until then it calls no session gone.
 //! 2. A session whose time is up stays in the tracker until the batch that deletes its record is
 //!    made. A touch before that moment takes the session back.
 //! 3. One batch is under way at a time. A batch without a known outcome ends the machine: a new one
 //!    begins under a new epoch, with the records.
-//! 4. A machine gives each session that it finds its whole timeout and a grace. It tells the ends of
-//!    the last minute again, because its predecessor may have died before it told them.
+//! 4. A machine gives each session that it finds its whole timeout and a grace. It reports the ends
+//!    of the last minute again, because its predecessor may have died before it reported them.
 //! 5. The driver gives a request to the machine while the worker may act.
 
 use super::wire::{key, record, session_of, Ask, Ids, Said};
@@ -51,7 +51,7 @@ impl<R: Send + 'static> Keeper<R> for Owner<R> {
         for (key, (_, record)) in records {
             match session_of(&key, record.as_deref()) {
                 Some((id, true)) => drop(owner.track(id, owner.terms.timeout + grace)),
-                Some((id, false)) => owner.tell(id),
+                Some((id, false)) => owner.report(id),
                 None => malformed += 1,
             }
         }
@@ -115,9 +115,9 @@ impl<R> Owner<R> {
         self.live.track(SessionId(id), time, 0).is_ok()
     }
 
-    fn tell(&self, id: u64) {
+    fn report(&self, id: u64) {
         // An error says that the process takes no ends.
-        let _ = self.terms.told.send(SessionId(id));
+        let _ = self.terms.reported.send(SessionId(id));
     }
 
     fn written(&mut self, out: &mut Vec<Action<Said, R>>) {
@@ -125,7 +125,7 @@ impl<R> Owner<R> {
             let Open { ending, reply } = self.open.remove(&id).expect("it is written");
             let is_done = ending || self.track(id, self.terms.timeout);
             if ending {
-                self.tell(id);
+                self.report(id);
             }
             let reply = reply.filter(|_| is_done);
             out.extend(reply.map(|reply| Action::Answer(reply, Said::Lives(!ending))));

@@ -19,19 +19,19 @@ struct Life {
     renewed: u64,
     ending: bool,
     ends: u64,
-    told: u64,
+    reported: u64,
 }
 
 struct World {
     lives: HashMap<u64, Life>,
-    tell: UnboundedSender<SessionId>,
-    told: UnboundedReceiver<SessionId>,
+    report: UnboundedSender<SessionId>,
+    reported: UnboundedReceiver<SessionId>,
 }
 
 impl Default for World {
     fn default() -> Self {
-        let (tell, told) = mpsc::unbounded_channel();
-        Self { lives: HashMap::new(), tell, told }
+        let (report, reported) = mpsc::unbounded_channel();
+        Self { lives: HashMap::new(), report, reported }
     }
 }
 
@@ -45,8 +45,8 @@ struct FrontEnd {
     lost: u64,
 }
 
-fn terms(told: UnboundedSender<SessionId>) -> Terms {
-    Terms { timeout: Duration::from_micros(TIME), told }
+fn terms(reported: UnboundedSender<SessionId>) -> Terms {
+    Terms { timeout: Duration::from_micros(TIME), reported }
 }
 
 fn on(sim: &mut Sim<FrontEnd>, i: usize, event: Event) {
@@ -76,12 +76,12 @@ impl Client for FrontEnd {
     type World = World;
 
     fn terms(world: &World) -> Terms {
-        terms(world.tell.clone())
+        terms(world.report.clone())
     }
 
     fn new(now: Duration) -> Self {
-        let (tell, gone) = mpsc::unbounded_channel();
-        let (front, live) = Front::new(terms(tell), now, 1);
+        let (report, gone) = mpsc::unbounded_channel();
+        let (front, live) = Front::new(terms(report), now, 1);
         Self { front, live, gone, clients: Vec::new(), lost: 0 }
     }
 
@@ -179,12 +179,12 @@ impl Client for FrontEnd {
     }
 
     fn handled(sim: &mut Sim<Self>) -> Checked {
-        while let Ok(id) = sim.world.told.try_recv() {
+        while let Ok(id) = sim.world.reported.try_recv() {
             let now = sim.now;
             let life = sim.life(id.0);
-            life.told += 1;
+            life.reported += 1;
             if life.ends == 0 {
-                return Err(format!("{now}: {id} is told, but has not ended"));
+                return Err(format!("{now}: {id} is reported, but has not ended"));
             }
         }
         Ok(())
@@ -217,20 +217,20 @@ impl Client for FrontEnd {
     }
 }
 
-fn all_are_told(sim: &Sim<FrontEnd>) -> Checked {
-    match sim.world.lives.iter().find(|(_, life)| life.told < life.ends) {
-        Some((id, life)) => Err(format!("{id} was not told: {life:?}")),
+fn all_are_reported(sim: &Sim<FrontEnd>) -> Checked {
+    match sim.world.lives.iter().find(|(_, life)| life.reported < life.ends) {
+        Some((id, life)) => Err(format!("{id} was not reported: {life:?}")),
         None => Ok(()),
     }
 }
 
 #[test]
-fn each_session_ends_once_after_its_time_and_is_told() {
-    let counts = run(50, false, all_are_told);
+fn each_session_ends_once_after_its_time_and_is_reported() {
+    let counts = run(50, false, all_are_reported);
     assert!(counts[0] > 9_000 && counts[1] > 9_000 && counts[2] > 20);
 }
 
 #[test]
 fn an_owners_failure_ends_no_session() {
-    run(25, true, all_are_told);
+    run(25, true, all_are_reported);
 }

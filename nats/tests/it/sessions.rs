@@ -43,8 +43,8 @@ impl Member {
         self.worker.runtime.block_on(self.sessions.adopt(id)).unwrap()
     }
 
-    /// The ends that it was told, and how often.
-    fn told(&mut self, ends: &mut HashMap<SessionId, usize>) {
+    /// The ends that it received, and how often.
+    fn reported(&mut self, ends: &mut HashMap<SessionId, usize>) {
         while let Some(Some(id)) = future::FutureExt::now_or_never(self.ended.next()) {
             *ends.entry(id).or_default() += 1;
         }
@@ -91,7 +91,7 @@ fn touched_sessions_outlive_owners_and_a_dead_front_ends_sessions_end() {
     rig.until("the others have ended", || {
         a.touch(&live);
         a.touch(adopted);
-        [&mut a, &mut c].into_iter().for_each(|it| it.told(&mut ends));
+        [&mut a, &mut c].into_iter().for_each(|it| it.reported(&mut ends));
         ends.len() == dead.len()
     });
     let took = killed.elapsed();
@@ -99,17 +99,17 @@ fn touched_sessions_outlive_owners_and_a_dead_front_ends_sessions_end() {
     assert!(took > TIME * 3 / 4 && took < TIME + 6 * OWNERS, "{took:?}");
     let expected: HashSet<&SessionId> = dead.iter().collect();
     assert_eq!(ends.keys().collect::<HashSet<_>>(), expected);
-    // No owner has died since: each end is told once.
+    // No owner has died since: each end is reported once.
     assert!(ends.values().all(|times| *times == 1));
     assert!(dead[..20].iter().all(|id| !a.adopt(*id) && !a.sessions.touch(*id)));
-    // The next owner dies too. Its successor tells the ends of the last minute again.
+    // The next owner dies too. Its successor reports the ends of the last minute again.
     c.kill();
     let began = Instant::now();
     let mut again = HashMap::new();
     rig.until("it is beyond their time", || {
         a.touch(&live);
         a.touch(adopted);
-        a.told(&mut again);
+        a.reported(&mut again);
         began.elapsed() > TIME + 3 * OWNERS
     });
     assert!(!again.is_empty() && again.keys().all(|id| expected.contains(id)));
@@ -119,8 +119,8 @@ fn touched_sessions_outlive_owners_and_a_dead_front_ends_sessions_end() {
     assert!(stats.touches >= 2 * 20_000);
     a.worker.runtime.block_on(a.sessions.end(live[0])).unwrap();
     assert!(!a.sessions.touch(live[0]) && !a.adopt(live[0]));
-    rig.until("the end is told", || {
-        a.told(&mut again);
+    rig.until("the end is reported", || {
+        a.reported(&mut again);
         again.contains_key(&live[0])
     });
 }
@@ -141,7 +141,7 @@ fn killed_brokers_end_no_session_that_is_touched() {
     let mut wait = |time: Duration| {
         let began = Instant::now();
         rig.until("it is beyond their time", || {
-            [&mut a, &mut b].into_iter().for_each(|it| it.told(&mut ends));
+            [&mut a, &mut b].into_iter().for_each(|it| it.reported(&mut ends));
             assert!(ends.is_empty() && !touching.is_finished(), "{ends:?}");
             began.elapsed() > time
         });
@@ -162,7 +162,7 @@ fn killed_brokers_end_no_session_that_is_touched() {
     rig.until("sessions begin again", || a.worker.runtime.block_on(b.sessions.begin()).is_ok());
     let began = Instant::now();
     rig.until("only what begins now ends", || {
-        [&mut a, &mut b].into_iter().for_each(|it| it.told(&mut ends));
+        [&mut a, &mut b].into_iter().for_each(|it| it.reported(&mut ends));
         began.elapsed() > TIME + 4 * OWNERS
     });
     assert!(!touching.is_finished() && live.iter().all(|id| !ends.contains_key(id)));
@@ -182,15 +182,15 @@ fn a_session_moves_and_its_old_front_end_does_no_harm() {
             a.touch(&ids);
         }
         b.touch(&ids);
-        [&mut a, &mut b].into_iter().for_each(|it| it.told(&mut ends));
+        [&mut a, &mut b].into_iter().for_each(|it| it.reported(&mut ends));
         began.elapsed() > 3 * TIME
     });
     assert!(ends.is_empty());
     assert_eq!((a.sessions.stats().served, b.sessions.stats().served), (0, 10));
-    // A front-end that was paused touches what has ended. It is told so.
+    // A front-end that was paused touches what has ended, and learns of it.
     b.worker.runtime.spawn(async { std::thread::sleep(2 * TIME) });
     rig.until("they have ended", || {
-        a.told(&mut ends);
+        a.reported(&mut ends);
         ends.len() == ids.len() || b.sessions.stats().served == 0
     });
     rig.until("none is served", || b.sessions.stats().served == 0);
