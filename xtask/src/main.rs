@@ -148,7 +148,9 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
                  --exclude expiry-benches {left_out} --all-features --no-fail-fast --lib --bins \
                  --tests"
             ),
-        ),
+        )
+        // Many of them wait: for brokers, for clocks, for other processes.
+        .with("RUST_TEST_THREADS", "4"),
         doc_tests::step(),
         cargo(
             "docs",
