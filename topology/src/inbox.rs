@@ -137,7 +137,7 @@ impl Jam {
 }
 
 /// How many emptied items an inbox keeps.
-const SPARE: usize = 4;
+const SPARE: usize = 16;
 
 /// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that
 /// fill it.
