@@ -471,8 +471,11 @@ fn hooks_are_told() {
         fn execute(&self, task: &Context, _: &Seen<'_>) {
             self.0.note(format!("{} executes", task.component()));
         }
-        fn ack(&self, task: &Context, _: &Seen<'_>, _: &dyn Any) {
-            self.0.note(format!("{} acks", task.component()));
+        fn ack(&self, task: &Context, tuple: &Seen<'_>, message: &dyn Any) {
+            let Seen { source, source_task, took, .. } = tuple;
+            let message = message.downcast_ref::<u64>().unwrap();
+            let task = task.component();
+            self.0.note(format!("{task} acks {message} of {source} {source_task} after {took:?}"));
         }
         fn fail(&self, task: &Context, _: &Seen<'_>) {
             self.0.note(format!("{} fails", task.component()));
@@ -497,8 +500,10 @@ fn hooks_are_told() {
     let builder = builder(&clock);
     builder.hook(Rude).hook(Tell(heard.clone()));
     let numbers = builder.spout("numbers", |_| VecSpout::new([1, 2]));
-    bolt(&builder, "even", &numbers, |tuple, out| {
+    clock.advance(SECOND);
+    bolt_with(&builder, "even", &numbers, clock.clone(), |clock, tuple, out| {
         if *tuple % 2 == 0 {
+            clock.advance(SECOND);
             out.ack(tuple);
         } else {
             out.report(&"odd");
@@ -511,7 +516,7 @@ fn hooks_are_told() {
     let expected = [
         "0: it was failed by \"even\": even ones only, true",
         "1 is acked",
-        "even acks",
+        "even acks 2 of numbers 0 after 1s",
         "even executes",
         "even executes",
         "even fails",
@@ -550,20 +555,27 @@ fn waiting_goes_by_the_strategy() {
     }
 }
 
-/// A wait for the topology names a spout that blocks.
+/// A wait for the topology names a spout that blocks, and a drain does not wait for it for ever. Its
+/// thread ends when the call does.
 #[test]
-fn a_spout_that_blocks_is_named() {
-    struct Blocks(std::sync::mpsc::Receiver<()>);
+fn a_spout_that_blocks_is_named_and_left_behind() {
+    struct Blocks(std::sync::mpsc::Receiver<()>, Log<Told>);
     impl Spout<u64> for Blocks {
         fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
             let _ = self.0.recv();
             Next::Done
         }
+        fn close(&mut self) {
+            self.1.note(Told::Close);
+        }
     }
+    let told = Log::new();
     let (release, blocked) = std::sync::mpsc::channel();
     let blocked = std::sync::Mutex::new(Some(blocked));
     let builder = TopologyBuilder::new();
-    let blocks = builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
+    let into = told.clone();
+    let blocks = builder
+        .spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap(), into.clone()));
     builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&blocks);
     let topology = builder.start().unwrap();
     // This loops until the spout is in its call.
@@ -575,8 +587,10 @@ fn a_spout_that_blocks_is_named() {
     };
     assert_eq!(stuck.components[0].name, "blocks");
     assert!(stuck.to_string().contains("blocks"));
+    assert_eq!(topology.drain(Duration::ZERO).unwrap_err().components[0].name, "blocks");
+    assert_eq!(told.all(), []);
     drop(release);
-    topology.wait(Duration::from_secs(60)).unwrap();
+    wait_for("the end of the thread", || told.all() == [Told::Close]);
 }
 
 /// A drain comes while the topology works: each emitted message has been acked.

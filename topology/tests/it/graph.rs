@@ -3,10 +3,9 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    basic, BoltStage, BuildError, Collect, Context, DeadLetter, Next, Replay, Seen, Spout,
-    SpoutCollector, SpoutStage, TopologyBuilder, VecSpout,
+    BoltStage, BuildError, Collect, Context, DeadLetter, Next, Replay, Spout, SpoutCollector,
+    SpoutStage, TopologyBuilder,
 };
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -148,46 +147,6 @@ fn what_is_filtered_out_everywhere_is_acked() {
     builder.bolt("none", Collect::new().instances()).shuffle(source.stream().filter(|_| false));
     let topology = settled(builder, &clock);
     assert_eq!((topology.metrics()[0].acked, topology.metrics()[1].executed), (4, 0));
-}
-
-/// A hook sees messages by their types, and tuples with their source and time.
-#[test]
-fn hooks_see_messages_and_tuples() {
-    struct Hook(Log<String>);
-    impl expiry_topology::Hook for Hook {
-        fn emit(&self, task: &Context, message: &dyn Any) {
-            let number = message.downcast_ref::<u64>().map(u64::to_string);
-            let text = message.downcast_ref::<String>().cloned();
-            self.0.note(format!("{} {}", task.component(), number.or(text).unwrap()));
-        }
-        fn ack(&self, task: &Context, tuple: &Seen<'_>, message: &dyn Any) {
-            let source = (tuple.source, tuple.source_task, tuple.took);
-            let number = message.downcast_ref::<u64>().map_or("text", |_| "number");
-            self.0.note(format!("{} {number} {source:?}", task.component()));
-        }
-    }
-    let (clock, seen) = (ManualClock::new(), Log::new());
-    clock.advance(SECOND);
-    let builder = builder(&clock);
-    builder.hook(Hook(seen.clone()));
-    let source = builder.spout("numbers", |_| VecSpout::new([7_u64]));
-    let texts =
-        builder.bolt("texts", |_| basic(|n: &u64, out| out.emit(n.to_string()))).shuffle(&source);
-    let held = clock.clone();
-    builder
-        .bolt("late", move |_| {
-            let held = held.clone();
-            expiry_topology::sink(move |_: &String, _| held.advance(SECOND))
-        })
-        .shuffle(&texts);
-    settled(builder, &clock);
-    let expected = [
-        "numbers 7",
-        "texts 7",
-        r#"texts number ("numbers", 0, 0ns)"#,
-        r#"late text ("texts", 0, 1s)"#,
-    ];
-    assert_eq!(seen.all(), expected);
 }
 
 /// Latencies are taken of one in so many, of each grouping by itself.
