@@ -420,7 +420,6 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
 
     fn fail(&mut self, id: MessageId, failure: &Failure) {
         self.tell(match failure {
-            Failure::Stopped => Outcome::Unused(id),
             Failure::Rejected { why, .. } => Outcome::Failed(id, why.to_string(), true),
             other => Outcome::Failed(id, other.to_string(), false),
         });

@@ -137,11 +137,6 @@ impl<M: Clone> Port<M> {
         self.listeners.iter_mut().for_each(|listener| listener.root(roots));
     }
 
-    /// The trees that wait for their roots get none.
-    pub(crate) fn forsake(&mut self) {
-        self.listeners.iter_mut().for_each(|listener| listener.forsake());
-    }
-
     /// Sends what has been collected.
     pub(crate) fn flush(&mut self) {
         self.listeners.iter_mut().for_each(|listener| listener.flush());

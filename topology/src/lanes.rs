@@ -79,9 +79,6 @@ pub(crate) trait Listener<M: Clone>: Send {
     /// The first trees that wait for their roots have these.
     fn root(&mut self, roots: &[Root]);
 
-    /// The trees that wait for their roots get none: their copies are untracked.
-    fn forsake(&mut self);
-
     /// Sends what has been collected.
     fn flush(&mut self);
 
@@ -137,18 +134,14 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Gives the copies that wait what `anchors` returns for their tree and edge, until it returns
-    /// none.
-    fn tie(&mut self, mut anchors: impl FnMut(&Rootless) -> Option<Anchors>) {
-        let mut tied = 0;
-        for copy in &self.rootless {
-            let Some(anchors) = anchors(copy) else {
-                break;
-            };
-            self.filling[copy.at].anchors = anchors;
-            tied += 1;
+    /// The first trees that wait have these roots.
+    fn root(&mut self, roots: &[Root]) {
+        let tied = self.rootless.partition_point(|copy| copy.tree < roots.len());
+        for copy in self.rootless.drain(..tied) {
+            let (root, xor) = (roots[copy.tree], Cell::new(copy.edge));
+            self.filling[copy.at].anchors = Anchors::from_buf([Anchor { root, xor }]);
         }
-        self.rootless.drain(..tied);
+        self.rootless.iter_mut().for_each(|copy| copy.tree -= roots.len());
     }
 }
 
@@ -277,19 +270,11 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
 
     fn root(&mut self, roots: &[Root]) {
         for lane in &mut self.lanes {
-            lane.tie(|copy| {
-                let (root, xor) = (*roots.get(copy.tree)?, Cell::new(copy.edge));
-                Some(Anchors::from_buf([Anchor { root, xor }]))
-            });
-            lane.rootless.iter_mut().for_each(|copy| copy.tree -= roots.len());
+            lane.root(roots);
             if lane.filling.len() >= self.sender.batch {
                 self.overflow += lane.send_ready(self.sender.batch);
             }
         }
-    }
-
-    fn forsake(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.tie(|_| Some(Anchors::new())));
     }
 
     fn flush(&mut self) {
@@ -354,10 +339,6 @@ impl<M: Clone, T: Clone> Listener<M> for Mapped<M, T> {
 
     fn root(&mut self, roots: &[Root]) {
         self.inner.root(roots);
-    }
-
-    fn forsake(&mut self) {
-        self.inner.forsake();
     }
 
     fn flush(&mut self) {

@@ -123,8 +123,7 @@ impl Replay {
 pub enum Failure {
     /// A bolt failed one of its tuples, or panicked over it.
     Failed {
-        /// The bolt; `None` if code outside the topology has failed its root at the
-        /// [tracker](crate::Topology::tracker).
+        /// The bolt; `None` if the message could not be emitted again.
         by: Option<Arc<str>>,
         /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
         why: Option<Arc<str>>,
@@ -144,9 +143,6 @@ pub enum Failure {
         /// When that was seen, on the same scale.
         seen: Duration,
     },
-    /// A holder of [`Topology::tracker`](crate::Topology::tracker) has shut the tracker down first.
-    /// Nothing suggests that the message is wrong. (A topology that is killed calls no spout.)
-    Stopped,
 }
 
 impl fmt::Display for Failure {
@@ -163,7 +159,6 @@ impl fmt::Display for Failure {
             Failure::TimedOut { due, seen } => {
                 write!(f, "it was not acked by {due:?} (seen at {seen:?})")
             }
-            Failure::Stopped => f.write_str("the topology was stopped"),
         }
     }
 }

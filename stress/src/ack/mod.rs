@@ -203,6 +203,6 @@ fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times
             stats.timed_out.load(Relaxed),
             human(stats.latest.load(Relaxed)),
         ),
-        ..Gauge::of_tracker(tracker)
+        ..Gauge::of_tracker(tracker.metrics())
     }
 }

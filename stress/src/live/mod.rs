@@ -9,7 +9,7 @@ pub use series::{Sample, Series};
 use crate::latency::Percentiles;
 use crate::report::thousands;
 use crate::watch;
-use expiry::{AckTracker, Lateness, StoreMetrics};
+use expiry::{Lateness, Metrics, StoreMetrics};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use view::View;
@@ -58,8 +58,8 @@ macro_rules! of {
 
 impl Gauge {
     /// What a tracker says.
-    pub fn of_tracker(tracker: &AckTracker) -> Self {
-        of!(tracker.metrics())
+    pub fn of_tracker(metrics: Metrics) -> Self {
+        of!(metrics)
     }
 
     /// What a keyed store says.

@@ -128,7 +128,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);
     let series = finish(&topology, &run, patience);
     // There is acking, so there is a tracker.
-    let tracker = topology.tracker().expect("a tracker").clone();
+    let metrics = topology.tracker_metrics().expect("a tracker");
     let components = topology.kill();
     let took = began.elapsed();
     let spouts = std::mem::take(&mut *held(&run.spouts));
@@ -143,7 +143,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
         counted: std::mem::take(&mut *held(&run.counted)),
         spouts,
         topology: components,
-        metrics: tracker.metrics(),
+        metrics,
         faults: FAULTS.map(|fault| run.stats.faults[fault as usize].load(Relaxed)),
         held: run.stats.held.load(Relaxed),
         faults_off: run.faults.off(),
@@ -223,7 +223,7 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
 
 /// What is shown: what the tracker says, and beside it what the topology does.
 fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
-    let tracked = topology.tracker().map(|tracker| Gauge::of_tracker(tracker));
+    let tracked = topology.tracker_metrics().map(Gauge::of_tracker);
     let mut gauge = tracked.unwrap_or_default();
     gauge.violations = run.checks.violations();
     let [lines, .., count] = components else {

@@ -38,9 +38,10 @@ fn a_line_that_is_given_up_or_ends_otherwise_is_a_violation() {
     reader.replay(&0, &Failure::Failed { by: None, why: None }, &mut message);
     assert_eq!((message.attempt.number, reader.tally.counts.failed), (1, 1));
     assert_eq!(run.checks.violations(), 0);
-    reader.replay(&0, &Failure::Stopped, &mut message);
+    let rejected = Failure::Rejected { by: "split".into(), why: "no".into() };
+    reader.replay(&0, &rejected, &mut message);
     assert_eq!(run.checks.violations(), 1);
-    reader.fail(0, &Failure::Stopped);
+    reader.fail(0, &rejected);
     assert_eq!(run.checks.violations(), 2);
     assert_eq!(run.checks.failing(), ["no_surprises"]);
     // The attempt that it was at has had no outcome.

@@ -375,10 +375,8 @@ impl Spout<Line> for Tail {
         self.settle(id);
     }
 
-    fn fail(&mut self, id: u64, failure: &Failure) {
-        if *failure != Failure::Stopped {
-            self.settle(id);
-        }
+    fn fail(&mut self, id: u64, _: &Failure) {
+        self.settle(id);
     }
 
     fn close(&mut self) {

@@ -7,9 +7,8 @@ use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
 use crate::task::Task;
-use expiry::{AckTracker, ManualClock};
+use expiry::{ManualClock, Metrics};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A topology without threads, in simulated time: see [`TopologyBuilder::simulate`]. Dropping it
@@ -166,10 +165,10 @@ impl Simulation {
         self.board.metrics()
     }
 
-    /// The tracker of the topology's trees, if there is acking.
+    /// As [`Topology::tracker_metrics`](crate::Topology::tracker_metrics).
     #[must_use]
-    pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
-        self.board.shared().tracker.as_ref()
+    pub fn tracker_metrics(&self) -> Option<Metrics> {
+        self.board.shared().tracker.as_ref().map(|tracker| tracker.metrics())
     }
 
     /// As [`Topology::activate`](crate::Topology::activate).

@@ -6,10 +6,9 @@ use super::Stuck;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
-use expiry::{AckTracker, ShutdownMode};
+use expiry::{Metrics, ShutdownMode};
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -71,12 +70,10 @@ impl Topology {
         self.board.metrics()
     }
 
-    /// The tracker of the topology's trees, if there is acking: for its metrics, also when the
-    /// topology is gone. The owners of roots are the topology's. If other code issues roots, spouts
-    /// may be called with outcomes that are not theirs.
+    /// What the tracker of the topology's trees has been doing; `None` without acking.
     #[must_use]
-    pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
-        self.board.shared().tracker.as_ref()
+    pub fn tracker_metrics(&self) -> Option<Metrics> {
+        self.board.shared().tracker.as_ref().map(|tracker| tracker.metrics())
     }
 
     /// Asks spouts for messages from now on.

@@ -22,9 +22,9 @@ use crate::emit::Port;
 use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made};
 use crate::outcomes::Ended;
-use crate::replay::{DeadLetter, Failure};
+use crate::replay::DeadLetter;
 use crate::task::{nanos, Sampler, Step, Task};
-use expiry::{AckError, Lifetime};
+use expiry::Lifetime;
 use places::Places;
 use replays::Replays;
 use std::collections::VecDeque;
@@ -145,17 +145,10 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     fn begin(&mut self) -> bool {
         match self.desk.begin() {
             Ok(()) => true,
-            Err(AckError::Closed) => {
-                // Code outside the topology has shut the tracker down.
-                self.desk.port.forsake();
-                self.desk.letters.forsake();
-                for place in self.desk.trees.forsake() {
-                    self.give_up(place, Failure::Stopped);
-                }
-                true
-            }
             Err(error) => {
-                self.desk.task.emitter.report(&error);
+                if !self.desk.task.shared.is_stopping() {
+                    self.desk.task.emitter.report(&error);
+                }
                 self.full_until = self.desk.now.saturating_add(FULL_PAUSE);
                 false
             }

@@ -34,7 +34,6 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         };
         let failure = match reason {
             Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
-            Reason::Cancelled => Failure::Stopped,
             Reason::Failed { by } => {
                 let by =
                     by.and_then(|by| self.desk.task.shared.names.get(usize::try_from(by).ok()?));

@@ -35,7 +35,7 @@ impl Replays {
     /// The pause before a message that has failed after `attempts` is emitted again. `None` if it
     /// is given up.
     fn pause(&self, attempts: u32, failure: &Failure, random: &mut SmallRng) -> Option<u64> {
-        let is_last = matches!(failure, Failure::Stopped | Failure::Rejected { .. });
+        let is_last = matches!(failure, Failure::Rejected { .. });
         self.replay.filter(|_| !is_last)?.pause(attempts, random)
     }
 

@@ -70,10 +70,4 @@ impl Trees {
         root(&self.roots);
         begun
     }
-
-    /// Gives up all trees. Returns the places of their messages.
-    pub(super) fn forsake(&mut self) -> impl Iterator<Item = u32> {
-        #[allow(clippy::cast_possible_truncation)] // the lower half
-        std::mem::take(&mut self.trees).into_iter().map(|(_, owner)| owner as u32)
-    }
 }

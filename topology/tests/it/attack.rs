@@ -302,35 +302,28 @@ fn dropped_by_bolts(owns: &[usize]) {
         Arc::new(owns.iter().map(|_| Mutex::new(None)).collect());
     let meet = Arc::new(std::sync::Barrier::new(owns.len()));
     let (done, is_done) = std::sync::mpsc::channel();
-    let trackers: Vec<_> = owns
-        .iter()
-        .zip(places.iter())
-        .map(|(&own, place)| {
-            let builder = TopologyBuilder::new();
-            builder.start_inactive();
-            let numbers =
-                builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
+    for (&own, place) in owns.iter().zip(places.iter()) {
+        let builder = TopologyBuilder::new();
+        builder.start_inactive();
+        let numbers = builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
+        let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
+        let drops = move |_: &Context| {
             let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
-            let drops = move |_: &Context| {
-                let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
-                let mut first = true;
-                each(move |tuple, out| {
-                    if std::mem::take(&mut first) {
-                        meet.wait();
-                        let owned = places[own].lock().unwrap().take();
-                        let drops = std::panic::AssertUnwindSafe(|| drop(owned));
-                        let _ = done.send(std::panic::catch_unwind(drops).is_ok());
-                    }
-                    out.ack(tuple);
-                })
-            };
-            builder.bolt("drops", drops).shuffle(&numbers);
-            let topology = builder.start().unwrap();
-            let tracker = topology.tracker().unwrap().clone();
-            *place.lock().unwrap() = Some(topology);
-            tracker
-        })
-        .collect();
+            let mut first = true;
+            each(move |tuple, out| {
+                if std::mem::take(&mut first) {
+                    meet.wait();
+                    let owned = places[own].lock().unwrap().take();
+                    let drops = std::panic::AssertUnwindSafe(|| drop(owned));
+                    let _ = done.send(std::panic::catch_unwind(drops).is_ok());
+                }
+                out.ack(tuple);
+            })
+        };
+        builder.bolt("drops", drops).shuffle(&numbers);
+        let topology = builder.start().unwrap();
+        *place.lock().unwrap() = Some(topology);
+    }
     for place in places.iter() {
         let place = place.lock().unwrap();
         place.as_ref().unwrap().activate();
@@ -338,7 +331,6 @@ fn dropped_by_bolts(owns: &[usize]) {
     for _ in owns {
         assert_eq!(is_done.recv_timeout(SECOND * 20), Ok(true));
     }
-    drop(trackers);
 }
 
 #[test]
@@ -431,25 +423,6 @@ fn a_tuple_may_be_acked_by_another_bolt() {
     let metrics = topology.metrics();
     assert!(metrics.iter().all(|metrics| metrics.late + metrics.failed == 0));
     assert!(topology.is_finished());
-}
-
-/// The test issues roots with the topology's tracker; their owners are no component.
-#[test]
-fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
-    let (clock, told, builder) = rig();
-    let numbers = builder.spout("numbers", numbers(0..3, &told)).max_pending(2);
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
-    let mut topology = builder.simulate(&clock).unwrap();
-    let tracker = topology.tracker().unwrap().clone();
-    for owner in [u64::MAX, 1 << 32, 1 << 20] {
-        tracker.issue(0, owner).unwrap();
-    }
-    let failed = tracker.issue(1, 2).unwrap();
-    tracker.fail(failed).unwrap();
-    settle(&mut topology);
-    assert_eq!(acks(&told), [0, 1, 2]);
-    assert_eq!(tracker.metrics().handler_panics, 0);
-    assert_eq!(topology.metrics()[0].panics, 0);
 }
 
 /// Tens of thousands of tasks: none has a way to those that do not listen to it. (With one they

@@ -650,7 +650,7 @@ fn at_pace(plan: Plan) -> Result<(), String> {
     });
     let topology = build(&book).start().unwrap();
     rest(&topology, &book)?;
-    assert!(topology.tracker().unwrap().is_empty());
+    assert!(topology.tracker_metrics().unwrap().total.live == 0);
     let metrics = topology.drain(LIMIT * plan.pace).unwrap();
     let wrong = book.wrong.lock().unwrap();
     assert!(wrong.is_empty(), "{plan:?}: {wrong:?}");

@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use expiry_topology::{
-    sink, BoltCollector, Collect, Context, Failure, Hook, Replay, Simulation, SpoutStage,
-    TopologyBuilder, Tuple,
+    sink, BoltCollector, Context, Failure, Hook, Replay, Simulation, SpoutStage, TopologyBuilder,
+    Tuple,
 };
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -287,27 +287,4 @@ fn each_spouts_dead_letters_have_their_own_way() {
     let spouts = &topology.metrics()[..3];
     assert_eq!([0, 1, 2].map(|at| spouts[at].panics), [0, 0, 1]);
     assert_eq!([0, 1, 2].map(|at| spouts[at].dead_letters), [1, 1, 1]);
-}
-
-/// A tracker that is shut down ends messages and their dead letters; all of them reach the bolt.
-#[test]
-fn a_tracker_that_is_shut_down_ends_dead_letters() {
-    let (clock, told, builder) = rig();
-    let came = Collect::new();
-    let numbers = builder.spout("numbers", numbers_by(2, [1, 2], &told));
-    builder.bolt("numbers held", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
-    builder
-        .bolt("dead", came.instances())
-        .shuffle(numbers.dead_letters().map(|letter| letter.message));
-    let mut topology = builder.simulate(&clock).unwrap();
-    topology.hold("numbers held", true);
-    settle(&mut topology);
-    topology.tracker().unwrap().shutdown(expiry::ShutdownMode::Cancel);
-    topology.hold("numbers held", false);
-    settle(&mut topology);
-    assert!(topology.is_finished());
-    let mut all = came.all();
-    all.sort_unstable();
-    assert_eq!(all, [1, 2]);
-    assert_eq!(ends(&told), [1, 2].map(|id| Told::Fail(id, Why::Stopped)));
 }

@@ -303,7 +303,7 @@ fn the_capacity_of_the_tracker_bounds_all_spouts_together() {
     let mut topology = builder.simulate(&clock).unwrap();
     topology.hold("sink", true);
     settle(&mut topology);
-    assert!(topology.tracker().unwrap().len() <= 5);
+    assert!(topology.tracker_metrics().unwrap().total.live <= 5);
     topology.hold("sink", false);
     assert!(topology.run(100_000));
     assert_eq!((sink.all().len(), topology.metrics()[0].acked, letters.all().len()), (100, 100, 0));

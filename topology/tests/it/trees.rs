@@ -288,7 +288,7 @@ fn without_acking_a_message_is_acked_at_once() {
         .bolt("lose", |_| each(|tuple, _| assert_eq!(tuple.roots().count(), 0)))
         .shuffle(&numbers);
     let mut topology = settled(builder, &clock);
-    assert!(topology.is_finished() && topology.tracker().is_none());
+    assert!(topology.is_finished() && topology.tracker_metrics().is_none());
     for number in 1..=3 {
         assert!(told.all().contains(&Told::Ack(number)));
     }

@@ -46,7 +46,6 @@ pub enum Why {
     Failed,
     Rejected,
     TimedOut,
-    Stopped,
 }
 
 impl From<&Failure> for Why {
@@ -55,7 +54,6 @@ impl From<&Failure> for Why {
             Failure::Failed { .. } => Why::Failed,
             Failure::Rejected { .. } => Why::Rejected,
             Failure::TimedOut { .. } => Why::TimedOut,
-            Failure::Stopped => Why::Stopped,
             other => panic!("{other:?}"),
         }
     }
