@@ -7,7 +7,7 @@ use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made, Workplace};
 use crate::lanes::{Batch, Tie};
 use crate::outcomes::Cause;
-use crate::task::{nanos, Sampler, Step, Task};
+use crate::task::{discard, nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
@@ -177,6 +177,12 @@ struct Work<In> {
     flushed: u64,
 }
 
+impl<In> Drop for Work<In> {
+    fn drop(&mut self) {
+        self.batch.drain(..).for_each(discard);
+    }
+}
+
 impl<In: 'static> Work<In> {
     /// Executes the batch at hand, while the bolt is ready. What its first tuples have come to does
     /// not wait for the last one for longer than the topology says.
@@ -329,8 +335,9 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     fn refill(&mut self) {
         let batch = &mut self.work.batch;
         if batch.is_empty() && self.work.is_ready {
-            if let Some(next) = self.inbox.pop() {
-                self.inbox.give_back(std::mem::replace(batch, next.into()).into());
+            if let Some(mut next) = self.inbox.pop() {
+                let next = std::mem::take(&mut next.0);
+                self.inbox.give_back(Batch(std::mem::replace(batch, next.into()).into()));
             }
         }
     }
@@ -364,11 +371,12 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         }
     }
 
-    /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came
-    /// after its last one.
+    /// Whether the next tick comes early: the topology is drained, this bolt executes nothing more
+    /// for now, and what it may hold came after its last one.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.task.shared.draining.load(Ordering::Acquire);
-        self.tick.is_some() && self.work.is_fresh && self.inbox.is_empty() && is_drained()
+        let waits = !self.work.is_ready || self.inbox.is_empty();
+        self.tick.is_some() && self.work.is_fresh && waits && is_drained()
     }
 
     fn tick(&mut self) -> bool {

@@ -59,7 +59,7 @@ pub trait Bolt<In, Out = ()>: Send {
     /// The time that [`tick_every`](crate::BoltStage::tick_every) set has passed. Ticks come also
     /// while the topology is inactive; none comes while the bolt's output waits for room. While the
     /// topology is [drained](crate::Topology::drain), a tick comes early, once after the tuples
-    /// that were executed last.
+    /// that were executed last, and once more whenever the bolt is not [ready](Self::is_ready).
     fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {
         let _ = out;
     }
