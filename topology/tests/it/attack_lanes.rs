@@ -3,8 +3,8 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    sink, Bolt, BoltCollector, Collect, Context, DeadLetter, Next, Replay, Spout, SpoutCollector,
-    TopologyBuilder, Tuple, VecSpout,
+    concurrent, sink, Bolt, BoltCollector, Collect, Context, DeadLetter, Next, Replay, Spout,
+    SpoutCollector, TopologyBuilder, Tuple, VecSpout,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -167,6 +167,30 @@ fn the_drops_of_all_messages_may_panic() {
     let metrics = topology.metrics();
     assert_eq!((metrics[0].pending, metrics[1].queued, metrics[0].panics), (40, 2, 0));
     assert!(metrics[0].overflow > 10);
+    drop(topology);
+}
+
+/// Results of futures wait for an earlier one when their bolt ends. The drop of each panics.
+#[test]
+fn the_drops_of_waiting_results_may_panic() {
+    let clock = ManualClock::new();
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", |_| VecSpout::new(0..3));
+    let asks = |context: &Context| {
+        let mut first = None;
+        let spawn = move |future| match first {
+            None => first = Some(future),
+            Some(_) => {
+                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+            }
+        };
+        concurrent(context, 3, spawn, |n: u64| async move { Ok([Bomb(n), Bomb(n)]) })
+    };
+    builder.bolt("asks", asks).shuffle(&numbers);
+    let mut topology = builder.simulate(&clock).unwrap();
+    topology.settle(100);
+    let metrics = topology.metrics();
+    assert_eq!((metrics[1].executed, metrics[1].held, metrics[1].errors), (3, 3, 0));
     drop(topology);
 }
 
