@@ -204,8 +204,8 @@ impl<In: 'static> Work<In> {
             tuple.roots().for_each(|root| roots.push(root));
             self.current = Some((roots, tuple.origin, tuple.received));
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
-            self.is_ready = bolt.is_ready();
             self.executed(bench);
+            self.is_ready = bolt.is_ready(); // last: its panic fails no tuple that was executed
             if self.unsettled >= self.look_after {
                 let shared = &bench.task.shared;
                 let now = shared.clock.coarse();
