@@ -164,7 +164,7 @@ struct Work<In> {
     current: Option<(Roots, Origin, u64)>,
     /// Whether the instance takes another tuple.
     is_ready: bool,
-    /// It has executed something since its last tick.
+    /// It has executed something, or was woken, since its last tick.
     is_fresh: bool,
     sampler: Sampler,
     /// Numbers of tuples executed since the last flush, by input. They are counted once the tracker
@@ -396,6 +396,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         // In this order: a call that is taken while there is no instance is lost.
         let is_called = self.is_made() && self.bench.task.emitter.context.call.take();
         if is_called {
+            self.work.is_fresh = true;
             self.call(|bolt, bench| bolt.woken(&mut crate::BoltCollector { bench }));
         }
         is_called

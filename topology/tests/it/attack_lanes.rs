@@ -4,7 +4,7 @@ use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
     concurrent, sink, Bolt, BoltCollector, Collect, Context, DeadLetter, Next, Replay, Spout,
-    SpoutCollector, TopologyBuilder, Tuple, VecSpout,
+    SpoutCollector, TopologyBuilder, Tuple, VecSpout, Waker,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -40,14 +40,14 @@ impl Spout<(u64, bool)> for Mixes {
     }
 }
 
-/// Notes what comes; acks it, rejects it, or holds it until a tick. Holds all without random numbers.
-struct Takes(usize, usize, Option<SmallRng>, Vec<Tuple<(u64, bool)>>, Sent);
+/// Notes what comes; acks it, rejects it, or holds it until a tick.
+struct Takes(usize, usize, SmallRng, Vec<Tuple<(u64, bool)>>, Sent);
 
 impl Bolt<(u64, bool)> for Takes {
     fn execute(&mut self, tuple: Tuple<(u64, bool)>, out: &mut BoltCollector<'_>) {
         assert_eq!(tuple.roots().count(), usize::from(tuple.1), "{tuple:?}");
         self.4.note(((self.0, self.1), *tuple));
-        match self.2.as_mut().map_or(1, |random| random.random_range(0..20)) {
+        match self.2.random_range(0..20) {
             0 => out.reject(tuple, "no"),
             1..=5 => self.3.push(tuple),
             _ => out.ack(tuple),
@@ -84,7 +84,7 @@ fn rootless_copies_keep_their_order() {
             let got = got.clone();
             let make = move |context: &Context| {
                 let random = SmallRng::seed_from_u64(seed + grouping as u64);
-                Takes(grouping, context.task(), Some(random), Vec::new(), got.clone())
+                Takes(grouping, context.task(), random, Vec::new(), got.clone())
             };
             builder.bolt(&grouping.to_string(), make).parallelism(3).tick_every(SECOND / 100)
         };
@@ -187,14 +187,33 @@ fn the_drops_of_waiting_results_may_panic() {
     drop(topology);
 }
 
-/// A bolt that takes nothing before its next tick is ticked early while the topology is drained.
+/// Takes two tuples at a time. A tick asks for their answers, which the next tick acks.
+struct Late(Waker, Vec<Tuple<u64>>, Vec<Tuple<u64>>);
+
+impl Bolt<u64> for Late {
+    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_>) {
+        self.1.push(tuple);
+    }
+    fn is_ready(&self) -> bool {
+        self.1.len() + self.2.len() < 2
+    }
+    fn tick(&mut self, out: &mut BoltCollector<'_>) {
+        self.2.drain(..).for_each(|tuple| out.ack(tuple));
+        self.0.wake();
+    }
+    fn woken(&mut self, _: &mut BoltCollector<'_>) {
+        self.2.append(&mut self.1);
+    }
+}
+
+/// While a topology is drained, ticks come early also to a bolt that is not ready, or was woken.
 #[test]
-fn a_drain_ticks_bolts_that_are_not_ready() {
+fn a_drain_ticks_whatever_a_bolt_waits_for() {
     let builder = TopologyBuilder::new();
-    let numbers = builder.spout("numbers", |_| VecSpout::new((0..20).map(|n| (n, true))));
-    let takes = |_: &Context| Takes(0, 0, None, Vec::new(), Log::new());
-    builder.bolt("takes", takes).shuffle(&numbers).tick_every(SECOND * 10_000);
     builder.timeout(SECOND * 100_000).batch(2);
+    let numbers = builder.spout("numbers", |_| VecSpout::new(0..20));
+    let late = |context: &Context| Late(context.waker(), Vec::new(), Vec::new());
+    builder.bolt("late", late).shuffle(&numbers).tick_every(SECOND * 10_000);
     let topology = builder.start().unwrap();
     wait_for("20 emissions", || topology.metrics()[0].emitted == 20);
     assert_eq!(topology.drain(SECOND * 20).unwrap()[0].acked, 20);
