@@ -7,7 +7,7 @@ use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made, Workplace};
 use crate::lanes::{Batch, Tie};
 use crate::outcomes::Cause;
-use crate::task::{nanos, Sampler, Step, Task};
+use crate::task::{discard, nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
@@ -164,7 +164,7 @@ struct Work<In> {
     current: Option<(Roots, Origin, u64)>,
     /// Whether the instance takes another tuple.
     is_ready: bool,
-    /// It has executed something since its last tick.
+    /// It has executed something, or was woken, since its last tick.
     is_fresh: bool,
     sampler: Sampler,
     /// Numbers of tuples executed since the last flush, by input. They are counted once the tracker
@@ -175,6 +175,12 @@ struct Work<In> {
     /// Number of executed tuples after which the bolt reads the clock.
     look_after: u64,
     flushed: u64,
+}
+
+impl<In> Drop for Work<In> {
+    fn drop(&mut self) {
+        self.batch.drain(..).for_each(discard);
+    }
 }
 
 impl<In: 'static> Work<In> {
@@ -198,8 +204,8 @@ impl<In: 'static> Work<In> {
             tuple.roots().for_each(|root| roots.push(root));
             self.current = Some((roots, tuple.origin, tuple.received));
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
-            self.is_ready = bolt.is_ready();
             self.executed(bench);
+            self.is_ready = bolt.is_ready(); // last: its panic fails no tuple that was executed
             if self.unsettled >= self.look_after {
                 let shared = &bench.task.shared;
                 let now = shared.clock.coarse();
@@ -329,8 +335,9 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     fn refill(&mut self) {
         let batch = &mut self.work.batch;
         if batch.is_empty() && self.work.is_ready {
-            if let Some(next) = self.inbox.pop() {
-                self.inbox.give_back(std::mem::replace(batch, next.into()).into());
+            if let Some(mut next) = self.inbox.pop() {
+                let next = std::mem::take(&mut next.0);
+                self.inbox.give_back(Batch(std::mem::replace(batch, next.into()).into()));
             }
         }
     }
@@ -364,11 +371,12 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         }
     }
 
-    /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came
-    /// after its last one.
+    /// Whether the next tick comes early: the topology is drained, this bolt executes nothing more
+    /// for now, and what it may hold came after its last one.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.task.shared.draining.load(Ordering::Acquire);
-        self.tick.is_some() && self.work.is_fresh && self.inbox.is_empty() && is_drained()
+        let waits = !self.work.is_ready || self.inbox.is_empty();
+        self.tick.is_some() && self.work.is_fresh && waits && is_drained()
     }
 
     fn tick(&mut self) -> bool {
@@ -388,6 +396,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         // In this order: a call that is taken while there is no instance is lost.
         let is_called = self.is_made() && self.bench.task.emitter.context.call.take();
         if is_called {
+            self.work.is_fresh = true;
             self.call(|bolt, bench| bolt.woken(&mut crate::BoltCollector { bench }));
         }
         is_called

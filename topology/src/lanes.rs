@@ -13,6 +13,7 @@
 //! The copy waits in its lane meanwhile, and nothing behind it is sent.
 
 use crate::inbox::Inbox;
+use crate::task::discard;
 use crate::tuple::{Anchor, Anchors, Origin, Tuple};
 use expiry::Root;
 use foldhash::quality::FixedState;
@@ -21,8 +22,20 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Tuples that travel together.
-pub(crate) type Batch<T> = Vec<Tuple<T>>;
+/// Tuples that travel together. Dropping them drops each message by itself: its drop may panic.
+pub(crate) struct Batch<T>(pub(crate) Vec<Tuple<T>>);
+
+impl<T> Batch<T> {
+    const fn new() -> Self {
+        Batch(Vec::new())
+    }
+}
+
+impl<T> Drop for Batch<T> {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(discard);
+    }
+}
 
 /// What ties a copy of a message to its trees.
 pub(crate) enum Tie {
@@ -114,24 +127,33 @@ impl<T> Lane<T> {
     /// Sends what has been collected, but for what waits for a root. Returns how many batches
     /// found no room.
     fn send_ready(&mut self, most: usize) -> usize {
-        let mut overflowed = 0;
-        loop {
-            let ready = self.rootless.first().map_or(self.filling.len(), |copy| copy.at).min(most);
-            if ready == 0 {
-                return overflowed;
-            }
-            let rest =
-                if ready < self.filling.len() { self.filling.split_off(ready) } else { Vec::new() };
-            self.rootless.iter_mut().for_each(|copy| copy.at -= ready);
-            let batch = std::mem::replace(&mut self.filling, rest);
-            self.last = ready;
-            let refused =
-                if self.overflow.is_empty() { self.inbox.push(batch).err() } else { Some(batch) };
-            if let Some(batch) = refused {
-                self.overflow.push_back(batch);
-                overflowed += 1;
-            }
+        let tuples = &mut self.filling.0;
+        let ready = self.rootless.first().map_or(tuples.len(), |copy| copy.at);
+        if ready == 0 {
+            return 0;
         }
+        let rest = if ready < tuples.len() { tuples.split_off(ready) } else { Vec::new() };
+        let tuples = std::mem::replace(tuples, rest);
+        self.rootless.iter_mut().for_each(|copy| copy.at -= ready);
+        self.last = ready.min(most);
+        if ready <= most {
+            return usize::from(!self.push(Batch(tuples)));
+        }
+        let (mut tuples, mut overflowed) = (tuples.into_iter(), 0);
+        while tuples.len() > 0 {
+            let batch = Batch(tuples.by_ref().take(most).collect());
+            overflowed += usize::from(!self.push(batch));
+        }
+        overflowed
+    }
+
+    /// Sends a batch, behind those that found no room. Returns whether there was room.
+    fn push(&mut self, batch: Batch<T>) -> bool {
+        let refused =
+            if self.overflow.is_empty() { self.inbox.push(batch).err() } else { Some(batch) };
+        let has_room = refused.is_none();
+        self.overflow.extend(refused);
+        has_room
     }
 
     /// The first trees that wait have these roots.
@@ -139,7 +161,7 @@ impl<T> Lane<T> {
         let tied = self.rootless.partition_point(|copy| copy.tree < roots.len());
         for copy in self.rootless.drain(..tied) {
             let (root, xor) = (roots[copy.tree], Cell::new(copy.edge));
-            self.filling[copy.at].anchors = Anchors::from_buf([Anchor { root, xor }]);
+            self.filling.0[copy.at].anchors = Anchors::from_buf([Anchor { root, xor }]);
         }
         self.rootless.iter_mut().for_each(|copy| copy.tree -= roots.len());
     }
@@ -171,7 +193,7 @@ impl<M> Lanes<M> {
     ) -> Self {
         let lane = |inbox: &Arc<Inbox<Batch<M>>>| Lane {
             inbox: inbox.clone(),
-            filling: Vec::new(),
+            filling: Batch::new(),
             rootless: Vec::new(),
             last: 1,
             overflow: VecDeque::new(),
@@ -213,22 +235,29 @@ impl<M> Lanes<M> {
     }
 }
 
+impl<M> Drop for Lanes<M> {
+    fn drop(&mut self) {
+        self.copies.drain(..).for_each(discard);
+    }
+}
+
 impl<M: Clone + Send> Listener<M> for Lanes<M> {
     #[inline]
     fn offer(&mut self, message: Cow<'_, M>) -> usize {
-        self.copies.clear();
-        if let Choice::All = self.choice {
-            let copy = |at| (at, M::clone(&message));
-            self.copies.extend((0..self.lanes.len()).map(copy));
+        self.withdraw();
+        let last = if let Choice::All = self.choice {
+            let last = self.lanes.len() - 1;
+            self.copies.extend((0..last).map(|at| (at, M::clone(&message))));
+            last
         } else {
-            let at = self.choose(&message);
-            self.copies.push((at, message.into_owned()));
-        }
+            self.choose(&message)
+        };
+        self.copies.push((last, message.into_owned()));
         self.copies.len()
     }
 
     fn withdraw(&mut self) {
-        self.copies.clear();
+        self.copies.drain(..).for_each(discard);
     }
 
     #[inline]
@@ -238,22 +267,22 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
         for (at, message) in self.copies.drain(..) {
             self.sent.push(at);
             let lane = &mut self.lanes[at];
-            if lane.filling.is_empty() {
+            if lane.filling.0.is_empty() {
                 self.filled.push(at);
-                if lane.filling.capacity() == 0 {
-                    lane.filling = lane.inbox.spare().unwrap_or_default();
+                if lane.filling.0.capacity() == 0 {
+                    lane.filling = lane.inbox.spare().unwrap_or(Batch::new());
                 }
-                lane.filling.reserve_exact(lane.last);
+                lane.filling.0.reserve_exact(lane.last);
             }
             let anchors = match tie() {
                 Tie::Of(anchors) => anchors,
                 Tie::Rootless { tree, edge } => {
-                    lane.rootless.push(Rootless { at: lane.filling.len(), tree, edge });
+                    lane.rootless.push(Rootless { at: lane.filling.0.len(), tree, edge });
                     Anchors::new()
                 }
             };
-            lane.filling.push(Tuple { message, anchors, origin, received: 0 });
-            if lane.filling.len() >= most {
+            lane.filling.0.push(Tuple { message, anchors, origin, received: 0 });
+            if lane.filling.0.len() >= most {
                 if lane.rootless.is_empty() {
                     self.overflow += lane.send_ready(most);
                 } else {
@@ -271,7 +300,7 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
     fn root(&mut self, roots: &[Root]) {
         for lane in &mut self.lanes {
             lane.root(roots);
-            if lane.filling.len() >= self.sender.batch {
+            if lane.filling.0.len() >= self.sender.batch {
                 self.overflow += lane.send_ready(self.sender.batch);
             }
         }
@@ -281,7 +310,7 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
         let (lanes, overflow, most) = (&mut self.lanes, &mut self.overflow, self.sender.batch);
         self.filled.retain(|&at| {
             *overflow += lanes[at].send_ready(most);
-            !lanes[at].filling.is_empty()
+            !lanes[at].filling.0.is_empty()
         });
     }
 

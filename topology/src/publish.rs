@@ -20,7 +20,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn key(&self, name: &'static str, further: Option<Label>) -> Key {
+    fn key(&self, name: &'static str, further: impl IntoIterator<Item = Label>) -> Key {
         let labels: Vec<Label> = self.labels.iter().cloned().chain(further).collect();
         Key::from_parts(name, labels)
     }
@@ -29,8 +29,8 @@ impl Out<'_> {
         self.labelled(counter, value, None);
     }
 
-    fn labelled(&self, counter: &Counter, value: u64, label: Option<Label>) {
-        let key = self.key(counter.0, label);
+    fn labelled(&self, counter: &Counter, value: u64, labels: impl IntoIterator<Item = Label>) {
+        let key = self.key(counter.0, labels);
         let counter = self.recorder.register_counter(&key, &METADATA);
         counter.absolute(value);
     }
@@ -113,10 +113,10 @@ series! {
     Counter SKIPPED_INACTIVE = "expiry_topology_skipped_inactive_nanoseconds_total", Nanoseconds, "the same, because it was not active";
     Counter SKIPPED_BACK_PRESSURE = "expiry_topology_skipped_back_pressure_nanoseconds_total", Nanoseconds, "time in which it did nothing new because those after it had no room";
     Gauge LATENCY = "expiry_topology_latency_seconds", Seconds, "since the start, the label `quantile` of: a bolt's `execute`; a spout's messages, from emission to ack";
-    Counter INPUT_EXECUTED = "expiry_topology_input_executed_total", Count, "tuples that a bolt executed, by the label `source`";
+    Counter INPUT_EXECUTED = "expiry_topology_input_executed_total", Count, "tuples that a bolt executed, by the labels `source` and `input`, the number of the grouping";
     Counter INPUT_ACKED = "expiry_topology_input_acked_total", Count, "tuples of these that it acked";
     Counter INPUT_FAILED = "expiry_topology_input_failed_total", Count, "tuples of these that it failed";
-    Gauge INPUT_PROCESS = "expiry_topology_input_process_seconds", Seconds, "since the start, by the label `source`: what 99 of 100 took from their receipt to ack or fail";
+    Gauge INPUT_PROCESS = "expiry_topology_input_process_seconds", Seconds, "since the start, by the labels `source` and `input`: what 99 of 100 took from their receipt to ack or fail";
     Gauge OWN = "expiry_topology_own", Count, "a component's own counter, by the label `name`";
     Counter LATENCY_COUNT = "expiry_topology_latency_seconds_count", Count, "how many of these were taken";
 }
@@ -187,8 +187,13 @@ impl ComponentMetrics {
             out.skipped(&SKIPPED_INACTIVE, *skipped_inactive);
             out.skipped(&SKIPPED_BACK_PRESSURE, *skipped_back_pressure);
             out.latency(latency);
-            for input in inputs {
-                let source = || Some(Label::new("source", input.source.clone()));
+            for (at, input) in inputs.iter().enumerate() {
+                let source = || {
+                    [
+                        Label::new("source", input.source.clone()),
+                        Label::new("input", at.to_string()),
+                    ]
+                };
                 let counts = [
                     (&INPUT_EXECUTED, input.executed),
                     (&INPUT_ACKED, input.acked),

@@ -11,6 +11,9 @@ use std::marker::PhantomData;
 /// [reported](BoltCollector::report), and is part of the failure that the spout gets, at each
 /// attempt. [`Derive::reject`] is for input that no attempt can get through. For a function that
 /// emits nothing there is [`sink`], for one that awaits [`concurrent`](crate::concurrent).
+///
+/// Write the closure where `basic` or `sink` is called. The compiler infers its lifetimes there; a
+/// closure in a variable is "not general enough".
 pub fn basic<In, Out, D, F>(f: F) -> Basic<F, Out>
 where
     D: Done,

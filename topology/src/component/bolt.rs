@@ -58,8 +58,8 @@ pub trait Bolt<In, Out = ()>: Send {
 
     /// The time that [`tick_every`](crate::BoltStage::tick_every) set has passed. Ticks come also
     /// while the topology is inactive; none comes while the bolt's output waits for room. While the
-    /// topology is [drained](crate::Topology::drain), a tick comes early, once after the tuples
-    /// that were executed last.
+    /// topology is [drained](crate::Topology::drain), a tick comes early: once when the bolt has
+    /// executed what there is, is not [ready](Self::is_ready), or was [woken](Self::woken).
     fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {
         let _ = out;
     }

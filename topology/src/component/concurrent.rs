@@ -31,6 +31,9 @@ use std::task::{self, Poll};
 /// [timeout](crate::TopologyBuilder::timeout). [`drain`](crate::Topology::drain) waits for the
 /// futures of tracked tuples. What ends after a kill, or after its instance, is dropped.
 ///
+/// A [simulation](crate::TopologyBuilder::simulate) does not wait for a runtime's threads: its clock
+/// would pass to the timeout. `spawn` runs the future at once there, for example by `block_on`.
+///
 /// A bolt on a cycle may await too: it is [woken](Bolt::woken) however full its output is, and each
 /// future that ends makes room for a tuple.
 ///
@@ -160,6 +163,19 @@ impl<In, Out: Clone + Send + 'static> Bolt<In, Out> for Concurrent<In, Out> {
     }
 }
 
+/// Results are the user's: the drop of each may panic.
+impl<In, Out> Drop for Concurrent<In, Out> {
+    fn drop(&mut self) {
+        let ended = std::iter::from_fn(|| self.ended.pop()).map(|(_, ended)| ended);
+        let ended = ended.chain(std::mem::take(&mut self.early).into_values());
+        ended.for_each(|(_, done)| discard_all(done));
+    }
+}
+
+fn discard_all<Out>(done: Done<Out>) {
+    done.into_iter().flatten().for_each(discard);
+}
+
 type Done<Out> = Result<SmallVec<[Out; 1]>, Failed>;
 type Ended<Out> = (Tuple<()>, Done<Out>);
 type Queue<Out> = SegQueue<(u64, Ended<Out>)>;
@@ -196,7 +212,7 @@ impl<Out> Drop for Flight<Out> {
     fn drop(&mut self) {
         let done = self.done.take();
         let (Some(tuple), Some(queue)) = (self.tuple.take(), self.queue.upgrade()) else {
-            return discard(done);
+            return done.into_iter().for_each(discard_all);
         };
         let unfinished = || Err(Failed::new("its future was dropped unfinished"));
         queue.push((self.number, (tuple, done.unwrap_or_else(unfinished))));

@@ -3,8 +3,8 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
-    TopologyBuilder, Tuple, VecSpout, Wait,
+    concurrent, Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay, Spout,
+    SpoutCollector, TopologyBuilder, Tuple, VecSpout, Wait,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -643,6 +643,9 @@ fn everything_may_panic() {
             message.0 += 1;
             self.2.roll();
         }
+        fn tick(&mut self) {
+            self.2.roll();
+        }
         fn activate(&mut self) {
             self.2.roll();
         }
@@ -667,6 +670,10 @@ fn everything_may_panic() {
                 _ => out.ack(tuple),
             }
             self.1.roll();
+        }
+        fn is_ready(&self) -> bool {
+            self.1.roll();
+            self.0.len() < 4
         }
         fn tick(&mut self, out: &mut BoltCollector<'_, Message>) {
             self.1.roll();
@@ -696,6 +703,7 @@ fn everything_may_panic() {
         }
     }
     let mut panics = 0;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for seed in 0..100 {
         let (clock, told) = (ManualClock::new(), Log::new());
         let dice = Dice(Arc::new(Mutex::new(seed)), 4 + seed % 30);
@@ -716,8 +724,9 @@ fn everything_may_panic() {
                 }
             })
             .replay(Replay::default().attempts(3))
-            .max_pending(20);
-        let rolls = dice.clone();
+            .max_pending(20)
+            .tick_every(SECOND / 2);
+        let (rolls, spawns, asks) = (dice.clone(), dice.clone(), dice.clone());
         let letters = source.dead_letters().map(move |letter| {
             rolls.roll();
             letter.message
@@ -735,7 +744,29 @@ fn everything_may_panic() {
         builder
             .bolt("letters", |_| expiry_topology::sink(|_: &Message, _| ()))
             .fields(letters, |message| message);
-        builder.bolt("last", work).tick_every(SECOND).shuffle(&first);
+        let (handle, maps) = (runtime.handle().clone(), asks.clone());
+        let asked = builder
+            .bolt("asks", move |context| {
+                let (handle, asks, spawns) = (handle.clone(), asks.clone(), spawns.clone());
+                let spawn = move |future| {
+                    spawns.roll();
+                    handle.block_on(future);
+                    spawns.roll();
+                };
+                concurrent(context, 2, spawn, move |message: Message| {
+                    asks.roll();
+                    let asks = asks.clone();
+                    async move {
+                        asks.roll();
+                        Ok([message.clone(), message])
+                    }
+                })
+            })
+            .shuffle(first.stream().filter_map(move |message: &Message| {
+                maps.roll();
+                (message.0 % 3 > 0).then(|| message.clone())
+            }));
+        builder.bolt("last", work).tick_every(SECOND).shuffle(&first).all(&asked);
         let mut topology = builder.simulate(&clock).unwrap();
         for round in 0..100_000 {
             topology.settle(10_000);

@@ -2,6 +2,7 @@
 
 mod async_bolts;
 mod attack;
+mod attack_lanes;
 mod chaos;
 mod common;
 mod dead;

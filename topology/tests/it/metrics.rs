@@ -85,7 +85,8 @@ fn components_are_published_by_their_names() {
         let letters = context.counter("letters");
         sink(move |word: &String, _| letters.add(word.len() as u64))
     };
-    topology.bolt("words", words).parallelism(3).shuffle(&split);
+    let or = split.stream().filter(|word| word == "or");
+    topology.bolt("words", words).parallelism(3).shuffle(&split).all(or);
     let topology = topology.start().unwrap();
     topology.wait(Duration::from_secs(60)).unwrap();
     let kept = Kept::default();
@@ -101,10 +102,11 @@ fn components_are_published_by_their_names() {
         kept.value(&format!("expiry_topology_{name} name=text language=en component={component}"))
     };
     assert_eq!((of("acked_total", "lines"), of("executed_total", "split")), (2, 2));
-    assert_eq!((of("emitted_total", "split"), of("executed_total", "words")), (6, 6));
+    assert_eq!((of("emitted_total", "split"), of("executed_total", "words")), (6, 9));
     assert_eq!(f64::from_bits(of("tasks", "words")), 3.0);
-    assert_eq!(of("input_acked_total", "words source=split"), 6);
-    assert_eq!(f64::from_bits(of("own", "words name=letters")), 13.0);
+    assert_eq!(of("input_acked_total", "words source=split input=0"), 6);
+    assert_eq!(of("input_acked_total", "words source=split input=1"), 3);
+    assert_eq!(f64::from_bits(of("own", "words name=letters")), 19.0);
     assert_eq!(f64::from_bits(of("pending", "lines")), 0.0);
     let taken = topology.metrics()[0].latency.count();
     assert_eq!(of("latency_seconds_count", "lines"), taken);

@@ -1,0 +1,268 @@
+//! What a hostile component could break in the lanes: order, roots, batches, and values of users.
+
+use crate::common::*;
+use expiry::ManualClock;
+use expiry_topology::{
+    concurrent, sink, Bolt, BoltCollector, Collect, Context, DeadLetter, Next, Replay, Spout,
+    SpoutCollector, TopologyBuilder, Tuple, VecSpout, Waker,
+};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// What went by which grouping to which task, in that order: a number, and whether it is tracked.
+type Sent = Log<((usize, usize), (u64, bool))>;
+
+/// By grouping and task.
+fn sorted(log: &Sent) -> BTreeMap<(usize, usize), Vec<(u64, bool)>> {
+    let mut sorted = BTreeMap::<_, Vec<_>>::new();
+    log.all().into_iter().for_each(|(way, what)| sorted.entry(way).or_default().push(what));
+    sorted
+}
+
+/// Emits tracked and untracked numbers in any order, up to 200 in one call.
+struct Mixes(u64, SmallRng, Sent);
+
+impl Spout<(u64, bool)> for Mixes {
+    fn next(&mut self, out: &mut SpoutCollector<'_, (u64, bool)>) -> Next {
+        for _ in 0..self.1.random_range(0..200) {
+            let message = (self.0, self.1.random_bool(0.5));
+            if !message.1 {
+                out.emit_untracked(message);
+            } else if out.emit(message, self.0).is_err() {
+                break;
+            }
+            out.sent_to().for_each(|way| self.2.note((way, message)));
+            self.0 += 1;
+        }
+        [Next::Ready, Next::Done][usize::from(self.0 >= 1_000)]
+    }
+}
+
+/// Notes what comes; acks it, rejects it, or holds it until a tick.
+struct Takes(usize, usize, SmallRng, Vec<Tuple<(u64, bool)>>, Sent);
+
+impl Bolt<(u64, bool)> for Takes {
+    fn execute(&mut self, tuple: Tuple<(u64, bool)>, out: &mut BoltCollector<'_>) {
+        assert_eq!(tuple.roots().count(), usize::from(tuple.1), "{tuple:?}");
+        self.4.note(((self.0, self.1), *tuple));
+        match self.2.random_range(0..20) {
+            0 => out.reject(tuple, "no"),
+            1..=5 => self.3.push(tuple),
+            _ => out.ack(tuple),
+        }
+    }
+    fn is_ready(&self) -> bool {
+        self.3.len() < 5
+    }
+    fn tick(&mut self, out: &mut BoltCollector<'_>) {
+        self.3.drain(..).for_each(|tuple| out.ack(tuple));
+    }
+}
+
+/// Whatever fits into the tracker and into a batch: each copy comes once, in order, with its root.
+#[test]
+fn rootless_copies_keep_their_order() {
+    let mut refusals = 0;
+    for seed in 0..70_u64 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let (sent, got): (Sent, Sent) = (Log::new(), Log::new());
+        let clock = ManualClock::new();
+        let builder = builder(&clock);
+        builder.batch([1, 2, 3, 64][seed as usize % 4]).queue(random.random_range(1..4));
+        if seed % 3 != 0 {
+            builder.capacity([1, 7, 100][seed as usize % 7 % 3]).shards(1);
+        }
+        let spout = builder
+            .spout("mixes", {
+                let sent = sent.clone();
+                move |_| Mixes(0, SmallRng::seed_from_u64(seed), sent.clone())
+            })
+            .max_pending(random.random_range(1..500));
+        let takes = |grouping| {
+            let got = got.clone();
+            let make = move |context: &Context| {
+                let random = SmallRng::seed_from_u64(seed + grouping as u64);
+                Takes(grouping, context.task(), random, Vec::new(), got.clone())
+            };
+            builder.bolt(&grouping.to_string(), make).parallelism(3).tick_every(SECOND / 100)
+        };
+        takes(0).shuffle(&spout);
+        takes(1).all(&spout);
+        takes(2).computed(spout.stream().filter(|message| message.0 % 5 == 0), |message| message.0);
+        takes(3).direct(spout.stream().map(|message| message), |message| {
+            usize::MAX - message.0 as usize
+        });
+        let letters =
+            |_: &Context| sink(|letter: &DeadLetter<(u64, bool)>, _| assert!(letter.message.1));
+        builder.bolt("letters", letters).shuffle(spout.dead_letters());
+        let mut topology = builder.simulate(&clock).unwrap();
+        for _ in 0..20 {
+            let name = random.random_range(0..4).to_string();
+            topology.hold(&name, true);
+            topology.settle(random.random_range(1..30));
+            topology.hold(&name, false);
+        }
+        assert!(topology.run(1_000_000), "seed {seed}: {:?}", topology.metrics());
+        let metrics = topology.metrics();
+        assert_eq!(sorted(&sent), sorted(&got), "seed {seed}");
+        assert_eq!(metrics[0].timed_out, 0, "seed {seed}");
+        let executed: u64 = metrics.iter().map(|metrics| metrics.executed).sum();
+        assert_eq!(metrics[0].transferred, executed, "seed {seed}");
+        assert_eq!(metrics[0].pending, 0, "seed {seed}");
+        refusals += metrics[0].errors;
+    }
+    assert!(refusals > 1_000, "{refusals}");
+}
+
+/// Panics when it is dropped.
+#[derive(Debug, Clone)]
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("it was to panic"));
+    }
+}
+
+/// A topology ends while messages are in a queue, a batch, a lane, its overflow, and kept copies.
+/// The drop of each panics: two of them at once would end the process.
+#[test]
+fn the_drops_of_all_messages_may_panic() {
+    struct Bombs;
+    impl Spout<Bomb, Bomb> for Bombs {
+        fn next(&mut self, out: &mut SpoutCollector<'_, Bomb, Bomb>) -> Next {
+            while out.room() > 0 {
+                std::mem::forget(out.emit(Bomb, Bomb));
+            }
+            Next::Ready
+        }
+    }
+    struct One(bool, u64);
+    impl Bolt<Bomb, Bomb> for One {
+        fn execute(&mut self, tuple: Tuple<Bomb>, out: &mut BoltCollector<'_, Bomb>) {
+            (0..self.1).for_each(|_| out.emit(&tuple, Bomb));
+            self.0 = true;
+            std::mem::forget(tuple);
+        }
+        fn is_ready(&self) -> bool {
+            !self.0
+        }
+    }
+    let clock = ManualClock::new();
+    let builder = builder(&clock);
+    builder.batch(4).queue(2);
+    let bombs = builder.spout("bombs", |_| Bombs).max_pending(40).replay(Replay::default());
+    let one = builder.bolt("one", |_| One(false, 3)).shuffle(&bombs);
+    let two = builder.bolt("two", |_| One(false, 3)).parallelism(2).all(&bombs).shuffle(&one);
+    builder.bolt("three", |_| One(false, 0)).shuffle(&two);
+    let mut topology = builder.simulate(&clock).unwrap();
+    topology.settle(100);
+    let metrics = topology.metrics();
+    assert_eq!((metrics[0].pending, metrics[1].queued, metrics[0].panics), (40, 2, 0));
+    assert!(metrics[0].overflow > 10);
+    drop(topology);
+}
+
+/// Results of futures wait for an earlier one when their bolt ends. The drop of each panics.
+#[test]
+fn the_drops_of_waiting_results_may_panic() {
+    let clock = ManualClock::new();
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", |_| VecSpout::new(0..3));
+    let asks = |context: &Context| {
+        let mut first = None;
+        let spawn = move |future| match first {
+            None => first = Some(future),
+            Some(_) => tokio::runtime::Runtime::new().unwrap().block_on(future),
+        };
+        concurrent(context, 3, spawn, |_: u64| async { Ok([Bomb, Bomb]) })
+    };
+    builder.bolt("asks", asks).shuffle(&numbers);
+    let mut topology = builder.simulate(&clock).unwrap();
+    topology.settle(100);
+    let metrics = topology.metrics();
+    assert_eq!((metrics[1].executed, metrics[1].held, metrics[1].errors), (3, 3, 0));
+    drop(topology);
+}
+
+/// Takes two tuples at a time. A tick asks for their answers, which the next tick acks.
+struct Late(Waker, Vec<Tuple<u64>>, Vec<Tuple<u64>>);
+
+impl Bolt<u64> for Late {
+    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_>) {
+        self.1.push(tuple);
+    }
+    fn is_ready(&self) -> bool {
+        self.1.len() + self.2.len() < 2
+    }
+    fn tick(&mut self, out: &mut BoltCollector<'_>) {
+        self.2.drain(..).for_each(|tuple| out.ack(tuple));
+        self.0.wake();
+    }
+    fn woken(&mut self, _: &mut BoltCollector<'_>) {
+        self.2.append(&mut self.1);
+    }
+}
+
+/// While a topology is drained, ticks come early also to a bolt that is not ready, or was woken.
+#[test]
+fn a_drain_ticks_whatever_a_bolt_waits_for() {
+    let builder = TopologyBuilder::new();
+    builder.timeout(SECOND * 100_000).batch(2);
+    let numbers = builder.spout("numbers", |_| VecSpout::new(0..20));
+    let late = |context: &Context| Late(context.waker(), Vec::new(), Vec::new());
+    builder.bolt("late", late).shuffle(&numbers).tick_every(SECOND * 10_000);
+    let topology = builder.start().unwrap();
+    wait_for("20 emissions", || topology.metrics()[0].emitted == 20);
+    assert_eq!(topology.drain(SECOND * 20).unwrap()[0].acked, 20);
+}
+
+/// Untracked messages behind one that waits for its root go with it, however many one call emits.
+#[test]
+fn many_untracked_messages_behind_a_tracked_one_are_quick() {
+    const MANY: u64 = 400_000;
+    struct Floods;
+    impl Spout<u64> for Floods {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            out.emit(0, 0).unwrap();
+            (0..MANY).for_each(|n| out.emit_untracked(n));
+            Next::Done
+        }
+    }
+    let clock = ManualClock::new();
+    let builder = builder(&clock);
+    let floods = builder.spout("floods", |_| Floods);
+    let all = Collect::new();
+    builder.bolt("all", all.instances()).shuffle(&floods);
+    let mut topology = builder.simulate(&clock).unwrap();
+    let began = Instant::now();
+    topology.settle(1);
+    // Cut into batches one by one they take a minute.
+    assert!(began.elapsed() < SECOND * 20, "{:?}", began.elapsed());
+    assert!(topology.run(1_000_000) && topology.metrics()[0].acked == 1);
+    assert_eq!(all.take().len() as u64, MANY + 1);
+}
+
+/// A bolt that panics when it is asked whether it is ready has acked its tuple: the ack counts.
+#[test]
+fn a_panic_of_is_ready_fails_no_tuple() {
+    struct Asked(u64);
+    impl Bolt<u64> for Asked {
+        fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_>) {
+            self.0 = *tuple;
+            out.ack(tuple);
+        }
+        fn is_ready(&self) -> bool {
+            self.0 != 5 || std::panic::resume_unwind(Box::new("it was to panic"))
+        }
+    }
+    let clock = ManualClock::new();
+    let builder = builder(&clock);
+    let numbers = builder.spout("numbers", |_| VecSpout::new(0..10));
+    builder.bolt("asked", |_| Asked(0)).shuffle(&numbers);
+    let metrics = settled(builder, &clock).metrics();
+    assert_eq!((metrics[0].acked, metrics[0].failed, metrics[1].panics), (10, 0, 1));
+    assert_eq!((metrics[1].executed, metrics[1].acked, metrics[1].failed), (10, 10, 0));
+}
