@@ -4,31 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 /// A topology has not come to rest in time.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{sink, Next, Spout, SpoutCollector, TopologyBuilder};
-/// use std::time::Duration;
-///
-/// /// Is never done.
-/// struct Asleep;
-///
-/// impl Spout<u64> for Asleep {
-///     fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
-///         Next::Asleep
-///     }
-/// }
-///
-/// let topology = TopologyBuilder::new();
-/// let asleep = topology.spout("asleep", |_| Asleep);
-/// topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&asleep);
-/// let topology = topology.start()?;
-/// let stuck = topology.wait(Duration::ZERO).unwrap_err();
-/// assert_eq!(stuck.under_way, 0);
-/// assert!(stuck.to_string().contains(r#""asleep" (not done, "#));
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stuck {
