@@ -6,6 +6,7 @@
 
 mod serve;
 #[cfg(test)]
+#[path = "../tests/unit/keep.rs"]
 pub(crate) mod sim;
 
 use crate::partitions::{Numbered, PAUSE};

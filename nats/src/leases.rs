@@ -8,7 +8,8 @@ mod holder;
 mod leader;
 mod owner;
 #[cfg(test)]
-mod sim;
+#[path = "../tests/unit/leases.rs"]
+mod tests;
 mod wire;
 
 use crate::keep::{self, Joined, Served};

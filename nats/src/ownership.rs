@@ -33,7 +33,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 #[cfg(test)]
-mod sim;
+#[path = "../tests/unit/ownership.rs"]
+mod tests;
 
 /// The largest number of writes and reads of records under way at a time.
 const UNDER_WAY: usize = 32;

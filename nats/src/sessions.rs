@@ -8,7 +8,8 @@
 mod front;
 mod owner;
 #[cfg(test)]
-mod sim;
+#[path = "../tests/unit/sessions.rs"]
+mod tests;
 mod wire;
 
 use crate::keep::{self, Joined, Served, Task};

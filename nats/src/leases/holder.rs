@@ -172,31 +172,3 @@ impl<T> Partition<T> {
         Some(Renew { partition, sent_at: now, limit, leases })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{Event, Holder};
-    use std::time::Duration;
-
-    #[test]
-    fn a_lease_counts_from_when_its_request_was_sent_and_never_comes_back() {
-        let at = Duration::from_secs;
-        let (mut holder, mut out, lease) = (Holder::new(), Vec::new(), (3, 7));
-        assert!(!holder.granted(at(9), lease, vec![1], at(12), at(0), ()));
-        assert!(holder.granted(at(2), lease, vec![1], at(12), at(0), ()));
-        assert_eq!(holder.valid_for(at(2), lease), at(7));
-        holder.on(at(4), Event::Tick, &mut out);
-        let (sent_at, renewed) = (out[0].sent_at, |sent_at, gone| {
-            let (partition, kept) = (3, vec![7]);
-            Event::Renewed { partition, sent_at, kept, gone }
-        });
-        assert_eq!((out.len(), sent_at, out[0].limit), (1, at(4), at(1)));
-        holder.on(at(8), renewed(sent_at, vec![]), &mut out);
-        assert_eq!(holder.valid_for(at(8), lease), at(5));
-        holder.on(at(13), renewed(at(12), vec![]), &mut out);
-        assert_eq!(holder.valid_for(at(13), lease), at(0));
-        assert!(holder.granted(at(13), lease, vec![1], at(12), at(13), ()));
-        holder.on(at(14), renewed(at(13), vec![7]), &mut out);
-        assert_eq!(holder.valid_for(at(14), lease), at(0));
-    }
-}

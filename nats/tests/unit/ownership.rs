@@ -1,15 +1,12 @@
-//! A seeded simulation of workers, brokers and what goes wrong between them. Times are
-//! microseconds of true time; each worker's clock runs at its own rate from its own start.
+//! Tests of `src/ownership.rs`: a seeded simulation of workers, brokers and what goes wrong between
+//! them.
 
 use super::{Action, Event, Ownership, Rules};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use std::cmp::Reverse;
+use crate::keep::sim::{Checked, Net, MS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const LEASE: u64 = 10_000_000;
-const MS: u64 = 1_000;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Bug {
@@ -17,14 +14,6 @@ enum Bug {
     CountFromReply,
     WaitNotAnew,
     NoFence,
-}
-
-struct Random(SmallRng);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0.random_range(0..limit.max(1))
-    }
 }
 
 enum Ev {
@@ -58,12 +47,9 @@ struct Node {
 }
 
 struct Sim {
-    now: u64,
-    random: Random,
+    net: Net<Ev>,
     bug: Bug,
     partitions: u32,
-    queue: BTreeMap<Reverse<(u64, u64)>, (usize, u64, Ev)>,
-    serial: u64,
     revision: u64,
     nodes: Vec<Node>,
     beats: BTreeMap<usize, (u64, u64, bool, u64)>,
@@ -81,12 +67,9 @@ struct Sim {
 impl Sim {
     fn new(seed: u64, bug: Bug, workers: usize, partitions: u32) -> Self {
         let mut sim = Self {
-            now: 1,
-            random: Random(SmallRng::seed_from_u64(seed)),
+            net: Net::new(seed),
             bug,
             partitions,
-            queue: BTreeMap::new(),
-            serial: 0,
             revision: 0,
             nodes: Vec::new(),
             beats: BTreeMap::new(),
@@ -108,7 +91,7 @@ impl Sim {
     }
 
     fn node(&mut self, name: usize) -> Node {
-        let incarnation = self.random.below(u64::MAX);
+        let incarnation = self.net.below(u64::MAX);
         let lease = Duration::from_micros(LEASE);
         let mut machine =
             Ownership::new(&format!("w{name}"), incarnation, self.partitions, lease, false);
@@ -123,7 +106,7 @@ impl Sim {
             machine,
             incarnation,
             alive: true,
-            rate: 990 + self.random.below(21),
+            rate: 990 + self.net.below(21),
             paused_until: 0,
             cut_until: 0,
             slow_until: 0,
@@ -134,41 +117,33 @@ impl Sim {
     }
 
     fn start(&mut self, i: usize) {
-        let at = self.now + self.random.below(LEASE / 16);
+        let at = self.net.now + self.net.below(LEASE / 16);
         self.push(at, i, Ev::Deliver(None, Event::Start));
         self.push(at + 1, i, Ev::Tick);
     }
 
     fn push(&mut self, at: u64, i: usize, ev: Ev) {
-        self.serial += 1;
-        let incarnation = self.nodes[i].incarnation;
-        self.queue.insert(Reverse((at, self.serial)), (i, incarnation, ev));
+        self.net.put(at, i, self.nodes[i].incarnation, ev);
     }
 
     fn clock(&self, i: usize) -> Duration {
-        Duration::from_micros(self.now * self.nodes[i].rate / 1000)
+        self.net.at_rate(self.nodes[i].rate)
     }
 
     fn acts(&self, i: usize, partition: u32) -> Option<u64> {
         let node = &self.nodes[i];
-        let running = node.alive && node.paused_until <= self.now;
+        let running = node.alive && node.paused_until <= self.net.now;
         node.machine.may_act(partition, self.clock(i)).filter(|_| running)
     }
 
-    fn run_until(&mut self, end: u64) -> Result<(), String> {
-        while let Some((&Reverse((at, _)), _)) = self.queue.last_key_value() {
-            if at > end {
-                break;
-            }
-            let (_, (i, incarnation, ev)) = self.queue.pop_last().expect("there is one");
-            self.now = self.now.max(at);
+    fn run_until(&mut self, end: u64) -> Checked {
+        while let Some((i, incarnation, ev)) = self.net.next(end) {
             self.step(i, incarnation, ev)?;
         }
-        self.now = end;
         Ok(())
     }
 
-    fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Result<(), String> {
+    fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Checked {
         let node = &self.nodes[i];
         if let Ev::Restart = ev {
             self.nodes[i] = self.node(node.name);
@@ -181,19 +156,19 @@ impl Sim {
             Ev::Request(action) => self.request(i, incarnation, action),
             Ev::Write(partition, epoch) => self.write(i, incarnation, partition, epoch),
             _ if !current || !node.alive => Ok(()),
-            ev if node.paused_until > self.now => {
+            ev if node.paused_until > self.net.now => {
                 self.push(node.paused_until, i, ev);
                 Ok(())
             }
             Ev::Tick => {
-                self.push(self.now + LEASE / 16, i, Ev::Tick);
+                self.push(self.net.now + LEASE / 16, i, Ev::Tick);
                 self.give(i, Event::Tick);
-                if self.random.below(2) == 0 {
-                    let partition = self.random.below(self.partitions.into()) as u32;
+                if self.net.below(2) == 0 {
+                    let partition = self.net.below(self.partitions.into()) as u32;
                     if let Some(epoch) = self.acts(i, partition) {
                         // Some writes are long on their way, past the owner's time.
-                        let late = if self.random.below(8) == 0 { 2 * LEASE } else { 20 * MS };
-                        let at = self.now + self.random.below(late);
+                        let late = if self.net.below(8) == 0 { 2 * LEASE } else { 20 * MS };
+                        let at = self.net.now + self.net.below(late);
                         self.push(at, i, Ev::Write(partition, epoch));
                     }
                 }
@@ -224,12 +199,12 @@ impl Sim {
                     node.losing.insert(partition);
                     let eighth = (self.partitions as usize / 8).max(1);
                     assert!(node.leaving || node.losing.len() <= eighth);
-                    let at = self.now + self.random.below(LEASE / 4);
+                    let at = self.net.now + self.net.below(LEASE / 4);
                     self.push(at, i, Ev::Deliver(None, Event::Released { partition }));
                 }
                 Action::NameTaken | Action::Overtaken | Action::Left => {
                     self.nodes[i].alive = false;
-                    let at = self.now + LEASE / 4;
+                    let at = self.net.now + LEASE / 4;
                     let impostor = (0..i).any(|j| self.nodes[j].name == self.nodes[i].name);
                     if !impostor {
                         self.push(at, i, Ev::Restart);
@@ -242,17 +217,17 @@ impl Sim {
                         self.nodes[i].watch += 1;
                         self.nodes[i].watching = false;
                     }
-                    let at = self.now + MS + self.random.below(20 * MS);
+                    let at = self.net.now + MS + self.net.below(20 * MS);
                     self.push(at, i, Ev::Request(request));
                 }
             }
         }
     }
 
-    fn write(&mut self, i: usize, inc: u64, partition: u32, epoch: u64) -> Result<(), String> {
+    fn write(&mut self, i: usize, inc: u64, partition: u32, epoch: u64) -> Checked {
         let p = partition as usize;
         let fenced = self.bug != Bug::NoFence;
-        if self.now < self.out_until || (fenced && self.records[p].2 != epoch) {
+        if self.net.now < self.out_until || (fenced && self.records[p].2 != epoch) {
             return Ok(());
         }
         self.writes += 1;
@@ -260,7 +235,7 @@ impl Sim {
         let name = self.nodes[i].name;
         if revision != epoch || owner != Some(name) || incarnation != inc || epoch < self.written[p]
         {
-            return Err(format!("{}: late write of w{i} to {p}, epoch {epoch}", self.now));
+            return Err(format!("{}: late write of w{i} to {p}, epoch {epoch}", self.net.now));
         }
         self.written[p] = epoch;
         Ok(())
@@ -270,17 +245,19 @@ impl Sim {
         if self.nodes[i].incarnation != incarnation {
             return;
         }
-        let slow = self.now < self.nodes[i].slow_until;
-        let lost = self.random.below(100) == 0 && !self.frozen;
-        let delay =
-            if slow { self.random.below(LEASE * 6 / 10) } else { self.random.below(20 * MS) };
-        let (event, at) =
-            if lost { (unanswered, self.now + LEASE / 8) } else { (event, self.now + MS + delay) };
+        let slow = self.net.now < self.nodes[i].slow_until;
+        let lost = self.net.below(100) == 0 && !self.frozen;
+        let delay = if slow { self.net.below(LEASE * 6 / 10) } else { self.net.below(20 * MS) };
+        let (event, at) = if lost {
+            (unanswered, self.net.now + LEASE / 8)
+        } else {
+            (event, self.net.now + MS + delay)
+        };
         self.push(at, i, Ev::Deliver(None, event));
     }
 
-    fn request(&mut self, i: usize, inc: u64, action: Action) -> Result<(), String> {
-        let away = self.now < self.out_until || self.now < self.nodes[i].cut_until;
+    fn request(&mut self, i: usize, inc: u64, action: Action) -> Checked {
+        let away = self.net.now < self.out_until || self.net.now < self.nodes[i].cut_until;
         let unanswered = match &action {
             Action::SendBeat { sent_at, .. } => Event::BeatUnanswered { sent_at: *sent_at },
             Action::Claim { partition, .. } | Action::GiveUp { partition, .. } => {
@@ -288,7 +265,7 @@ impl Sim {
             }
             _ if away => {
                 if self.nodes[i].incarnation == inc {
-                    self.push(self.now + LEASE / 16, i, Ev::Request(action));
+                    self.push(self.net.now + LEASE / 16, i, Ev::Request(action));
                 }
                 return Ok(());
             }
@@ -296,7 +273,7 @@ impl Sim {
         };
         if away {
             if self.nodes[i].incarnation == inc {
-                self.push(self.now + LEASE / 8, i, Ev::Deliver(None, unanswered));
+                self.push(self.net.now + LEASE / 8, i, Ev::Deliver(None, unanswered));
             }
             return Ok(());
         }
@@ -318,7 +295,7 @@ impl Sim {
                 self.swaps += 1;
                 self.claims += 1;
                 // The server sometimes refuses although no other worker wrote.
-                let spurious = self.random.below(50) == 0;
+                let spurious = self.net.below(50) == 0;
                 if self.records[partition as usize].2 == expected && !spurious {
                     let name = self.nodes[i].name;
                     let owner = matches!(action, Action::Claim { .. }).then_some(name);
@@ -343,7 +320,7 @@ impl Sim {
     }
 
     /// The lease's own safety: no owner that may act loses its partition to another worker.
-    fn take_over(&mut self, i: usize, inc: u64, partition: u32) -> Result<(), String> {
+    fn take_over(&mut self, i: usize, inc: u64, partition: u32) -> Checked {
         let (Some(owner), incarnation, _) = self.records[partition as usize] else {
             return Ok(());
         };
@@ -355,8 +332,8 @@ impl Sim {
             (j != i || self.nodes[j].incarnation != inc) && self.acts(j, partition).is_some()
         });
         match acting {
-            Some(j) => Err(format!("{}: w{i} took {partition} from acting w{j}", self.now)),
-            None if self.frozen => Err(format!("{}: w{i} took {partition}", self.now)),
+            Some(j) => Err(format!("{}: w{i} took {partition} from acting w{j}", self.net.now)),
+            None if self.frozen => Err(format!("{}: w{i} took {partition}", self.net.now)),
             None => Ok(()),
         }
     }
@@ -381,10 +358,10 @@ impl Sim {
     }
 
     fn deliver(&mut self, i: usize, stream: usize, event: Event) {
-        let slow = self.random.below(100) == 0;
-        let delay = MS + self.random.below(if slow { LEASE / 8 } else { 20 * MS });
+        let slow = self.net.below(100) == 0;
+        let delay = MS + self.net.below(if slow { LEASE / 8 } else { 20 * MS });
         let node = &mut self.nodes[i];
-        let at = (self.now + delay).max(node.last[stream]);
+        let at = (self.net.now + delay).max(node.last[stream]);
         node.last[stream] = at;
         let watch = Some(node.watch);
         self.push(at, i, Ev::Deliver(watch, event));
@@ -405,20 +382,20 @@ impl Sim {
 
     fn lose_watch(&mut self, i: usize, after: u64) {
         self.nodes[i].watching = false;
-        self.push(self.now + after, i, Ev::Deliver(None, Event::WatchLost));
+        self.push(self.net.now + after, i, Ev::Deliver(None, Event::WatchLost));
     }
 
     fn kill(&mut self, i: usize) {
         self.nodes[i].alive = false;
     }
 
-    fn settled(&self) -> Result<(), String> {
+    fn settled(&self) -> Checked {
         for partition in 0..self.partitions {
             let owners: Vec<_> =
                 (0..self.nodes.len()).filter_map(|i| self.acts(i, partition)).collect();
             if owners != [self.records[partition as usize].2] {
                 let record = self.records[partition as usize];
-                return Err(format!("{}: {partition} has {owners:?}, {record:?}", self.now));
+                return Err(format!("{}: {partition} has {owners:?}, {record:?}", self.net.now));
             }
         }
         Ok(())
@@ -432,38 +409,38 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
     sim.kill(4);
     sim.run_until(6 * LEASE)?;
     for _ in 0..10 {
-        let i = sim.random.below(4) as usize;
-        let long = sim.random.below(3 * LEASE);
-        match sim.random.below(9) {
-            0 => sim.nodes[i].paused_until = sim.now + long,
+        let i = sim.net.below(4) as usize;
+        let long = sim.net.below(3 * LEASE);
+        match sim.net.below(9) {
+            0 => sim.nodes[i].paused_until = sim.net.now + long,
             1 => {
                 sim.kill(i);
-                let at = sim.now + sim.random.below(2 * LEASE);
+                let at = sim.net.now + sim.net.below(2 * LEASE);
                 sim.push(at, i, Ev::Restart);
             }
             2 => sim.lose_watch(i, long / 3),
-            3 => sim.nodes[i].cut_until = sim.now + long,
+            3 => sim.nodes[i].cut_until = sim.net.now + long,
             4 => {
-                sim.nodes[i].slow_until = sim.now + LEASE;
+                sim.nodes[i].slow_until = sim.net.now + LEASE;
                 sim.nodes[i].cut_until = 0;
-                let at = sim.now + LEASE / 4 + sim.random.below(LEASE / 2);
+                let at = sim.net.now + LEASE / 4 + sim.net.below(LEASE / 2);
                 sim.run_until(at)?;
                 sim.nodes[i].cut_until = at + 2 * LEASE;
             }
-            5 => sim.out_until = sim.now + long,
+            5 => sim.out_until = sim.net.now + long,
             6 => {
                 sim.nodes[4].name = i;
                 sim.kill(4);
-                sim.push(sim.now, 4, Ev::Restart);
+                sim.push(sim.net.now, 4, Ev::Restart);
             }
             7 => (0..8).for_each(|partition| {
                 if let Some(epoch) = sim.acts(i, partition) {
                     sim.give(i, Event::Doubted { partition, epoch });
                 }
             }),
-            _ => sim.push(sim.now, i, Ev::Deliver(None, Event::Leave)),
+            _ => sim.push(sim.net.now, i, Ev::Deliver(None, Event::Leave)),
         }
-        let next = sim.now + sim.random.below(2 * LEASE);
+        let next = sim.net.now + sim.net.below(2 * LEASE);
         sim.run_until(next)?;
     }
     sim.kill(4);
@@ -472,19 +449,19 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
     for i in 0..4 {
         (sim.nodes[i].cut_until, sim.nodes[i].paused_until, sim.nodes[i].slow_until) = (0, 0, 0);
         sim.kill(i);
-        sim.push(sim.now + LEASE / 4, i, Ev::Restart);
+        sim.push(sim.net.now + LEASE / 4, i, Ev::Restart);
     }
-    sim.run_until(sim.now + 12 * LEASE)?;
+    sim.run_until(sim.net.now + 12 * LEASE)?;
     sim.settled()?;
     // The engine is away for several leases: no owner changes.
     sim.frozen = true;
-    sim.out_until = sim.now + 2 * LEASE + sim.random.below(2 * LEASE);
+    sim.out_until = sim.net.now + 2 * LEASE + sim.net.below(2 * LEASE);
     let long = 9 * LEASE;
-    sim.run_until(sim.now + long)?;
+    sim.run_until(sim.net.now + long)?;
     sim.settled()?;
     sim.frozen = false;
     sim.kill(seed as usize % 4);
-    sim.run_until(sim.now + 2 * LEASE)?;
+    sim.run_until(sim.net.now + 2 * LEASE)?;
     sim.settled()?;
     Ok(sim)
 }
@@ -551,7 +528,7 @@ fn half_of_two_hundred_workers_die() {
     sim.settled().expect("one owner each");
     (0..100).for_each(|i| sim.kill(2 * i));
     (sim.swaps, sim.claims) = (0, 0);
-    let killed = sim.now;
+    let killed = sim.net.now;
     sim.run_until(killed + 2 * LEASE).expect("no rule is broken");
     let each_second = sim.swaps * 1_000_000 / (2 * LEASE);
     println!("{each_second} swaps/s, {} claims, of 256 partitions", sim.claims);
