@@ -9,6 +9,7 @@ mod serve;
 #[path = "../tests/unit/keep.rs"]
 pub(crate) mod sim;
 
+use crate::base::ticks;
 use crate::partitions::{Numbered, PAUSE};
 use crate::{clock, Nats, NatsError, PartitionSet};
 use async_nats::Subject;
@@ -19,7 +20,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 /// What processes and owners send to each other.
 pub(crate) trait Wire: Sized {
@@ -161,18 +161,20 @@ impl Served {
     }
 }
 
-/// A task that ends when this is dropped.
-pub(crate) struct Task(AbortHandle);
-
-impl Task {
-    pub(crate) fn new(task: impl Future<Output = ()> + Send + 'static) -> Task {
-        Task(tokio::spawn(task).abort_handle())
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+/// Asks `due` what is to be done, 16 times in a lease of the partitions, and does each in a task of
+/// its own.
+pub(crate) async fn each_tick<S, T, F: Future<Output = ()> + Send + 'static>(
+    lease: Duration,
+    shared: Arc<S>,
+    due: fn(&S) -> Vec<T>,
+    run: fn(Arc<S>, T) -> F,
+) {
+    let mut ticks = ticks(lease / 16);
+    loop {
+        ticks.tick().await;
+        for one in due(&shared) {
+            tokio::spawn(run(shared.clone(), one));
+        }
     }
 }
 

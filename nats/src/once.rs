@@ -11,13 +11,13 @@
 //! nothing: the server also refuses a write while another one of the key is on its way. The
 //! claimer then reads the record at the stream's leader, and compares its own random id.
 
+use crate::base::{debug, setters};
 use crate::keyed::Keyed;
 use crate::partitions::{header, token, EXPECTED, INCARNATION};
 use crate::{Nats, NatsError};
 use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// The pause before a refused write is sent again.
@@ -52,27 +52,18 @@ impl Nats {
     }
 }
 
-impl OnceSet {
+setters! { OnceSet
     /// The time, a second to 366 days, after which the claim of a dead claimer expires. Take it
     /// several times as long as the work. The server counts it, in whole seconds.
-    pub fn time(mut self, time: Duration) -> Self {
-        self.time = time;
-        self
-    }
-
+    time(time: Duration) => time = time;
     /// The time, a second to 366 days, for which the server keeps an answer. Take it longer than
     /// a caller tries again.
-    pub fn keep(mut self, time: Duration) -> Self {
-        self.keep = time;
-        self
-    }
-
+    keep(time: Duration) => keep = time;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.keyed.replicas = replicas;
-        self
-    }
+    replicas(replicas: usize) => keyed.replicas = replicas;
+}
 
+impl OnceSet {
     /// Opens the set. Creates its stream if it does not exist.
     ///
     /// # Errors
@@ -171,11 +162,7 @@ pub struct Guard {
     sequence: u64,
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Guard({:?}, token {})", self.key, self.sequence)
-    }
-}
+debug!(Guard, |it| "Guard({:?}, token {})", it.key, it.sequence);
 
 impl Guard {
     /// The fencing token: a later claimer's is higher. Other systems that compare it refuse a late

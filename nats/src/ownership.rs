@@ -48,24 +48,18 @@ pub(crate) enum Event {
     Start,
     /// Time has passed. The driver ticks at least every `lease / 16`.
     Tick,
-    /// The store took the beat that was sent at `sent_at`.
-    BeatConfirmed { sent_at: Duration, revision: u64 },
-    /// The store refused the beat.
-    BeatRefused { sent_at: Duration },
-    /// The beat has no answer: the store may have taken it, or may still take it.
-    BeatUnanswered { sent_at: Duration },
+    /// The store took the beat that was sent at `sent_at`. None: the store refused it, or the beat
+    /// has no answer, and the store may have taken it or may still take it.
+    Beaten { sent_at: Duration, revision: Option<u64> },
     /// The watch shows a beat, the worker's own ones included, in the order of the stream.
     Watched { worker: String, incarnation: u64, beat: u64, leaving: bool, revision: u64 },
     /// The watch, or a read at the leader, shows a record. One without a message has revision 0.
     Record { partition: u32, owner: Option<String>, incarnation: u64, revision: u64 },
     /// The watch has delivered everything that was stored when it began.
     Synced,
-    /// The store took a `Claim` or `GiveUp`.
-    ClaimConfirmed { partition: u32, revision: u64 },
-    /// The store refused a `Claim` or `GiveUp`. That proves nothing.
-    ClaimRefused { partition: u32 },
-    /// A `Claim` or `GiveUp` has no answer. That proves nothing.
-    ClaimUnanswered { partition: u32 },
+    /// The store took a `Claim` or `GiveUp`. None: the store refused it, or there is no answer.
+    /// Neither proves anything.
+    Claimed { partition: u32, revision: Option<u64> },
     /// A write under this epoch has no answer. The worker is to claim the partition again.
     Doubted { partition: u32, epoch: u64 },
     /// The watch has missed something.
@@ -103,17 +97,11 @@ pub(crate) enum Action {
     Overtaken,
 }
 
-/// The rules that tests break on purpose.
-#[derive(Clone, Copy)]
-struct Rules {
-    count_from_sending: bool,
-    wait_anew: bool,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self { count_from_sending: true, wait_anew: true }
-    }
+/// The bugs that tests seed.
+#[derive(Clone, Copy, Default)]
+struct Bugs {
+    count_from_reply: bool,
+    wait_not_anew: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -170,9 +158,10 @@ enum Step {
     Lose,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum Phase {
     /// The worker learns whether its name is in use.
+    #[default]
     Waiting,
     /// The worker has sent a beat.
     Beating,
@@ -180,12 +169,13 @@ enum Phase {
 }
 
 /// One worker's view of a set of partitions.
+#[derive(Default)]
 pub(crate) struct Ownership {
     name: String,
     incarnation: u64,
     lease: Duration,
     anew: bool,
-    rules: Rules,
+    bugs: Bugs,
     phase: Phase,
     synced: bool,
     leaving: bool,
@@ -226,32 +216,14 @@ impl Ownership {
         anew: bool,
     ) -> Self {
         Self {
-            anew,
             name: name.to_owned(),
             incarnation,
             lease,
-            rules: Rules::default(),
-            phase: Phase::Waiting,
-            synced: false,
-            leaving: false,
-            plain_beats: 0,
-            told_leaving: false,
-            confirmed: None,
+            anew,
             lapsed: true,
-            beats: 0,
-            own_revision: 0,
-            own_since: Duration::ZERO,
-            beat_under_way: None,
-            next_beat: Duration::ZERO,
-            sent: VecDeque::new(),
-            seen_own: None,
-            seen_through: Duration::ZERO,
-            peers: BTreeMap::new(),
             members_changed: true,
             partitions: vec![Partition::default(); count as usize],
-            todo: BTreeSet::new(),
-            under_way: BTreeSet::new(),
-            losing: 0,
+            ..Self::default()
         }
     }
 
@@ -291,17 +263,17 @@ impl Ownership {
                 out.push(Action::Resync);
             }
             Event::Tick => self.tick(now, out),
-            Event::BeatConfirmed { sent_at, revision } => {
+            Event::Beaten { sent_at, revision: None } => {
+                self.beat_answered(sent_at, now + self.lease / 16);
+            }
+            Event::Beaten { sent_at, revision: Some(revision) } => {
                 self.beat_answered(sent_at, now + self.lease / 4);
                 self.own_revision = self.own_revision.max(revision);
-                let from = if self.rules.count_from_sending { sent_at } else { now };
+                let from = if self.bugs.count_from_reply { now } else { sent_at };
                 self.confirmed = self.confirmed.max(Some(from));
                 let said = |&(beat, at): &(u64, Duration)| at == sent_at && beat > self.plain_beats;
                 self.told_leaving |= self.leaving && self.sent.iter().any(said);
                 self.lapsed = !self.is_fresh(now);
-            }
-            Event::BeatRefused { sent_at } | Event::BeatUnanswered { sent_at } => {
-                self.beat_answered(sent_at, now + self.lease / 16);
             }
             Event::Watched { worker, incarnation, beat, leaving, revision } => {
                 if worker == self.name {
@@ -314,10 +286,10 @@ impl Ownership {
                 self.record(now, partition, owner, incarnation, revision, out);
             }
             Event::Synced => self.synced = true,
-            Event::ClaimConfirmed { partition, revision } => {
+            Event::Claimed { partition, revision: Some(revision) } => {
                 self.confirmed_write(partition, revision, out);
             }
-            Event::ClaimRefused { partition } | Event::ClaimUnanswered { partition } => {
+            Event::Claimed { partition, revision: None } => {
                 if let Some(one) = self.partitions.get_mut(partition as usize) {
                     if matches!(one.busy, Busy::Claiming { .. } | Busy::GivingUp) {
                         one.busy = Busy::Reading { since: now };
@@ -437,7 +409,7 @@ impl Ownership {
         self.seen_own = Some(now);
         self.seen_through = self.seen_through.max(sent_at);
         for peer in self.peers.values_mut().filter(|peer| !peer.dead) {
-            if !alive && self.rules.wait_anew {
+            if !alive && !self.bugs.wait_not_anew {
                 peer.since = now;
             } else if sent_at >= peer.since + self.lease {
                 peer.dead = true;

@@ -12,14 +12,12 @@
 
 mod driver;
 
+use crate::base::{debug, lock, setters, stats, Task};
 use crate::ownership::Ownership;
-use crate::source::count;
 use crate::{clock, names, Nats, NatsError};
 use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
-use async_nats::jetstream::context::{
-    GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind,
-};
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{Config as StreamConfig, StorageType, Stream};
 use async_nats::jetstream::{publish::PublishAck, ErrorCode};
@@ -29,8 +27,7 @@ use driver::{Driver, Told};
 use futures_util::StreamExt;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, Semaphore};
 
@@ -44,7 +41,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// The longest lease.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
-pub(crate) const LONGEST_KEY: usize = 256;
+const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
 pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
@@ -65,7 +62,7 @@ pub struct PartitionSet {
     set: String,
     pub(crate) count: u32,
     pub(crate) lease: Duration,
-    replicas: usize,
+    pub(crate) replicas: usize,
 }
 
 impl Nats {
@@ -85,22 +82,11 @@ impl Nats {
 
     /// Opens a stream, and creates it if it does not exist.
     pub(crate) async fn open_stream(&self, config: StreamConfig) -> Result<Stream, NatsError> {
+        use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
         const WHAT: &str = "create a stream";
-        let context = self.context();
-        match context.get_stream(&config.name).await {
-            Ok(found) => return Ok(found),
-            Err(error) if is_missing(&error) => {}
-            Err(error) if error.kind() == GetStreamErrorKind::Request => {
-                return Err(self.unanswered(WHAT));
-            }
-            Err(error) => return Err(refused(WHAT, &error)),
-        }
-        context.create_stream(config).await.map_err(|error| {
-            use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
-            match error.kind() {
-                Kind::TimedOut | Kind::JetStreamUnavailable => self.unanswered(WHAT),
-                _ => refused(WHAT, &error),
-            }
+        self.context().get_or_create_stream(config).await.map_err(|error| match error.kind() {
+            Kind::TimedOut | Kind::JetStreamUnavailable | Kind::Response => self.unanswered(WHAT),
+            _ => refused(WHAT, &error),
         })
     }
 }
@@ -121,37 +107,35 @@ pub enum Change {
     Ended(NatsError),
 }
 
-/// Counts of a worker's part in a set, since it joined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PartitionStats {
-    /// The partitions that the worker may act for.
-    pub held: usize,
-    /// Beats that the brokers took.
-    pub beats: u64,
-    /// Beats, claims and releases that were refused or had no answer.
-    pub failures: u64,
-    /// Claims and releases that the worker sent.
-    pub claims: u64,
-    /// How often the worker began to watch the set anew.
-    pub watches: u64,
+stats! {
+    /// Counts of a worker's part in a set, since it joined.
+    PartitionStats as "expiry_nats_partitions_"
+    gauges {
+        /// The partitions that the worker may act for.
+        held: usize,
+    }
+    counters {
+        /// Beats that the brokers took.
+        beats,
+        /// Beats, claims and releases that were refused or had no answer.
+        failures,
+        /// Claims and releases that the worker sent.
+        claims,
+        /// How often the worker began to watch the set anew.
+        watches,
+    }
 }
 
-impl PartitionSet {
+setters! { PartitionSet
     /// The time, a second to a day, after which the others take a silent worker for dead. A new
     /// owner comes within two leases. A worker sends its beat four times in a lease. All workers of
     /// a set have to name the same lease.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-
+    lease(lease: Duration) => lease = lease;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.replicas = replicas;
-        self
-    }
+    replicas(replicas: usize) => replicas = replicas;
+}
 
+impl PartitionSet {
     /// Joins the set. Creates it if it does not exist. Returns when the brokers have taken the
     /// worker's first beat: at once, or after a lease where a worker of this name was there before.
     ///
@@ -185,9 +169,18 @@ impl PartitionSet {
             counts: Counts::default(),
             tell,
         });
-        let driver = Driver::new(shared.clone(), streams, change, joined);
-        let task = tokio::spawn(driver.run(told)).abort_handle();
-        let partitions = Partitions { shared: shared.clone(), changes, task };
+        let driver = Driver {
+            shared: shared.clone(),
+            streams,
+            changes: change,
+            joined: Some(joined),
+            watch: 0,
+            watching: None,
+            leaving: false,
+            ended: false,
+        };
+        let task = Task::new(driver.run(told));
+        let partitions = Partitions { shared: shared.clone(), changes, _task: task };
         let wait = shared.set.lease * 2 + shared.set.nats.request_timeout();
         match tokio::time::timeout(wait, join).await {
             Ok(Ok(Ok(()))) => Ok(partitions),
@@ -298,14 +291,6 @@ async fn last_of_each<I>(
     Ok((messages, consumer.cached_info().num_pending))
 }
 
-#[derive(Default)]
-struct Counts {
-    beats: AtomicU64,
-    failures: AtomicU64,
-    claims: AtomicU64,
-    watches: AtomicU64,
-}
-
 struct Shared {
     set: PartitionSet,
     machine: Mutex<Ownership>,
@@ -317,9 +302,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// The machine does not panic between two states.
     fn machine(&self) -> MutexGuard<'_, Ownership> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 }
 
@@ -329,15 +313,10 @@ impl Shared {
 pub struct Partitions {
     shared: Arc<Shared>,
     changes: mpsc::UnboundedReceiver<Change>,
-    task: tokio::task::AbortHandle,
+    _task: Task,
 }
 
-impl fmt::Debug for Partitions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stats = self.stats();
-        f.debug_tuple("Partitions").field(&self.shared.set).field(&stats).finish()
-    }
-}
+debug!(Partitions, |it| "Partitions({:?}, {:?})", it.shared.set, it.stats());
 
 impl Partitions {
     /// The next change. It returns none after [`Change::Ended`], and after [`leave`](Self::leave).
@@ -362,18 +341,14 @@ impl Partitions {
     /// Counts, without asking a broker.
     #[must_use]
     pub fn stats(&self) -> PartitionStats {
-        let Counts { beats, failures, claims, watches } = &self.shared.counts;
-        let [beats, failures, claims, watches] =
-            [beats, failures, claims, watches].map(|n| n.load(Ordering::Relaxed));
         let (machine, now) = (self.shared.machine(), clock::now());
         let held = (0..self.shared.set.count).filter(|p| machine.may_act(*p, now).is_some());
-        PartitionStats { held: held.count(), beats, failures, claims, watches }
+        self.shared.counts.snapshot(held.count())
     }
 }
 
 impl Drop for Partitions {
     fn drop(&mut self) {
-        self.task.abort();
         self.shared.machine().abandon();
     }
 }
@@ -386,11 +361,7 @@ pub struct Held {
     epoch: u64,
 }
 
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Held({} of {:?}, epoch {})", self.partition, self.shared.set.set, self.epoch)
-    }
-}
+debug!(Held, |it| "Held({} of {:?}, epoch {})", it.partition, it.shared.set.set, it.epoch);
 
 impl Held {
     /// Which partition it is, counted from 0.
@@ -476,11 +447,9 @@ impl Held {
                 return Err(self.late());
             }
             match self.send(messages.to_vec()).await {
-                Sent::Incomplete if began.elapsed() < self.patience() => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Sent::Incomplete => return Err(refused(WRITE, &"too many batches are under way")),
-                Sent::Answered(answer) => return answer,
+                Some(answer) => return answer,
+                None if began.elapsed() < self.patience() => tokio::time::sleep(PAUSE).await,
+                None => return Err(refused(WRITE, &"too many batches are under way")),
             }
         }
     }
@@ -517,8 +486,12 @@ impl Held {
         Ok(messages)
     }
 
-    /// Sends messages as one: a batch, where there are several.
-    async fn send(&self, messages: Vec<(String, HeaderMap, Bytes)>) -> Sent {
+    /// Sends messages as one: a batch, where there are several. None: the server has dropped it,
+    /// because it had too many, and nothing is stored.
+    async fn send(
+        &self,
+        messages: Vec<(String, HeaderMap, Bytes)>,
+    ) -> Option<Result<u64, NatsError>> {
         let nats = &self.shared.set.nats;
         let client = nats.client();
         let id = client.new_inbox();
@@ -531,7 +504,7 @@ impl Held {
             }
             if number < last {
                 if let Err(error) = client.publish_with_headers(subject, headers, payload).await {
-                    return Sent::Answered(Err(refused(WRITE, &error)));
+                    return Some(Err(refused(WRITE, &error)));
                 }
                 continue;
             }
@@ -540,19 +513,17 @@ impl Held {
             }
             let asked = client.request_with_headers(subject, headers, payload);
             let Ok(Ok(reply)) = tokio::time::timeout(nats.request_timeout(), asked).await else {
-                return Sent::Answered(Err(nats.unanswered(WRITE)));
+                return Some(Err(nats.unanswered(WRITE)));
             };
             answer = match serde_json::from_slice(&reply.payload) {
                 Ok(Response::<PublishAck>::Ok(ack)) => Ok(ack.sequence),
-                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => {
-                    return Sent::Incomplete;
-                }
+                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => return None,
                 Ok(Response::Err { error }) if is_late(error.error_code()) => Err(self.late()),
                 Ok(Response::Err { error }) => Err(refused(WRITE, &error)),
                 Err(error) => Err(refused(WRITE, &error)),
             };
         }
-        Sent::Answered(answer)
+        Some(answer)
     }
 
     /// Reads everything that this and earlier owners have written: the key and the value of each
@@ -624,13 +595,6 @@ impl Held {
 /// Records by key, with their stream sequences. None: it was deleted.
 pub(crate) type Numbered = BTreeMap<Vec<u8>, (u64, Option<Bytes>)>;
 
-/// What became of a batch.
-enum Sent {
-    Answered(Result<u64, NatsError>),
-    /// The server has dropped it, because it had too many. Nothing is stored.
-    Incomplete,
-}
-
 const WRITE: &str = "write records of a partition";
 const INCOMPLETE: ErrorCode = ErrorCode(10176);
 
@@ -645,8 +609,11 @@ pub(crate) fn header<'a>(headers: &'a Option<HeaderMap>, name: &str) -> Option<&
 
 /// A key as one token of a subject.
 pub(crate) fn token(key: &[u8]) -> Result<String, NatsError> {
-    NatsError::within("the length of a key", key.len(), 1..=LONGEST_KEY, "1 to 256 bytes")?;
-    Ok(encoded(key))
+    check_key(key).map(|()| encoded(key))
+}
+
+pub(crate) fn check_key(key: &[u8]) -> Result<(), NatsError> {
+    NatsError::within("the length of a key", key.len(), 1..=LONGEST_KEY, "1 to 256 bytes")
 }
 
 /// What is not in `[A-Za-z0-9_-]` becomes `=XX`.
@@ -674,19 +641,6 @@ pub(crate) fn decoded(token: &str) -> Option<Vec<u8>> {
         });
     }
     Some(key)
-}
-
-/// What an answer to a compare-and-swap says.
-fn swapped(answer: Result<PublishAck, PublishError>) -> Result<u64, Unswapped> {
-    answer.map(|ack| ack.sequence).map_err(|error| match error.kind() {
-        PublishErrorKind::WrongLastSequence => Unswapped::Refused,
-        _ => Unswapped::Unanswered,
-    })
-}
-
-enum Unswapped {
-    Refused,
-    Unanswered,
 }
 
 #[cfg(test)]

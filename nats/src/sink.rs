@@ -1,5 +1,6 @@
 //! A bolt that publishes.
 
+use crate::base::debug;
 use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -47,12 +48,7 @@ pub struct StreamSinks<M> {
 
 type Encode<M> = dyn Fn(&M) -> Result<Outgoing, String> + Send + Sync;
 
-impl<M> fmt::Debug for StreamSinks<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = format!("{}/{}", self.nats.app(), self.nats.worker());
-        f.debug_tuple("StreamSinks").field(&name).finish()
-    }
-}
+debug!(StreamSinks<M>, |it| "StreamSinks({:?})", format!("{}/{}", it.nats.app(), it.nats.worker()));
 
 impl Nats {
     /// A sink for messages. `encode` runs on the bolt's thread; a message that it refuses is
@@ -115,8 +111,8 @@ impl<M> StreamSinks<M> {
 /// A bolt that publishes each message, and acks its tuple when the stream has stored it.
 ///
 /// While `window` messages are under way, the bolt takes no more, which holds back the bolts and
-/// spouts before it. A message that is not stored is published again under the same id, so an outage
-/// of the brokers does not use up attempts. A message larger than the server takes is rejected.
+/// spouts before it. A message that is not stored is published again under the same id, so an
+/// outage of the brokers does not use up attempts. A message larger than the server takes is rejected.
 pub struct StreamSink<M> {
     nats: Nats,
     encode: Arc<Encode<M>>,
@@ -140,11 +136,7 @@ struct Publish {
 /// The answer to a publish: which one, and why it was given up.
 type Stored = (u64, Result<(), String>);
 
-impl<M> fmt::Debug for StreamSink<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamSink")
-    }
-}
+debug!(StreamSink<M>, |_it| "StreamSink");
 
 impl<M: 'static> StreamSink<M> {
     fn settle(&mut self, (number, result): Stored, out: &mut BoltCollector<'_>) {

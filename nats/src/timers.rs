@@ -9,6 +9,7 @@
 //! The leader collects the timers that are due, and then stores one after the other. Meanwhile it
 //! does not notice that one is deleted. So [`Timers::cancel`] deletes no timer that may be due.
 
+use crate::base::setters;
 use crate::keyed::Keyed;
 use crate::partitions::{decoded, refused, token};
 use crate::{clock, Nats, NatsError, SourceOptions};
@@ -43,13 +44,12 @@ impl Nats {
     }
 }
 
-impl TimerSet {
+setters! { TimerSet
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.0.replicas = replicas;
-        self
-    }
+    replicas(replicas: usize) => 0.replicas = replicas;
+}
 
+impl TimerSet {
     /// Opens the set. Creates its stream if it does not exist.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 use super::LONGEST_TIME;
 use crate::keep::{wire, VERSION};
+use crate::partitions::check_key;
 use prost::{Message, Oneof};
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ pub(crate) struct Tokens {
 }
 
 wire!(Ask, "Ask", tags "2, 3, 4" in Request, sound if |ask| match ask {
-    Ask::Acquire(grant) | Ask::Release(grant) => super::is_key(&grant.key) && grant.is_sound(),
+    Ask::Acquire(grant) | Ask::Release(grant) => check_key(&grant.key).is_ok() && grant.is_sound(),
     Ask::Renew(_) => true,
 });
 wire!(Said, "Said", tags "2, 3, 4" in Answer, sound if |_| true);

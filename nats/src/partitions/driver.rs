@@ -6,8 +6,9 @@
 //! made anew reports that too. The stream's sequences began again, so the worker loses everything
 //! and begins anew, with a new `incarnation`.
 
-use super::{count, header, last_of_each, swapped, Change, Held, Shared, Unswapped};
+use super::{header, last_of_each, Change, Held, Shared};
 use super::{EXPECTED, INCARNATION, OWNER};
+use crate::base::{count, ticks, Task};
 use crate::ownership::{Action, Event};
 use crate::{clock, NatsError};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
@@ -17,7 +18,6 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 
 const BEAT: &str = "Expiry-Beat";
 const LEAVING: &str = "Expiry-Leaving";
@@ -38,40 +38,20 @@ pub(super) enum Told {
 type Joined = oneshot::Sender<Result<(), NatsError>>;
 
 pub(super) struct Driver {
-    shared: Arc<Shared>,
-    streams: [Stream; 2],
-    changes: mpsc::UnboundedSender<Change>,
-    joined: Option<Joined>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) streams: [Stream; 2],
+    pub(super) changes: mpsc::UnboundedSender<Change>,
+    pub(super) joined: Option<Joined>,
     /// The number of the current watch, and its task.
-    watch: u64,
-    watching: Option<AbortHandle>,
-    leaving: bool,
-    ended: bool,
+    pub(super) watch: u64,
+    pub(super) watching: Option<Task>,
+    pub(super) leaving: bool,
+    pub(super) ended: bool,
 }
 
 impl Driver {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        streams: [Stream; 2],
-        changes: mpsc::UnboundedSender<Change>,
-        joined: Joined,
-    ) -> Self {
-        Driver {
-            shared,
-            streams,
-            changes,
-            joined: Some(joined),
-            watch: 0,
-            watching: None,
-            leaving: false,
-            ended: false,
-        }
-    }
-
     pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Told>) {
-        let often = (self.shared.set.lease / 16).min(Duration::from_secs(1));
-        let mut ticks = tokio::time::interval(often);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = ticks((self.shared.set.lease / 16).min(Duration::from_secs(1)));
         self.give(Event::Start);
         while !self.ended {
             let told = tokio::select! {
@@ -136,14 +116,13 @@ impl Driver {
 
     fn give(&mut self, event: Event) {
         match &event {
-            Event::BeatConfirmed { .. } => count(&self.shared.counts.beats),
-            Event::BeatRefused { .. }
-            | Event::BeatUnanswered { .. }
-            | Event::ClaimRefused { .. }
-            | Event::ClaimUnanswered { .. } => count(&self.shared.counts.failures),
+            Event::Beaten { revision: Some(_), .. } => count(&self.shared.counts.beats),
+            Event::Beaten { .. } | Event::Claimed { revision: None, .. } => {
+                count(&self.shared.counts.failures);
+            }
             _ => {}
         }
-        let beats = matches!(event, Event::BeatConfirmed { .. });
+        let beats = matches!(event, Event::Beaten { revision: Some(_), .. });
         let mut actions = Vec::new();
         self.shared.machine().on(clock::now(), event, &mut actions);
         if beats {
@@ -214,7 +193,7 @@ impl Driver {
         subject: String,
         expected: u64,
         headers: impl IntoIterator<Item = (&'static str, HeaderValue)>,
-        event: impl FnOnce(Result<u64, Unswapped>) -> Event + Send + 'static,
+        event: impl FnOnce(Option<u64>) -> Event + Send + 'static,
     ) {
         let mut all = HeaderMap::new();
         all.insert(EXPECTED, expected.to_string());
@@ -225,7 +204,7 @@ impl Driver {
         self.ask(async move {
             let stored = nats.store(subject, all, Bytes::new());
             let stored = tokio::time::timeout(limit, stored).await;
-            Some(event(stored.map_or(Err(Unswapped::Unanswered), swapped)))
+            Some(event(stored.ok().and_then(Result::ok).map(|ack| ack.sequence)))
         });
     }
 
@@ -238,11 +217,7 @@ impl Driver {
             (BEAT, beat.into()),
             (LEAVING, u64::from(leaving).into()),
         ];
-        self.swap(subject, expected, headers, move |answer| match answer {
-            Ok(revision) => Event::BeatConfirmed { sent_at, revision },
-            Err(Unswapped::Refused) => Event::BeatRefused { sent_at },
-            Err(Unswapped::Unanswered) => Event::BeatUnanswered { sent_at },
-        });
+        self.swap(subject, expected, headers, move |revision| Event::Beaten { sent_at, revision });
     }
 
     fn claim(&self, partition: u32, expected: u64, owner: &str) {
@@ -250,10 +225,9 @@ impl Driver {
         let subject = self.shared.set.record(partition);
         let incarnation = self.shared.machine().incarnation();
         let headers = [(OWNER, HeaderValue::from(owner)), (INCARNATION, incarnation.into())];
-        self.swap(subject, expected, headers, move |answer| match answer {
-            Ok(revision) => Event::ClaimConfirmed { partition, revision },
-            Err(Unswapped::Refused) => Event::ClaimRefused { partition },
-            Err(Unswapped::Unanswered) => Event::ClaimUnanswered { partition },
+        self.swap(subject, expected, headers, move |revision| Event::Claimed {
+            partition,
+            revision,
         });
     }
 
@@ -276,32 +250,17 @@ impl Driver {
         self.watch += 1;
         let (shared, streams) = (self.shared.clone(), self.streams.clone());
         let (tell, number) = (self.shared.tell.clone(), self.watch);
-        let told = tell.clone();
         let watch = async move {
-            let show = |event| {
-                let _ = tell.send(Told::Watch(number, event));
-            };
-            let ended = watch(&shared, &streams, show).await;
-            if ended == Ended::Anew {
-                let _ = told.send(Told::Anew(number));
+            let show = |event| drop(tell.send(Told::Watch(number, event)));
+            if watch(&shared, &streams, &show).await == Ended::Anew {
+                let _ = tell.send(Told::Anew(number));
             } else {
                 // What fails at once is not tried at once.
                 tokio::time::sleep(shared.set.lease / 16).await;
-                let _ = told.send(Told::Watch(number, Event::WatchLost));
+                show(Event::WatchLost);
             }
         };
-        let watching = tokio::spawn(watch).abort_handle();
-        if let Some(before) = self.watching.replace(watching) {
-            before.abort();
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if let Some(watching) = self.watching.take() {
-            watching.abort();
-        }
+        self.watching = Some(Task::new(watch));
     }
 }
 

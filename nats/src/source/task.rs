@@ -1,6 +1,7 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
-use super::{count, Incoming, MessageId, Outcome, Shared, DEAD, PULL};
+use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
+use crate::base::count;
 use crate::custody::{Custody, Delivered, Failed, Released, Step, Stored};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
@@ -102,7 +103,7 @@ impl<M: Send + 'static> Task<M> {
                 }
             }
             let held = self.custody.len() as u64;
-            self.shared.counters.held.store(held, Ordering::Relaxed);
+            self.shared.held.store(held, Ordering::Relaxed);
         }
     }
 
@@ -143,7 +144,7 @@ impl<M: Send + 'static> Task<M> {
 
     /// The consumer is asked for again, and made again if an operator has deleted it.
     fn pull_failed(&mut self, why: String) {
-        count(&self.shared.counters.pull_errors);
+        count(&self.shared.counts.pull_errors);
         self.shared.note(PULL, Some(why));
         self.consumer = None;
     }
@@ -155,13 +156,13 @@ impl<M: Send + 'static> Task<M> {
             published: info.published.unix_timestamp_nanos(),
         };
         let deliveries = info.delivered.unsigned_abs();
-        let counters = &self.shared.counters;
-        count(&counters.delivered);
+        let counts = &self.shared.counts;
+        count(&counts.delivered);
         match self.custody.deliver(self.now(), id, deliveries, message) {
             Delivered::Kept => self.go_on().await,
-            Delivered::HeldAlready => count(&counters.redelivered_held),
+            Delivered::HeldAlready => count(&counts.redelivered_held),
             Delivered::AckAgain(message) => {
-                count(&counters.acked_again);
+                count(&counts.acked_again);
                 answer(&message, AckKind::Ack).await;
             }
         }
@@ -216,7 +217,7 @@ impl<M: Send + 'static> Task<M> {
         match outcome {
             Outcome::Acked(id) => {
                 if let Some(released) = self.custody.acked(id) {
-                    count(&shared.counters.acked);
+                    count(&shared.counts.acked);
                     self.release(released, AckKind::Ack).await;
                 }
             }
@@ -237,7 +238,7 @@ impl<M: Send + 'static> Task<M> {
             }
             Outcome::Buried(id, Err(why)) => {
                 shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
-                count(&shared.counters.dead_refused);
+                count(&shared.counts.dead_refused);
                 self.custody.not_buried(self.now(), id);
             }
             Outcome::Close(done) => {
@@ -254,7 +255,7 @@ impl<M: Send + 'static> Task<M> {
     async fn fail(&mut self, id: MessageId, why: &str, is_hopeless: bool) {
         match self.custody.failed(id, why, is_hopeless) {
             Failed::Nak(message, pause) => {
-                count(&self.shared.counters.naks);
+                count(&self.shared.counts.naks);
                 answer(&message, AckKind::Nak(Some(pause))).await;
             }
             Failed::Bury => self.bury(id),
@@ -265,14 +266,14 @@ impl<M: Send + 'static> Task<M> {
 
     /// The message's dead letter is stored.
     async fn terminate(&self, message: &Message) {
-        count(&self.shared.counters.dead);
+        count(&self.shared.counts.dead);
         answer(message, AckKind::Term).await;
     }
 
     async fn extend(&mut self) {
         let now = self.now();
         while let Some(message) = self.custody.next_extension(now) {
-            count(&self.shared.counters.in_progress);
+            count(&self.shared.counts.in_progress);
             answer(message, AckKind::Progress).await;
         }
         while let Some(id) = self.custody.next_burial(now) {

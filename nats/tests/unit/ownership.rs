@@ -1,7 +1,7 @@
 //! Tests of `src/ownership.rs`: a seeded simulation of workers, brokers and what goes wrong between
 //! them.
 
-use super::{Action, Event, Ownership, Rules};
+use super::{Action, Bugs, Event, Ownership};
 use crate::keep::sim::{Checked, Net, MS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -95,9 +95,9 @@ impl Sim {
         let lease = Duration::from_micros(LEASE);
         let mut machine =
             Ownership::new(&format!("w{name}"), incarnation, self.partitions, lease, false);
-        machine.rules = Rules {
-            count_from_sending: self.bug != Bug::CountFromReply,
-            wait_anew: self.bug != Bug::WaitNotAnew,
+        machine.bugs = Bugs {
+            count_from_reply: self.bug == Bug::CountFromReply,
+            wait_not_anew: self.bug == Bug::WaitNotAnew,
         };
         Node {
             name,
@@ -259,9 +259,9 @@ impl Sim {
     fn request(&mut self, i: usize, inc: u64, action: Action) -> Checked {
         let away = self.net.now < self.out_until || self.net.now < self.nodes[i].cut_until;
         let unanswered = match &action {
-            Action::SendBeat { sent_at, .. } => Event::BeatUnanswered { sent_at: *sent_at },
+            Action::SendBeat { sent_at, .. } => Event::Beaten { sent_at: *sent_at, revision: None },
             Action::Claim { partition, .. } | Action::GiveUp { partition, .. } => {
-                Event::ClaimUnanswered { partition: *partition }
+                Event::Claimed { partition: *partition, revision: None }
             }
             _ if away => {
                 if self.nodes[i].incarnation == inc {
@@ -286,9 +286,9 @@ impl Sim {
                     self.beats.insert(name, (inc, beat, leaving, self.revision));
                     let event = self.beat(name);
                     self.publish(0, &event);
-                    Event::BeatConfirmed { sent_at, revision: self.revision }
+                    Event::Beaten { sent_at, revision: Some(self.revision) }
                 } else {
-                    Event::BeatRefused { sent_at }
+                    Event::Beaten { sent_at, revision: None }
                 }
             }
             Action::Claim { partition, expected } | Action::GiveUp { partition, expected } => {
@@ -304,9 +304,9 @@ impl Sim {
                     self.records[partition as usize] = (owner, inc, self.revision);
                     let event = self.record(partition);
                     self.publish(1, &event);
-                    Event::ClaimConfirmed { partition, revision: self.revision }
+                    Event::Claimed { partition, revision: Some(self.revision) }
                 } else {
-                    Event::ClaimRefused { partition }
+                    Event::Claimed { partition, revision: None }
                 }
             }
             Action::ReadBack { partition } => self.record(partition),
@@ -507,7 +507,7 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
     let sent_at = now;
     let beat =
         Event::Watched { worker: "w".into(), incarnation: 7, beat: 1, leaving: false, revision: 1 };
-    let confirmed = Event::BeatConfirmed { sent_at, revision: 1 };
+    let confirmed = Event::Beaten { sent_at, revision: Some(1) };
     for event in [Event::Start, Event::Synced, Event::Tick, confirmed, beat] {
         machine.on(now, event, &mut out);
     }
@@ -516,7 +516,7 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
         claims.count()
     };
     assert_eq!(claims(&out), super::UNDER_WAY);
-    let answer = Event::ClaimConfirmed { partition: 0, revision: 2 };
+    let answer = Event::Claimed { partition: 0, revision: Some(2) };
     machine.on(now, answer, &mut out);
     assert_eq!(claims(&out), super::UNDER_WAY + 1);
 }

@@ -1,6 +1,6 @@
-//! Tests of `src/publish.rs`.
+//! Tests of `src/base.rs`.
 
-use super::*;
+use crate::{PartitionStats, SessionStats, SourceStats};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::collections::BTreeMap;
