@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Interval, MissedTickBehavior};
 
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// A task that ends when this is dropped.
 pub(crate) struct Task(AbortHandle);
 

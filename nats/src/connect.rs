@@ -1,7 +1,7 @@
 //! A connection to the brokers, and what is known of its health.
 
 use crate::base::{debug, setters};
-use crate::{names, NatsError};
+use crate::NatsError;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
@@ -165,8 +165,8 @@ impl Nats {
     ///
     /// Outside a tokio runtime.
     pub async fn connect(options: Options) -> Result<Nats, NatsError> {
-        names::check("application", &options.app)?;
-        names::check("worker", &options.worker)?;
+        NatsError::name("application", &options.app)?;
+        NatsError::name("worker", &options.worker)?;
         let unreachable = |why: String| NatsError::Unreachable { servers: options.shown(), why };
         let servers = options.servers.iter().map(|server| server.parse());
         let servers: Vec<ServerAddr> = servers

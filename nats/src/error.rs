@@ -119,6 +119,13 @@ impl NatsError {
         Self::unless(range.contains(&found), what, &found, needed)
     }
 
+    /// Checks a name that becomes part of a subject or of a stream's name: one token of a subject.
+    pub(crate) fn name(what: &'static str, name: &str) -> Result<(), NatsError> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let fits = (1..=64).contains(&name.len()) && name.bytes().all(fits);
+        fits.then_some(()).ok_or_else(|| NatsError::Name { what, name: name.to_string() })
+    }
+
     /// Checks a number of brokers.
     pub(crate) fn replicas(found: usize) -> Result<(), NatsError> {
         let fits = [1, 3, 5].contains(&found);

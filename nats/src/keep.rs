@@ -30,7 +30,9 @@ pub(crate) trait Wire: Sized {
 /// The version of every message and record.
 pub(crate) const VERSION: u32 = 1;
 
-/// Makes an enum of messages what is sent, in a message of its own with the version.
+/// Makes an enum of messages what is sent, in a message of its own with the version. A reader skips
+/// the fields that it does not know. A field never changes its meaning: what an old reader must not
+/// take for something else gets a new version.
 macro_rules! wire {
     ($what:ident, $name:tt, tags $tags:tt in $message:ident, sound if $is_sound:expr) => {
         #[derive(Clone, PartialEq, prost::Message)]

@@ -12,10 +12,10 @@ mod owner;
 mod tests;
 mod wire;
 
-use crate::base::{debug, lock, setters, Task};
+use crate::base::{debug, lock, setters, Task, DAY};
 use crate::keep::{self, Joined, Served};
 use crate::partitions::check_key;
-use crate::{clock, names, Nats, NatsError, PartitionSet};
+use crate::{clock, Nats, NatsError, PartitionSet};
 pub use leader::{Election, Leader};
 
 use holder::{Event, Holder, Renew};
@@ -28,8 +28,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use wire::{Ask, Grant, Renewal, Said};
 
-/// The longest time of a lease.
-const LONGEST_TIME: Duration = Duration::from_secs(24 * 3600);
 /// The shortest time of a lease, in leases of the partitions. A third of the time may have passed
 /// since the last renewal when an owner dies. Its successor comes within 2 partition leases. The
 /// rest of the holder's three quarters is for the successor's reading and for the next renewal.
@@ -98,7 +96,7 @@ impl LeaseSet {
     ///
     /// As [`PartitionSet::join`].
     pub async fn join(self) -> Result<Leases, NatsError> {
-        names::check("set of leases", &self.name)?;
+        NatsError::name("set of leases", &self.name)?;
         let LeaseSet { name, kind, set } = self;
         let joined = keep::join::<Owner<_>>(set, kind, &name, ()).await?;
         let holder = Mutex::new(Holder::new());
@@ -205,7 +203,7 @@ impl Leases {
         let (key, least) = (key.as_ref().to_vec(), served.lease * SHORTEST);
         check_key(&key)?;
         let needed = "8 times the partitions' lease, to a day";
-        NatsError::within("the time of a lease", time, least..=LONGEST_TIME, needed)?;
+        NatsError::within("the time of a lease", time, least..=DAY, needed)?;
         if let Some(why) = served.ended.get() {
             return Err(why.clone());
         }

@@ -27,7 +27,6 @@ mod error;
 mod keep;
 mod keyed;
 mod leases;
-mod names;
 mod once;
 mod ownership;
 mod partitions;

@@ -11,7 +11,7 @@
 //! nothing: the server also refuses a write while another one of the key is on its way. The
 //! claimer then reads the record at the stream's leader, and compares its own random id.
 
-use crate::base::{debug, setters};
+use crate::base::{debug, setters, DAY};
 use crate::keyed::Keyed;
 use crate::partitions::{header, token, EXPECTED, INCARNATION};
 use crate::{Nats, NatsError};
@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(10);
 /// Marks a record that has an answer.
 const DONE: &str = "Expiry-Done";
-/// The longest time to live of a record.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A set of idempotency keys, and for how long it remembers them.
 ///
@@ -48,7 +46,7 @@ impl Nats {
     /// The name takes 1 to 64 of `[A-Za-z0-9_-]`.
     pub fn once(&self, set: &str) -> OnceSet {
         let keyed = Keyed::new(self, "once", set);
-        OnceSet { keyed, time: Duration::from_secs(60), keep: Duration::from_secs(24 * 3600) }
+        OnceSet { keyed, time: Duration::from_secs(60), keep: DAY }
     }
 }
 
@@ -72,7 +70,7 @@ impl OnceSet {
     /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
     pub async fn open(self) -> Result<Once, NatsError> {
         for (what, time) in [("time", self.time), ("keep", self.keep)] {
-            NatsError::within(what, time, Duration::from_secs(1)..=LONGEST, "1 s to 366 days")?;
+            NatsError::within(what, time, Duration::from_secs(1)..=DAY * 366, "1 s to 366 days")?;
         }
         let config =
             Config { max_messages_per_subject: 1, allow_message_ttl: true, ..Config::default() };

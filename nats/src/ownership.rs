@@ -91,10 +91,8 @@ pub(crate) enum Action {
     Lost { partition: u32 },
     /// The worker has left: it holds nothing, and does nothing any more.
     Left,
-    /// Another worker uses this name. This one never began, and does nothing any more.
+    /// Another worker uses this name. This one does nothing any more.
     NameTaken,
-    /// Another worker has taken this name. This one does nothing any more.
-    Overtaken,
 }
 
 /// The bugs that tests seed.
@@ -393,11 +391,13 @@ impl Ownership {
             }
             let first = self.own_revision == 0;
             self.own_revision = rev;
-            match self.phase {
-                // The beat that the first watch shows may be of a dead predecessor.
-                Phase::Waiting if first => self.own_since = now,
-                Phase::Beating if self.confirmed.is_some() => self.end(Action::Overtaken, out),
-                _ => self.end(Action::NameTaken, out),
+            // The beat that the first watch shows may be of a dead predecessor.
+            if self.phase == Phase::Waiting && first {
+                self.own_since = now;
+            } else {
+                let lost = self.abandon().into_iter();
+                out.extend(lost.map(|partition| Action::Lost { partition }));
+                out.push(Action::NameTaken);
             }
             return;
         }
@@ -419,12 +419,6 @@ impl Ownership {
         if self.members_changed {
             self.elect();
         }
-    }
-
-    fn end(&mut self, why: Action, out: &mut Vec<Action>) {
-        let lost = self.abandon().into_iter();
-        out.extend(lost.map(|partition| Action::Lost { partition }));
-        out.push(why);
     }
 
     fn watched_peer(&mut self, now: Duration, name: String, inc: u64, leaving: bool, rev: u64) {

@@ -12,9 +12,9 @@
 
 mod driver;
 
-use crate::base::{debug, lock, setters, stats, Task};
-use crate::ownership::Ownership;
-use crate::{clock, names, Nats, NatsError};
+use crate::base::{debug, lock, setters, stats, Task, DAY};
+use crate::ownership::{Event, Ownership};
+use crate::{clock, Nats, NatsError};
 use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind, PublishErrorKind};
@@ -38,8 +38,6 @@ pub const MOST_RECORDS: usize = 1000;
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The longest lease.
-const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
 const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
@@ -146,13 +144,13 @@ impl PartitionSet {
     /// [`NameTaken`](NatsError::NameTaken); [`Refused`](NatsError::Refused),
     /// [`Unanswered`](NatsError::Unanswered).
     pub async fn join(self) -> Result<Partitions, NatsError> {
-        names::check("set", &self.set)?;
+        NatsError::name("set", &self.set)?;
         self.join_any().await
     }
 
     /// As `join`, with any name. One with a `+` meets no set of a user.
     pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
-        let leases = Duration::from_secs(1)..=LONGEST_LEASE;
+        let leases = Duration::from_secs(1)..=DAY;
         NatsError::within("lease", self.lease, leases, "1 s to a day")?;
         NatsError::within("the number of partitions", self.count, 1..=1024, "1 to 1024")?;
         NatsError::replicas(self.replicas)?;
@@ -207,14 +205,8 @@ impl PartitionSet {
         format!("{}+{}", self.nats.app(), self.set)
     }
 
-    async fn open(&self) -> Result<[Stream; 2], NatsError> {
-        let streams = self.streams().await?;
-        self.agree().await?;
-        Ok(streams)
-    }
-
     /// The two streams, created where they do not exist.
-    async fn streams(&self) -> Result<[Stream; 2], NatsError> {
+    async fn open(&self) -> Result<[Stream; 2], NatsError> {
         let config = |name: String, subjects: &[&str]| StreamConfig {
             name,
             subjects: subjects.iter().map(|rest| self.subject(rest)).collect(),
@@ -230,7 +222,8 @@ impl PartitionSet {
         let data = config(self.stream(), &data);
         let beats = format!("{}+beats", self.stream());
         let beats = config(beats, &["beat.*"]);
-        Ok([self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?])
+        let streams = [self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?];
+        self.agree().await.map(|()| streams)
     }
 
     /// Stores the number of partitions, or compares it with the stored one.
@@ -269,12 +262,12 @@ pub(crate) fn refused(what: &'static str, why: &dyn fmt::Display) -> NatsError {
 }
 
 /// Reads the last message of each subject, in the order of the stream, and then what follows. The
-/// number says how many are there already.
+/// number says how many are there already. None: the brokers failed.
 async fn last_of_each<I>(
     stream: &Stream<I>,
     subjects: Vec<String>,
     heartbeat: Duration,
-) -> Result<(Messages, u64), String> {
+) -> Option<(Messages, u64)> {
     let config = Consumer {
         deliver_policy: DeliverPolicy::LastPerSubject,
         ack_policy: AckPolicy::None,
@@ -284,11 +277,9 @@ async fn last_of_each<I>(
         memory_storage: true,
         ..Consumer::default()
     };
-    let consumer = stream.create_consumer(config).await;
-    let consumer = consumer.map_err(|error| error.to_string())?;
+    let consumer = stream.create_consumer(config).await.ok()?;
     let messages = consumer.stream().heartbeat(heartbeat).expires(heartbeat * 4).messages();
-    let messages = messages.await.map_err(|error| error.to_string())?;
-    Ok((messages, consumer.cached_info().num_pending))
+    Some((messages.await.ok()?, consumer.cached_info().num_pending))
 }
 
 struct Shared {
@@ -328,14 +319,14 @@ impl Partitions {
     /// Lets go of a partition, after [`Change::Losing`]. Nothing happens at any other time.
     pub fn release(&self, partition: u32) {
         // An error says that this worker has ended.
-        let _ = self.shared.tell.send(Told::Released(partition));
+        let _ = self.shared.tell.send(Told::Asked(Event::Released { partition }));
     }
 
     /// Gives up all partitions: `next` says [`Change::Losing`] for each, and returns none when all
     /// have been released and the brokers know. Without the brokers that may take until they are
     /// back; the partitions go to others after a lease in any case.
     pub fn leave(&self) {
-        let _ = self.shared.tell.send(Told::Leave);
+        let _ = self.shared.tell.send(Told::Asked(Event::Leave));
     }
 
     /// Counts, without asking a broker.
@@ -389,7 +380,8 @@ impl Held {
     /// Claims the partition again, under a new epoch, which defeats every write of this one that
     /// may still be on its way. `Gained` or `Lost` follows.
     pub(crate) fn claim_anew(&self) {
-        let _ = self.shared.tell.send(Told::Doubted(self.partition, self.epoch));
+        let (partition, epoch) = (self.partition, self.epoch);
+        let _ = self.shared.tell.send(Told::Asked(Event::Doubted { partition, epoch }));
     }
 
     pub(crate) fn nats(&self) -> &Nats {
@@ -565,7 +557,7 @@ impl Held {
         let subjects = vec![own.clone(), format!("{prefix}>")];
         let stream = set.nats.context().get_stream_no_info(set.stream()).await.ok()?;
         let heartbeat = Duration::from_secs(1);
-        let (mut messages, _) = last_of_each(&stream, subjects, heartbeat).await.ok()?;
+        let (mut messages, _) = last_of_each(&stream, subjects, heartbeat).await?;
         let (mut records, mut fence, mut expected) = (BTreeMap::new(), false, 1);
         // The consumer may be at a broker that lags: it shows everything up to the record in time.
         while let Some(Ok(message)) = messages.next().await {

@@ -12,9 +12,9 @@ mod owner;
 mod tests;
 mod wire;
 
-use crate::base::{debug, lock, setters, stats, Task};
+use crate::base::{debug, lock, setters, stats, Task, DAY};
 use crate::keep::{self, Joined, Served};
-use crate::{clock, names, Nats, NatsError, PartitionSet};
+use crate::{clock, Nats, NatsError, PartitionSet};
 pub use expiry::SessionId;
 use expiry::{ManualClock, SessionTracker};
 use front::{Event, Front, Touch};
@@ -25,8 +25,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use wire::{Ask, Said};
 
-/// The longest timeout of a session.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// The shortest timeout, in leases of the partitions. A client that is touched each half of the
 /// timeout leaves a quarter for the taking of the touches, and one for their way: 2 leases.
 const SHORTEST: u32 = 8;
@@ -90,12 +88,12 @@ impl SessionSet {
     ///
     /// As [`PartitionSet::join`]; [`Setting`](NatsError::Setting): the timeout too.
     pub async fn join(self) -> Result<(Sessions, Ended), NatsError> {
-        names::check("set of sessions", &self.name)?;
+        NatsError::name("set of sessions", &self.name)?;
         let SessionSet { name, set, timeout } = self;
         let leases = Duration::from_secs(1)..=Duration::from_secs(10);
         NatsError::within("lease", set.lease, leases, "1 s to 10 s")?;
         let needed = "8 times the partitions' lease, to a day";
-        NatsError::within("timeout", timeout, set.lease * SHORTEST..=LONGEST, needed)?;
+        NatsError::within("timeout", timeout, set.lease * SHORTEST..=DAY, needed)?;
         let (reported, ended) = mpsc::unbounded_channel();
         let (counted, counts) = (Counts::default(), set.count);
         let terms = Terms { timeout, reported };

@@ -12,7 +12,7 @@
 mod task;
 
 use crate::base::{debug, lock, setters, stats};
-use crate::{names, Nats, NatsError};
+use crate::{Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
@@ -87,8 +87,8 @@ impl SourceOptions {
 
     fn check(&self) -> Result<(), NatsError> {
         // The streams of this crate are named APP+SET+KIND.
-        self.stream.split('+').try_for_each(|part| names::check("stream", part))?;
-        names::check("consumer", &self.consumer)?;
+        self.stream.split('+').try_for_each(|part| NatsError::name("stream", part))?;
+        NatsError::name("consumer", &self.consumer)?;
         NatsError::within("attempts", self.attempts, 1.., "1 or more")?;
         NatsError::within("window", self.window, 1.., "1 or more")?;
         NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")

@@ -1,9 +1,6 @@
 //! What holders and owners say to each other, and the record of a lease, in protobuf.
-//!
-//! A reader skips the fields that it does not know. A field never changes its meaning: what an old
-//! reader must not take for something else gets a new version.
 
-use super::LONGEST_TIME;
+use crate::base::DAY;
 use crate::keep::{wire, VERSION};
 use crate::partitions::check_key;
 use prost::{Message, Oneof};
@@ -87,7 +84,7 @@ impl Grant {
     }
 
     fn is_sound(&self) -> bool {
-        self.millis > 0 && self.time() <= LONGEST_TIME
+        self.millis > 0 && self.time() <= DAY
     }
 
     /// The record of the lease.

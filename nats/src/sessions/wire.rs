@@ -1,7 +1,4 @@
 //! What front-ends and owners say to each other, and the record of a session, in protobuf.
-//!
-//! A reader skips the fields that it does not know. A field never changes its meaning: what an old
-//! reader must not take for something else gets a new version.
 
 use crate::keep::{wire, VERSION};
 use prost::{Message, Oneof};

@@ -118,28 +118,22 @@ impl<M: Send + 'static> Task<M> {
 
     /// Asks for so many messages.
     async fn ask(&mut self, room: usize) -> Option<Batch> {
-        match self.batch(room).await {
-            Ok(batch) => {
-                self.shared.note(PULL, None);
-                Some(batch)
-            }
-            Err(why) => {
-                self.pull_failed(why);
-                None
-            }
+        let asked = self.batch(room).await;
+        match asked {
+            Ok(_) => self.shared.note(PULL, None),
+            Err(ref why) => self.pull_failed(why.clone()),
         }
+        asked.ok()
     }
 
     async fn batch(&mut self, room: usize) -> Result<Batch, String> {
-        if self.consumer.is_none() {
-            let made = self.shared.consumer().await;
-            self.consumer = Some(made.map_err(|error| error.to_string())?);
-        }
-        let Some(consumer) = &self.consumer else {
-            return Err("no consumer".to_string());
+        let consumer = match self.consumer.take() {
+            Some(consumer) => consumer,
+            None => self.shared.consumer().await.map_err(|error| error.to_string())?,
         };
-        let batch = consumer.batch().max_messages(room).expires(REQUEST);
-        batch.messages().await.map_err(|error| error.to_string())
+        let batch = consumer.batch().max_messages(room).expires(REQUEST).messages().await;
+        self.consumer = Some(consumer);
+        batch.map_err(|error| error.to_string())
     }
 
     /// The consumer is asked for again, and made again if an operator has deleted it.

@@ -8,14 +8,6 @@ use std::time::Duration;
 
 const LEASE: u64 = 10_000_000;
 
-#[derive(Clone, Copy, PartialEq)]
-enum Bug {
-    None,
-    CountFromReply,
-    WaitNotAnew,
-    NoFence,
-}
-
 enum Ev {
     Tick,
     /// A request arrives at the brokers.
@@ -27,6 +19,7 @@ enum Ev {
     Restart,
 }
 
+#[derive(Default)]
 struct Node {
     /// Its name. The last node is an impostor, under the name of another one.
     name: usize,
@@ -48,7 +41,9 @@ struct Node {
 
 struct Sim {
     net: Net<Ev>,
-    bug: Bug,
+    bugs: Bugs,
+    /// The store compares the epoch of a write.
+    fenced: bool,
     partitions: u32,
     revision: u64,
     nodes: Vec<Node>,
@@ -65,10 +60,11 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(seed: u64, bug: Bug, workers: usize, partitions: u32) -> Self {
+    fn new(seed: u64, bugs: Bugs, workers: usize, partitions: u32) -> Self {
         let mut sim = Self {
             net: Net::new(seed),
-            bug,
+            bugs,
+            fenced: true,
             partitions,
             revision: 0,
             nodes: Vec::new(),
@@ -95,25 +91,9 @@ impl Sim {
         let lease = Duration::from_micros(LEASE);
         let mut machine =
             Ownership::new(&format!("w{name}"), incarnation, self.partitions, lease, false);
-        machine.bugs = Bugs {
-            count_from_reply: self.bug == Bug::CountFromReply,
-            wait_not_anew: self.bug == Bug::WaitNotAnew,
-        };
-        Node {
-            name,
-            losing: BTreeSet::new(),
-            leaving: false,
-            machine,
-            incarnation,
-            alive: true,
-            rate: 990 + self.net.below(21),
-            paused_until: 0,
-            cut_until: 0,
-            slow_until: 0,
-            watch: 0,
-            watching: false,
-            last: [0; 2],
-        }
+        machine.bugs = self.bugs;
+        let rate = 990 + self.net.below(21);
+        Node { name, machine, incarnation, alive: true, rate, ..Node::default() }
     }
 
     fn start(&mut self, i: usize) {
@@ -202,7 +182,7 @@ impl Sim {
                     let at = self.net.now + self.net.below(LEASE / 4);
                     self.push(at, i, Ev::Deliver(None, Event::Released { partition }));
                 }
-                Action::NameTaken | Action::Overtaken | Action::Left => {
+                Action::NameTaken | Action::Left => {
                     self.nodes[i].alive = false;
                     let at = self.net.now + LEASE / 4;
                     let impostor = (0..i).any(|j| self.nodes[j].name == self.nodes[i].name);
@@ -226,8 +206,7 @@ impl Sim {
 
     fn write(&mut self, i: usize, inc: u64, partition: u32, epoch: u64) -> Checked {
         let p = partition as usize;
-        let fenced = self.bug != Bug::NoFence;
-        if self.net.now < self.out_until || (fenced && self.records[p].2 != epoch) {
+        if self.net.now < self.out_until || (self.fenced && self.records[p].2 != epoch) {
             return Ok(());
         }
         self.writes += 1;
@@ -402,8 +381,9 @@ impl Sim {
     }
 }
 
-fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
-    let mut sim = Sim::new(seed, bug, 4, 8);
+fn run(seed: u64, bugs: Bugs, fenced: bool) -> Result<Sim, String> {
+    let mut sim = Sim::new(seed, bugs, 4, 8);
+    sim.fenced = fenced;
     let impostor = sim.node(0);
     sim.nodes.push(impostor);
     sim.kill(4);
@@ -470,7 +450,8 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
 fn nothing_breaks_the_rules() {
     let (mut takeovers, mut writes) = (0, 0);
     for seed in 0..100 {
-        let sim = run(seed, Bug::None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let sim =
+            run(seed, Bugs::default(), true).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         takeovers += sim.takeovers;
         writes += sim.writes;
     }
@@ -478,25 +459,18 @@ fn nothing_breaks_the_rules() {
     assert!(takeovers > 100 && writes > 1000);
 }
 
-fn is_found(bug: Bug) {
-    let found = (0..200).find_map(|seed| run(seed, bug).err().map(|error| (seed, error)));
-    println!("{found:?}");
-    assert!(found.is_some(), "no seed finds the bug");
-}
-
 #[test]
-fn a_lease_counted_from_the_reply_is_found() {
-    is_found(Bug::CountFromReply);
-}
-
-#[test]
-fn a_wait_not_begun_anew_is_found() {
-    is_found(Bug::WaitNotAnew);
-}
-
-#[test]
-fn a_missing_fence_is_found() {
-    is_found(Bug::NoFence);
+fn seeded_bugs_are_found() {
+    let (none, mut reply, mut anew) = (Bugs::default(), Bugs::default(), Bugs::default());
+    (reply.count_from_reply, anew.wait_not_anew) = (true, true);
+    for (what, bugs, fenced) in [
+        ("a lease is counted from the reply", reply, true),
+        ("a wait does not begin anew", anew, true),
+        ("there is no fence", none, false),
+    ] {
+        let found = (0..200).find_map(|seed| run(seed, bugs, fenced).err());
+        println!("{what}: {}", found.unwrap_or_else(|| panic!("no seed finds that {what}")));
+    }
 }
 
 #[test]
@@ -523,7 +497,7 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
 
 #[test]
 fn half_of_two_hundred_workers_die() {
-    let mut sim = Sim::new(1, Bug::None, 200, 256);
+    let mut sim = Sim::new(1, Bugs::default(), 200, 256);
     sim.run_until(5 * LEASE).expect("starts");
     sim.settled().expect("one owner each");
     (0..100).for_each(|i| sim.kill(2 * i));
