@@ -79,48 +79,19 @@ enum Place {
     Buried,
 }
 
-/// What the caller does with a delivered message.
+/// What the caller does.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Delivered<T> {
-    /// Nothing for now: see [`Custody::next_step`].
-    Kept,
-    /// Nothing: the message was held already.
-    HeldAlready,
-    /// The caller acks it.
-    AckAgain(T),
-}
-
-/// What the caller does next.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step<Id> {
+pub(crate) enum Action<Id, T> {
     /// The topology gets the message.
     Give(Id),
     /// The caller publishes the dead letter.
     Bury(Id),
-}
-
-/// What the caller does with a message that the topology has failed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failed<T> {
-    /// The broker is to deliver it again after the pause.
+    /// The message has gone already: the first ack was lost.
+    AckAgain(T),
+    /// The broker is to deliver the message again after the pause.
     Nak(T, Duration),
-    /// The caller publishes the dead letter.
-    Bury,
-    /// The dead letter is stored: the caller terminates the message.
+    /// The dead letter is stored: the message is terminated at the broker.
     Term(T),
-    /// The message is not held, or is buried already.
-    Nothing,
-}
-
-/// What the caller does when a dead letter is stored.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stored<T> {
-    /// The message is terminated at the broker.
-    Term(T),
-    /// The topology gets the message, for its trial.
-    Try,
-    /// The message is not held any more.
-    Nothing,
 }
 
 /// A message that leaves the source, and its dead letter, which the caller takes back.
@@ -150,23 +121,24 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         self.held.len()
     }
 
-    /// The broker has delivered a message for the `deliveries`th time.
+    /// The broker has delivered a message for the `deliveries`th time. One that is held already
+    /// gets the new reply subject.
     pub(crate) fn deliver(
         &mut self,
         now: Duration,
         id: Id,
         deliveries: u64,
         message: T,
-    ) -> Delivered<T> {
+    ) -> Option<Action<Id, T>> {
         // A first delivery is one of a consumer that was made anew, to read all again.
         if deliveries > 1 && self.acked.contains(&id) {
-            return Delivered::AckAgain(message);
+            return Some(Action::AckAgain(message));
         }
         let extend_at = now + self.ack_wait / 3;
         self.extensions.push_back((extend_at, id));
         if let Some(held) = self.held.get_mut(&id) {
             (held.message, held.deliveries, held.extend_at) = (message, deliveries, extend_at);
-            return Delivered::HeldAlready;
+            return None;
         }
         let (place, mut why) = (Place::Waiting, String::new());
         if deliveries > self.attempts {
@@ -176,11 +148,11 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             self.waiting.push_back(id);
         }
         self.held.insert(id, Held { message, deliveries, extend_at, place, why });
-        Delivered::Kept
+        None
     }
 
     /// What is to be done next, if anything. To be asked until it is nothing, after every event.
-    pub(crate) fn next_step(&mut self) -> Option<Step<Id>> {
+    pub(crate) fn next_step(&mut self) -> Option<Action<Id, T>> {
         if self.on_trial.is_some() {
             return None;
         }
@@ -192,14 +164,14 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             if let Some(held) = self.held.get_mut(&id) {
                 held.place = Place::Accused;
                 self.on_trial = Some(id);
-                return Some(Step::Bury(id));
+                return Some(Action::Bury(id));
             }
         }
         while let Some(id) = self.waiting.pop_front() {
             if let Some(held) = self.held.get_mut(&id) {
                 held.place = Place::Given;
                 self.given += 1;
-                return Some(Step::Give(id));
+                return Some(Action::Give(id));
             }
         }
         None
@@ -224,26 +196,21 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     }
 
     /// The topology has failed a message. `is_hopeless` says that no attempt can succeed.
-    pub(crate) fn failed(&mut self, id: Id, why: &str, is_hopeless: bool) -> Failed<T> {
-        let Some(held) = self.held.get_mut(&id) else {
-            return Failed::Nothing;
-        };
-        let deliveries = held.deliveries;
-        let place = held.place;
+    pub(crate) fn failed(&mut self, id: Id, why: &str, is_hopeless: bool) -> Option<Action<Id, T>> {
+        let held = self.held.get_mut(&id)?;
+        let (deliveries, place) = (held.deliveries, held.place);
         if place == Place::Given && (is_hopeless || deliveries >= self.attempts) {
             (held.place, held.why) = (Place::Buried, why.to_string());
             self.given -= 1;
-            return Failed::Bury;
+            return Some(Action::Bury(id));
         }
-        let Some((message, _)) = self.take_back(id) else {
-            return Failed::Nothing;
-        };
+        let (message, _) = self.take_back(id)?;
         if place != Place::Given {
-            return Failed::Term(message);
+            return Some(Action::Term(message));
         }
         let doublings = u32::try_from(deliveries.clamp(1, 32) - 1).unwrap_or(0);
         let (first, longest) = self.pauses;
-        Failed::Nak(message, first.saturating_mul(1 << doublings).min(longest))
+        Some(Action::Nak(message, first.saturating_mul(1 << doublings).min(longest)))
     }
 
     /// Gives back a message that the topology has not begun with.
@@ -282,17 +249,18 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     }
 
     /// A dead letter is stored, with this sequence. `before` says that it was there already.
-    pub(crate) fn stored(&mut self, id: Id, sequence: u64, before: bool) -> Stored<T> {
-        match self.held.get_mut(&id) {
-            Some(held) if held.place == Place::Accused && !before => {
+    pub(crate) fn stored(&mut self, id: Id, sequence: u64, before: bool) -> Option<Action<Id, T>> {
+        let held = self.held.get_mut(&id)?;
+        match held.place {
+            Place::Accused if !before => {
                 held.place = Place::Tried(sequence);
-                return Stored::Try;
+                return Some(Action::Give(id));
             }
-            Some(held) if held.place == Place::Accused => self.on_trial = None,
-            Some(held) if held.place == Place::Buried => {}
-            _ => return Stored::Nothing,
+            Place::Accused => self.on_trial = None,
+            Place::Buried => {}
+            _ => return None,
         }
-        self.held.remove(&id).map_or(Stored::Nothing, |held| Stored::Term(held.message))
+        self.held.remove(&id).map(|held| Action::Term(held.message))
     }
 
     /// A dead letter could not be stored. The message stays held, and the caller tries again later.

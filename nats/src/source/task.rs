@@ -2,7 +2,7 @@
 
 use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
 use crate::base::count;
-use crate::custody::{Custody, Delivered, Failed, Released, Step, Stored};
+use crate::custody::{Action, Custody, Released};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::Consumer;
@@ -152,31 +152,47 @@ impl<M: Send + 'static> Task<M> {
         let deliveries = info.delivered.unsigned_abs();
         let counts = &self.shared.counts;
         count(&counts.delivered);
-        match self.custody.deliver(self.now(), id, deliveries, message) {
-            Delivered::Kept => self.go_on().await,
-            Delivered::HeldAlready => count(&counts.redelivered_held),
-            Delivered::AckAgain(message) => {
-                count(&counts.acked_again);
-                answer(&message, AckKind::Ack).await;
-            }
+        let held = self.custody.message(id).is_some();
+        let action = self.custody.deliver(self.now(), id, deliveries, message);
+        if held && action.is_none() {
+            count(&counts.redelivered_held);
         }
+        self.act(action).await;
+        self.go_on().await;
     }
 
     /// Does what the custody wants done, until it wants nothing.
     async fn go_on(&mut self) {
-        while let Some(step) = self.custody.next_step() {
-            match step {
-                Step::Give(id) => self.give(id).await,
-                Step::Bury(id) => self.bury(id),
+        while let Some(action) = self.custody.next_step() {
+            self.act(Some(action)).await;
+        }
+    }
+
+    async fn act(&mut self, mut action: Option<Action<MessageId, Message>>) {
+        let counts = &self.shared.clone().counts;
+        while let Some(one) = action.take() {
+            match one {
+                Action::Give(id) => action = self.give(id),
+                Action::Bury(id) => self.bury(id),
+                Action::AckAgain(message) => {
+                    count(&counts.acked_again);
+                    answer(&message, AckKind::Ack).await;
+                }
+                Action::Nak(message, pause) => {
+                    count(&counts.naks);
+                    answer(&message, AckKind::Nak(Some(pause))).await;
+                }
+                Action::Term(message) => {
+                    count(&counts.dead);
+                    answer(&message, AckKind::Term).await;
+                }
             }
         }
     }
 
     /// Decodes a message and gives it to the topology.
-    async fn give(&mut self, id: MessageId) {
-        let Some((message, deliveries)) = self.custody.message(id) else {
-            return;
-        };
+    fn give(&mut self, id: MessageId) -> Option<Action<MessageId, Message>> {
+        let (message, deliveries) = self.custody.message(id)?;
         let decoded = self.shared.decode(&Incoming {
             subject: &message.subject,
             sequence: id.sequence,
@@ -188,8 +204,9 @@ impl<M: Send + 'static> Task<M> {
             Ok(decoded) => {
                 let _ = self.give.send((id, decoded));
                 self.waker.wake();
+                None
             }
-            Err(why) => self.fail(id, &format!("it does not decode: {why}"), true).await,
+            Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), true),
         }
     }
 
@@ -215,7 +232,10 @@ impl<M: Send + 'static> Task<M> {
                     self.release(released, AckKind::Ack).await;
                 }
             }
-            Outcome::Failed(id, why, is_hopeless) => self.fail(id, &why, is_hopeless).await,
+            Outcome::Failed(id, why, is_hopeless) => {
+                let action = self.custody.failed(id, &why, is_hopeless);
+                self.act(action).await;
+            }
             Outcome::Unused(id) => {
                 if let Some(released) = self.custody.take_back(id) {
                     self.release(released, AckKind::Nak(None)).await;
@@ -224,11 +244,8 @@ impl<M: Send + 'static> Task<M> {
             Outcome::Active(active) => self.active = active,
             Outcome::Buried(id, Ok((letter, before))) => {
                 shared.note(DEAD, None);
-                match self.custody.stored(id, letter, before) {
-                    Stored::Term(message) => self.terminate(&message).await,
-                    Stored::Try => self.give(id).await,
-                    Stored::Nothing => {}
-                }
+                let action = self.custody.stored(id, letter, before);
+                self.act(action).await;
             }
             Outcome::Buried(id, Err(why)) => {
                 shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
@@ -244,24 +261,6 @@ impl<M: Send + 'static> Task<M> {
                 let _ = done.send(());
             }
         }
-    }
-
-    async fn fail(&mut self, id: MessageId, why: &str, is_hopeless: bool) {
-        match self.custody.failed(id, why, is_hopeless) {
-            Failed::Nak(message, pause) => {
-                count(&self.shared.counts.naks);
-                answer(&message, AckKind::Nak(Some(pause))).await;
-            }
-            Failed::Bury => self.bury(id),
-            Failed::Term(message) => self.terminate(&message).await,
-            Failed::Nothing => {}
-        }
-    }
-
-    /// The message's dead letter is stored.
-    async fn terminate(&self, message: &Message) {
-        count(&self.shared.counts.dead);
-        answer(message, AckKind::Term).await;
     }
 
     async fn extend(&mut self) {

@@ -12,15 +12,15 @@ fn custody() -> Custody<u64, &'static str> {
 
 /// Delivers a message, and gives it to the topology.
 fn give(custody: &mut Custody<u64, &'static str>, id: u64, deliveries: u64, text: &'static str) {
-    assert_eq!(custody.deliver(SECOND, id, deliveries, text), Delivered::Kept);
-    assert_eq!(custody.next_step(), Some(Step::Give(id)));
+    assert_eq!(custody.deliver(SECOND, id, deliveries, text), None);
+    assert_eq!(custody.next_step(), Some(Action::Give(id)));
 }
 
 #[test]
 fn a_redelivery_of_a_held_message_replaces_its_reply_and_is_not_given_again() {
     let mut custody = custody();
     give(&mut custody, 1, 1, "a");
-    assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Delivered::HeldAlready);
+    assert_eq!(custody.deliver(SECOND, 1, 2, "b"), None);
     assert_eq!(custody.next_step(), None);
     assert_eq!(custody.acked(1), Some(("b", None)));
     assert_eq!((custody.acked(1), custody.len()), (None, 0));
@@ -31,7 +31,7 @@ fn a_message_whose_ack_was_lost_is_acked_again() {
     let mut custody = custody();
     give(&mut custody, 1, 1, "a");
     custody.acked(1);
-    assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Delivered::AckAgain("b"));
+    assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Some(Action::AckAgain("b")));
     give(&mut custody, 1, 1, "c");
     custody.acked(1);
     for id in 2..2 + REMEMBERED as u64 {
@@ -47,25 +47,25 @@ fn the_last_attempt_leads_to_a_dead_letter_which_stays_until_it_is_stored() {
     let mut custody = custody();
     give(&mut custody, 1, 2, "a");
     let pause = Duration::from_millis(200);
-    assert_eq!(custody.failed(1, "no", false), Failed::Nak("a", pause));
+    assert_eq!(custody.failed(1, "no", false), Some(Action::Nak("a", pause)));
     give(&mut custody, 1, 3, "b");
-    assert_eq!(custody.failed(1, "no", false), Failed::Bury);
+    assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
     assert_eq!(custody.letter(1), Some((&"b", 3, "no")));
     assert_eq!((custody.acked(1), custody.take_back(1)), (None, None));
     custody.not_buried(SECOND, 1);
     assert_eq!(custody.next_burial(SECOND), None);
     assert_eq!(custody.next_burial(2 * SECOND), Some(1));
     assert_eq!(custody.next_burial(2 * SECOND), None);
-    assert_eq!((custody.stored(1, 7, true), custody.len()), (Stored::Term("b"), 0));
-    assert_eq!((custody.stored(1, 7, true), custody.letter(1)), (Stored::Nothing, None));
+    assert_eq!((custody.stored(1, 7, true), custody.len()), (Some(Action::Term("b")), 0));
+    assert_eq!((custody.stored(1, 7, true), custody.letter(1)), (None, None));
 }
 
 #[test]
 fn a_hopeless_failure_is_buried_at_once() {
     let mut custody = custody();
     give(&mut custody, 1, 1, "a");
-    assert_eq!(custody.failed(1, "too large", true), Failed::Bury);
-    assert_eq!(custody.failed(1, "again", true), Failed::Nothing);
+    assert_eq!(custody.failed(1, "too large", true), Some(Action::Bury(1)));
+    assert_eq!(custody.failed(1, "again", true), None);
 }
 
 #[test]
@@ -76,20 +76,20 @@ fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
     custody.deliver(SECOND, 3, 1, "c");
     assert_eq!(custody.next_step(), None);
     custody.acked(1);
-    assert_eq!(custody.next_step(), Some(Step::Bury(2)));
+    assert_eq!(custody.next_step(), Some(Action::Bury(2)));
     assert_eq!(custody.letter(2), Some((&"b", 4, "no worker finished it in 3 deliveries")));
-    assert_eq!((custody.stored(2, 7, false), custody.next_step()), (Stored::Try, None));
+    assert_eq!((custody.stored(2, 7, false), custody.next_step()), (Some(Action::Give(2)), None));
     assert_eq!(custody.acked(2), Some(("b", Some(7))));
-    assert_eq!(custody.next_step(), Some(Step::Give(3)));
+    assert_eq!(custody.next_step(), Some(Action::Give(3)));
     // One that fails has its letter; one whose letter was there has killed its worker.
     custody.deliver(SECOND, 4, 4, "d");
     custody.acked(3);
-    assert_eq!(custody.next_step(), Some(Step::Bury(4)));
-    assert_eq!(custody.stored(4, 8, false), Stored::Try);
-    assert_eq!(custody.failed(4, "no", false), Failed::Term("d"));
+    assert_eq!(custody.next_step(), Some(Action::Bury(4)));
+    assert_eq!(custody.stored(4, 8, false), Some(Action::Give(4)));
+    assert_eq!(custody.failed(4, "no", false), Some(Action::Term("d")));
     custody.deliver(SECOND, 5, 5, "e");
-    assert_eq!(custody.next_step(), Some(Step::Bury(5)));
-    assert_eq!((custody.stored(5, 9, true), custody.len()), (Stored::Term("e"), 0));
+    assert_eq!(custody.next_step(), Some(Action::Bury(5)));
+    assert_eq!((custody.stored(5, 9, true), custody.len()), (Some(Action::Term("e")), 0));
     give(&mut custody, 6, 1, "f");
 }
 
@@ -141,7 +141,8 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             0 if !message.is_gone && now >= message.lapses_at => {
                 message.deliveries += 1;
                 message.lapses_at = now + 9 * SECOND;
-                if let Delivered::AckAgain(_) = custody.deliver(now, id, message.deliveries, id) {
+                if let Some(Action::AckAgain(_)) = custody.deliver(now, id, message.deliveries, id)
+                {
                     message.is_gone |= arrives;
                 }
                 if breaks == Some("ack before the tree") {
@@ -159,10 +160,10 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             2 if message.has_tree && !killers => {
                 message.has_tree = false;
                 match custody.failed(id, "no", random.random_bool(0.1)) {
-                    Failed::Nak(_, pause) if arrives => message.lapses_at = now + pause,
-                    Failed::Term(_) => message.is_gone |= arrives,
-                    Failed::Bury => letters.push(id),
-                    Failed::Nak(..) | Failed::Nothing => {}
+                    Some(Action::Nak(_, pause)) if arrives => message.lapses_at = now + pause,
+                    Some(Action::Term(_)) => message.is_gone |= arrives,
+                    Some(Action::Bury(id)) => letters.push(id),
+                    _ => {}
                 }
             }
             3 if message.has_tree && kills(id) => {
@@ -176,8 +177,9 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
         letters.extend(custody.next_burial(now));
         while let Some(step) = custody.next_step() {
             match step {
-                Step::Give(id) => given.push(id),
-                Step::Bury(id) => letters.push(id),
+                Action::Give(id) => given.push(id),
+                Action::Bury(id) => letters.push(id),
+                _ => unreachable!("the source has no event"),
             }
         }
         custody.given += others;
@@ -192,9 +194,9 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             }
             let before = before || breaks == Some("no trial");
             match custody.stored(id, id, before) {
-                Stored::Term(_) => message.is_gone |= arrives,
-                Stored::Try => given.push(id),
-                Stored::Nothing => {}
+                Some(Action::Term(_)) => message.is_gone |= arrives,
+                Some(Action::Give(id)) => given.push(id),
+                _ => {}
             }
         }
         for id in given {
