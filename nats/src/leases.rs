@@ -137,13 +137,11 @@ impl Shared {
 
     async fn renew(&self, Renew { partition, sent_at, limit, leases }: Renew) {
         let ask = Ask::Renew(Renewal { leases });
-        let event = match self.served.ask(partition, ask, limit).await {
-            Some(Said::Renewed(tokens)) => {
-                Event::Renewed { partition, sent_at, kept: tokens.kept, gone: tokens.gone }
-            }
-            _ => Event::Unanswered { partition, sent_at },
+        let tokens = match self.served.ask(partition, ask, limit).await {
+            Some(Said::Renewed(tokens)) => Some(tokens),
+            _ => None,
         };
-        self.on(event);
+        self.on(Event::Answered { partition, sent_at, tokens });
     }
 
     async fn free(&self, partition: u32, grant: Grant) -> Result<(), NatsError> {

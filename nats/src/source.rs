@@ -12,6 +12,7 @@
 mod task;
 
 use crate::base::{debug, lock, setters, stats};
+use crate::custody::Custody;
 use crate::{Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
@@ -24,7 +25,7 @@ use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc as blocking, Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use task::Task;
 use tokio::sync::mpsc;
 
@@ -250,7 +251,17 @@ impl<M: Send + 'static> StreamSource<M> {
         let link = links.entry(task).or_insert_with(|| {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();
-            let task = Task::new(self.shared.clone(), give, context.waker(), &outcomes);
+            let (shared, options) = (self.shared.clone(), &self.shared.options);
+            let task = Task {
+                custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
+                shared,
+                began: Instant::now(),
+                give,
+                waker: context.waker(),
+                outcomes: outcomes.downgrade(),
+                active: false,
+                consumer: None,
+            };
             self.runtime.spawn(task.run(told));
             Arc::new(Link { messages: Mutex::new(messages), outcomes })
         });

@@ -8,7 +8,7 @@
 //! A lease is renewed at a third of its time, and from then on with each tick until the owner
 //! confirms it. What a partition's owner is to renew goes to it in batches, one at a time.
 
-use super::wire::Renewed;
+use super::wire::{Renewed, Tokens};
 use crate::partitions::MOST_RECORDS;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,16 +18,11 @@ use std::time::Duration;
 pub(crate) enum Event {
     Tick,
     /// The owner of the partition has answered the renewal that was sent at `sent_at`.
-    Renewed {
+    /// None: there is no answer.
+    Answered {
         partition: u32,
         sent_at: Duration,
-        kept: Vec<u64>,
-        gone: Vec<u64>,
-    },
-    /// The renewal has no answer.
-    Unanswered {
-        partition: u32,
-        sent_at: Duration,
+        tokens: Option<Tokens>,
     },
 }
 
@@ -125,11 +120,11 @@ impl<T> Holder<T> {
                     !one.leases.is_empty() || one.under_way.is_some()
                 });
             }
-            Event::Renewed { partition, sent_at, kept, gone } => {
-                let Some(one) = self.answered(partition, sent_at) else {
-                    return;
-                };
-                for token in kept {
+            Event::Answered { partition, sent_at, tokens } => {
+                let Some(one) = self.partitions.get_mut(&partition) else { return };
+                one.under_way.take_if(|at| *at == sent_at);
+                let tokens = tokens.unwrap_or_default();
+                for token in tokens.kept {
                     if let Some(lease) = one.leases.get_mut(&token) {
                         // The next tick drops a lease that is not valid any more.
                         if !lease.left(now).is_zero() {
@@ -137,20 +132,11 @@ impl<T> Holder<T> {
                         }
                     }
                 }
-                for token in gone {
+                for token in tokens.gone {
                     self.forget((partition, token));
                 }
             }
-            Event::Unanswered { partition, sent_at } => drop(self.answered(partition, sent_at)),
         }
-    }
-
-    fn answered(&mut self, partition: u32, sent_at: Duration) -> Option<&mut Partition<T>> {
-        let one = self.partitions.get_mut(&partition)?;
-        if one.under_way == Some(sent_at) {
-            one.under_way = None;
-        }
-        Some(one)
     }
 }
 

@@ -23,38 +23,19 @@ const LONGEST_REASON: usize = 1000;
 
 /// The I/O task of one spout.
 pub(super) struct Task<M> {
-    shared: Arc<Shared<M>>,
-    custody: Custody<MessageId, Message>,
-    began: Instant,
-    give: mpsc::UnboundedSender<(MessageId, M)>,
-    waker: Waker,
+    pub(super) shared: Arc<Shared<M>>,
+    pub(super) custody: Custody<MessageId, Message>,
+    pub(super) began: Instant,
+    pub(super) give: mpsc::UnboundedSender<(MessageId, M)>,
+    pub(super) waker: Waker,
     /// Weak, so that the task ends when its source and spouts are gone.
-    outcomes: mpsc::WeakUnboundedSender<Outcome>,
-    active: bool,
+    pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
+    pub(super) active: bool,
     /// Known until a request for messages fails.
-    consumer: Option<Consumer<Config>>,
+    pub(super) consumer: Option<Consumer<Config>>,
 }
 
 impl<M: Send + 'static> Task<M> {
-    pub(super) fn new(
-        shared: Arc<Shared<M>>,
-        give: mpsc::UnboundedSender<(MessageId, M)>,
-        waker: Waker,
-        outcomes: &mpsc::UnboundedSender<Outcome>,
-    ) -> Self {
-        let options = &shared.options;
-        Task {
-            custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
-            shared,
-            began: Instant::now(),
-            give,
-            waker,
-            outcomes: outcomes.downgrade(),
-            active: false,
-            consumer: None,
-        }
-    }
-
     pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Outcome>) {
         let mut tick = tokio::time::interval(TICK);
         let mut batch: Option<Batch> = None;

@@ -66,7 +66,7 @@ impl Client for Worker {
         let Request { sent_at, ask, .. } = &sim.requests[serial];
         let (partition, sent_at, ask) = (0, *sent_at, ask.clone());
         match ask {
-            Ask::Renew(_) => holding(sim, i, Event::Unanswered { partition, sent_at }),
+            Ask::Renew(_) => holding(sim, i, Event::Answered { partition, sent_at, tokens: None }),
             Ask::Acquire(grant) if sim.net.below(8) == 0 => {
                 sim.ask(i, Ask::Release(grant), LEASE, false);
             }
@@ -112,8 +112,8 @@ impl Client for Worker {
                 sim.nodes[i].client.held.push((grant, token));
             }
             (Ask::Renew(_), Said::Renewed(tokens)) => {
-                let (kept, gone) = (tokens.kept, tokens.gone);
-                holding(sim, i, Event::Renewed { partition: 0, sent_at, kept, gone });
+                let tokens = Some(tokens);
+                holding(sim, i, Event::Answered { partition: 0, sent_at, tokens });
             }
             _ => {}
         }
@@ -161,8 +161,8 @@ fn a_lease_counts_from_when_its_request_was_sent_and_never_comes_back() {
     assert_eq!(holder.valid_for(at(2), lease), at(7));
     holder.on(at(4), Event::Tick, &mut out);
     let (sent_at, renewed) = (out[0].sent_at, |sent_at, gone| {
-        let (partition, kept) = (3, vec![7]);
-        Event::Renewed { partition, sent_at, kept, gone }
+        let (partition, tokens) = (3, Some(Tokens { kept: vec![7], gone }));
+        Event::Answered { partition, sent_at, tokens }
     });
     assert_eq!((out.len(), sent_at, out[0].limit), (1, at(4), at(1)));
     holder.on(at(8), renewed(sent_at, vec![]), &mut out);
