@@ -261,6 +261,11 @@ impl Nats {
         self.0.options.request_timeout
     }
 
+    pub(crate) fn random(&self) -> u64 {
+        // The client's inbox is a random name.
+        crate::ownership::hash_of(self.0.client.new_inbox())
+    }
+
     pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {
         let after = self.0.options.request_timeout;
         NatsError::Unanswered { what, after }

@@ -9,14 +9,14 @@ mod serve;
 #[path = "../tests/unit/keep.rs"]
 pub(crate) mod sim;
 
-use crate::base::ticks;
+use crate::base::{count, ticks};
 use crate::partitions::{Numbered, PAUSE};
 use crate::{clock, Nats, NatsError, PartitionSet};
 use async_nats::Subject;
 use bytes::Bytes;
 use expiry::ManualClock;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -118,11 +118,6 @@ impl Served {
         (self.lease + self.nats.request_timeout()) * 4
     }
 
-    pub(crate) fn random(&self) -> u64 {
-        // The client's inbox is a random name.
-        crate::ownership::hash_of(self.nats.client().new_inbox())
-    }
-
     /// Asks the partition's owner. None: no answer.
     pub(crate) async fn ask<S: Wire>(
         &self,
@@ -135,7 +130,7 @@ impl Served {
         let reply = tokio::time::timeout(limit, request).await.ok()?.ok()?;
         let said = S::of_bytes(&reply.payload);
         if said.is_none() {
-            self.malformed.fetch_add(1, Ordering::Relaxed);
+            count(&self.malformed);
         }
         said
     }

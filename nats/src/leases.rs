@@ -206,7 +206,7 @@ impl Leases {
             return Err(why.clone());
         }
         let partition = (crate::ownership::hash_of(&key) % u64::from(served.count)) as u32;
-        let id = served.random();
+        let id = served.nats.random();
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let grant = Grant { key, id, millis, ..Grant::default() };
         let (_, lost) = watch::channel(());

@@ -210,12 +210,8 @@ impl Guard {
     }
 
     async fn hold(&mut self, what: &'static str, answer: Option<Bytes>) -> Result<(), NatsError> {
-        match self.swap(what, answer).await? {
-            Found::Own { .. } => Ok(()),
-            Found::Other(_) | Found::Free(_) => {
-                Err(NatsError::ClaimExpired { key: self.key.clone() })
-            }
-        }
+        let is_own = matches!(self.swap(what, answer).await?, Found::Own { .. });
+        is_own.then_some(()).ok_or_else(|| NatsError::ClaimExpired { key: self.key.clone() })
     }
 
     fn own(&mut self, sequence: u64, done: bool) -> Found {

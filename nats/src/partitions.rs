@@ -188,9 +188,7 @@ impl PartitionSet {
     }
 
     fn machine(&self, anew: bool) -> Ownership {
-        // The client's inbox is a random name.
-        let incarnation = crate::ownership::hash_of(self.nats.client().new_inbox());
-        Ownership::new(self.nats.worker(), incarnation, self.count, self.lease, anew)
+        Ownership::new(self.nats.worker(), self.nats.random(), self.count, self.lease, anew)
     }
 
     fn subject(&self, rest: impl fmt::Display) -> String {

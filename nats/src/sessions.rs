@@ -221,7 +221,7 @@ impl Sessions {
     /// partition leases and 4 times the request timeout. [`NameTaken`](NatsError::NameTaken).
     pub async fn begin(&self) -> Result<SessionId, NatsError> {
         let shared = &*self.0.shared;
-        let id = SessionId(shared.served.random());
+        let id = SessionId(shared.served.nats.random());
         shared.ask("begin a session", Ask::Begin(id.0), id).await?;
         shared.serve(id);
         Ok(id)

@@ -2,7 +2,7 @@
 //! and its batches to the brokers.
 
 use super::{Action, Event, Keeper, Served, Wire};
-use crate::base::{ticks, Task};
+use crate::base::{count, ticks, Task};
 use crate::partitions::PAUSE;
 use crate::{clock, Change, Held, NatsError, Partitions};
 use async_nats::{Message, Subject};
@@ -88,7 +88,7 @@ async fn serve_one<K: Keeper<Subject>>(
             message = requests.next() => match asked::<K>(message?) {
                 Some(asked) => asked,
                 None => {
-                    served.malformed.fetch_add(1, Ordering::Relaxed);
+                    count(&served.malformed);
                     continue;
                 }
             }

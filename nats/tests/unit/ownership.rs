@@ -125,13 +125,13 @@ impl Sim {
 
     fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Checked {
         let node = &self.nodes[i];
-        if let Ev::Restart = ev {
-            self.nodes[i] = self.node(node.name);
-            self.start(i);
-            return Ok(());
-        }
         let current = node.incarnation == incarnation;
         match ev {
+            Ev::Restart => {
+                self.nodes[i] = self.node(node.name);
+                self.start(i);
+                Ok(())
+            }
             // Requests on their way arrive even if the worker has died.
             Ev::Request(action) => self.request(i, incarnation, action),
             Ev::Write(partition, epoch) => self.write(i, incarnation, partition, epoch),
@@ -160,7 +160,6 @@ impl Sim {
                 }
                 Ok(())
             }
-            Ev::Restart => Ok(()),
         }
     }
 
@@ -226,33 +225,27 @@ impl Sim {
         }
         let slow = self.net.now < self.nodes[i].slow_until;
         let lost = self.net.below(100) == 0 && !self.frozen;
-        let delay = if slow { self.net.below(LEASE * 6 / 10) } else { self.net.below(20 * MS) };
-        let (event, at) = if lost {
-            (unanswered, self.net.now + LEASE / 8)
-        } else {
-            (event, self.net.now + MS + delay)
-        };
-        self.push(at, i, Ev::Deliver(None, event));
+        let delay = MS + self.net.below(if slow { LEASE * 6 / 10 } else { 20 * MS });
+        let (event, delay) = if lost { (unanswered, LEASE / 8) } else { (event, delay) };
+        self.push(self.net.now + delay, i, Ev::Deliver(None, event));
     }
 
     fn request(&mut self, i: usize, inc: u64, action: Action) -> Checked {
         let away = self.net.now < self.out_until || self.net.now < self.nodes[i].cut_until;
         let unanswered = match &action {
-            Action::SendBeat { sent_at, .. } => Event::Beaten { sent_at: *sent_at, revision: None },
-            Action::Claim { partition, .. } | Action::GiveUp { partition, .. } => {
-                Event::Claimed { partition: *partition, revision: None }
+            &Action::SendBeat { sent_at, .. } => Some(Event::Beaten { sent_at, revision: None }),
+            &Action::Claim { partition, .. } | &Action::GiveUp { partition, .. } => {
+                Some(Event::Claimed { partition, revision: None })
             }
-            _ if away => {
-                if self.nodes[i].incarnation == inc {
-                    self.push(self.net.now + LEASE / 16, i, Ev::Request(action));
-                }
-                return Ok(());
-            }
-            _ => Event::Tick,
+            _ => None,
         };
         if away {
+            let (after, ev) = match unanswered {
+                Some(event) => (LEASE / 8, Ev::Deliver(None, event)),
+                None => (LEASE / 16, Ev::Request(action)),
+            };
             if self.nodes[i].incarnation == inc {
-                self.push(self.net.now + LEASE / 8, i, Ev::Deliver(None, unanswered));
+                self.push(self.net.now + after, i, ev);
             }
             return Ok(());
         }
@@ -260,22 +253,22 @@ impl Sim {
             Action::SendBeat { expected, beat, leaving, sent_at } => {
                 self.swaps += 1;
                 let name = self.nodes[i].name;
-                if self.beats.get(&name).map_or(0, |beat| beat.3) == expected {
+                let swaps = self.beats.get(&name).map_or(0, |beat| beat.3) == expected;
+                if swaps {
                     self.revision += 1;
                     self.beats.insert(name, (inc, beat, leaving, self.revision));
                     let event = self.beat(name);
                     self.publish(0, &event);
-                    Event::Beaten { sent_at, revision: Some(self.revision) }
-                } else {
-                    Event::Beaten { sent_at, revision: None }
                 }
+                Event::Beaten { sent_at, revision: swaps.then_some(self.revision) }
             }
             Action::Claim { partition, expected } | Action::GiveUp { partition, expected } => {
                 self.swaps += 1;
                 self.claims += 1;
                 // The server sometimes refuses although no other worker wrote.
                 let spurious = self.net.below(50) == 0;
-                if self.records[partition as usize].2 == expected && !spurious {
+                let swaps = self.records[partition as usize].2 == expected && !spurious;
+                if swaps {
                     let name = self.nodes[i].name;
                     let owner = matches!(action, Action::Claim { .. }).then_some(name);
                     self.take_over(i, inc, partition)?;
@@ -283,10 +276,8 @@ impl Sim {
                     self.records[partition as usize] = (owner, inc, self.revision);
                     let event = self.record(partition);
                     self.publish(1, &event);
-                    Event::Claimed { partition, revision: Some(self.revision) }
-                } else {
-                    Event::Claimed { partition, revision: None }
                 }
+                Event::Claimed { partition, revision: swaps.then_some(self.revision) }
             }
             Action::ReadBack { partition } => self.record(partition),
             _ => {
@@ -294,7 +285,7 @@ impl Sim {
                 return Ok(());
             }
         };
-        self.answer(i, inc, event, unanswered);
+        self.answer(i, inc, event, unanswered.unwrap_or(Event::Tick));
         Ok(())
     }
 
@@ -485,10 +476,8 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
     for event in [Event::Start, Event::Synced, Event::Tick, confirmed, beat] {
         machine.on(now, event, &mut out);
     }
-    let claims = |out: &[Action]| {
-        let claims = out.iter().filter(|it| matches!(it, Action::Claim { .. }));
-        claims.count()
-    };
+    let is_claim = |it: &&Action| matches!(it, Action::Claim { .. });
+    let claims = |out: &[Action]| out.iter().filter(is_claim).count();
     assert_eq!(claims(&out), super::UNDER_WAY);
     let answer = Event::Claimed { partition: 0, revision: Some(2) };
     machine.on(now, answer, &mut out);
