@@ -436,8 +436,8 @@ impl Held {
             if !self.may_act() {
                 return Err(self.late());
             }
-            match self.send(messages.to_vec()).await {
-                Some(answer) => return answer,
+            match self.send(messages.to_vec()).await? {
+                Some(last) => return Ok(last),
                 None if began.elapsed() < self.patience() => tokio::time::sleep(PAUSE).await,
                 None => return Err(refused(WRITE, &"too many batches are under way")),
             }
@@ -481,21 +481,19 @@ impl Held {
     async fn send(
         &self,
         messages: Vec<(String, HeaderMap, Bytes)>,
-    ) -> Option<Result<u64, NatsError>> {
+    ) -> Result<Option<u64>, NatsError> {
         let nats = &self.shared.set.nats;
         let client = nats.client();
         let id = client.new_inbox();
         let last = messages.len();
-        let mut answer = Ok(0);
         for (number, (subject, mut headers, payload)) in (1..).zip(messages) {
             if last > 1 {
                 headers.insert("Nats-Batch-Id", &id["_INBOX.".len()..]);
                 headers.insert("Nats-Batch-Sequence", number.to_string());
             }
             if number < last {
-                if let Err(error) = client.publish_with_headers(subject, headers, payload).await {
-                    return Some(Err(refused(WRITE, &error)));
-                }
+                let sent = client.publish_with_headers(subject, headers, payload).await;
+                sent.map_err(|error| refused(WRITE, &error))?;
                 continue;
             }
             if last > 1 {
@@ -503,17 +501,17 @@ impl Held {
             }
             let asked = client.request_with_headers(subject, headers, payload);
             let Ok(Ok(reply)) = tokio::time::timeout(nats.request_timeout(), asked).await else {
-                return Some(Err(nats.unanswered(WRITE)));
+                return Err(nats.unanswered(WRITE));
             };
-            answer = match serde_json::from_slice(&reply.payload) {
-                Ok(Response::<PublishAck>::Ok(ack)) => Ok(ack.sequence),
-                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => return None,
+            return match serde_json::from_slice(&reply.payload) {
+                Ok(Response::<PublishAck>::Ok(ack)) => Ok(Some(ack.sequence)),
+                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => Ok(None),
                 Ok(Response::Err { error }) if is_late(error.error_code()) => Err(self.late()),
                 Ok(Response::Err { error }) => Err(refused(WRITE, &error)),
                 Err(error) => Err(refused(WRITE, &error)),
             };
         }
-        Some(answer)
+        Ok(Some(0))
     }
 
     /// Reads everything that this and earlier owners have written: the key and the value of each
