@@ -1,6 +1,7 @@
 //! A connection to the brokers, and what is known of its health.
 
-use crate::{names, NatsError};
+use crate::base::{debug, setters};
+use crate::NatsError;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
@@ -49,6 +50,13 @@ pub struct Options {
     request_timeout: Duration,
 }
 
+setters! { Options
+    /// A credentials file: a JWT and the seed of its nkey.
+    credentials(file: impl Into<PathBuf>) => credentials = Some(file.into());
+    /// How long a request waits for its answer.
+    request_timeout(timeout: Duration) => request_timeout = timeout;
+}
+
 impl Options {
     /// Options of a worker of an application. No two live workers of an
     /// application may have the same name.
@@ -71,12 +79,6 @@ impl Options {
     /// and to another one when that is lost.
     pub fn servers<S: Into<String>>(mut self, servers: impl IntoIterator<Item = S>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// A credentials file: a JWT and the seed of its nkey.
-    pub fn credentials(mut self, file: impl Into<PathBuf>) -> Self {
-        self.credentials = Some(file.into());
         self
     }
 
@@ -105,12 +107,6 @@ impl Options {
         self
     }
 
-    /// How long a request waits for its answer.
-    pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
-        self
-    }
-
     /// The servers without user names and passwords.
     fn shown(&self) -> String {
         // A password may contain an `@` too.
@@ -122,11 +118,6 @@ impl Options {
             None => server.clone(),
         };
         self.servers.iter().map(bare).collect::<Vec<_>>().join(", ")
-    }
-
-    fn check(&self) -> Result<(), NatsError> {
-        names::check("application", &self.app)?;
-        names::check("worker", &self.worker)
     }
 }
 
@@ -158,11 +149,7 @@ struct Inner {
     options: Options,
 }
 
-impl fmt::Debug for Nats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Nats").field(&self.0.options).finish()
-    }
-}
+debug!(Nats, |it| "Nats({:?})", it.0.options);
 
 impl Nats {
     /// Connects, and asks for the server's version and for JetStream.
@@ -178,7 +165,8 @@ impl Nats {
     ///
     /// Outside a tokio runtime.
     pub async fn connect(options: Options) -> Result<Nats, NatsError> {
-        options.check()?;
+        NatsError::name("application", &options.app)?;
+        NatsError::name("worker", &options.worker)?;
         let unreachable = |why: String| NatsError::Unreachable { servers: options.shown(), why };
         let servers = options.servers.iter().map(|server| server.parse());
         let servers: Vec<ServerAddr> = servers
@@ -271,6 +259,11 @@ impl Nats {
 
     pub(crate) fn request_timeout(&self) -> Duration {
         self.0.options.request_timeout
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        // The client's inbox is a random name.
+        crate::ownership::hash_of(self.0.client.new_inbox())
     }
 
     pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {

@@ -5,10 +5,11 @@ use std::ops::RangeBounds;
 use std::time::Duration;
 
 /// An error of this crate. Each names the value that was refused, and the value that would do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
     /// A name is not 1 to 64 of `[A-Za-z0-9_-]`.
+    #[error("the {what} is named {name:?}; it takes 1 to 64 of [A-Za-z0-9_-]")]
     Name {
         /// The kind of thing that has the name.
         what: &'static str,
@@ -16,6 +17,7 @@ pub enum NatsError {
         name: String,
     },
     /// A setting is out of its range.
+    #[error("{what} is {found}; it takes {needed}")]
     Setting {
         /// Which one.
         what: &'static str,
@@ -25,6 +27,7 @@ pub enum NatsError {
         needed: &'static str,
     },
     /// There is no such stream, or no stream takes the subject.
+    #[error("{what}: no stream is or takes {name:?}")]
     NoStream {
         /// What the stream is needed for.
         what: &'static str,
@@ -32,6 +35,7 @@ pub enum NatsError {
         name: String,
     },
     /// No server could be reached.
+    #[error("no server of {servers} answers: {why}")]
     Unreachable {
         /// The servers that were tried, without passwords.
         servers: String,
@@ -39,11 +43,13 @@ pub enum NatsError {
         why: String,
     },
     /// The server refused the credentials, or does not permit a subject.
+    #[error("the server denies it: {why}")]
     Denied {
         /// What the server says.
         why: String,
     },
     /// The server is older than this crate needs.
+    #[error("nats-server is {found}; it has to be {needed} or later")]
     TooOld {
         /// The server's version.
         found: String,
@@ -51,8 +57,10 @@ pub enum NatsError {
         needed: &'static str,
     },
     /// The server runs without JetStream, or the account may not use it.
+    #[error("the server or the account has no JetStream")]
     NoJetStream,
     /// The set has another number of partitions.
+    #[error("the set {set:?} has {found} partitions, not {asked}")]
     OtherCount {
         /// The set.
         set: String,
@@ -62,12 +70,14 @@ pub enum NatsError {
         asked: u32,
     },
     /// Another live worker of the application has this name.
+    #[error("another live worker is named {worker:?}")]
     NameTaken {
         /// The name.
         worker: String,
     },
     /// A later owner has claimed the partition, or the worker's lease has run out. Nothing was
     /// written.
+    #[error("partition {partition} is not this worker's any more; its epoch was {epoch}")]
     Late {
         /// Which partition.
         partition: u32,
@@ -75,11 +85,13 @@ pub enum NatsError {
         epoch: u64,
     },
     /// The claim of a key has expired, and another claimer may be first. Nothing was written.
+    #[error("the claim of the key {key:?} has expired")]
     ClaimExpired {
         /// The key.
         key: String,
     },
     /// The brokers have not answered in time: there is no majority, or the connection is lost.
+    #[error("{what}: no answer within {after:?}; a majority of the brokers may be gone")]
     Unanswered {
         /// What was asked.
         what: &'static str,
@@ -87,6 +99,7 @@ pub enum NatsError {
         after: Duration,
     },
     /// The brokers refused a request.
+    #[error("{what}: {why}")]
     Refused {
         /// What was asked.
         what: &'static str,
@@ -106,6 +119,13 @@ impl NatsError {
         Self::unless(range.contains(&found), what, &found, needed)
     }
 
+    /// Checks a name that becomes part of a subject or of a stream's name: one token of a subject.
+    pub(crate) fn name(what: &'static str, name: &str) -> Result<(), NatsError> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let fits = (1..=64).contains(&name.len()) && name.bytes().all(fits);
+        fits.then_some(()).ok_or_else(|| NatsError::Name { what, name: name.to_string() })
+    }
+
     /// Checks a number of brokers.
     pub(crate) fn replicas(found: usize) -> Result<(), NatsError> {
         let fits = [1, 3, 5].contains(&found);
@@ -122,45 +142,3 @@ impl NatsError {
         fits.then_some(()).ok_or_else(refused)
     }
 }
-
-impl fmt::Display for NatsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name { what, name } => {
-                write!(f, "the {what} is named {name:?}; it takes 1 to 64 of [A-Za-z0-9_-]")
-            }
-            Self::Setting { what, found, needed } => {
-                write!(f, "{what} is {found}; it takes {needed}")
-            }
-            Self::NoStream { what, name } => write!(f, "{what}: no stream is or takes {name:?}"),
-            Self::Unreachable { servers, why } => {
-                write!(f, "no server of {servers} answers: {why}")
-            }
-            Self::Denied { why } => write!(f, "the server denies it: {why}"),
-            Self::TooOld { found, needed } => {
-                write!(f, "nats-server is {found}; it has to be {needed} or later")
-            }
-            Self::NoJetStream => f.write_str("the server or the account has no JetStream"),
-            Self::OtherCount { set, found, asked } => {
-                write!(f, "the set {set:?} has {found} partitions, not {asked}")
-            }
-            Self::NameTaken { worker } => write!(f, "another live worker is named {worker:?}"),
-            Self::Late { partition, epoch } => {
-                write!(
-                    f,
-                    "partition {partition} is not this worker's any more; its epoch was {epoch}"
-                )
-            }
-            Self::ClaimExpired { key } => write!(f, "the claim of the key {key:?} has expired"),
-            Self::Unanswered { what, after } => {
-                write!(
-                    f,
-                    "{what}: no answer within {after:?}; a majority of the brokers may be gone"
-                )
-            }
-            Self::Refused { what, why } => write!(f, "{what}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for NatsError {}

@@ -6,19 +6,20 @@
 
 mod serve;
 #[cfg(test)]
+#[path = "../tests/unit/keep.rs"]
 pub(crate) mod sim;
 
+use crate::base::{count, ticks};
 use crate::partitions::{Numbered, PAUSE};
 use crate::{clock, Nats, NatsError, PartitionSet};
 use async_nats::Subject;
 use bytes::Bytes;
 use expiry::ManualClock;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 /// What processes and owners send to each other.
 pub(crate) trait Wire: Sized {
@@ -29,7 +30,9 @@ pub(crate) trait Wire: Sized {
 /// The version of every message and record.
 pub(crate) const VERSION: u32 = 1;
 
-/// Makes an enum of messages what is sent, in a message of its own with the version.
+/// Makes an enum of messages what is sent, in a message of its own with the version. A reader skips
+/// the fields that it does not know. A field never changes its meaning: what an old reader must not
+/// take for something else gets a new version.
 macro_rules! wire {
     ($what:ident, $name:tt, tags $tags:tt in $message:ident, sound if $is_sound:expr) => {
         #[derive(Clone, PartialEq, prost::Message)]
@@ -115,11 +118,6 @@ impl Served {
         (self.lease + self.nats.request_timeout()) * 4
     }
 
-    pub(crate) fn random(&self) -> u64 {
-        // The client's inbox is a random name.
-        crate::ownership::hash_of(self.nats.client().new_inbox())
-    }
-
     /// Asks the partition's owner. None: no answer.
     pub(crate) async fn ask<S: Wire>(
         &self,
@@ -132,7 +130,7 @@ impl Served {
         let reply = tokio::time::timeout(limit, request).await.ok()?.ok()?;
         let said = S::of_bytes(&reply.payload);
         if said.is_none() {
-            self.malformed.fetch_add(1, Ordering::Relaxed);
+            count(&self.malformed);
         }
         said
     }
@@ -160,18 +158,20 @@ impl Served {
     }
 }
 
-/// A task that ends when this is dropped.
-pub(crate) struct Task(AbortHandle);
-
-impl Task {
-    pub(crate) fn new(task: impl Future<Output = ()> + Send + 'static) -> Task {
-        Task(tokio::spawn(task).abort_handle())
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+/// Asks `due` what is to be done, 16 times in a lease of the partitions, and does each in a task of
+/// its own.
+pub(crate) async fn each_tick<S, T, F: Future<Output = ()> + Send + 'static>(
+    lease: Duration,
+    shared: Arc<S>,
+    due: fn(&S) -> Vec<T>,
+    run: fn(Arc<S>, T) -> F,
+) {
+    let mut ticks = ticks(lease / 16);
+    loop {
+        ticks.tick().await;
+        for one in due(&shared) {
+            tokio::spawn(run(shared.clone(), one));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A stream with subjects for each key: what idempotency keys and timers share.
 
 use crate::partitions::refused;
-use crate::{names, Nats, NatsError};
+use crate::{Nats, NatsError};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{Config, DeleteMessageErrorKind as Kind};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, StorageType, Stream};
@@ -32,7 +32,7 @@ impl Keyed {
 
     /// Opens the stream, and creates it if it does not exist.
     pub(crate) async fn open(&self, subjects: &[&str], config: Config) -> Result<(), NatsError> {
-        names::check("set", &self.name)?;
+        NatsError::name("set", &self.name)?;
         NatsError::replicas(self.replicas)?;
         let config = Config {
             name: self.stream(),

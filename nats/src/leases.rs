@@ -8,25 +8,26 @@ mod holder;
 mod leader;
 mod owner;
 #[cfg(test)]
-mod sim;
+#[path = "../tests/unit/leases.rs"]
+mod tests;
 mod wire;
 
+use crate::base::{debug, lock, setters, Task, DAY};
 use crate::keep::{self, Joined, Served};
-use crate::partitions::LONGEST_KEY;
-use crate::{clock, names, Nats, NatsError, PartitionSet};
+use crate::partitions::check_key;
+use crate::{clock, Nats, NatsError, PartitionSet};
 pub use leader::{Election, Leader};
 
 use holder::{Event, Holder, Renew};
 use owner::Owner;
-use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use wire::{Ask, Grant, Renewal, Said};
 
-/// The longest time of a lease.
-const LONGEST_TIME: Duration = Duration::from_secs(24 * 3600);
 /// The shortest time of a lease, in leases of the partitions. A third of the time may have passed
 /// since the last renewal when an owner dies. Its successor comes within 2 partition leases. The
 /// rest of the holder's three quarters is for the successor's reading and for the next renewal.
@@ -79,35 +80,31 @@ impl Nats {
     }
 }
 
-impl LeaseSet {
+setters! { LeaseSet
     /// How soon a dead owner of a partition is replaced: within two of these. It is a second or
     /// more, and all processes of a set have to name the same. The time of each lease is at least 8
     /// times this.
-    pub fn partition_lease(mut self, lease: Duration) -> Self {
-        self.set = self.set.lease(lease);
-        self
-    }
-
+    partition_lease(lease: Duration) => set.lease = lease;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.set = self.set.replicas(replicas);
-        self
-    }
+    replicas(replicas: usize) => set.replicas = replicas;
+}
 
+impl LeaseSet {
     /// Joins the set, and creates it if it does not exist.
     ///
     /// # Errors
     ///
     /// As [`PartitionSet::join`].
     pub async fn join(self) -> Result<Leases, NatsError> {
-        names::check("set of leases", &self.name)?;
+        NatsError::name("set of leases", &self.name)?;
         let LeaseSet { name, kind, set } = self;
         let joined = keep::join::<Owner<_>>(set, kind, &name, ()).await?;
         let holder = Mutex::new(Holder::new());
         let shared = Arc::new(Shared { served: joined.served.clone(), holder });
-        let (frees, freed) = mpsc::unbounded_channel();
-        tokio::spawn(hold(shared.clone(), freed));
-        Ok(Leases(Arc::new(Inner { shared, frees, joined })))
+        let due = |shared: &Shared| shared.on(Event::Tick);
+        let renew = |shared: Arc<Shared>, renew| async move { shared.renew(renew).await };
+        let task = Task::new(keep::each_tick(joined.served.lease, shared.clone(), due, renew));
+        Ok(Leases(Arc::new(Inner { shared, runtime: Handle::current(), joined, _task: task })))
     }
 }
 
@@ -117,17 +114,9 @@ struct Shared {
     holder: Mutex<Holder<watch::Sender<()>>>,
 }
 
-/// A lease, or a call that may have become one, that the process does not want any more.
-struct Free {
-    partition: u32,
-    grant: Grant,
-    answered: Option<oneshot::Sender<Result<(), NatsError>>>,
-}
-
 impl Shared {
-    /// The machine does not panic between two states.
     fn holder(&self) -> MutexGuard<'_, Holder<watch::Sender<()>>> {
-        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.holder)
     }
 
     /// Lets the machine act. What it lost is dropped after the lock.
@@ -148,51 +137,26 @@ impl Shared {
 
     async fn renew(&self, Renew { partition, sent_at, limit, leases }: Renew) {
         let ask = Ask::Renew(Renewal { leases });
-        let event = match self.served.ask(partition, ask, limit).await {
-            Some(Said::Renewed(tokens)) => {
-                Event::Renewed { partition, sent_at, kept: tokens.kept, gone: tokens.gone }
-            }
-            _ => Event::Unanswered { partition, sent_at },
+        let tokens = match self.served.ask(partition, ask, limit).await {
+            Some(Said::Renewed(tokens)) => Some(tokens),
+            _ => None,
         };
-        self.on(event);
+        self.on(Event::Answered { partition, sent_at, tokens });
     }
 
-    async fn free(&self, Free { partition, grant, answered }: Free) {
+    async fn free(&self, partition: u32, grant: Grant) -> Result<(), NatsError> {
         // After its time the lease ends in any case.
         let (patience, ask) = (grant.time(), Ask::Release(grant));
         let fits = |said, _| matches!(said, Said::Released(_)).then_some(());
-        let freed = self.served.ask_until("release a lease", patience, (partition, ask), fits);
-        let freed = freed.await;
-        if let Some(answered) = answered {
-            let _ = answered.send(freed);
-        }
-    }
-}
-
-/// Renews the process's leases, and frees those that it does not want any more.
-async fn hold(shared: Arc<Shared>, mut frees: mpsc::UnboundedReceiver<Free>) {
-    let mut ticks = tokio::time::interval(shared.served.lease / 16);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            free = frees.recv() => {
-                let (Some(free), shared) = (free, shared.clone()) else {
-                    return;
-                };
-                tokio::spawn(async move { shared.free(free).await });
-            }
-            _ = ticks.tick() => for renew in shared.on(Event::Tick) {
-                let shared = shared.clone();
-                tokio::spawn(async move { shared.renew(renew).await });
-            }
-        }
+        self.served.ask_until("release a lease", patience, (partition, ask), fits).await
     }
 }
 
 struct Inner {
     shared: Arc<Shared>,
-    frees: mpsc::UnboundedSender<Free>,
+    runtime: Handle,
     joined: Joined,
+    _task: Task,
 }
 
 /// A process's part in a set of leases. A clone is the same. When the last clone and the last
@@ -200,11 +164,7 @@ struct Inner {
 #[derive(Clone)]
 pub struct Leases(Arc<Inner>);
 
-impl fmt::Debug for Leases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Leases({}, {:?})", self.0.shared.served.prefix, self.stats())
-    }
-}
+debug!(Leases, |it| "Leases({}, {:?})", it.0.shared.served.prefix, it.stats());
 
 /// Counts of a process's part in a set of leases, since it joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -239,19 +199,14 @@ impl Leases {
     ) -> Result<Option<Lease>, NatsError> {
         let served = &*self.0.shared.served;
         let (key, least) = (key.as_ref().to_vec(), served.lease * SHORTEST);
-        let setting = |what, found, needed| Err(NatsError::Setting { what, found, needed });
-        if !is_key(&key) {
-            return setting("the length of a key", key.len().to_string(), "1 to 256 bytes");
-        }
-        if !(least..=LONGEST_TIME).contains(&time) {
-            let needed = "8 times the partitions' lease, to a day";
-            return setting("the time of a lease", format!("{time:?}"), needed);
-        }
+        check_key(&key)?;
+        let needed = "8 times the partitions' lease, to a day";
+        NatsError::within("the time of a lease", time, least..=DAY, needed)?;
         if let Some(why) = served.ended.get() {
             return Err(why.clone());
         }
         let partition = (crate::ownership::hash_of(&key) % u64::from(served.count)) as u32;
-        let id = served.random();
+        let id = served.nats.random();
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let grant = Grant { key, id, millis, ..Grant::default() };
         let (_, lost) = watch::channel(());
@@ -314,12 +269,13 @@ pub struct Lease {
     lost: watch::Receiver<()>,
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, left) = (self.grant.key.escape_ascii(), self.valid_for());
-        write!(f, "Lease({key}, token {}, {left:?} left)", self.token)
-    }
-}
+debug!(
+    Lease,
+    |it| "Lease({}, token {}, {:?} left)",
+    it.grant.key.escape_ascii(),
+    it.token,
+    it.valid_for()
+);
 
 impl Lease {
     /// The key.
@@ -366,28 +322,23 @@ impl Lease {
     ///
     /// [`Unanswered`](NatsError::Unanswered): no owner has answered for the time of the lease.
     pub async fn release(mut self) -> Result<(), NatsError> {
-        let (answer, answered) = oneshot::channel();
-        self.free(Some(answer));
+        let Some(freed) = self.free() else { return Ok(()) };
         let gone = || self.inner.shared.served.nats.unanswered("release a lease");
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        freed.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    fn free(&mut self, answered: Option<oneshot::Sender<Result<(), NatsError>>>) {
+    fn free(&mut self) -> Option<JoinHandle<Result<(), NatsError>>> {
         let (partition, grant) = (self.partition, std::mem::take(&mut self.grant));
-        self.inner.shared.with(|holder| holder.forget((partition, self.token)));
-        if grant.id != 0 {
-            // An error says that the runtime has ended.
-            let _ = self.inner.frees.send(Free { partition, grant, answered });
-        }
+        let shared = self.inner.shared.clone();
+        shared.with(|holder| holder.forget((partition, self.token)));
+        let is_some = grant.id != 0;
+        let free = async move { shared.free(partition, grant).await };
+        is_some.then(|| self.inner.runtime.spawn(free))
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.free(None);
+        self.free();
     }
-}
-
-fn is_key(key: &[u8]) -> bool {
-    (1..=LONGEST_KEY).contains(&key.len())
 }

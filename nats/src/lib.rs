@@ -19,6 +19,7 @@ pub mod brokers;
 #[doc = include_str!("../../docs/guide/nats.md")]
 struct GuideDoctests;
 
+mod base;
 mod clock;
 mod connect;
 mod custody;
@@ -26,12 +27,9 @@ mod error;
 mod keep;
 mod keyed;
 mod leases;
-mod names;
 mod once;
 mod ownership;
 mod partitions;
-#[cfg(feature = "metrics")]
-mod publish;
 mod sessions;
 mod sink;
 mod source;

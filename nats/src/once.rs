@@ -11,21 +11,19 @@
 //! nothing: the server also refuses a write while another one of the key is on its way. The
 //! claimer then reads the record at the stream's leader, and compares its own random id.
 
+use crate::base::{debug, setters, DAY};
 use crate::keyed::Keyed;
 use crate::partitions::{header, token, EXPECTED, INCARNATION};
 use crate::{Nats, NatsError};
 use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// The pause before a refused write is sent again.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Marks a record that has an answer.
 const DONE: &str = "Expiry-Done";
-/// The longest time to live of a record.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A set of idempotency keys, and for how long it remembers them.
 ///
@@ -48,31 +46,22 @@ impl Nats {
     /// The name takes 1 to 64 of `[A-Za-z0-9_-]`.
     pub fn once(&self, set: &str) -> OnceSet {
         let keyed = Keyed::new(self, "once", set);
-        OnceSet { keyed, time: Duration::from_secs(60), keep: Duration::from_secs(24 * 3600) }
+        OnceSet { keyed, time: Duration::from_secs(60), keep: DAY }
     }
 }
 
-impl OnceSet {
+setters! { OnceSet
     /// The time, a second to 366 days, after which the claim of a dead claimer expires. Take it
     /// several times as long as the work. The server counts it, in whole seconds.
-    pub fn time(mut self, time: Duration) -> Self {
-        self.time = time;
-        self
-    }
-
+    time(time: Duration) => time = time;
     /// The time, a second to 366 days, for which the server keeps an answer. Take it longer than
     /// a caller tries again.
-    pub fn keep(mut self, time: Duration) -> Self {
-        self.keep = time;
-        self
-    }
-
+    keep(time: Duration) => keep = time;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.keyed.replicas = replicas;
-        self
-    }
+    replicas(replicas: usize) => keyed.replicas = replicas;
+}
 
+impl OnceSet {
     /// Opens the set. Creates its stream if it does not exist.
     ///
     /// # Errors
@@ -81,7 +70,7 @@ impl OnceSet {
     /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
     pub async fn open(self) -> Result<Once, NatsError> {
         for (what, time) in [("time", self.time), ("keep", self.keep)] {
-            NatsError::within(what, time, Duration::from_secs(1)..=LONGEST, "1 s to 366 days")?;
+            NatsError::within(what, time, Duration::from_secs(1)..=DAY * 366, "1 s to 366 days")?;
         }
         let config =
             Config { max_messages_per_subject: 1, allow_message_ttl: true, ..Config::default() };
@@ -171,11 +160,7 @@ pub struct Guard {
     sequence: u64,
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Guard({:?}, token {})", self.key, self.sequence)
-    }
-}
+debug!(Guard, |it| "Guard({:?}, token {})", it.key, it.sequence);
 
 impl Guard {
     /// The fencing token: a later claimer's is higher. Other systems that compare it refuse a late
@@ -225,12 +210,8 @@ impl Guard {
     }
 
     async fn hold(&mut self, what: &'static str, answer: Option<Bytes>) -> Result<(), NatsError> {
-        match self.swap(what, answer).await? {
-            Found::Own { .. } => Ok(()),
-            Found::Other(_) | Found::Free(_) => {
-                Err(NatsError::ClaimExpired { key: self.key.clone() })
-            }
-        }
+        let is_own = matches!(self.swap(what, answer).await?, Found::Own { .. });
+        is_own.then_some(()).ok_or_else(|| NatsError::ClaimExpired { key: self.key.clone() })
     }
 
     fn own(&mut self, sequence: u64, done: bool) -> Found {

@@ -33,7 +33,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 #[cfg(test)]
-mod sim;
+#[path = "../tests/unit/ownership.rs"]
+mod tests;
 
 /// The largest number of writes and reads of records under way at a time.
 const UNDER_WAY: usize = 32;
@@ -47,24 +48,18 @@ pub(crate) enum Event {
     Start,
     /// Time has passed. The driver ticks at least every `lease / 16`.
     Tick,
-    /// The store took the beat that was sent at `sent_at`.
-    BeatConfirmed { sent_at: Duration, revision: u64 },
-    /// The store refused the beat.
-    BeatRefused { sent_at: Duration },
-    /// The beat has no answer: the store may have taken it, or may still take it.
-    BeatUnanswered { sent_at: Duration },
+    /// The store took the beat that was sent at `sent_at`. None: the store refused it, or the beat
+    /// has no answer, and the store may have taken it or may still take it.
+    Beaten { sent_at: Duration, revision: Option<u64> },
     /// The watch shows a beat, the worker's own ones included, in the order of the stream.
     Watched { worker: String, incarnation: u64, beat: u64, leaving: bool, revision: u64 },
     /// The watch, or a read at the leader, shows a record. One without a message has revision 0.
     Record { partition: u32, owner: Option<String>, incarnation: u64, revision: u64 },
     /// The watch has delivered everything that was stored when it began.
     Synced,
-    /// The store took a `Claim` or `GiveUp`.
-    ClaimConfirmed { partition: u32, revision: u64 },
-    /// The store refused a `Claim` or `GiveUp`. That proves nothing.
-    ClaimRefused { partition: u32 },
-    /// A `Claim` or `GiveUp` has no answer. That proves nothing.
-    ClaimUnanswered { partition: u32 },
+    /// The store took a `Claim` or `GiveUp`. None: the store refused it, or there is no answer.
+    /// Neither proves anything.
+    Claimed { partition: u32, revision: Option<u64> },
     /// A write under this epoch has no answer. The worker is to claim the partition again.
     Doubted { partition: u32, epoch: u64 },
     /// The watch has missed something.
@@ -96,23 +91,15 @@ pub(crate) enum Action {
     Lost { partition: u32 },
     /// The worker has left: it holds nothing, and does nothing any more.
     Left,
-    /// Another worker uses this name. This one never began, and does nothing any more.
+    /// Another worker uses this name. This one does nothing any more.
     NameTaken,
-    /// Another worker has taken this name. This one does nothing any more.
-    Overtaken,
 }
 
-/// The rules that tests break on purpose.
-#[derive(Clone, Copy)]
-struct Rules {
-    count_from_sending: bool,
-    wait_anew: bool,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self { count_from_sending: true, wait_anew: true }
-    }
+/// The bugs that tests seed.
+#[derive(Clone, Copy, Default)]
+struct Bugs {
+    count_from_reply: bool,
+    wait_not_anew: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -169,9 +156,10 @@ enum Step {
     Lose,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum Phase {
     /// The worker learns whether its name is in use.
+    #[default]
     Waiting,
     /// The worker has sent a beat.
     Beating,
@@ -179,12 +167,13 @@ enum Phase {
 }
 
 /// One worker's view of a set of partitions.
+#[derive(Default)]
 pub(crate) struct Ownership {
     name: String,
     incarnation: u64,
     lease: Duration,
     anew: bool,
-    rules: Rules,
+    bugs: Bugs,
     phase: Phase,
     synced: bool,
     leaving: bool,
@@ -225,32 +214,14 @@ impl Ownership {
         anew: bool,
     ) -> Self {
         Self {
-            anew,
             name: name.to_owned(),
             incarnation,
             lease,
-            rules: Rules::default(),
-            phase: Phase::Waiting,
-            synced: false,
-            leaving: false,
-            plain_beats: 0,
-            told_leaving: false,
-            confirmed: None,
+            anew,
             lapsed: true,
-            beats: 0,
-            own_revision: 0,
-            own_since: Duration::ZERO,
-            beat_under_way: None,
-            next_beat: Duration::ZERO,
-            sent: VecDeque::new(),
-            seen_own: None,
-            seen_through: Duration::ZERO,
-            peers: BTreeMap::new(),
             members_changed: true,
             partitions: vec![Partition::default(); count as usize],
-            todo: BTreeSet::new(),
-            under_way: BTreeSet::new(),
-            losing: 0,
+            ..Self::default()
         }
     }
 
@@ -290,17 +261,17 @@ impl Ownership {
                 out.push(Action::Resync);
             }
             Event::Tick => self.tick(now, out),
-            Event::BeatConfirmed { sent_at, revision } => {
+            Event::Beaten { sent_at, revision: None } => {
+                self.beat_answered(sent_at, now + self.lease / 16);
+            }
+            Event::Beaten { sent_at, revision: Some(revision) } => {
                 self.beat_answered(sent_at, now + self.lease / 4);
                 self.own_revision = self.own_revision.max(revision);
-                let from = if self.rules.count_from_sending { sent_at } else { now };
+                let from = if self.bugs.count_from_reply { now } else { sent_at };
                 self.confirmed = self.confirmed.max(Some(from));
                 let said = |&(beat, at): &(u64, Duration)| at == sent_at && beat > self.plain_beats;
                 self.told_leaving |= self.leaving && self.sent.iter().any(said);
                 self.lapsed = !self.is_fresh(now);
-            }
-            Event::BeatRefused { sent_at } | Event::BeatUnanswered { sent_at } => {
-                self.beat_answered(sent_at, now + self.lease / 16);
             }
             Event::Watched { worker, incarnation, beat, leaving, revision } => {
                 if worker == self.name {
@@ -313,10 +284,10 @@ impl Ownership {
                 self.record(now, partition, owner, incarnation, revision, out);
             }
             Event::Synced => self.synced = true,
-            Event::ClaimConfirmed { partition, revision } => {
+            Event::Claimed { partition, revision: Some(revision) } => {
                 self.confirmed_write(partition, revision, out);
             }
-            Event::ClaimRefused { partition } | Event::ClaimUnanswered { partition } => {
+            Event::Claimed { partition, revision: None } => {
                 if let Some(one) = self.partitions.get_mut(partition as usize) {
                     if matches!(one.busy, Busy::Claiming { .. } | Busy::GivingUp) {
                         one.busy = Busy::Reading { since: now };
@@ -420,11 +391,13 @@ impl Ownership {
             }
             let first = self.own_revision == 0;
             self.own_revision = rev;
-            match self.phase {
-                // The beat that the first watch shows may be of a dead predecessor.
-                Phase::Waiting if first => self.own_since = now,
-                Phase::Beating if self.confirmed.is_some() => self.end(Action::Overtaken, out),
-                _ => self.end(Action::NameTaken, out),
+            // The beat that the first watch shows may be of a dead predecessor.
+            if self.phase == Phase::Waiting && first {
+                self.own_since = now;
+            } else {
+                let lost = self.abandon().into_iter();
+                out.extend(lost.map(|partition| Action::Lost { partition }));
+                out.push(Action::NameTaken);
             }
             return;
         }
@@ -436,7 +409,7 @@ impl Ownership {
         self.seen_own = Some(now);
         self.seen_through = self.seen_through.max(sent_at);
         for peer in self.peers.values_mut().filter(|peer| !peer.dead) {
-            if !alive && self.rules.wait_anew {
+            if !alive && !self.bugs.wait_not_anew {
                 peer.since = now;
             } else if sent_at >= peer.since + self.lease {
                 peer.dead = true;
@@ -446,12 +419,6 @@ impl Ownership {
         if self.members_changed {
             self.elect();
         }
-    }
-
-    fn end(&mut self, why: Action, out: &mut Vec<Action>) {
-        let lost = self.abandon().into_iter();
-        out.extend(lost.map(|partition| Action::Lost { partition }));
-        out.push(why);
     }
 
     fn watched_peer(&mut self, now: Duration, name: String, inc: u64, leaving: bool, rev: u64) {

@@ -12,14 +12,12 @@
 
 mod driver;
 
-use crate::ownership::Ownership;
-use crate::source::count;
-use crate::{clock, names, Nats, NatsError};
+use crate::base::{debug, lock, setters, stats, Task, DAY};
+use crate::ownership::{Event, Ownership};
+use crate::{clock, Nats, NatsError};
 use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
-use async_nats::jetstream::context::{
-    GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind,
-};
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{Config as StreamConfig, StorageType, Stream};
 use async_nats::jetstream::{publish::PublishAck, ErrorCode};
@@ -29,8 +27,7 @@ use driver::{Driver, Told};
 use futures_util::StreamExt;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, Semaphore};
 
@@ -41,10 +38,8 @@ pub const MOST_RECORDS: usize = 1000;
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The longest lease.
-const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
-pub(crate) const LONGEST_KEY: usize = 256;
+const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
 pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
@@ -65,7 +60,7 @@ pub struct PartitionSet {
     set: String,
     pub(crate) count: u32,
     pub(crate) lease: Duration,
-    replicas: usize,
+    pub(crate) replicas: usize,
 }
 
 impl Nats {
@@ -85,22 +80,11 @@ impl Nats {
 
     /// Opens a stream, and creates it if it does not exist.
     pub(crate) async fn open_stream(&self, config: StreamConfig) -> Result<Stream, NatsError> {
+        use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
         const WHAT: &str = "create a stream";
-        let context = self.context();
-        match context.get_stream(&config.name).await {
-            Ok(found) => return Ok(found),
-            Err(error) if is_missing(&error) => {}
-            Err(error) if error.kind() == GetStreamErrorKind::Request => {
-                return Err(self.unanswered(WHAT));
-            }
-            Err(error) => return Err(refused(WHAT, &error)),
-        }
-        context.create_stream(config).await.map_err(|error| {
-            use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
-            match error.kind() {
-                Kind::TimedOut | Kind::JetStreamUnavailable => self.unanswered(WHAT),
-                _ => refused(WHAT, &error),
-            }
+        self.context().get_or_create_stream(config).await.map_err(|error| match error.kind() {
+            Kind::TimedOut | Kind::JetStreamUnavailable | Kind::Response => self.unanswered(WHAT),
+            _ => refused(WHAT, &error),
         })
     }
 }
@@ -121,37 +105,35 @@ pub enum Change {
     Ended(NatsError),
 }
 
-/// Counts of a worker's part in a set, since it joined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PartitionStats {
-    /// The partitions that the worker may act for.
-    pub held: usize,
-    /// Beats that the brokers took.
-    pub beats: u64,
-    /// Beats, claims and releases that were refused or had no answer.
-    pub failures: u64,
-    /// Claims and releases that the worker sent.
-    pub claims: u64,
-    /// How often the worker began to watch the set anew.
-    pub watches: u64,
+stats! {
+    /// Counts of a worker's part in a set, since it joined.
+    PartitionStats as "expiry_nats_partitions_"
+    gauges {
+        /// The partitions that the worker may act for.
+        held: usize,
+    }
+    counters {
+        /// Beats that the brokers took.
+        beats,
+        /// Beats, claims and releases that were refused or had no answer.
+        failures,
+        /// Claims and releases that the worker sent.
+        claims,
+        /// How often the worker began to watch the set anew.
+        watches,
+    }
 }
 
-impl PartitionSet {
+setters! { PartitionSet
     /// The time, a second to a day, after which the others take a silent worker for dead. A new
     /// owner comes within two leases. A worker sends its beat four times in a lease. All workers of
     /// a set have to name the same lease.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-
+    lease(lease: Duration) => lease = lease;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.replicas = replicas;
-        self
-    }
+    replicas(replicas: usize) => replicas = replicas;
+}
 
+impl PartitionSet {
     /// Joins the set. Creates it if it does not exist. Returns when the brokers have taken the
     /// worker's first beat: at once, or after a lease where a worker of this name was there before.
     ///
@@ -162,13 +144,13 @@ impl PartitionSet {
     /// [`NameTaken`](NatsError::NameTaken); [`Refused`](NatsError::Refused),
     /// [`Unanswered`](NatsError::Unanswered).
     pub async fn join(self) -> Result<Partitions, NatsError> {
-        names::check("set", &self.set)?;
+        NatsError::name("set", &self.set)?;
         self.join_any().await
     }
 
     /// As `join`, with any name. One with a `+` meets no set of a user.
     pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
-        let leases = Duration::from_secs(1)..=LONGEST_LEASE;
+        let leases = Duration::from_secs(1)..=DAY;
         NatsError::within("lease", self.lease, leases, "1 s to a day")?;
         NatsError::within("the number of partitions", self.count, 1..=1024, "1 to 1024")?;
         NatsError::replicas(self.replicas)?;
@@ -185,9 +167,18 @@ impl PartitionSet {
             counts: Counts::default(),
             tell,
         });
-        let driver = Driver::new(shared.clone(), streams, change, joined);
-        let task = tokio::spawn(driver.run(told)).abort_handle();
-        let partitions = Partitions { shared: shared.clone(), changes, task };
+        let driver = Driver {
+            shared: shared.clone(),
+            streams,
+            changes: change,
+            joined: Some(joined),
+            watch: 0,
+            watching: None,
+            leaving: false,
+            ended: false,
+        };
+        let task = Task::new(driver.run(told));
+        let partitions = Partitions { shared: shared.clone(), changes, _task: task };
         let wait = shared.set.lease * 2 + shared.set.nats.request_timeout();
         match tokio::time::timeout(wait, join).await {
             Ok(Ok(Ok(()))) => Ok(partitions),
@@ -197,9 +188,7 @@ impl PartitionSet {
     }
 
     fn machine(&self, anew: bool) -> Ownership {
-        // The client's inbox is a random name.
-        let incarnation = crate::ownership::hash_of(self.nats.client().new_inbox());
-        Ownership::new(self.nats.worker(), incarnation, self.count, self.lease, anew)
+        Ownership::new(self.nats.worker(), self.nats.random(), self.count, self.lease, anew)
     }
 
     fn subject(&self, rest: impl fmt::Display) -> String {
@@ -214,14 +203,8 @@ impl PartitionSet {
         format!("{}+{}", self.nats.app(), self.set)
     }
 
-    async fn open(&self) -> Result<[Stream; 2], NatsError> {
-        let streams = self.streams().await?;
-        self.agree().await?;
-        Ok(streams)
-    }
-
     /// The two streams, created where they do not exist.
-    async fn streams(&self) -> Result<[Stream; 2], NatsError> {
+    async fn open(&self) -> Result<[Stream; 2], NatsError> {
         let config = |name: String, subjects: &[&str]| StreamConfig {
             name,
             subjects: subjects.iter().map(|rest| self.subject(rest)).collect(),
@@ -237,7 +220,8 @@ impl PartitionSet {
         let data = config(self.stream(), &data);
         let beats = format!("{}+beats", self.stream());
         let beats = config(beats, &["beat.*"]);
-        Ok([self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?])
+        let streams = [self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?];
+        self.agree().await.map(|()| streams)
     }
 
     /// Stores the number of partitions, or compares it with the stored one.
@@ -276,12 +260,12 @@ pub(crate) fn refused(what: &'static str, why: &dyn fmt::Display) -> NatsError {
 }
 
 /// Reads the last message of each subject, in the order of the stream, and then what follows. The
-/// number says how many are there already.
+/// number says how many are there already. None: the brokers failed.
 async fn last_of_each<I>(
     stream: &Stream<I>,
     subjects: Vec<String>,
     heartbeat: Duration,
-) -> Result<(Messages, u64), String> {
+) -> Option<(Messages, u64)> {
     let config = Consumer {
         deliver_policy: DeliverPolicy::LastPerSubject,
         ack_policy: AckPolicy::None,
@@ -291,19 +275,9 @@ async fn last_of_each<I>(
         memory_storage: true,
         ..Consumer::default()
     };
-    let consumer = stream.create_consumer(config).await;
-    let consumer = consumer.map_err(|error| error.to_string())?;
+    let consumer = stream.create_consumer(config).await.ok()?;
     let messages = consumer.stream().heartbeat(heartbeat).expires(heartbeat * 4).messages();
-    let messages = messages.await.map_err(|error| error.to_string())?;
-    Ok((messages, consumer.cached_info().num_pending))
-}
-
-#[derive(Default)]
-struct Counts {
-    beats: AtomicU64,
-    failures: AtomicU64,
-    claims: AtomicU64,
-    watches: AtomicU64,
+    Some((messages.await.ok()?, consumer.cached_info().num_pending))
 }
 
 struct Shared {
@@ -317,9 +291,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// The machine does not panic between two states.
     fn machine(&self) -> MutexGuard<'_, Ownership> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 }
 
@@ -329,15 +302,10 @@ impl Shared {
 pub struct Partitions {
     shared: Arc<Shared>,
     changes: mpsc::UnboundedReceiver<Change>,
-    task: tokio::task::AbortHandle,
+    _task: Task,
 }
 
-impl fmt::Debug for Partitions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stats = self.stats();
-        f.debug_tuple("Partitions").field(&self.shared.set).field(&stats).finish()
-    }
-}
+debug!(Partitions, |it| "Partitions({:?}, {:?})", it.shared.set, it.stats());
 
 impl Partitions {
     /// The next change. It returns none after [`Change::Ended`], and after [`leave`](Self::leave).
@@ -349,31 +317,27 @@ impl Partitions {
     /// Lets go of a partition, after [`Change::Losing`]. Nothing happens at any other time.
     pub fn release(&self, partition: u32) {
         // An error says that this worker has ended.
-        let _ = self.shared.tell.send(Told::Released(partition));
+        let _ = self.shared.tell.send(Told::Asked(Event::Released { partition }));
     }
 
     /// Gives up all partitions: `next` says [`Change::Losing`] for each, and returns none when all
     /// have been released and the brokers know. Without the brokers that may take until they are
     /// back; the partitions go to others after a lease in any case.
     pub fn leave(&self) {
-        let _ = self.shared.tell.send(Told::Leave);
+        let _ = self.shared.tell.send(Told::Asked(Event::Leave));
     }
 
     /// Counts, without asking a broker.
     #[must_use]
     pub fn stats(&self) -> PartitionStats {
-        let Counts { beats, failures, claims, watches } = &self.shared.counts;
-        let [beats, failures, claims, watches] =
-            [beats, failures, claims, watches].map(|n| n.load(Ordering::Relaxed));
         let (machine, now) = (self.shared.machine(), clock::now());
         let held = (0..self.shared.set.count).filter(|p| machine.may_act(*p, now).is_some());
-        PartitionStats { held: held.count(), beats, failures, claims, watches }
+        self.shared.counts.snapshot(held.count())
     }
 }
 
 impl Drop for Partitions {
     fn drop(&mut self) {
-        self.task.abort();
         self.shared.machine().abandon();
     }
 }
@@ -386,11 +350,7 @@ pub struct Held {
     epoch: u64,
 }
 
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Held({} of {:?}, epoch {})", self.partition, self.shared.set.set, self.epoch)
-    }
-}
+debug!(Held, |it| "Held({} of {:?}, epoch {})", it.partition, it.shared.set.set, it.epoch);
 
 impl Held {
     /// Which partition it is, counted from 0.
@@ -418,7 +378,8 @@ impl Held {
     /// Claims the partition again, under a new epoch, which defeats every write of this one that
     /// may still be on its way. `Gained` or `Lost` follows.
     pub(crate) fn claim_anew(&self) {
-        let _ = self.shared.tell.send(Told::Doubted(self.partition, self.epoch));
+        let (partition, epoch) = (self.partition, self.epoch);
+        let _ = self.shared.tell.send(Told::Asked(Event::Doubted { partition, epoch }));
     }
 
     pub(crate) fn nats(&self) -> &Nats {
@@ -475,12 +436,10 @@ impl Held {
             if !self.may_act() {
                 return Err(self.late());
             }
-            match self.send(messages.to_vec()).await {
-                Sent::Incomplete if began.elapsed() < self.patience() => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Sent::Incomplete => return Err(refused(WRITE, &"too many batches are under way")),
-                Sent::Answered(answer) => return answer,
+            match self.send(messages.to_vec()).await? {
+                Some(last) => return Ok(last),
+                None if began.elapsed() < self.patience() => tokio::time::sleep(PAUSE).await,
+                None => return Err(refused(WRITE, &"too many batches are under way")),
             }
         }
     }
@@ -517,22 +476,24 @@ impl Held {
         Ok(messages)
     }
 
-    /// Sends messages as one: a batch, where there are several.
-    async fn send(&self, messages: Vec<(String, HeaderMap, Bytes)>) -> Sent {
+    /// Sends messages as one: a batch, where there are several. None: the server has dropped it,
+    /// because it had too many, and nothing is stored.
+    async fn send(
+        &self,
+        messages: Vec<(String, HeaderMap, Bytes)>,
+    ) -> Result<Option<u64>, NatsError> {
         let nats = &self.shared.set.nats;
         let client = nats.client();
         let id = client.new_inbox();
         let last = messages.len();
-        let mut answer = Ok(0);
         for (number, (subject, mut headers, payload)) in (1..).zip(messages) {
             if last > 1 {
                 headers.insert("Nats-Batch-Id", &id["_INBOX.".len()..]);
                 headers.insert("Nats-Batch-Sequence", number.to_string());
             }
             if number < last {
-                if let Err(error) = client.publish_with_headers(subject, headers, payload).await {
-                    return Sent::Answered(Err(refused(WRITE, &error)));
-                }
+                let sent = client.publish_with_headers(subject, headers, payload).await;
+                sent.map_err(|error| refused(WRITE, &error))?;
                 continue;
             }
             if last > 1 {
@@ -540,19 +501,17 @@ impl Held {
             }
             let asked = client.request_with_headers(subject, headers, payload);
             let Ok(Ok(reply)) = tokio::time::timeout(nats.request_timeout(), asked).await else {
-                return Sent::Answered(Err(nats.unanswered(WRITE)));
+                return Err(nats.unanswered(WRITE));
             };
-            answer = match serde_json::from_slice(&reply.payload) {
-                Ok(Response::<PublishAck>::Ok(ack)) => Ok(ack.sequence),
-                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => {
-                    return Sent::Incomplete;
-                }
+            return match serde_json::from_slice(&reply.payload) {
+                Ok(Response::<PublishAck>::Ok(ack)) => Ok(Some(ack.sequence)),
+                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => Ok(None),
                 Ok(Response::Err { error }) if is_late(error.error_code()) => Err(self.late()),
                 Ok(Response::Err { error }) => Err(refused(WRITE, &error)),
                 Err(error) => Err(refused(WRITE, &error)),
             };
         }
-        Sent::Answered(answer)
+        Ok(Some(0))
     }
 
     /// Reads everything that this and earlier owners have written: the key and the value of each
@@ -594,7 +553,7 @@ impl Held {
         let subjects = vec![own.clone(), format!("{prefix}>")];
         let stream = set.nats.context().get_stream_no_info(set.stream()).await.ok()?;
         let heartbeat = Duration::from_secs(1);
-        let (mut messages, _) = last_of_each(&stream, subjects, heartbeat).await.ok()?;
+        let (mut messages, _) = last_of_each(&stream, subjects, heartbeat).await?;
         let (mut records, mut fence, mut expected) = (BTreeMap::new(), false, 1);
         // The consumer may be at a broker that lags: it shows everything up to the record in time.
         while let Some(Ok(message)) = messages.next().await {
@@ -624,13 +583,6 @@ impl Held {
 /// Records by key, with their stream sequences. None: it was deleted.
 pub(crate) type Numbered = BTreeMap<Vec<u8>, (u64, Option<Bytes>)>;
 
-/// What became of a batch.
-enum Sent {
-    Answered(Result<u64, NatsError>),
-    /// The server has dropped it, because it had too many. Nothing is stored.
-    Incomplete,
-}
-
 const WRITE: &str = "write records of a partition";
 const INCOMPLETE: ErrorCode = ErrorCode(10176);
 
@@ -645,8 +597,11 @@ pub(crate) fn header<'a>(headers: &'a Option<HeaderMap>, name: &str) -> Option<&
 
 /// A key as one token of a subject.
 pub(crate) fn token(key: &[u8]) -> Result<String, NatsError> {
-    NatsError::within("the length of a key", key.len(), 1..=LONGEST_KEY, "1 to 256 bytes")?;
-    Ok(encoded(key))
+    check_key(key).map(|()| encoded(key))
+}
+
+pub(crate) fn check_key(key: &[u8]) -> Result<(), NatsError> {
+    NatsError::within("the length of a key", key.len(), 1..=LONGEST_KEY, "1 to 256 bytes")
 }
 
 /// What is not in `[A-Za-z0-9_-]` becomes `=XX`.
@@ -676,66 +631,6 @@ pub(crate) fn decoded(token: &str) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// What an answer to a compare-and-swap says.
-fn swapped(answer: Result<PublishAck, PublishError>) -> Result<u64, Unswapped> {
-    answer.map(|ack| ack.sequence).map_err(|error| match error.kind() {
-        PublishErrorKind::WrongLastSequence => Unswapped::Refused,
-        _ => Unswapped::Unanswered,
-    })
-}
-
-enum Unswapped {
-    Refused,
-    Unanswered,
-}
-
 #[cfg(test)]
-mod tests {
-    use super::{decoded, encoded};
-
-    #[test]
-    fn every_key_is_one_token_and_comes_back() {
-        for byte in 0..=u8::MAX {
-            let key = [b'a', byte, b'-'];
-            let token = encoded(&key);
-            assert!(!token.contains([' ', '.', '*', '>']) && token.is_ascii());
-            assert_eq!(decoded(&token).as_deref(), Some(&key[..]));
-        }
-        assert_eq!((decoded("=4"), decoded("=G0")), (None, None));
-    }
-
-    /// The late owner's own check has passed already when the other one claims.
-    #[cfg(feature = "brokers")]
-    #[tokio::test]
-    async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
-        use super::{Change, NatsError, EXPECTED};
-        let brokers = crate::brokers::Brokers::start(1).unwrap_or_else(|error| panic!("{error}"));
-        let options = crate::Options::new("it", "a").servers(brokers.servers());
-        let nats = crate::Nats::connect(options).await.unwrap();
-        let set = nats.partitions("set", 1).replicas(1);
-        let mut partitions = set.clone().join().await.unwrap();
-        let Some(Change::Gained(held)) = partitions.next().await else {
-            panic!("the only worker has the only partition");
-        };
-        let one = || vec![("a", Some("early".into()))];
-        let two = || vec![("a", Some("late".into())), ("b", Some("late".into()))];
-        held.write(one()).await.unwrap();
-        drop(partitions);
-        let mut headers = async_nats::HeaderMap::new();
-        headers.insert(EXPECTED, held.epoch.to_string());
-        let claim = nats.store(set.record(0), headers, Default::default());
-        let epoch = claim.await.unwrap().sequence;
-        let (partition, late_epoch) = (0, held.epoch);
-        let late = NatsError::Late { partition, epoch: late_epoch };
-        for records in [one(), two()] {
-            match held.send(held.messages(records).unwrap()).await {
-                super::Sent::Answered(answer) => assert_eq!(answer, Err(late.clone())),
-                super::Sent::Incomplete => panic!("one batch at a time"),
-            }
-        }
-        assert_eq!(held.load().await, Err(late));
-        let successor = super::Held { epoch, ..held };
-        let found = successor.load().await.unwrap();
-        assert_eq!(found, [(b"a".to_vec(), "early".into())].into());
-    }
-}
+#[path = "../tests/unit/partitions.rs"]
+mod tests;

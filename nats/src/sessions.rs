@@ -8,24 +8,23 @@
 mod front;
 mod owner;
 #[cfg(test)]
-mod sim;
+#[path = "../tests/unit/sessions.rs"]
+mod tests;
 mod wire;
 
-use crate::keep::{self, Joined, Served, Task};
-use crate::{clock, names, Nats, NatsError, PartitionSet};
+use crate::base::{debug, lock, setters, stats, Task, DAY};
+use crate::keep::{self, Joined, Served};
+use crate::{clock, Nats, NatsError, PartitionSet};
 pub use expiry::SessionId;
 use expiry::{ManualClock, SessionTracker};
 use front::{Event, Front, Touch};
 use owner::Owner;
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use wire::{Ask, Said};
 
-/// The longest timeout of a session.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// The shortest timeout, in leases of the partitions. A client that is touched each half of the
 /// timeout leaves a quarter for the taking of the touches, and one for their way: 2 leases.
 const SHORTEST: u32 = 8;
@@ -70,27 +69,18 @@ impl Nats {
     }
 }
 
-impl SessionSet {
+setters! { SessionSet
     /// How long a session lives without a touch: 8 partition leases to a day. All processes of a
     /// set have to name the same.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
+    timeout(timeout: Duration) => timeout = timeout;
     /// How soon a dead owner of a partition is replaced: within two of these. It is 1 to 10 s, and
     /// all processes of a set have to name the same.
-    pub fn partition_lease(mut self, lease: Duration) -> Self {
-        self.set = self.set.lease(lease);
-        self
-    }
-
+    partition_lease(lease: Duration) => set.lease = lease;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.set = self.set.replicas(replicas);
-        self
-    }
+    replicas(replicas: usize) => set.replicas = replicas;
+}
 
+impl SessionSet {
     /// Joins the set, and creates it if it does not exist. The second result gives the ends that
     /// the process receives. A process that drops it drops the ends of its partitions too.
     ///
@@ -98,12 +88,12 @@ impl SessionSet {
     ///
     /// As [`PartitionSet::join`]; [`Setting`](NatsError::Setting): the timeout too.
     pub async fn join(self) -> Result<(Sessions, Ended), NatsError> {
-        names::check("set of sessions", &self.name)?;
+        NatsError::name("set of sessions", &self.name)?;
         let SessionSet { name, set, timeout } = self;
         let leases = Duration::from_secs(1)..=Duration::from_secs(10);
         NatsError::within("lease", set.lease, leases, "1 s to 10 s")?;
         let needed = "8 times the partitions' lease, to a day";
-        NatsError::within("timeout", timeout, set.lease * SHORTEST..=LONGEST, needed)?;
+        NatsError::within("timeout", timeout, set.lease * SHORTEST..=DAY, needed)?;
         let (reported, ended) = mpsc::unbounded_channel();
         let (counted, counts) = (Counts::default(), set.count);
         let terms = Terms { timeout, reported };
@@ -111,7 +101,9 @@ impl SessionSet {
         let (front, live) = Front::new(terms, clock::now(), counts);
         let (served, front) = (joined.served.clone(), Mutex::new(front));
         let shared = Arc::new(Shared { served, live, front, timeout, counts: counted });
-        let task = Task::new(send_touches(shared.clone()));
+        let due = |shared: &Shared| shared.on(Event::Tick);
+        let send = |shared: Arc<Shared>, touch| async move { shared.send(touch).await };
+        let task = Task::new(keep::each_tick(joined.served.lease, shared.clone(), due, send));
         Ok((Sessions(Arc::new(Inner { shared, joined, _task: task })), Ended(ended)))
     }
 }
@@ -133,12 +125,6 @@ fn tracker(now: Duration, collects: bool) -> (ManualClock, SessionTracker) {
     (clock, builder.build_manual().expect("the number of shards is allowed"))
 }
 
-#[derive(Default)]
-struct Counts {
-    touches: AtomicU64,
-    unanswered: AtomicU64,
-}
-
 struct Shared {
     served: Arc<Served>,
     live: Arc<SessionTracker>,
@@ -150,9 +136,7 @@ struct Shared {
 impl Shared {
     fn on(&self, event: Event) -> Vec<Touch> {
         let mut out = Vec::new();
-        // The machine does not panic between two states.
-        let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
-        front.on(clock::now(), event, &mut out);
+        lock(&self.front).on(clock::now(), event, &mut out);
         out
     }
 
@@ -191,18 +175,6 @@ impl Shared {
     }
 }
 
-async fn send_touches(shared: Arc<Shared>) {
-    let mut ticks = tokio::time::interval(shared.served.lease / 16);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        for touch in shared.on(Event::Tick) {
-            let shared = shared.clone();
-            tokio::spawn(async move { shared.send(touch).await });
-        }
-    }
-}
-
 struct Inner {
     shared: Arc<Shared>,
     joined: Joined,
@@ -215,26 +187,27 @@ struct Inner {
 #[derive(Clone)]
 pub struct Sessions(Arc<Inner>);
 
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sessions({}, {:?})", self.0.shared.served.prefix, self.stats())
-    }
-}
+debug!(Sessions, |it| "Sessions({}, {:?})", it.0.shared.served.prefix, it.stats());
 
-/// Counts of a process's part in a set of sessions, since it joined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionStats {
-    /// The sessions that the process serves as a front-end.
-    pub served: usize,
-    /// The partitions that it owns.
-    pub partitions: usize,
-    /// Touches that owners have confirmed. Those of one session between two batches are one.
-    pub touches: u64,
-    /// Touches without an answer. The process has sent them again.
-    pub unanswered: u64,
-    /// Requests, answers and records that did not parse. The process dropped them.
-    pub malformed: u64,
+stats! {
+    /// Counts of a process's part in a set of sessions, since it joined.
+    SessionStats as "expiry_nats_sessions_"
+    gauges {
+        /// The sessions that the process serves as a front-end.
+        served: usize,
+        /// The partitions that it owns.
+        partitions: usize,
+    }
+    counters {
+        /// Touches that owners have confirmed. Those of one session between two batches are one.
+        touches,
+        /// Touches without an answer. The process has sent them again.
+        unanswered,
+    }
+    given {
+        /// Requests, answers and records that did not parse. The process dropped them.
+        malformed,
+    }
 }
 
 impl Sessions {
@@ -248,7 +221,7 @@ impl Sessions {
     /// partition leases and 4 times the request timeout. [`NameTaken`](NatsError::NameTaken).
     pub async fn begin(&self) -> Result<SessionId, NatsError> {
         let shared = &*self.0.shared;
-        let id = SessionId(shared.served.random());
+        let id = SessionId(shared.served.nats.random());
         shared.ask("begin a session", Ask::Begin(id.0), id).await?;
         shared.serve(id);
         Ok(id)
@@ -302,13 +275,8 @@ impl Sessions {
     #[must_use]
     pub fn stats(&self) -> SessionStats {
         let Shared { served, live, counts, .. } = &*self.0.shared;
-        SessionStats {
-            served: live.len(),
-            partitions: served.partitions.load(Ordering::Relaxed),
-            touches: counts.touches.load(Ordering::Relaxed),
-            unanswered: counts.unanswered.load(Ordering::Relaxed),
-            malformed: served.malformed.load(Ordering::Relaxed),
-        }
+        let partitions = served.partitions.load(Ordering::Relaxed);
+        counts.snapshot(live.len(), partitions, served.malformed.load(Ordering::Relaxed))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A bolt that publishes.
 
+use crate::base::debug;
 use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -7,7 +8,6 @@ use expiry_topology::{Bolt, BoltCollector, Context, Tuple, Waker};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as unbounded;
@@ -30,7 +30,7 @@ pub struct Outgoing {
     pub headers: HeaderMap,
 }
 
-/// How a [`StreamSink`] publishes. Made by [`Nats::sink`]; a clone has the same settings.
+/// How a [`StreamSink`] publishes. Made by [`Nats::sink`].
 ///
 /// | setting | default |
 /// |---|---|
@@ -41,18 +41,12 @@ pub struct StreamSinks<M> {
     encode: Arc<Encode<M>>,
     window: usize,
     give_up_after: Duration,
-    made: Arc<AtomicU64>,
     runtime: tokio::runtime::Handle,
 }
 
 type Encode<M> = dyn Fn(&M) -> Result<Outgoing, String> + Send + Sync;
 
-impl<M> fmt::Debug for StreamSinks<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = format!("{}/{}", self.nats.app(), self.nats.worker());
-        f.debug_tuple("StreamSinks").field(&name).finish()
-    }
-}
+debug!(StreamSinks<M>, |it| "StreamSinks({:?})", format!("{}/{}", it.nats.app(), it.nats.worker()));
 
 impl Nats {
     /// A sink for messages. `encode` runs on the bolt's thread; a message that it refuses is
@@ -70,7 +64,6 @@ impl Nats {
             encode: Arc::new(move |message| encode(message).map_err(|error| error.to_string())),
             window: 1024,
             give_up_after: Duration::from_secs(60),
-            made: Arc::default(),
             runtime: tokio::runtime::Handle::current(),
         }
     }
@@ -97,13 +90,14 @@ impl<M> StreamSinks<M> {
         let (done, stored) = mpsc::channel();
         let (publishes, asked) = unbounded::unbounded_channel();
         self.runtime.spawn(publisher(self.nats.clone(), asked, done, context.waker()));
-        let instance = self.made.fetch_add(1, Ordering::Relaxed);
         StreamSink {
-            nats: self.nats.clone(),
-            encode: self.encode.clone(),
-            window: self.window,
-            give_up_after: self.give_up_after,
-            prefix: format!("{}-{instance}", self.nats.client().new_inbox()),
+            sinks: StreamSinks {
+                nats: self.nats.clone(),
+                encode: self.encode.clone(),
+                runtime: self.runtime.clone(),
+                ..*self
+            },
+            prefix: self.nats.client().new_inbox(),
             next: 0,
             held: HashMap::new(),
             publishes,
@@ -115,13 +109,11 @@ impl<M> StreamSinks<M> {
 /// A bolt that publishes each message, and acks its tuple when the stream has stored it.
 ///
 /// While `window` messages are under way, the bolt takes no more, which holds back the bolts and
-/// spouts before it. A message that is not stored is published again under the same id, so an outage
-/// of the brokers does not use up attempts. A message larger than the server takes is rejected.
+/// spouts before it. A message that is not stored is published again under the same id, so an
+/// outage of the brokers does not use up attempts. A message larger than the server takes is
+/// rejected.
 pub struct StreamSink<M> {
-    nats: Nats,
-    encode: Arc<Encode<M>>,
-    window: usize,
-    give_up_after: Duration,
+    sinks: StreamSinks<M>,
     /// Distinguishes the ids of this instance from those of all others.
     prefix: String,
     next: u64,
@@ -140,11 +132,7 @@ struct Publish {
 /// The answer to a publish: which one, and why it was given up.
 type Stored = (u64, Result<(), String>);
 
-impl<M> fmt::Debug for StreamSink<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamSink")
-    }
-}
+debug!(StreamSink<M>, |_it| "StreamSink");
 
 impl<M: 'static> StreamSink<M> {
     fn settle(&mut self, (number, result): Stored, out: &mut BoltCollector<'_>) {
@@ -162,7 +150,7 @@ impl<M: 'static> StreamSink<M> {
 
     /// Encodes a message, and checks its size.
     fn encode(&self, message: &M, number: u64) -> Result<Outgoing, String> {
-        let mut outgoing = (self.encode)(message)?;
+        let mut outgoing = (self.sinks.encode)(message)?;
         let id = outgoing.id.take();
         let id = id.unwrap_or_else(|| format!("{}-{number}", self.prefix));
         if id.chars().any(char::is_control) {
@@ -177,7 +165,8 @@ impl<M: 'static> StreamSink<M> {
                 values.iter().map(value).sum::<usize>()
             })
             .sum();
-        let (size, limit) = (size + 16 + outgoing.payload.len(), self.nats.client().max_payload());
+        let (size, limit) =
+            (size + 16 + outgoing.payload.len(), self.sinks.nats.client().max_payload());
         if size > limit {
             return Err(format!("the message has {size} bytes; the server takes {limit}"));
         }
@@ -197,13 +186,13 @@ impl<M: Send + 'static> Bolt<M> for StreamSink<M> {
             }
         };
         self.held.insert(number, tuple);
-        let give_up_at = Instant::now().checked_add(self.give_up_after);
+        let give_up_at = Instant::now().checked_add(self.sinks.give_up_after);
         // Without a runtime there is no I/O task: the tuple times out.
         let _ = self.publishes.send(Publish { number, outgoing, give_up_at });
     }
 
     fn is_ready(&self) -> bool {
-        self.held.len() < self.window
+        self.held.len() < self.sinks.window
     }
 
     fn woken(&mut self, out: &mut BoltCollector<'_>) {

@@ -11,7 +11,9 @@
 
 mod task;
 
-use crate::{names, Nats, NatsError};
+use crate::base::{debug, lock, setters, stats};
+use crate::custody::Custody;
+use crate::{Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
@@ -22,8 +24,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{mpsc as blocking, Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{mpsc as blocking, Arc, Mutex};
+use std::time::{Duration, Instant};
 use task::Task;
 use tokio::sync::mpsc;
 
@@ -50,6 +52,24 @@ pub struct SourceOptions {
     window: usize,
 }
 
+setters! { SourceOptions
+    /// The consumer gets only messages of this subject, which may have wildcards.
+    subject(subject: &str) => subject = subject.to_string();
+    /// The subject of dead letters. A stream has to take it.
+    dead_letters(subject: &str) => dead_letters = Some(subject.to_string());
+    /// The number of deliveries, 1 or more, after which a failed message becomes a dead letter. The
+    /// broker counts them, also those to workers that died.
+    attempts(attempts: u64) => attempts = attempts;
+    /// The time after which the broker delivers the messages of a dead worker again: 1 s or more.
+    ack_wait(time: Duration) => ack_wait = time;
+    /// The pause after the first failed attempt, which doubles with each delivery, and the longest
+    /// pause. The broker keeps the message meanwhile, and counts it as pending.
+    pauses(first: Duration, longest: Duration) => pauses = (first, longest);
+    /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room
+    /// in the topology count.
+    window(messages: usize) => window = messages;
+}
+
 impl SourceOptions {
     /// Settings of a durable consumer of a stream. All workers that name the same consumer share
     /// its messages.
@@ -66,49 +86,10 @@ impl SourceOptions {
         }
     }
 
-    /// The consumer gets only messages of this subject, which may have wildcards.
-    pub fn subject(mut self, subject: &str) -> Self {
-        self.subject = subject.to_string();
-        self
-    }
-
-    /// The subject of dead letters. A stream has to take it.
-    pub fn dead_letters(mut self, subject: &str) -> Self {
-        self.dead_letters = Some(subject.to_string());
-        self
-    }
-
-    /// The number of deliveries, 1 or more, after which a failed message becomes a dead letter. The
-    /// broker counts them, also those to workers that died.
-    pub fn attempts(mut self, attempts: u64) -> Self {
-        self.attempts = attempts;
-        self
-    }
-
-    /// The time after which the broker delivers the messages of a dead worker again: 1 s or more.
-    pub fn ack_wait(mut self, time: Duration) -> Self {
-        self.ack_wait = time;
-        self
-    }
-
-    /// The pause after the first failed attempt, which doubles with each delivery, and the longest
-    /// pause. The broker keeps the message meanwhile, and counts it as pending.
-    pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
-        self.pauses = (first, longest);
-        self
-    }
-
-    /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room
-    /// in the topology count.
-    pub fn window(mut self, messages: usize) -> Self {
-        self.window = messages;
-        self
-    }
-
     fn check(&self) -> Result<(), NatsError> {
         // The streams of this crate are named APP+SET+KIND.
-        self.stream.split('+').try_for_each(|part| names::check("stream", part))?;
-        names::check("consumer", &self.consumer)?;
+        self.stream.split('+').try_for_each(|part| NatsError::name("stream", part))?;
+        NatsError::name("consumer", &self.consumer)?;
         NatsError::within("attempts", self.attempts, 1.., "1 or more")?;
         NatsError::within("window", self.window, 1.., "1 or more")?;
         NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")
@@ -142,58 +123,33 @@ pub struct MessageId {
     pub published: i128,
 }
 
-/// What a worker's source has done so far, and what it holds. A snapshot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SourceStats {
-    /// Messages that were delivered, redeliveries included.
-    pub delivered: u64,
-    /// Messages that were delivered while the topology had them already.
-    pub redelivered_held: u64,
-    /// Messages that were acked.
-    pub acked: u64,
-    /// Messages that were acked again, because the first ack was lost.
-    pub acked_again: u64,
-    /// Failed attempts after which the broker delivers again.
-    pub naks: u64,
-    /// Reports that work is in progress.
-    pub in_progress: u64,
-    /// Dead letters that were stored.
-    pub dead: u64,
-    /// Attempts to store a dead letter that failed. Its message stays in the stream.
-    pub dead_refused: u64,
-    /// Requests for messages that failed.
-    pub pull_errors: u64,
-    /// Messages that are held now.
-    pub held: u64,
-}
-
-macro_rules! counters {
-    ($($name:ident),*) => {
-        #[derive(Default)]
-        struct Counters { $($name: AtomicU64),* }
-        impl Counters {
-            fn snapshot(&self) -> SourceStats {
-                SourceStats { $($name: self.$name.load(Ordering::Relaxed)),* }
-            }
-        }
-    };
-}
-counters!(
-    delivered,
-    redelivered_held,
-    acked,
-    acked_again,
-    naks,
-    in_progress,
-    dead,
-    dead_refused,
-    pull_errors,
-    held
-);
-
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+stats! {
+    /// What a worker's source has done so far, and what it holds. A snapshot.
+    SourceStats as "expiry_nats_source_"
+    gauges {
+        /// Messages that are held now.
+        held: u64,
+    }
+    counters {
+        /// Messages that were delivered, redeliveries included.
+        delivered,
+        /// Messages that were delivered while the topology had them already.
+        redelivered_held,
+        /// Messages that were acked.
+        acked,
+        /// Messages that were acked again, because the first ack was lost.
+        acked_again,
+        /// Failed attempts after which the broker delivers again.
+        naks,
+        /// Reports that work is in progress.
+        in_progress,
+        /// Dead letters that were stored.
+        dead,
+        /// Attempts to store a dead letter that failed. Its message stays in the stream.
+        dead_refused,
+        /// Requests for messages that failed.
+        pull_errors,
+    }
 }
 
 /// What the spout reports to the I/O task.
@@ -236,17 +192,13 @@ struct Shared<M> {
     /// The stream that took the subject of dead letters when the source was made.
     dead_stream: String,
     decode: Box<Decode<M>>,
-    counters: Counters,
+    counts: Counts,
+    held: AtomicU64,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
     trouble: Mutex<[Option<String>; 2]>,
 }
 
-impl<M> fmt::Debug for StreamSource<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = &self.shared.options;
-        f.debug_tuple("StreamSource").field(options).finish()
-    }
-}
+debug!(StreamSource<M>, |it| "StreamSource({:?})", it.shared.options);
 
 impl Nats {
     /// A source of messages. Creates the durable consumer, or updates the settings of the one that
@@ -276,7 +228,8 @@ impl Nats {
             dead_stream: String::new(),
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
-            counters: Counters::default(),
+            counts: Counts::default(),
+            held: AtomicU64::new(0),
             trouble: Mutex::default(),
         };
         shared.consumer().await?;
@@ -294,11 +247,21 @@ impl<M: Send + 'static> StreamSource<M> {
     /// `topology.spout("lines", move |context| source.spout(context))`.
     pub fn spout(&self, context: &Context) -> StreamSpout<M> {
         let task = (context.component().to_string(), context.task());
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = lock(&self.links);
         let link = links.entry(task).or_insert_with(|| {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();
-            let task = Task::new(self.shared.clone(), give, context.waker(), &outcomes);
+            let (shared, options) = (self.shared.clone(), &self.shared.options);
+            let task = Task {
+                custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
+                shared,
+                began: Instant::now(),
+                give,
+                waker: context.waker(),
+                outcomes: outcomes.downgrade(),
+                active: false,
+                consumer: None,
+            };
             self.runtime.spawn(task.run(told));
             Arc::new(Link { messages: Mutex::new(messages), outcomes })
         });
@@ -308,16 +271,14 @@ impl<M: Send + 'static> StreamSource<M> {
     /// What this worker's spouts have done so far.
     #[must_use]
     pub fn stats(&self) -> SourceStats {
-        self.shared.counters.snapshot()
+        self.shared.counts.snapshot(self.shared.held.load(Ordering::Relaxed))
     }
 
     /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts
     /// succeeded.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        let trouble = self.shared.trouble.lock();
-        let trouble = trouble.unwrap_or_else(PoisonError::into_inner);
-        trouble.iter().flatten().next().cloned()
+        lock(&self.shared.trouble).iter().flatten().next().cloned()
     }
 }
 
@@ -327,8 +288,7 @@ const DEAD: usize = 1;
 
 impl<M> Shared<M> {
     fn note(&self, place: usize, trouble: Option<String>) {
-        let noted = self.trouble.lock();
-        noted.unwrap_or_else(PoisonError::into_inner)[place] = trouble;
+        lock(&self.trouble)[place] = trouble;
     }
 
     /// Calls the user's function. A panic is a refusal: it does not end the I/O task.
@@ -381,11 +341,7 @@ pub struct StreamSpout<M> {
     link: Arc<Link<M>>,
 }
 
-impl<M> fmt::Debug for StreamSpout<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamSpout")
-    }
-}
+debug!(StreamSpout<M>, |_it| "StreamSpout");
 
 impl<M> StreamSpout<M> {
     fn tell(&self, outcome: Outcome) {
@@ -394,9 +350,7 @@ impl<M> StreamSpout<M> {
     }
 
     fn take(&self) -> Option<(MessageId, M)> {
-        let messages = self.link.messages.lock();
-        let mut messages = messages.unwrap_or_else(PoisonError::into_inner);
-        messages.try_recv().ok()
+        lock(&self.link.messages).try_recv().ok()
     }
 }
 

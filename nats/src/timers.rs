@@ -9,6 +9,7 @@
 //! The leader collects the timers that are due, and then stores one after the other. Meanwhile it
 //! does not notice that one is deleted. So [`Timers::cancel`] deletes no timer that may be due.
 
+use crate::base::{setters, DAY};
 use crate::keyed::Keyed;
 use crate::partitions::{decoded, refused, token};
 use crate::{clock, Nats, NatsError, SourceOptions};
@@ -22,8 +23,6 @@ use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
 const SCHEDULE: &str = "Nats-Schedule";
-/// The longest time of a timer.
-const LONGEST: Duration = Duration::from_secs(3660 * 24 * 3600);
 /// By how much the brokers' clocks, and what this worker knows of them, may differ.
 const SKEW: Duration = Duration::from_millis(500);
 /// For how long a reading of the broker's clock is good.
@@ -43,13 +42,12 @@ impl Nats {
     }
 }
 
-impl TimerSet {
+setters! { TimerSet
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.0.replicas = replicas;
-        self
-    }
+    replicas(replicas: usize) => 0.replicas = replicas;
+}
 
+impl TimerSet {
     /// Opens the set. Creates its stream if it does not exist.
     ///
     /// # Errors
@@ -117,7 +115,7 @@ impl Timers {
         let (payload, keyed) = (payload.into(), &self.keyed);
         let key = token(key.as_ref())?;
         keyed.fits(&payload)?;
-        NatsError::within("time", time, ..=LONGEST, "at most ten years")?;
+        NatsError::within("time", time, ..=DAY * 3660, "at most ten years")?;
         let due = later(self.now().await?, time)?.format(&Rfc3339);
         let due = due.map_err(|error| refused(WHAT, &error))?;
         let mut headers = HeaderMap::new();

@@ -1,7 +1,8 @@
 //! Serves the partitions that the worker owns: one task for each gives requests to a [`Keeper`],
 //! and its batches to the brokers.
 
-use super::{Action, Event, Keeper, Served, Task, Wire};
+use super::{Action, Event, Keeper, Served, Wire};
+use crate::base::{count, ticks, Task};
 use crate::partitions::PAUSE;
 use crate::{clock, Change, Held, NatsError, Partitions};
 use async_nats::{Message, Subject};
@@ -74,8 +75,7 @@ async fn serve_one<K: Keeper<Subject>>(
     let mut requests = client.subscribe(subject).await.ok()?;
     let (mut keeper, malformed) = K::new(terms, clock::now(), records, served.lease);
     served.malformed.fetch_add(malformed, Ordering::Relaxed);
-    let mut ticks = tokio::time::interval(served.lease / 16);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = ticks(served.lease / 16);
     let (mut out, mut writing): (_, Writing) = (Vec::new(), None);
     loop {
         let event = tokio::select! {
@@ -88,7 +88,7 @@ async fn serve_one<K: Keeper<Subject>>(
             message = requests.next() => match asked::<K>(message?) {
                 Some(asked) => asked,
                 None => {
-                    served.malformed.fetch_add(1, Ordering::Relaxed);
+                    count(&served.malformed);
                     continue;
                 }
             }

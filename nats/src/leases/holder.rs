@@ -8,7 +8,7 @@
 //! A lease is renewed at a third of its time, and from then on with each tick until the owner
 //! confirms it. What a partition's owner is to renew goes to it in batches, one at a time.
 
-use super::wire::Renewed;
+use super::wire::{Renewed, Tokens};
 use crate::partitions::MOST_RECORDS;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,16 +18,11 @@ use std::time::Duration;
 pub(crate) enum Event {
     Tick,
     /// The owner of the partition has answered the renewal that was sent at `sent_at`.
-    Renewed {
+    /// None: there is no answer.
+    Answered {
         partition: u32,
         sent_at: Duration,
-        kept: Vec<u64>,
-        gone: Vec<u64>,
-    },
-    /// The renewal has no answer.
-    Unanswered {
-        partition: u32,
-        sent_at: Duration,
+        tokens: Option<Tokens>,
     },
 }
 
@@ -125,11 +120,11 @@ impl<T> Holder<T> {
                     !one.leases.is_empty() || one.under_way.is_some()
                 });
             }
-            Event::Renewed { partition, sent_at, kept, gone } => {
-                let Some(one) = self.answered(partition, sent_at) else {
-                    return;
-                };
-                for token in kept {
+            Event::Answered { partition, sent_at, tokens } => {
+                let Some(one) = self.partitions.get_mut(&partition) else { return };
+                one.under_way.take_if(|at| *at == sent_at);
+                let tokens = tokens.unwrap_or_default();
+                for token in tokens.kept {
                     if let Some(lease) = one.leases.get_mut(&token) {
                         // The next tick drops a lease that is not valid any more.
                         if !lease.left(now).is_zero() {
@@ -137,20 +132,11 @@ impl<T> Holder<T> {
                         }
                     }
                 }
-                for token in gone {
+                for token in tokens.gone {
                     self.forget((partition, token));
                 }
             }
-            Event::Unanswered { partition, sent_at } => drop(self.answered(partition, sent_at)),
         }
-    }
-
-    fn answered(&mut self, partition: u32, sent_at: Duration) -> Option<&mut Partition<T>> {
-        let one = self.partitions.get_mut(&partition)?;
-        if one.under_way == Some(sent_at) {
-            one.under_way = None;
-        }
-        Some(one)
     }
 }
 
@@ -170,33 +156,5 @@ impl<T> Partition<T> {
         let leases = leases.collect();
         self.under_way = Some(now);
         Some(Renew { partition, sent_at: now, limit, leases })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Event, Holder};
-    use std::time::Duration;
-
-    #[test]
-    fn a_lease_counts_from_when_its_request_was_sent_and_never_comes_back() {
-        let at = Duration::from_secs;
-        let (mut holder, mut out, lease) = (Holder::new(), Vec::new(), (3, 7));
-        assert!(!holder.granted(at(9), lease, vec![1], at(12), at(0), ()));
-        assert!(holder.granted(at(2), lease, vec![1], at(12), at(0), ()));
-        assert_eq!(holder.valid_for(at(2), lease), at(7));
-        holder.on(at(4), Event::Tick, &mut out);
-        let (sent_at, renewed) = (out[0].sent_at, |sent_at, gone| {
-            let (partition, kept) = (3, vec![7]);
-            Event::Renewed { partition, sent_at, kept, gone }
-        });
-        assert_eq!((out.len(), sent_at, out[0].limit), (1, at(4), at(1)));
-        holder.on(at(8), renewed(sent_at, vec![]), &mut out);
-        assert_eq!(holder.valid_for(at(8), lease), at(5));
-        holder.on(at(13), renewed(at(12), vec![]), &mut out);
-        assert_eq!(holder.valid_for(at(13), lease), at(0));
-        assert!(holder.granted(at(13), lease, vec![1], at(12), at(13), ()));
-        holder.on(at(14), renewed(at(13), vec![7]), &mut out);
-        assert_eq!(holder.valid_for(at(14), lease), at(0));
     }
 }

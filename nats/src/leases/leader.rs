@@ -1,6 +1,7 @@
 //! Leader election: a lease with one key.
 
 use super::{Lease, LeaseSet, Leases, SHORTEST};
+use crate::base::setters;
 use crate::{Nats, NatsError};
 use std::time::Duration;
 
@@ -20,20 +21,15 @@ impl Nats {
     }
 }
 
-impl Election {
+setters! { Election
     /// How long a dead leader's place stays taken: 8 s to a day, 16 s by default. All processes
     /// have to name the same.
-    pub fn time(mut self, time: Duration) -> Self {
-        self.time = time;
-        self
-    }
-
+    time(time: Duration) => time = time;
     /// The number of brokers, 1, 3 or 5, that store the election. It counts when that is created.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.set = self.set.replicas(replicas);
-        self
-    }
+    replicas(replicas: usize) => set.set.replicas = replicas;
+}
 
+impl Election {
     /// Takes part, as [`LeaseSet::join`] does.
     ///
     /// # Errors

@@ -1,10 +1,8 @@
 //! What holders and owners say to each other, and the record of a lease, in protobuf.
-//!
-//! A reader skips the fields that it does not know. A field never changes its meaning: what an old
-//! reader must not take for something else gets a new version.
 
-use super::LONGEST_TIME;
+use crate::base::DAY;
 use crate::keep::{wire, VERSION};
+use crate::partitions::check_key;
 use prost::{Message, Oneof};
 use std::time::Duration;
 
@@ -75,7 +73,7 @@ pub(crate) struct Tokens {
 }
 
 wire!(Ask, "Ask", tags "2, 3, 4" in Request, sound if |ask| match ask {
-    Ask::Acquire(grant) | Ask::Release(grant) => super::is_key(&grant.key) && grant.is_sound(),
+    Ask::Acquire(grant) | Ask::Release(grant) => check_key(&grant.key).is_ok() && grant.is_sound(),
     Ask::Renew(_) => true,
 });
 wire!(Said, "Said", tags "2, 3, 4" in Answer, sound if |_| true);
@@ -86,7 +84,7 @@ impl Grant {
     }
 
     fn is_sound(&self) -> bool {
-        self.millis > 0 && self.time() <= LONGEST_TIME
+        self.millis > 0 && self.time() <= DAY
     }
 
     /// The record of the lease.
@@ -98,43 +96,5 @@ impl Grant {
     pub(crate) fn of_record(bytes: &[u8]) -> Option<Grant> {
         let found = Grant::decode(bytes).ok()?;
         (found.version == VERSION && found.is_sound()).then_some(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Ask, Grant, Said};
-    use crate::keep::Wire;
-    use rand::rngs::SmallRng;
-    use rand::{RngCore, SeedableRng};
-
-    #[test]
-    fn what_does_not_parse_is_none() {
-        let grant = Grant { key: b"k".to_vec(), id: 7, millis: 9_000, ..Grant::default() };
-        let ask = Ask::Acquire(grant.clone());
-        assert_eq!(Ask::of_bytes(&ask.clone().into_bytes()), Some(ask.clone()));
-        // A later version's field is skipped.
-        assert_eq!(
-            Ask::of_bytes(&[ask.clone().into_bytes(), vec![0x7a, 1, 0]].concat()),
-            Some(ask)
-        );
-        for millis in [0, u64::MAX] {
-            assert_eq!(
-                Ask::of_bytes(&Ask::Release(Grant { millis, ..grant.clone() }).into_bytes()),
-                None
-            );
-        }
-        assert_eq!(
-            Ask::of_bytes(&Ask::Acquire(Grant { key: vec![], ..grant.clone() }).into_bytes()),
-            None
-        );
-        assert_eq!(Grant::of_record(&grant.record("w")).map(|it| it.worker), Some("w".into()));
-        let mut random = SmallRng::seed_from_u64(1);
-        for length in (0..64).cycle().take(100_000) {
-            let mut bytes = vec![0; length];
-            random.fill_bytes(&mut bytes);
-            assert_eq!((Ask::of_bytes(&bytes), Grant::of_record(&bytes)), (None, None));
-            assert_eq!(Said::of_bytes(&bytes), None);
-        }
     }
 }

@@ -6,8 +6,9 @@
 //! made anew reports that too. The stream's sequences began again, so the worker loses everything
 //! and begins anew, with a new `incarnation`.
 
-use super::{count, header, last_of_each, swapped, Change, Held, Shared, Unswapped};
+use super::{header, last_of_each, Change, Held, Shared};
 use super::{EXPECTED, INCARNATION, OWNER};
+use crate::base::{count, ticks, Task};
 use crate::ownership::{Action, Event};
 use crate::{clock, NatsError};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
@@ -17,7 +18,6 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 
 const BEAT: &str = "Expiry-Beat";
 const LEAVING: &str = "Expiry-Leaving";
@@ -30,48 +30,27 @@ pub(super) enum Told {
     Watch(u64, Event),
     /// The watch of this number found a stream made anew.
     Anew(u64),
-    Released(u32),
-    Doubted(u32, u64),
-    Leave,
+    /// What the worker asks for.
+    Asked(Event),
 }
 
 type Joined = oneshot::Sender<Result<(), NatsError>>;
 
 pub(super) struct Driver {
-    shared: Arc<Shared>,
-    streams: [Stream; 2],
-    changes: mpsc::UnboundedSender<Change>,
-    joined: Option<Joined>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) streams: [Stream; 2],
+    pub(super) changes: mpsc::UnboundedSender<Change>,
+    pub(super) joined: Option<Joined>,
     /// The number of the current watch, and its task.
-    watch: u64,
-    watching: Option<AbortHandle>,
-    leaving: bool,
-    ended: bool,
+    pub(super) watch: u64,
+    pub(super) watching: Option<Task>,
+    pub(super) leaving: bool,
+    pub(super) ended: bool,
 }
 
 impl Driver {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        streams: [Stream; 2],
-        changes: mpsc::UnboundedSender<Change>,
-        joined: Joined,
-    ) -> Self {
-        Driver {
-            shared,
-            streams,
-            changes,
-            joined: Some(joined),
-            watch: 0,
-            watching: None,
-            leaving: false,
-            ended: false,
-        }
-    }
-
     pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Told>) {
-        let often = (self.shared.set.lease / 16).min(Duration::from_secs(1));
-        let mut ticks = tokio::time::interval(often);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = ticks((self.shared.set.lease / 16).min(Duration::from_secs(1)));
         self.give(Event::Start);
         while !self.ended {
             let told = tokio::select! {
@@ -96,11 +75,9 @@ impl Driver {
                 }
                 Told::Anew(number) if number == self.watch => self.begin_anew().await,
                 Told::Watch(..) | Told::Anew(_) => {}
-                Told::Released(partition) => self.give(Event::Released { partition }),
-                Told::Doubted(partition, epoch) => self.give(Event::Doubted { partition, epoch }),
-                Told::Leave => {
-                    self.leaving = true;
-                    self.give(Event::Leave);
+                Told::Asked(event) => {
+                    self.leaving |= matches!(event, Event::Leave);
+                    self.give(event);
                 }
             }
         }
@@ -108,26 +85,14 @@ impl Driver {
 
     /// The streams were made anew, or have to be: the worker loses everything.
     async fn begin_anew(&mut self) {
-        let set = &self.shared.set;
-        let made = match set.streams().await {
-            Ok(streams) => set.agree().await.map(|()| streams),
-            Err(error) => Err(error),
-        };
-        match made {
+        match self.shared.set.open().await {
             Ok(streams) => self.streams = streams,
             Err(error @ NatsError::OtherCount { .. }) => return self.end(error),
             // The watch fails once more, and finds the same.
             Err(_) => {}
         }
-        let lost = {
-            let mut machine = self.shared.machine();
-            let lost = machine.abandon();
-            *machine = self.shared.set.machine(true);
-            lost
-        };
-        for partition in lost {
-            self.change(Change::Lost(partition));
-        }
+        self.abandon();
+        *self.shared.machine() = self.shared.set.machine(true);
         self.give(Event::Start);
         if self.leaving {
             self.give(Event::Leave);
@@ -136,22 +101,19 @@ impl Driver {
 
     fn give(&mut self, event: Event) {
         match &event {
-            Event::BeatConfirmed { .. } => count(&self.shared.counts.beats),
-            Event::BeatRefused { .. }
-            | Event::BeatUnanswered { .. }
-            | Event::ClaimRefused { .. }
-            | Event::ClaimUnanswered { .. } => count(&self.shared.counts.failures),
+            Event::Beaten { revision: Some(_), .. } => count(&self.shared.counts.beats),
+            Event::Beaten { .. } | Event::Claimed { revision: None, .. } => {
+                count(&self.shared.counts.failures);
+            }
             _ => {}
         }
-        let beats = matches!(event, Event::BeatConfirmed { .. });
+        let beats = matches!(event, Event::Beaten { revision: Some(_), .. });
         let mut actions = Vec::new();
         self.shared.machine().on(clock::now(), event, &mut actions);
         if beats {
             self.answer_join(Ok(()));
         }
-        for action in actions {
-            self.act(action);
-        }
+        actions.into_iter().for_each(|action| self.act(action));
     }
 
     fn answer_join(&mut self, answer: Result<(), NatsError>) -> bool {
@@ -163,12 +125,14 @@ impl Driver {
         let _ = self.changes.send(change);
     }
 
+    fn abandon(&self) {
+        let lost = self.shared.machine().abandon();
+        lost.into_iter().for_each(|partition| self.change(Change::Lost(partition)));
+    }
+
     fn end(&mut self, error: NatsError) {
         self.ended = true;
-        let lost = self.shared.machine().abandon();
-        for partition in lost {
-            self.change(Change::Lost(partition));
-        }
+        self.abandon();
         if !self.answer_join(Err(error.clone())) {
             self.change(Change::Ended(error));
         }
@@ -191,7 +155,7 @@ impl Driver {
             Action::Losing { partition } => self.change(Change::Losing(partition)),
             Action::Lost { partition } => self.change(Change::Lost(partition)),
             Action::Left => self.ended = true,
-            Action::NameTaken | Action::Overtaken => {
+            Action::NameTaken => {
                 let worker = self.shared.set.nats.worker().to_string();
                 self.end(NatsError::NameTaken { worker });
             }
@@ -214,47 +178,32 @@ impl Driver {
         subject: String,
         expected: u64,
         headers: impl IntoIterator<Item = (&'static str, HeaderValue)>,
-        event: impl FnOnce(Result<u64, Unswapped>) -> Event + Send + 'static,
+        event: impl FnOnce(Option<u64>) -> Event + Send + 'static,
     ) {
         let mut all = HeaderMap::new();
         all.insert(EXPECTED, expected.to_string());
-        for (name, value) in headers {
-            all.insert(name, value);
-        }
+        all.insert(INCARNATION, self.shared.machine().incarnation().to_string());
+        headers.into_iter().for_each(|(name, value)| all.insert(name, value));
         let (nats, limit) = (self.shared.set.nats.clone(), self.shared.set.lease / 2);
         self.ask(async move {
             let stored = nats.store(subject, all, Bytes::new());
             let stored = tokio::time::timeout(limit, stored).await;
-            Some(event(stored.map_or(Err(Unswapped::Unanswered), swapped)))
+            Some(event(stored.ok().and_then(Result::ok).map(|ack| ack.sequence)))
         });
     }
 
     fn beat(&self, expected: u64, beat: u64, leaving: bool, sent_at: Duration) {
         let set = &self.shared.set;
         let subject = set.subject(format_args!("beat.{}", set.nats.worker()));
-        let incarnation = self.shared.machine().incarnation();
-        let headers = [
-            (INCARNATION, incarnation.into()),
-            (BEAT, beat.into()),
-            (LEAVING, u64::from(leaving).into()),
-        ];
-        self.swap(subject, expected, headers, move |answer| match answer {
-            Ok(revision) => Event::BeatConfirmed { sent_at, revision },
-            Err(Unswapped::Refused) => Event::BeatRefused { sent_at },
-            Err(Unswapped::Unanswered) => Event::BeatUnanswered { sent_at },
-        });
+        let headers = [(BEAT, beat.into()), (LEAVING, u64::from(leaving).into())];
+        self.swap(subject, expected, headers, move |revision| Event::Beaten { sent_at, revision });
     }
 
     fn claim(&self, partition: u32, expected: u64, owner: &str) {
         count(&self.shared.counts.claims);
         let subject = self.shared.set.record(partition);
-        let incarnation = self.shared.machine().incarnation();
-        let headers = [(OWNER, HeaderValue::from(owner)), (INCARNATION, incarnation.into())];
-        self.swap(subject, expected, headers, move |answer| match answer {
-            Ok(revision) => Event::ClaimConfirmed { partition, revision },
-            Err(Unswapped::Refused) => Event::ClaimRefused { partition },
-            Err(Unswapped::Unanswered) => Event::ClaimUnanswered { partition },
-        });
+        let event = move |revision| Event::Claimed { partition, revision };
+        self.swap(subject, expected, [(OWNER, owner.into())], event);
     }
 
     /// The stream's leader answers. The machine asks again where there is no answer.
@@ -276,60 +225,40 @@ impl Driver {
         self.watch += 1;
         let (shared, streams) = (self.shared.clone(), self.streams.clone());
         let (tell, number) = (self.shared.tell.clone(), self.watch);
-        let told = tell.clone();
         let watch = async move {
-            let show = |event| {
-                let _ = tell.send(Told::Watch(number, event));
-            };
-            let ended = watch(&shared, &streams, show).await;
-            if ended == Ended::Anew {
-                let _ = told.send(Told::Anew(number));
-            } else {
-                // What fails at once is not tried at once.
-                tokio::time::sleep(shared.set.lease / 16).await;
-                let _ = told.send(Told::Watch(number, Event::WatchLost));
+            let show = |event| drop(tell.send(Told::Watch(number, event)));
+            match is_anew(&shared, &streams).await {
+                Some(true) => return drop(tell.send(Told::Anew(number))),
+                Some(false) => drop(watch(&shared, &streams, &show).await),
+                None => {}
             }
+            // What fails at once is not tried at once.
+            tokio::time::sleep(shared.set.lease / 16).await;
+            show(Event::WatchLost);
         };
-        let watching = tokio::spawn(watch).abort_handle();
-        if let Some(before) = self.watching.replace(watching) {
-            before.abort();
-        }
+        self.watching = Some(Task::new(watch));
     }
 }
 
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if let Some(watching) = self.watching.take() {
-            watching.abort();
-        }
-    }
-}
-
-#[derive(PartialEq)]
-enum Ended {
-    Anew,
-    Failed,
-}
-
-/// Shows the records and the beats, until something fails.
-async fn watch(shared: &Shared, known: &[Stream; 2], show: impl Fn(Event)) -> Ended {
-    let set = &shared.set;
-    for known in known {
-        let known = known.cached_info();
-        match set.nats.context().get_stream(&known.config.name).await {
+/// Whether a stream was made anew. None: there is no answer.
+async fn is_anew(shared: &Shared, known: &[Stream; 2]) -> Option<bool> {
+    for known in known.iter().map(Stream::cached_info) {
+        match shared.set.nats.context().get_stream(&known.config.name).await {
             Ok(found) if found.cached_info().created == known.created => {}
-            Ok(_) => return Ended::Anew,
-            Err(error) if super::is_missing(&error) => return Ended::Anew,
-            Err(_) => return Ended::Failed,
+            Ok(_) => return Some(true),
+            Err(error) => return super::is_missing(&error).then_some(true),
         }
     }
-    let silence = set.lease;
+    Some(false)
+}
+
+/// Shows the records and the beats. None, always: something failed.
+async fn watch(shared: &Shared, streams: &[Stream; 2], show: impl Fn(Event)) -> Option<()> {
+    let set = &shared.set;
     let heartbeat = (set.lease / 4).min(Duration::from_secs(5));
-    let records = last_of_each(&known[0], vec![set.record("*")], heartbeat).await;
-    let beats = last_of_each(&known[1], vec![set.subject("beat.*")], heartbeat).await;
-    let (Ok((mut records, records_left)), Ok((mut beats, beats_left))) = (records, beats) else {
-        return Ended::Failed;
-    };
+    let records = last_of_each(&streams[0], vec![set.record("*")], heartbeat).await;
+    let beats = last_of_each(&streams[1], vec![set.subject("beat.*")], heartbeat).await;
+    let ((mut records, records_left), (mut beats, beats_left)) = (records?, beats?);
     let mut left = [records_left, beats_left];
     let mut expected = [1, 1];
     let mut synced = false;
@@ -343,16 +272,12 @@ async fn watch(shared: &Shared, known: &[Stream; 2], show: impl Fn(Event)) -> En
         let (which, message) = tokio::select! {
             message = records.next() => (0, message),
             message = beats.next() => (1, message),
-            () = tokio::time::sleep_until(own_seen + silence) => return Ended::Failed,
+            () = tokio::time::sleep_until(own_seen + set.lease) => return None,
         };
-        let Some(Ok(message)) = message else {
-            return Ended::Failed;
-        };
-        let Ok(info) = message.info() else {
-            return Ended::Failed;
-        };
+        let message = message?.ok()?;
+        let info = message.info().ok()?;
         if info.consumer_sequence != expected[which] {
-            return Ended::Failed;
+            return None;
         }
         expected[which] += 1;
         left[which] = left[which].min(info.pending);

@@ -1,7 +1,4 @@
 //! What front-ends and owners say to each other, and the record of a session, in protobuf.
-//!
-//! A reader skips the fields that it does not know. A field never changes its meaning: what an old
-//! reader must not take for something else gets a new version.
 
 use crate::keep::{wire, VERSION};
 use prost::{Message, Oneof};
@@ -55,31 +52,4 @@ pub(crate) fn session_of(key: &[u8], record: Option<&[u8]>) -> Option<(u64, bool
         return Some((id, false));
     };
     (Request::decode(record).ok()?.version == VERSION).then_some((id, true))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{key, record, session_of, Ask, Ids, Said};
-    use crate::keep::Wire;
-    use rand::rngs::SmallRng;
-    use rand::{RngCore, SeedableRng};
-
-    #[test]
-    fn what_does_not_parse_is_none() {
-        for ask in [Ask::Begin(0), Ask::Touch(Ids { ids: vec![7; 1000] })] {
-            // A later version's field is skipped.
-            let bytes = [ask.clone().into_bytes(), vec![0x7a, 1, 0]].concat();
-            assert_eq!(Ask::of_bytes(&bytes), Some(ask));
-        }
-        assert_eq!(session_of(&key(u64::MAX), Some(&record())), Some((u64::MAX, true)));
-        assert_eq!(session_of(&key(3), None), Some((3, false)));
-        assert_eq!((session_of(b"?", None), session_of(&key(3), Some(b"?"))), (None, None));
-        let mut random = SmallRng::seed_from_u64(1);
-        for length in (0..64).cycle().take(100_000) {
-            let mut bytes = vec![0; length];
-            random.fill_bytes(&mut bytes);
-            assert_eq!((Ask::of_bytes(&bytes), Said::of_bytes(&bytes)), (None, None));
-            assert_eq!(session_of(&key(3), Some(&bytes)), None);
-        }
-    }
 }

@@ -1,7 +1,8 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
-use super::{count, Incoming, MessageId, Outcome, Shared, DEAD, PULL};
-use crate::custody::{Custody, Delivered, Failed, Released, Step, Stored};
+use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
+use crate::base::count;
+use crate::custody::{Action, Custody, Released};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::Consumer;
@@ -22,38 +23,19 @@ const LONGEST_REASON: usize = 1000;
 
 /// The I/O task of one spout.
 pub(super) struct Task<M> {
-    shared: Arc<Shared<M>>,
-    custody: Custody<MessageId, Message>,
-    began: Instant,
-    give: mpsc::UnboundedSender<(MessageId, M)>,
-    waker: Waker,
+    pub(super) shared: Arc<Shared<M>>,
+    pub(super) custody: Custody<MessageId, Message>,
+    pub(super) began: Instant,
+    pub(super) give: mpsc::UnboundedSender<(MessageId, M)>,
+    pub(super) waker: Waker,
     /// Weak, so that the task ends when its source and spouts are gone.
-    outcomes: mpsc::WeakUnboundedSender<Outcome>,
-    active: bool,
+    pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
+    pub(super) active: bool,
     /// Known until a request for messages fails.
-    consumer: Option<Consumer<Config>>,
+    pub(super) consumer: Option<Consumer<Config>>,
 }
 
 impl<M: Send + 'static> Task<M> {
-    pub(super) fn new(
-        shared: Arc<Shared<M>>,
-        give: mpsc::UnboundedSender<(MessageId, M)>,
-        waker: Waker,
-        outcomes: &mpsc::UnboundedSender<Outcome>,
-    ) -> Self {
-        let options = &shared.options;
-        Task {
-            custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
-            shared,
-            began: Instant::now(),
-            give,
-            waker,
-            outcomes: outcomes.downgrade(),
-            active: false,
-            consumer: None,
-        }
-    }
-
     pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Outcome>) {
         let mut tick = tokio::time::interval(TICK);
         let mut batch: Option<Batch> = None;
@@ -102,7 +84,7 @@ impl<M: Send + 'static> Task<M> {
                 }
             }
             let held = self.custody.len() as u64;
-            self.shared.counters.held.store(held, Ordering::Relaxed);
+            self.shared.held.store(held, Ordering::Relaxed);
         }
     }
 
@@ -117,33 +99,27 @@ impl<M: Send + 'static> Task<M> {
 
     /// Asks for so many messages.
     async fn ask(&mut self, room: usize) -> Option<Batch> {
-        match self.batch(room).await {
-            Ok(batch) => {
-                self.shared.note(PULL, None);
-                Some(batch)
-            }
-            Err(why) => {
-                self.pull_failed(why);
-                None
-            }
+        let asked = self.batch(room).await;
+        match asked {
+            Ok(_) => self.shared.note(PULL, None),
+            Err(ref why) => self.pull_failed(why.clone()),
         }
+        asked.ok()
     }
 
     async fn batch(&mut self, room: usize) -> Result<Batch, String> {
-        if self.consumer.is_none() {
-            let made = self.shared.consumer().await;
-            self.consumer = Some(made.map_err(|error| error.to_string())?);
-        }
-        let Some(consumer) = &self.consumer else {
-            return Err("no consumer".to_string());
+        let consumer = match self.consumer.take() {
+            Some(consumer) => consumer,
+            None => self.shared.consumer().await.map_err(|error| error.to_string())?,
         };
-        let batch = consumer.batch().max_messages(room).expires(REQUEST);
-        batch.messages().await.map_err(|error| error.to_string())
+        let batch = consumer.batch().max_messages(room).expires(REQUEST).messages().await;
+        self.consumer = Some(consumer);
+        batch.map_err(|error| error.to_string())
     }
 
     /// The consumer is asked for again, and made again if an operator has deleted it.
     fn pull_failed(&mut self, why: String) {
-        count(&self.shared.counters.pull_errors);
+        count(&self.shared.counts.pull_errors);
         self.shared.note(PULL, Some(why));
         self.consumer = None;
     }
@@ -155,33 +131,49 @@ impl<M: Send + 'static> Task<M> {
             published: info.published.unix_timestamp_nanos(),
         };
         let deliveries = info.delivered.unsigned_abs();
-        let counters = &self.shared.counters;
-        count(&counters.delivered);
-        match self.custody.deliver(self.now(), id, deliveries, message) {
-            Delivered::Kept => self.go_on().await,
-            Delivered::HeldAlready => count(&counters.redelivered_held),
-            Delivered::AckAgain(message) => {
-                count(&counters.acked_again);
-                answer(&message, AckKind::Ack).await;
-            }
+        let counts = &self.shared.counts;
+        count(&counts.delivered);
+        let held = self.custody.message(id).is_some();
+        let action = self.custody.deliver(self.now(), id, deliveries, message);
+        if held && action.is_none() {
+            count(&counts.redelivered_held);
         }
+        self.act(action).await;
+        self.go_on().await;
     }
 
     /// Does what the custody wants done, until it wants nothing.
     async fn go_on(&mut self) {
-        while let Some(step) = self.custody.next_step() {
-            match step {
-                Step::Give(id) => self.give(id).await,
-                Step::Bury(id) => self.bury(id),
+        while let Some(action) = self.custody.next_step() {
+            self.act(Some(action)).await;
+        }
+    }
+
+    async fn act(&mut self, mut action: Option<Action<MessageId, Message>>) {
+        let counts = &self.shared.clone().counts;
+        while let Some(one) = action.take() {
+            match one {
+                Action::Give(id) => action = self.give(id),
+                Action::Bury(id) => self.bury(id),
+                Action::AckAgain(message) => {
+                    count(&counts.acked_again);
+                    answer(&message, AckKind::Ack).await;
+                }
+                Action::Nak(message, pause) => {
+                    count(&counts.naks);
+                    answer(&message, AckKind::Nak(Some(pause))).await;
+                }
+                Action::Term(message) => {
+                    count(&counts.dead);
+                    answer(&message, AckKind::Term).await;
+                }
             }
         }
     }
 
     /// Decodes a message and gives it to the topology.
-    async fn give(&mut self, id: MessageId) {
-        let Some((message, deliveries)) = self.custody.message(id) else {
-            return;
-        };
+    fn give(&mut self, id: MessageId) -> Option<Action<MessageId, Message>> {
+        let (message, deliveries) = self.custody.message(id)?;
         let decoded = self.shared.decode(&Incoming {
             subject: &message.subject,
             sequence: id.sequence,
@@ -193,8 +185,9 @@ impl<M: Send + 'static> Task<M> {
             Ok(decoded) => {
                 let _ = self.give.send((id, decoded));
                 self.waker.wake();
+                None
             }
-            Err(why) => self.fail(id, &format!("it does not decode: {why}"), true).await,
+            Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), true),
         }
     }
 
@@ -216,11 +209,14 @@ impl<M: Send + 'static> Task<M> {
         match outcome {
             Outcome::Acked(id) => {
                 if let Some(released) = self.custody.acked(id) {
-                    count(&shared.counters.acked);
+                    count(&shared.counts.acked);
                     self.release(released, AckKind::Ack).await;
                 }
             }
-            Outcome::Failed(id, why, is_hopeless) => self.fail(id, &why, is_hopeless).await,
+            Outcome::Failed(id, why, is_hopeless) => {
+                let action = self.custody.failed(id, &why, is_hopeless);
+                self.act(action).await;
+            }
             Outcome::Unused(id) => {
                 if let Some(released) = self.custody.take_back(id) {
                     self.release(released, AckKind::Nak(None)).await;
@@ -229,15 +225,12 @@ impl<M: Send + 'static> Task<M> {
             Outcome::Active(active) => self.active = active,
             Outcome::Buried(id, Ok((letter, before))) => {
                 shared.note(DEAD, None);
-                match self.custody.stored(id, letter, before) {
-                    Stored::Term(message) => self.terminate(&message).await,
-                    Stored::Try => self.give(id).await,
-                    Stored::Nothing => {}
-                }
+                let action = self.custody.stored(id, letter, before);
+                self.act(action).await;
             }
             Outcome::Buried(id, Err(why)) => {
                 shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
-                count(&shared.counters.dead_refused);
+                count(&shared.counts.dead_refused);
                 self.custody.not_buried(self.now(), id);
             }
             Outcome::Close(done) => {
@@ -251,28 +244,10 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
-    async fn fail(&mut self, id: MessageId, why: &str, is_hopeless: bool) {
-        match self.custody.failed(id, why, is_hopeless) {
-            Failed::Nak(message, pause) => {
-                count(&self.shared.counters.naks);
-                answer(&message, AckKind::Nak(Some(pause))).await;
-            }
-            Failed::Bury => self.bury(id),
-            Failed::Term(message) => self.terminate(&message).await,
-            Failed::Nothing => {}
-        }
-    }
-
-    /// The message's dead letter is stored.
-    async fn terminate(&self, message: &Message) {
-        count(&self.shared.counters.dead);
-        answer(message, AckKind::Term).await;
-    }
-
     async fn extend(&mut self) {
         let now = self.now();
         while let Some(message) = self.custody.next_extension(now) {
-            count(&self.shared.counters.in_progress);
+            count(&self.shared.counts.in_progress);
             answer(message, AckKind::Progress).await;
         }
         while let Some(id) = self.custody.next_burial(now) {

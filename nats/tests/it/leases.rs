@@ -21,13 +21,8 @@ struct Member {
 impl Member {
     fn join(rig: &Rig, name: &str) -> Member {
         let worker = rig.worker(name);
-        let began = Instant::now();
-        loop {
-            match worker.runtime.block_on(set(&worker).join()) {
-                Ok(leases) => return Member { worker, leases },
-                Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
-            }
-        }
+        let leases = crate::joined(&worker, || set(&worker).join());
+        Member { worker, leases }
     }
 
     fn acquire(&self, key: &str) -> Option<Lease> {

@@ -18,6 +18,21 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
+/// Joins a set: again and again, while a majority of the brokers may be gone.
+#[cfg(feature = "brokers")]
+fn joined<T, F: std::future::Future<Output = Result<T, NatsError>>>(
+    worker: &rig::Worker,
+    join: impl Fn() -> F,
+) -> T {
+    let began = std::time::Instant::now();
+    loop {
+        match worker.runtime.block_on(join()) {
+            Ok(joined) => return joined,
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
+        }
+    }
+}
+
 /// Plays a server: greets the client with this version, and answers `CONNECT` and `PING` with
 /// `answer`. Returns its address.
 fn server(version: &str, answer: &'static str) -> String {

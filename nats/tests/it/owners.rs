@@ -26,22 +26,8 @@ struct Member {
 impl Member {
     fn join(rig: &Rig, name: &str) -> Member {
         let worker = rig.worker(name);
-        let began = Instant::now();
-        loop {
-            match worker.runtime.block_on(set(&worker).join()) {
-                Ok(partitions) => {
-                    return Member {
-                        worker,
-                        partitions,
-                        held: BTreeMap::new(),
-                        lost: 0,
-                        ended: None,
-                        lets_go: true,
-                    }
-                }
-                Err(error) => assert!(began.elapsed() < 20 * LEASE, "{error}"),
-            }
-        }
+        let partitions = crate::joined(&worker, || set(&worker).join());
+        Member { worker, partitions, held: BTreeMap::new(), lost: 0, ended: None, lets_go: true }
     }
 
     /// Takes the events that it has received by now.

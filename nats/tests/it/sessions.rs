@@ -24,13 +24,8 @@ struct Member {
 impl Member {
     fn join(rig: &Rig, name: &str) -> Member {
         let worker = rig.worker(name);
-        let began = Instant::now();
-        loop {
-            match worker.runtime.block_on(set(&worker).join()) {
-                Ok((sessions, ended)) => return Member { worker, sessions, ended },
-                Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
-            }
-        }
+        let (sessions, ended) = crate::joined(&worker, || set(&worker).join());
+        Member { worker, sessions, ended }
     }
 
     fn begin(&self, count: usize) -> Vec<SessionId> {

@@ -1,12 +1,11 @@
-//! A seeded simulation of workers that own a partition in turn, and ask its owner. Times are
-//! microseconds of true time; each worker's clock runs at its own rate. The owners are a script:
-//! `ownership/sim.rs` shows that no two workers may act at once.
+//! A seeded simulation of workers that own a partition in turn, and ask its owner. The owners are a
+//! script: the tests of `src/ownership.rs` show that no two workers may act at once.
 
 use super::{Action, Event, Keeper};
 use crate::partitions::Numbered;
 use bytes::Bytes;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngCore, SeedableRng};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,6 +18,55 @@ pub(crate) type Checked = Result<(), String>;
 pub(crate) type Ask<C> = <<C as Client>::Keeper as Keeper<usize>>::Ask;
 pub(crate) type Said<C> = <<C as Client>::Keeper as Keeper<usize>>::Said;
 type Records = Vec<(Vec<u8>, Option<Bytes>)>;
+
+/// Calls `check` with bytes that mean nothing.
+pub(crate) fn random_bytes(check: impl Fn(&[u8])) {
+    let mut random = SmallRng::seed_from_u64(1);
+    for length in (0..64).cycle().take(100_000) {
+        let mut bytes = vec![0; length];
+        random.fill_bytes(&mut bytes);
+        check(&bytes);
+    }
+}
+
+/// Chance, and what is to happen when, to which node and in which of its lives. Times are
+/// microseconds of true time; each node's clock runs at its own rate, in thousandths.
+pub(crate) struct Net<E> {
+    pub(crate) now: u64,
+    random: SmallRng,
+    serial: u64,
+    queue: BTreeMap<(u64, u64), (usize, u64, E)>,
+}
+
+impl<E> Net<E> {
+    pub(crate) fn new(seed: u64) -> Self {
+        let (random, queue) = (SmallRng::seed_from_u64(seed), BTreeMap::new());
+        Net { now: 1, random, serial: 0, queue }
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.random.random_range(0..limit.max(1))
+    }
+
+    pub(crate) fn at_rate(&self, rate: u64) -> Duration {
+        Duration::from_micros(self.now * rate / 1000)
+    }
+
+    pub(crate) fn put(&mut self, at: u64, i: usize, life: u64, event: E) {
+        self.serial += 1;
+        self.queue.insert((at, self.serial), (i, life, event));
+    }
+
+    /// The next event until `end`. None: it is `end` now.
+    pub(crate) fn next(&mut self, end: u64) -> Option<(usize, u64, E)> {
+        let Some(first) = self.queue.first_entry().filter(|it| it.key().0 <= end) else {
+            self.now = end;
+            return None;
+        };
+        self.now = self.now.max(first.key().0);
+        Some(first.remove())
+    }
+}
 
 /// What a worker does beside owning, and what the simulation checks.
 pub(crate) trait Client: Sized {
@@ -50,7 +98,7 @@ pub(crate) trait Client: Sized {
     }
 }
 
-enum Ev<C: Client> {
+pub(crate) enum Ev<C: Client> {
     Tick,
     /// A request arrives at a worker, which may be the owner.
     Asked(usize),
@@ -85,13 +133,10 @@ pub(crate) struct Node<C: Client> {
 }
 
 pub(crate) struct Sim<C: Client> {
-    pub(crate) now: u64,
-    random: SmallRng,
+    pub(crate) net: Net<Ev<C>>,
     /// Only owners fail.
     pub(crate) gentle: bool,
     pub(crate) stopping: bool,
-    queue: BTreeMap<(u64, u64), (usize, u64, Ev<C>)>,
-    serial: u64,
     pub(crate) nodes: Vec<Node<C>>,
     pub(crate) requests: Vec<Request<Ask<C>>>,
     owner: usize,
@@ -106,9 +151,7 @@ pub(crate) struct Sim<C: Client> {
 impl<C: Client> Sim<C> {
     fn new(seed: u64, gentle: bool) -> Self {
         let mut sim = Sim {
-            random: SmallRng::seed_from_u64(seed),
-            now: 1,
-            serial: 0,
+            net: Net::new(seed),
             owner: 0,
             epoch: 0,
             sequence: 0,
@@ -117,7 +160,6 @@ impl<C: Client> Sim<C> {
             counts: [0; 3],
             stopping: false,
             gentle,
-            queue: BTreeMap::new(),
             nodes: Vec::new(),
             requests: Vec::new(),
         };
@@ -131,52 +173,43 @@ impl<C: Client> Sim<C> {
     }
 
     fn node(&mut self, life: u64) -> Node<C> {
-        let rate = 950 + self.below(101);
-        let client = C::new(Duration::from_micros(self.now * rate / 1000));
+        let rate = 950 + self.net.below(101);
+        let client = C::new(self.net.at_rate(rate));
         Node { rate, paused_until: 0, acts_until: 0, owner: None, client, life }
     }
 
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.random.random_range(0..limit)
-    }
-
     fn push(&mut self, at: u64, i: usize, ev: Ev<C>) {
-        self.serial += 1;
-        self.queue.insert((at, self.serial), (i, self.nodes[i].life, ev));
+        let life = self.nodes[i].life;
+        self.net.put(at, i, life, ev);
     }
 
     /// When something sent now arrives. Some things take long.
     fn arrival(&mut self, long: u64) -> u64 {
-        let late = !self.gentle && self.below(25) == 0;
-        self.now + MS + self.below(if late { long } else { 20 * MS })
+        let late = !self.gentle && self.net.below(25) == 0;
+        self.net.now + MS + self.net.below(if late { long } else { 20 * MS })
     }
 
     pub(crate) fn clock(&self, i: usize) -> Duration {
-        Duration::from_micros(self.now * self.nodes[i].rate / 1000)
+        self.net.at_rate(self.nodes[i].rate)
     }
 
     fn run_until(&mut self, end: u64) -> Checked {
-        while let Some((&(at, serial), _)) =
-            self.queue.first_key_value().filter(|it| it.0 .0 <= end)
-        {
-            let (i, life, ev) = self.queue.remove(&(at, serial)).expect("it is there");
-            self.now = self.now.max(at);
+        while let Some((i, life, ev)) = self.net.next(end) {
             let node = &self.nodes[i];
             match ev {
                 Ev::Write(batch, records) => self.store(i, batch, records)?,
                 _ if life != node.life && !matches!(ev, Ev::Claim | Ev::Tick) => {}
-                ev if node.paused_until > self.now => self.push(node.paused_until, i, ev),
+                ev if node.paused_until > self.net.now => self.push(node.paused_until, i, ev),
                 ev => self.step(i, ev)?,
             }
         }
-        self.now = end;
         Ok(())
     }
 
     fn step(&mut self, i: usize, ev: Ev<C>) -> Checked {
         match ev {
             Ev::Tick => {
-                self.push(self.now + LEASE / 16, i, Ev::Tick);
+                self.push(self.net.now + LEASE / 16, i, Ev::Tick);
                 C::tick(self, i)?;
                 self.keeping(i, Event::Tick)
             }
@@ -203,7 +236,7 @@ impl<C: Client> Sim<C> {
                 }
                 (owner @ Some(_), None) if owner.as_ref().is_some_and(|it| it.0 == batch) => {
                     *owner = None;
-                    self.push(self.now + MS, i, Ev::Claim);
+                    self.push(self.net.now + MS, i, Ev::Claim);
                     Ok(())
                 }
                 _ => Ok(()),
@@ -211,7 +244,7 @@ impl<C: Client> Sim<C> {
             Ev::Claim if self.owner == i => {
                 self.sequence += 1;
                 self.epoch = self.sequence;
-                let at = self.now + MS + self.below(LEASE / 4);
+                let at = self.net.now + MS + self.net.below(LEASE / 4);
                 (self.nodes[i].acts_until, self.nodes[i].owner) = (u64::MAX, None);
                 self.push(at, i, Ev::Loaded(self.epoch));
                 Ok(())
@@ -234,19 +267,19 @@ impl<C: Client> Sim<C> {
         let (serial, sent_at) = (self.requests.len(), self.clock(i));
         let life = self.nodes[i].life;
         self.requests.push(Request { from: i, life, sent_at, ask, open: true });
-        self.push(self.now + limit, i, Ev::Timeout(serial));
+        self.push(self.net.now + limit, i, Ev::Timeout(serial));
         // A pause between a request and its answer makes the answer old. Or the request is lost.
         let mut lost = lost;
-        if !self.gentle && !self.stopping && self.below(12) == 0 {
-            let long = [TIME / 2, 2 * TIME][self.below(2) as usize];
-            self.nodes[i].paused_until = self.now + self.below(long);
-            lost |= self.below(2) == 0;
+        if !self.gentle && !self.stopping && self.net.below(12) == 0 {
+            let long = [TIME / 2, 2 * TIME][self.net.below(2) as usize];
+            self.nodes[i].paused_until = self.net.now + self.net.below(long);
+            lost |= self.net.below(2) == 0;
         }
         if lost {
             return;
         }
         for j in 0..WORKERS {
-            let copies = [1, 0, 2].get(self.below(50) as usize).filter(|_| !self.gentle);
+            let copies = [1, 0, 2].get(self.net.below(50) as usize).filter(|_| !self.gentle);
             for _ in 0..*copies.unwrap_or(&1) {
                 let at = self.arrival(TIME / 2);
                 self.push(at, j, Ev::Asked(serial));
@@ -256,7 +289,7 @@ impl<C: Client> Sim<C> {
 
     fn keeping(&mut self, i: usize, event: Event<Ask<C>, usize>) -> Checked {
         let (now, mut out) = (self.clock(i), Vec::new());
-        let may_act = self.now < self.nodes[i].acts_until || matches!(event, Event::Written(_));
+        let may_act = self.net.now < self.nodes[i].acts_until || matches!(event, Event::Written(_));
         if self.nodes[i].owner.is_none() || !may_act {
             return Ok(());
         }
@@ -276,13 +309,13 @@ impl<C: Client> Sim<C> {
                     }
                     let at = self.arrival(3 * LEASE);
                     self.push(at, i, Ev::Write(batch, records));
-                    self.push(self.now + LEASE, i, Ev::Written(batch, None));
+                    self.push(self.net.now + LEASE, i, Ev::Written(batch, None));
                 }
                 Action::Answer(serial, said) => {
                     C::answered(self, serial, &said)?;
                     let Request { from, life, .. } = self.requests[serial];
                     let at = self.arrival(TIME / 2);
-                    if (self.gentle || self.below(50) > 0) && self.nodes[from].life == life {
+                    if (self.gentle || self.net.below(50) > 0) && self.nodes[from].life == life {
                         self.push(at, from, Ev::Said(serial, said));
                     }
                 }
@@ -302,7 +335,7 @@ impl<C: Client> Sim<C> {
             let before = self.records.insert(key.clone(), (self.sequence, record));
             C::stored(self, &key, lives, before.is_some_and(|it| it.1.is_some()))?;
         }
-        if self.gentle || self.below(50) > 0 {
+        if self.gentle || self.net.below(50) > 0 {
             let at = self.arrival(LEASE / 2);
             self.push(at, i, Ev::Written(batch, Some(self.sequence)));
         }
@@ -313,9 +346,9 @@ impl<C: Client> Sim<C> {
     fn depose(&mut self) {
         let next = (self.owner + 1) % WORKERS;
         let old = &mut self.nodes[self.owner];
-        old.acts_until = old.acts_until.min(self.now);
+        old.acts_until = old.acts_until.min(self.net.now);
         self.owner = next;
-        let at = self.now + self.below(2 * LEASE);
+        let at = self.net.now + self.net.below(2 * LEASE);
         self.push(at, next, Ev::Claim);
     }
 }
@@ -323,27 +356,27 @@ impl<C: Client> Sim<C> {
 fn run_one<C: Client>(seed: u64, gentle: bool) -> Result<Sim<C>, String> {
     let mut sim = Sim::new(seed, gentle);
     for _ in 0..40 {
-        let next = sim.now + sim.below(TIME);
+        let next = sim.net.now + sim.net.below(TIME);
         sim.run_until(next)?;
-        let i = sim.below(WORKERS as u64) as usize;
-        match sim.below(if gentle { 1 } else { 3 }) {
+        let i = sim.net.below(WORKERS as u64) as usize;
+        match sim.net.below(if gentle { 1 } else { 3 }) {
             0 => sim.depose(),
             1 => {
                 // It is killed, and another process starts under its name.
-                let (life, pause) = (sim.nodes[i].life + 1, sim.below(2 * LEASE));
+                let (life, pause) = (sim.nodes[i].life + 1, sim.net.below(2 * LEASE));
                 sim.nodes[i] = sim.node(life);
-                sim.nodes[i].paused_until = sim.now + pause;
+                sim.nodes[i].paused_until = sim.net.now + pause;
                 if sim.owner == i {
                     sim.depose();
                 }
             }
             _ => {}
         }
-        let settle = sim.now + if gentle { TIME } else { 3 * LEASE };
+        let settle = sim.net.now + if gentle { TIME } else { 3 * LEASE };
         sim.run_until(settle)?;
     }
     sim.stopping = true;
-    sim.run_until(sim.now + 6 * TIME)?;
+    sim.run_until(sim.net.now + 6 * TIME)?;
     match sim.records.values().filter(|(_, record)| record.is_some()).count() {
         0 => Ok(sim),
         n => Err(format!("{n} records are left")),

@@ -1,10 +1,11 @@
-//! The simulation's workers are front-ends, whose clients move and leave.
+//! Tests of `src/sessions`. The simulation's workers are front-ends, whose clients move and leave.
 
 use super::front::{Event, Front};
 use super::owner::Owner;
-use super::wire::{key, session_of, Ask, Said};
+use super::wire::{key, record, session_of, Ask, Ids, Said};
 use super::Terms;
-use crate::keep::sim::{run, Checked, Client, Request, Sim, LEASE, TIME, WORKERS};
+use crate::keep::sim::{random_bytes, run, Checked, Client, Request, Sim, LEASE, TIME, WORKERS};
+use crate::keep::Wire;
 use bytes::Bytes;
 use expiry::{SessionId, SessionTracker};
 use std::collections::HashMap;
@@ -53,7 +54,7 @@ fn on(sim: &mut Sim<FrontEnd>, i: usize, event: Event) {
     let (now, mut out) = (sim.clock(i), Vec::new());
     sim.nodes[i].client.front.on(now, event, &mut out);
     for touch in out {
-        let lost = sim.below(4) == 0 && sim.nodes[i].client.lost < 2;
+        let lost = sim.net.below(4) == 0 && sim.nodes[i].client.lost < 2;
         sim.nodes[i].client.lost = if lost { sim.nodes[i].client.lost + 1 } else { 0 };
         sim.ask(i, Ask::Touch(touch.touched), LEASE / 2, lost);
     }
@@ -66,7 +67,7 @@ impl Sim<FrontEnd> {
 
     /// The session's next touch comes within half of its timeout.
     fn serve(&mut self, i: usize, id: u64) {
-        let next = self.now + self.below(TIME / 2 - LEASE / 16);
+        let next = self.net.now + self.net.below(TIME / 2 - LEASE / 16);
         self.nodes[i].client.clients.push((id, next));
     }
 }
@@ -89,17 +90,17 @@ impl Client for FrontEnd {
         on(sim, i, Event::Tick);
         while let Ok(id) = sim.nodes[i].client.gone.try_recv() {
             if sim.life(id.0).ends == 0 {
-                return Err(format!("{}: w{i} takes {id} for gone", sim.now));
+                return Err(format!("{}: w{i} takes {id} for gone", sim.net.now));
             }
         }
         for (id, next) in std::mem::take(&mut sim.nodes[i].client.clients) {
             if sim.stopping {
                 continue;
             }
-            if next > sim.now {
+            if next > sim.net.now {
                 sim.nodes[i].client.clients.push((id, next));
             } else if sim.nodes[i].client.live.touch(SessionId(id)).is_ok() {
-                match sim.below(40) {
+                match sim.net.below(40) {
                     0 => {
                         sim.life(id).ending = true;
                         sim.ask(i, Ask::End(id), LEASE, false);
@@ -110,11 +111,11 @@ impl Client for FrontEnd {
                     _ => sim.serve(i, id),
                 }
             } else if sim.gentle {
-                return Err(format!("{}: w{i} does not serve {id}", sim.now));
+                return Err(format!("{}: w{i} does not serve {id}", sim.net.now));
             }
         }
-        if sim.below(32) == 0 && !sim.stopping {
-            let id = sim.below(u64::MAX);
+        if sim.net.below(32) == 0 && !sim.stopping {
+            let id = sim.net.below(u64::MAX);
             sim.ask(i, Ask::Begin(id), LEASE, false);
         }
         Ok(())
@@ -153,16 +154,16 @@ impl Client for FrontEnd {
             Ask::Adopt(id) | Ask::Begin(id) => vec![*id],
             Ask::End(_) => Vec::new(),
         };
-        ids.into_iter().for_each(|id| sim.life(id).renewed = sim.now);
+        ids.into_iter().for_each(|id| sim.life(id).renewed = sim.net.now);
     }
 
     fn loaded(sim: &mut Sim<Self>) {
-        let now = sim.now;
+        let now = sim.net.now;
         sim.world.lives.values_mut().for_each(|life| life.renewed = now);
     }
 
     fn answered(sim: &mut Sim<Self>, serial: usize, said: &Said) -> Checked {
-        let (now, ask) = (sim.now, sim.requests[serial].ask.clone());
+        let (now, ask) = (sim.net.now, sim.requests[serial].ask.clone());
         let lives =
             |sim: &Sim<Self>, id| sim.records.get(&key(id)).is_some_and(|it| it.1.is_some());
         match (ask, said) {
@@ -180,7 +181,7 @@ impl Client for FrontEnd {
 
     fn handled(sim: &mut Sim<Self>) -> Checked {
         while let Ok(id) = sim.world.reported.try_recv() {
-            let now = sim.now;
+            let now = sim.net.now;
             let life = sim.life(id.0);
             life.reported += 1;
             if life.ends == 0 {
@@ -192,7 +193,7 @@ impl Client for FrontEnd {
 
     fn written(sim: &mut Sim<Self>, records: &Vec<(Vec<u8>, Option<Bytes>)>) -> Checked {
         for (key, _) in records.iter().filter(|it| it.1.is_none()) {
-            let (now, gentle) = (sim.now, sim.gentle && !sim.stopping);
+            let (now, gentle) = (sim.net.now, sim.gentle && !sim.stopping);
             let (id, _) = session_of(key, None).expect("it is a key");
             let life = sim.life(id);
             // The owner's clock may be fast.
@@ -204,7 +205,7 @@ impl Client for FrontEnd {
     }
 
     fn stored(sim: &mut Sim<Self>, key: &[u8], lives: bool, lived: bool) -> Checked {
-        let now = sim.now;
+        let now = sim.net.now;
         let (id, _) = session_of(key, None).expect("it is a key");
         let life = sim.life(id);
         if lives {
@@ -233,4 +234,20 @@ fn each_session_ends_once_after_its_time_and_is_reported() {
 #[test]
 fn an_owners_failure_ends_no_session() {
     run(25, true, all_are_reported);
+}
+
+#[test]
+fn what_does_not_parse_is_none() {
+    for ask in [Ask::Begin(0), Ask::Touch(Ids { ids: vec![7; 1000] })] {
+        // A later version's field is skipped.
+        let bytes = [ask.clone().into_bytes(), vec![0x7a, 1, 0]].concat();
+        assert_eq!(Ask::of_bytes(&bytes), Some(ask));
+    }
+    assert_eq!(session_of(&key(u64::MAX), Some(&record())), Some((u64::MAX, true)));
+    assert_eq!(session_of(&key(3), None), Some((3, false)));
+    assert_eq!((session_of(b"?", None), session_of(&key(3), Some(b"?"))), (None, None));
+    random_bytes(|bytes| {
+        assert_eq!((Ask::of_bytes(bytes), Said::of_bytes(bytes)), (None, None));
+        assert_eq!(session_of(&key(3), Some(bytes)), None);
+    });
 }

@@ -1,31 +1,12 @@
-//! A seeded simulation of workers, brokers and what goes wrong between them. Times are
-//! microseconds of true time; each worker's clock runs at its own rate from its own start.
+//! Tests of `src/ownership.rs`: a seeded simulation of workers, brokers and what goes wrong between
+//! them.
 
-use super::{Action, Event, Ownership, Rules};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use std::cmp::Reverse;
+use super::{Action, Bugs, Event, Ownership};
+use crate::keep::sim::{Checked, Net, MS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const LEASE: u64 = 10_000_000;
-const MS: u64 = 1_000;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Bug {
-    None,
-    CountFromReply,
-    WaitNotAnew,
-    NoFence,
-}
-
-struct Random(SmallRng);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0.random_range(0..limit.max(1))
-    }
-}
 
 enum Ev {
     Tick,
@@ -38,6 +19,7 @@ enum Ev {
     Restart,
 }
 
+#[derive(Default)]
 struct Node {
     /// Its name. The last node is an impostor, under the name of another one.
     name: usize,
@@ -58,12 +40,11 @@ struct Node {
 }
 
 struct Sim {
-    now: u64,
-    random: Random,
-    bug: Bug,
+    net: Net<Ev>,
+    bugs: Bugs,
+    /// The store compares the epoch of a write.
+    fenced: bool,
     partitions: u32,
-    queue: BTreeMap<Reverse<(u64, u64)>, (usize, u64, Ev)>,
-    serial: u64,
     revision: u64,
     nodes: Vec<Node>,
     beats: BTreeMap<usize, (u64, u64, bool, u64)>,
@@ -79,14 +60,12 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(seed: u64, bug: Bug, workers: usize, partitions: u32) -> Self {
+    fn new(seed: u64, bugs: Bugs, workers: usize, partitions: u32) -> Self {
         let mut sim = Self {
-            now: 1,
-            random: Random(SmallRng::seed_from_u64(seed)),
-            bug,
+            net: Net::new(seed),
+            bugs,
+            fenced: true,
             partitions,
-            queue: BTreeMap::new(),
-            serial: 0,
             revision: 0,
             nodes: Vec::new(),
             beats: BTreeMap::new(),
@@ -108,92 +87,68 @@ impl Sim {
     }
 
     fn node(&mut self, name: usize) -> Node {
-        let incarnation = self.random.below(u64::MAX);
+        let incarnation = self.net.below(u64::MAX);
         let lease = Duration::from_micros(LEASE);
         let mut machine =
             Ownership::new(&format!("w{name}"), incarnation, self.partitions, lease, false);
-        machine.rules = Rules {
-            count_from_sending: self.bug != Bug::CountFromReply,
-            wait_anew: self.bug != Bug::WaitNotAnew,
-        };
-        Node {
-            name,
-            losing: BTreeSet::new(),
-            leaving: false,
-            machine,
-            incarnation,
-            alive: true,
-            rate: 990 + self.random.below(21),
-            paused_until: 0,
-            cut_until: 0,
-            slow_until: 0,
-            watch: 0,
-            watching: false,
-            last: [0; 2],
-        }
+        machine.bugs = self.bugs;
+        let rate = 990 + self.net.below(21);
+        Node { name, machine, incarnation, alive: true, rate, ..Node::default() }
     }
 
     fn start(&mut self, i: usize) {
-        let at = self.now + self.random.below(LEASE / 16);
+        let at = self.net.now + self.net.below(LEASE / 16);
         self.push(at, i, Ev::Deliver(None, Event::Start));
         self.push(at + 1, i, Ev::Tick);
     }
 
     fn push(&mut self, at: u64, i: usize, ev: Ev) {
-        self.serial += 1;
-        let incarnation = self.nodes[i].incarnation;
-        self.queue.insert(Reverse((at, self.serial)), (i, incarnation, ev));
+        self.net.put(at, i, self.nodes[i].incarnation, ev);
     }
 
     fn clock(&self, i: usize) -> Duration {
-        Duration::from_micros(self.now * self.nodes[i].rate / 1000)
+        self.net.at_rate(self.nodes[i].rate)
     }
 
     fn acts(&self, i: usize, partition: u32) -> Option<u64> {
         let node = &self.nodes[i];
-        let running = node.alive && node.paused_until <= self.now;
+        let running = node.alive && node.paused_until <= self.net.now;
         node.machine.may_act(partition, self.clock(i)).filter(|_| running)
     }
 
-    fn run_until(&mut self, end: u64) -> Result<(), String> {
-        while let Some((&Reverse((at, _)), _)) = self.queue.last_key_value() {
-            if at > end {
-                break;
-            }
-            let (_, (i, incarnation, ev)) = self.queue.pop_last().expect("there is one");
-            self.now = self.now.max(at);
+    fn run_until(&mut self, end: u64) -> Checked {
+        while let Some((i, incarnation, ev)) = self.net.next(end) {
             self.step(i, incarnation, ev)?;
         }
-        self.now = end;
         Ok(())
     }
 
-    fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Result<(), String> {
+    fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Checked {
         let node = &self.nodes[i];
-        if let Ev::Restart = ev {
-            self.nodes[i] = self.node(node.name);
-            self.start(i);
-            return Ok(());
-        }
         let current = node.incarnation == incarnation;
         match ev {
+            Ev::Restart => {
+                self.nodes[i] = self.node(node.name);
+                self.start(i);
+                Ok(())
+            }
             // Requests on their way arrive even if the worker has died.
             Ev::Request(action) => self.request(i, incarnation, action),
             Ev::Write(partition, epoch) => self.write(i, incarnation, partition, epoch),
             _ if !current || !node.alive => Ok(()),
-            ev if node.paused_until > self.now => {
+            ev if node.paused_until > self.net.now => {
                 self.push(node.paused_until, i, ev);
                 Ok(())
             }
             Ev::Tick => {
-                self.push(self.now + LEASE / 16, i, Ev::Tick);
+                self.push(self.net.now + LEASE / 16, i, Ev::Tick);
                 self.give(i, Event::Tick);
-                if self.random.below(2) == 0 {
-                    let partition = self.random.below(self.partitions.into()) as u32;
+                if self.net.below(2) == 0 {
+                    let partition = self.net.below(self.partitions.into()) as u32;
                     if let Some(epoch) = self.acts(i, partition) {
                         // Some writes are long on their way, past the owner's time.
-                        let late = if self.random.below(8) == 0 { 2 * LEASE } else { 20 * MS };
-                        let at = self.now + self.random.below(late);
+                        let late = if self.net.below(8) == 0 { 2 * LEASE } else { 20 * MS };
+                        let at = self.net.now + self.net.below(late);
                         self.push(at, i, Ev::Write(partition, epoch));
                     }
                 }
@@ -205,7 +160,6 @@ impl Sim {
                 }
                 Ok(())
             }
-            Ev::Restart => Ok(()),
         }
     }
 
@@ -224,12 +178,12 @@ impl Sim {
                     node.losing.insert(partition);
                     let eighth = (self.partitions as usize / 8).max(1);
                     assert!(node.leaving || node.losing.len() <= eighth);
-                    let at = self.now + self.random.below(LEASE / 4);
+                    let at = self.net.now + self.net.below(LEASE / 4);
                     self.push(at, i, Ev::Deliver(None, Event::Released { partition }));
                 }
-                Action::NameTaken | Action::Overtaken | Action::Left => {
+                Action::NameTaken | Action::Left => {
                     self.nodes[i].alive = false;
-                    let at = self.now + LEASE / 4;
+                    let at = self.net.now + LEASE / 4;
                     let impostor = (0..i).any(|j| self.nodes[j].name == self.nodes[i].name);
                     if !impostor {
                         self.push(at, i, Ev::Restart);
@@ -242,17 +196,16 @@ impl Sim {
                         self.nodes[i].watch += 1;
                         self.nodes[i].watching = false;
                     }
-                    let at = self.now + MS + self.random.below(20 * MS);
+                    let at = self.net.now + MS + self.net.below(20 * MS);
                     self.push(at, i, Ev::Request(request));
                 }
             }
         }
     }
 
-    fn write(&mut self, i: usize, inc: u64, partition: u32, epoch: u64) -> Result<(), String> {
+    fn write(&mut self, i: usize, inc: u64, partition: u32, epoch: u64) -> Checked {
         let p = partition as usize;
-        let fenced = self.bug != Bug::NoFence;
-        if self.now < self.out_until || (fenced && self.records[p].2 != epoch) {
+        if self.net.now < self.out_until || (self.fenced && self.records[p].2 != epoch) {
             return Ok(());
         }
         self.writes += 1;
@@ -260,7 +213,7 @@ impl Sim {
         let name = self.nodes[i].name;
         if revision != epoch || owner != Some(name) || incarnation != inc || epoch < self.written[p]
         {
-            return Err(format!("{}: late write of w{i} to {p}, epoch {epoch}", self.now));
+            return Err(format!("{}: late write of w{i} to {p}, epoch {epoch}", self.net.now));
         }
         self.written[p] = epoch;
         Ok(())
@@ -270,33 +223,29 @@ impl Sim {
         if self.nodes[i].incarnation != incarnation {
             return;
         }
-        let slow = self.now < self.nodes[i].slow_until;
-        let lost = self.random.below(100) == 0 && !self.frozen;
-        let delay =
-            if slow { self.random.below(LEASE * 6 / 10) } else { self.random.below(20 * MS) };
-        let (event, at) =
-            if lost { (unanswered, self.now + LEASE / 8) } else { (event, self.now + MS + delay) };
-        self.push(at, i, Ev::Deliver(None, event));
+        let slow = self.net.now < self.nodes[i].slow_until;
+        let lost = self.net.below(100) == 0 && !self.frozen;
+        let delay = MS + self.net.below(if slow { LEASE * 6 / 10 } else { 20 * MS });
+        let (event, delay) = if lost { (unanswered, LEASE / 8) } else { (event, delay) };
+        self.push(self.net.now + delay, i, Ev::Deliver(None, event));
     }
 
-    fn request(&mut self, i: usize, inc: u64, action: Action) -> Result<(), String> {
-        let away = self.now < self.out_until || self.now < self.nodes[i].cut_until;
+    fn request(&mut self, i: usize, inc: u64, action: Action) -> Checked {
+        let away = self.net.now < self.out_until || self.net.now < self.nodes[i].cut_until;
         let unanswered = match &action {
-            Action::SendBeat { sent_at, .. } => Event::BeatUnanswered { sent_at: *sent_at },
-            Action::Claim { partition, .. } | Action::GiveUp { partition, .. } => {
-                Event::ClaimUnanswered { partition: *partition }
+            &Action::SendBeat { sent_at, .. } => Some(Event::Beaten { sent_at, revision: None }),
+            &Action::Claim { partition, .. } | &Action::GiveUp { partition, .. } => {
+                Some(Event::Claimed { partition, revision: None })
             }
-            _ if away => {
-                if self.nodes[i].incarnation == inc {
-                    self.push(self.now + LEASE / 16, i, Ev::Request(action));
-                }
-                return Ok(());
-            }
-            _ => Event::Tick,
+            _ => None,
         };
         if away {
+            let (after, ev) = match unanswered {
+                Some(event) => (LEASE / 8, Ev::Deliver(None, event)),
+                None => (LEASE / 16, Ev::Request(action)),
+            };
             if self.nodes[i].incarnation == inc {
-                self.push(self.now + LEASE / 8, i, Ev::Deliver(None, unanswered));
+                self.push(self.net.now + after, i, ev);
             }
             return Ok(());
         }
@@ -304,22 +253,22 @@ impl Sim {
             Action::SendBeat { expected, beat, leaving, sent_at } => {
                 self.swaps += 1;
                 let name = self.nodes[i].name;
-                if self.beats.get(&name).map_or(0, |beat| beat.3) == expected {
+                let swaps = self.beats.get(&name).map_or(0, |beat| beat.3) == expected;
+                if swaps {
                     self.revision += 1;
                     self.beats.insert(name, (inc, beat, leaving, self.revision));
                     let event = self.beat(name);
                     self.publish(0, &event);
-                    Event::BeatConfirmed { sent_at, revision: self.revision }
-                } else {
-                    Event::BeatRefused { sent_at }
                 }
+                Event::Beaten { sent_at, revision: swaps.then_some(self.revision) }
             }
             Action::Claim { partition, expected } | Action::GiveUp { partition, expected } => {
                 self.swaps += 1;
                 self.claims += 1;
                 // The server sometimes refuses although no other worker wrote.
-                let spurious = self.random.below(50) == 0;
-                if self.records[partition as usize].2 == expected && !spurious {
+                let spurious = self.net.below(50) == 0;
+                let swaps = self.records[partition as usize].2 == expected && !spurious;
+                if swaps {
                     let name = self.nodes[i].name;
                     let owner = matches!(action, Action::Claim { .. }).then_some(name);
                     self.take_over(i, inc, partition)?;
@@ -327,10 +276,8 @@ impl Sim {
                     self.records[partition as usize] = (owner, inc, self.revision);
                     let event = self.record(partition);
                     self.publish(1, &event);
-                    Event::ClaimConfirmed { partition, revision: self.revision }
-                } else {
-                    Event::ClaimRefused { partition }
                 }
+                Event::Claimed { partition, revision: swaps.then_some(self.revision) }
             }
             Action::ReadBack { partition } => self.record(partition),
             _ => {
@@ -338,12 +285,12 @@ impl Sim {
                 return Ok(());
             }
         };
-        self.answer(i, inc, event, unanswered);
+        self.answer(i, inc, event, unanswered.unwrap_or(Event::Tick));
         Ok(())
     }
 
     /// The lease's own safety: no owner that may act loses its partition to another worker.
-    fn take_over(&mut self, i: usize, inc: u64, partition: u32) -> Result<(), String> {
+    fn take_over(&mut self, i: usize, inc: u64, partition: u32) -> Checked {
         let (Some(owner), incarnation, _) = self.records[partition as usize] else {
             return Ok(());
         };
@@ -355,8 +302,8 @@ impl Sim {
             (j != i || self.nodes[j].incarnation != inc) && self.acts(j, partition).is_some()
         });
         match acting {
-            Some(j) => Err(format!("{}: w{i} took {partition} from acting w{j}", self.now)),
-            None if self.frozen => Err(format!("{}: w{i} took {partition}", self.now)),
+            Some(j) => Err(format!("{}: w{i} took {partition} from acting w{j}", self.net.now)),
+            None if self.frozen => Err(format!("{}: w{i} took {partition}", self.net.now)),
             None => Ok(()),
         }
     }
@@ -381,10 +328,10 @@ impl Sim {
     }
 
     fn deliver(&mut self, i: usize, stream: usize, event: Event) {
-        let slow = self.random.below(100) == 0;
-        let delay = MS + self.random.below(if slow { LEASE / 8 } else { 20 * MS });
+        let slow = self.net.below(100) == 0;
+        let delay = MS + self.net.below(if slow { LEASE / 8 } else { 20 * MS });
         let node = &mut self.nodes[i];
-        let at = (self.now + delay).max(node.last[stream]);
+        let at = (self.net.now + delay).max(node.last[stream]);
         node.last[stream] = at;
         let watch = Some(node.watch);
         self.push(at, i, Ev::Deliver(watch, event));
@@ -405,65 +352,66 @@ impl Sim {
 
     fn lose_watch(&mut self, i: usize, after: u64) {
         self.nodes[i].watching = false;
-        self.push(self.now + after, i, Ev::Deliver(None, Event::WatchLost));
+        self.push(self.net.now + after, i, Ev::Deliver(None, Event::WatchLost));
     }
 
     fn kill(&mut self, i: usize) {
         self.nodes[i].alive = false;
     }
 
-    fn settled(&self) -> Result<(), String> {
+    fn settled(&self) -> Checked {
         for partition in 0..self.partitions {
             let owners: Vec<_> =
                 (0..self.nodes.len()).filter_map(|i| self.acts(i, partition)).collect();
             if owners != [self.records[partition as usize].2] {
                 let record = self.records[partition as usize];
-                return Err(format!("{}: {partition} has {owners:?}, {record:?}", self.now));
+                return Err(format!("{}: {partition} has {owners:?}, {record:?}", self.net.now));
             }
         }
         Ok(())
     }
 }
 
-fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
-    let mut sim = Sim::new(seed, bug, 4, 8);
+fn run(seed: u64, bugs: Bugs, fenced: bool) -> Result<Sim, String> {
+    let mut sim = Sim::new(seed, bugs, 4, 8);
+    sim.fenced = fenced;
     let impostor = sim.node(0);
     sim.nodes.push(impostor);
     sim.kill(4);
     sim.run_until(6 * LEASE)?;
     for _ in 0..10 {
-        let i = sim.random.below(4) as usize;
-        let long = sim.random.below(3 * LEASE);
-        match sim.random.below(9) {
-            0 => sim.nodes[i].paused_until = sim.now + long,
+        let i = sim.net.below(4) as usize;
+        let long = sim.net.below(3 * LEASE);
+        match sim.net.below(9) {
+            0 => sim.nodes[i].paused_until = sim.net.now + long,
             1 => {
                 sim.kill(i);
-                let at = sim.now + sim.random.below(2 * LEASE);
+                let at = sim.net.now + sim.net.below(2 * LEASE);
                 sim.push(at, i, Ev::Restart);
             }
             2 => sim.lose_watch(i, long / 3),
-            3 => sim.nodes[i].cut_until = sim.now + long,
+            3 => sim.nodes[i].cut_until = sim.net.now + long,
             4 => {
-                sim.nodes[i].slow_until = sim.now + LEASE;
+                sim.nodes[i].slow_until = sim.net.now + LEASE;
                 sim.nodes[i].cut_until = 0;
-                let at = sim.now + LEASE / 4 + sim.random.below(LEASE / 2);
+                let at = sim.net.now + LEASE / 4 + sim.net.below(LEASE / 2);
                 sim.run_until(at)?;
                 sim.nodes[i].cut_until = at + 2 * LEASE;
             }
-            5 => sim.out_until = sim.now + long,
+            5 => sim.out_until = sim.net.now + long,
             6 => {
                 sim.nodes[4].name = i;
                 sim.kill(4);
-                sim.push(sim.now, 4, Ev::Restart);
+                sim.push(sim.net.now, 4, Ev::Restart);
             }
             7 => (0..8).for_each(|partition| {
                 if let Some(epoch) = sim.acts(i, partition) {
                     sim.give(i, Event::Doubted { partition, epoch });
                 }
             }),
-            _ => sim.push(sim.now, i, Ev::Deliver(None, Event::Leave)),
+            _ => sim.push(sim.net.now, i, Ev::Deliver(None, Event::Leave)),
         }
-        let next = sim.now + sim.random.below(2 * LEASE);
+        let next = sim.net.now + sim.net.below(2 * LEASE);
         sim.run_until(next)?;
     }
     sim.kill(4);
@@ -472,19 +420,19 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
     for i in 0..4 {
         (sim.nodes[i].cut_until, sim.nodes[i].paused_until, sim.nodes[i].slow_until) = (0, 0, 0);
         sim.kill(i);
-        sim.push(sim.now + LEASE / 4, i, Ev::Restart);
+        sim.push(sim.net.now + LEASE / 4, i, Ev::Restart);
     }
-    sim.run_until(sim.now + 12 * LEASE)?;
+    sim.run_until(sim.net.now + 12 * LEASE)?;
     sim.settled()?;
     // The engine is away for several leases: no owner changes.
     sim.frozen = true;
-    sim.out_until = sim.now + 2 * LEASE + sim.random.below(2 * LEASE);
+    sim.out_until = sim.net.now + 2 * LEASE + sim.net.below(2 * LEASE);
     let long = 9 * LEASE;
-    sim.run_until(sim.now + long)?;
+    sim.run_until(sim.net.now + long)?;
     sim.settled()?;
     sim.frozen = false;
     sim.kill(seed as usize % 4);
-    sim.run_until(sim.now + 2 * LEASE)?;
+    sim.run_until(sim.net.now + 2 * LEASE)?;
     sim.settled()?;
     Ok(sim)
 }
@@ -493,7 +441,8 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
 fn nothing_breaks_the_rules() {
     let (mut takeovers, mut writes) = (0, 0);
     for seed in 0..100 {
-        let sim = run(seed, Bug::None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let sim =
+            run(seed, Bugs::default(), true).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         takeovers += sim.takeovers;
         writes += sim.writes;
     }
@@ -501,25 +450,18 @@ fn nothing_breaks_the_rules() {
     assert!(takeovers > 100 && writes > 1000);
 }
 
-fn is_found(bug: Bug) {
-    let found = (0..200).find_map(|seed| run(seed, bug).err().map(|error| (seed, error)));
-    println!("{found:?}");
-    assert!(found.is_some(), "no seed finds the bug");
-}
-
 #[test]
-fn a_lease_counted_from_the_reply_is_found() {
-    is_found(Bug::CountFromReply);
-}
-
-#[test]
-fn a_wait_not_begun_anew_is_found() {
-    is_found(Bug::WaitNotAnew);
-}
-
-#[test]
-fn a_missing_fence_is_found() {
-    is_found(Bug::NoFence);
+fn seeded_bugs_are_found() {
+    let (none, mut reply, mut anew) = (Bugs::default(), Bugs::default(), Bugs::default());
+    (reply.count_from_reply, anew.wait_not_anew) = (true, true);
+    for (what, bugs, fenced) in [
+        ("a lease is counted from the reply", reply, true),
+        ("a wait does not begin anew", anew, true),
+        ("there is no fence", none, false),
+    ] {
+        let found = (0..200).find_map(|seed| run(seed, bugs, fenced).err());
+        println!("{what}: {}", found.unwrap_or_else(|| panic!("no seed finds that {what}")));
+    }
 }
 
 #[test]
@@ -530,28 +472,26 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
     let sent_at = now;
     let beat =
         Event::Watched { worker: "w".into(), incarnation: 7, beat: 1, leaving: false, revision: 1 };
-    let confirmed = Event::BeatConfirmed { sent_at, revision: 1 };
+    let confirmed = Event::Beaten { sent_at, revision: Some(1) };
     for event in [Event::Start, Event::Synced, Event::Tick, confirmed, beat] {
         machine.on(now, event, &mut out);
     }
-    let claims = |out: &[Action]| {
-        let claims = out.iter().filter(|it| matches!(it, Action::Claim { .. }));
-        claims.count()
-    };
+    let is_claim = |it: &&Action| matches!(it, Action::Claim { .. });
+    let claims = |out: &[Action]| out.iter().filter(is_claim).count();
     assert_eq!(claims(&out), super::UNDER_WAY);
-    let answer = Event::ClaimConfirmed { partition: 0, revision: 2 };
+    let answer = Event::Claimed { partition: 0, revision: Some(2) };
     machine.on(now, answer, &mut out);
     assert_eq!(claims(&out), super::UNDER_WAY + 1);
 }
 
 #[test]
 fn half_of_two_hundred_workers_die() {
-    let mut sim = Sim::new(1, Bug::None, 200, 256);
+    let mut sim = Sim::new(1, Bugs::default(), 200, 256);
     sim.run_until(5 * LEASE).expect("starts");
     sim.settled().expect("one owner each");
     (0..100).for_each(|i| sim.kill(2 * i));
     (sim.swaps, sim.claims) = (0, 0);
-    let killed = sim.now;
+    let killed = sim.net.now;
     sim.run_until(killed + 2 * LEASE).expect("no rule is broken");
     let each_second = sim.swaps * 1_000_000 / (2 * LEASE);
     println!("{each_second} swaps/s, {} claims, of 256 partitions", sim.claims);

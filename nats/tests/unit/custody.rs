@@ -1,0 +1,244 @@
+//! Tests of `src/custody.rs`.
+
+use super::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn custody() -> Custody<u64, &'static str> {
+    Custody::new(9 * SECOND, 3, (SECOND / 10, SECOND))
+}
+
+/// Delivers a message, and gives it to the topology.
+fn give(custody: &mut Custody<u64, &'static str>, id: u64, deliveries: u64, text: &'static str) {
+    assert_eq!(custody.deliver(SECOND, id, deliveries, text), None);
+    assert_eq!(custody.next_step(), Some(Action::Give(id)));
+}
+
+#[test]
+fn a_redelivery_of_a_held_message_replaces_its_reply_and_is_not_given_again() {
+    let mut custody = custody();
+    give(&mut custody, 1, 1, "a");
+    assert_eq!(custody.deliver(SECOND, 1, 2, "b"), None);
+    assert_eq!(custody.next_step(), None);
+    assert_eq!(custody.acked(1), Some(("b", None)));
+    assert_eq!((custody.acked(1), custody.len()), (None, 0));
+}
+
+#[test]
+fn a_message_whose_ack_was_lost_is_acked_again() {
+    let mut custody = custody();
+    give(&mut custody, 1, 1, "a");
+    custody.acked(1);
+    assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Some(Action::AckAgain("b")));
+    give(&mut custody, 1, 1, "c");
+    custody.acked(1);
+    for id in 2..2 + REMEMBERED as u64 {
+        give(&mut custody, id, 1, "x");
+        custody.acked(id);
+    }
+    give(&mut custody, 1, 2, "b");
+    assert_eq!(custody.acked.len(), REMEMBERED);
+}
+
+#[test]
+fn the_last_attempt_leads_to_a_dead_letter_which_stays_until_it_is_stored() {
+    let mut custody = custody();
+    give(&mut custody, 1, 2, "a");
+    let pause = Duration::from_millis(200);
+    assert_eq!(custody.failed(1, "no", false), Some(Action::Nak("a", pause)));
+    give(&mut custody, 1, 3, "b");
+    assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
+    assert_eq!(custody.letter(1), Some((&"b", 3, "no")));
+    assert_eq!((custody.acked(1), custody.take_back(1)), (None, None));
+    custody.not_buried(SECOND, 1);
+    assert_eq!(custody.next_burial(SECOND), None);
+    assert_eq!(custody.next_burial(2 * SECOND), Some(1));
+    assert_eq!(custody.next_burial(2 * SECOND), None);
+    assert_eq!((custody.stored(1, 7, true), custody.len()), (Some(Action::Term("b")), 0));
+    assert_eq!((custody.stored(1, 7, true), custody.letter(1)), (None, None));
+}
+
+#[test]
+fn a_hopeless_failure_is_buried_at_once() {
+    let mut custody = custody();
+    give(&mut custody, 1, 1, "a");
+    assert_eq!(custody.failed(1, "too large", true), Some(Action::Bury(1)));
+    assert_eq!(custody.failed(1, "again", true), None);
+}
+
+#[test]
+fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
+    let mut custody = custody();
+    give(&mut custody, 1, 1, "a");
+    custody.deliver(SECOND, 2, 4, "b");
+    custody.deliver(SECOND, 3, 1, "c");
+    assert_eq!(custody.next_step(), None);
+    custody.acked(1);
+    assert_eq!(custody.next_step(), Some(Action::Bury(2)));
+    assert_eq!(custody.letter(2), Some((&"b", 4, "no worker finished it in 3 deliveries")));
+    assert_eq!((custody.stored(2, 7, false), custody.next_step()), (Some(Action::Give(2)), None));
+    assert_eq!(custody.acked(2), Some(("b", Some(7))));
+    assert_eq!(custody.next_step(), Some(Action::Give(3)));
+    // One that fails has its letter; one whose letter was there has killed its worker.
+    custody.deliver(SECOND, 4, 4, "d");
+    custody.acked(3);
+    assert_eq!(custody.next_step(), Some(Action::Bury(4)));
+    assert_eq!(custody.stored(4, 8, false), Some(Action::Give(4)));
+    assert_eq!(custody.failed(4, "no", false), Some(Action::Term("d")));
+    custody.deliver(SECOND, 5, 5, "e");
+    assert_eq!(custody.next_step(), Some(Action::Bury(5)));
+    assert_eq!((custody.stored(5, 9, true), custody.len()), (Some(Action::Term("e")), 0));
+    give(&mut custody, 6, 1, "f");
+}
+
+#[test]
+fn each_held_message_is_reported_every_third_of_the_wait() {
+    let mut custody = custody();
+    give(&mut custody, 1, 1, "a");
+    custody.deliver(2 * SECOND, 2, 1, "b");
+    custody.next_step();
+    assert_eq!(custody.next_extension(3 * SECOND), None);
+    assert_eq!(custody.next_extension(4 * SECOND), Some(&"a"));
+    assert_eq!(custody.next_extension(4 * SECOND), None);
+    custody.acked(2);
+    custody.deliver(6 * SECOND, 1, 2, "c");
+    assert_eq!(custody.next_extension(8 * SECOND), None);
+    assert_eq!(custody.next_extension(9 * SECOND), Some(&"c"));
+    assert_eq!(custody.next_extension(9 * SECOND), None);
+}
+
+/// The broker's side of a message.
+#[derive(Default)]
+struct AtBroker {
+    deliveries: u64,
+    lapses_at: Duration,
+    has_tree: bool,
+    was_done: bool,
+    has_letter: bool,
+    is_gone: bool,
+}
+
+/// Runs a source against a broker that loses a tenth of all answers. `breaks` is a fault of the
+/// source: its rule is not kept. With `killers` each seventh message kills its worker, and none
+/// fails: those and no others become dead letters.
+fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String> {
+    const MESSAGES: u64 = 20;
+    let mut random = SmallRng::seed_from_u64(seed);
+    let new = || Custody::new(9 * SECOND, 3, (SECOND / 10, SECOND));
+    let (mut custody, mut now) = (new(), SECOND);
+    let mut broker: Vec<AtBroker> = (0..MESSAGES).map(|_| AtBroker::default()).collect();
+    let at = |id: u64| usize::try_from(id).unwrap();
+    let kills = |id: u64| killers && id.is_multiple_of(7);
+    for step in 0..12_000 {
+        now += SECOND / 10;
+        let arrives = step > 8_000 || random.random_bool(0.9);
+        let id = random.random_range(0..MESSAGES);
+        let message = &mut broker[at(id)];
+        let (mut letters, mut given) = (Vec::new(), Vec::new());
+        match random.random_range(0..4) {
+            0 if !message.is_gone && now >= message.lapses_at => {
+                message.deliveries += 1;
+                message.lapses_at = now + 9 * SECOND;
+                if let Some(Action::AckAgain(_)) = custody.deliver(now, id, message.deliveries, id)
+                {
+                    message.is_gone |= arrives;
+                }
+                if breaks == Some("ack before the tree") {
+                    custody.next_step();
+                    message.is_gone |= custody.acked(id).is_some();
+                }
+            }
+            1 if message.has_tree && !kills(id) => {
+                (message.has_tree, message.was_done) = (false, true);
+                if let Some((_, letter)) = custody.acked(id) {
+                    message.is_gone |= arrives;
+                    message.has_letter &= letter.is_none();
+                }
+            }
+            2 if message.has_tree && !killers => {
+                message.has_tree = false;
+                match custody.failed(id, "no", random.random_bool(0.1)) {
+                    Some(Action::Nak(_, pause)) if arrives => message.lapses_at = now + pause,
+                    Some(Action::Term(_)) => message.is_gone |= arrives,
+                    Some(Action::Bury(id)) => letters.push(id),
+                    _ => {}
+                }
+            }
+            3 if message.has_tree && kills(id) => {
+                custody = new();
+                broker.iter_mut().for_each(|message| message.has_tree = false);
+            }
+            _ => {}
+        }
+        let beside_others = breaks == Some("a trial beside others");
+        let others = if beside_others { std::mem::take(&mut custody.given) } else { 0 };
+        letters.extend(custody.next_burial(now));
+        while let Some(step) = custody.next_step() {
+            match step {
+                Action::Give(id) => given.push(id),
+                Action::Bury(id) => letters.push(id),
+                _ => unreachable!("the source has no event"),
+            }
+        }
+        custody.given += others;
+        for id in letters {
+            let message = &mut broker[at(id)];
+            let is_stored = step > 8_000 || random.random_bool(0.5);
+            let before = message.has_letter;
+            message.has_letter |= is_stored;
+            if !is_stored && breaks != Some("term before the letter") {
+                custody.not_buried(now, id);
+                continue;
+            }
+            let before = before || breaks == Some("no trial");
+            match custody.stored(id, id, before) {
+                Some(Action::Term(_)) => message.is_gone |= arrives,
+                Some(Action::Give(id)) => given.push(id),
+                _ => {}
+            }
+        }
+        for id in given {
+            if std::mem::replace(&mut broker[at(id)].has_tree, true) {
+                return Err("given twice".into());
+            }
+        }
+        while let Some(&id) = custody.next_extension(now) {
+            if arrives {
+                broker[at(id)].lapses_at = now + 9 * SECOND;
+            }
+        }
+        if broker.iter().any(|m| m.is_gone && !m.was_done && !m.has_letter) {
+            return Err(format!("lost at step {step}"));
+        }
+    }
+    let left = broker.iter().filter(|message| !message.is_gone).count();
+    let wrong = (0..MESSAGES).find(|&id| killers && broker[at(id)].has_letter != kills(id));
+    match wrong {
+        Some(id) => Err(format!("{id} is buried, or is not, and should")),
+        None if left > 0 => Err(format!("{left} left, {} held", custody.len())),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn no_message_is_lost_or_stays_for_ever_whatever_answers_are_lost() {
+    for seed in 0..200 {
+        assert_eq!(simulate(seed, false, None), Ok(()), "seed {seed}");
+        assert_eq!(simulate(seed, true, None), Ok(()), "seed {seed}, killers");
+    }
+}
+
+#[test]
+fn the_simulation_finds_seeded_faults() {
+    for (killers, fault) in [
+        (false, "ack before the tree"),
+        (false, "term before the letter"),
+        (true, "a trial beside others"),
+        (true, "no trial"),
+    ] {
+        let found = (0..20).any(|seed| simulate(seed, killers, Some(fault)).is_err());
+        assert!(found, "{fault}");
+    }
+}
