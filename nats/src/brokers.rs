@@ -87,7 +87,8 @@ impl Brokers {
     ///
     /// If `count` is neither 1 nor 3.
     pub fn start(count: usize) -> Result<Brokers, BrokersError> {
-        Brokers::start_with(&vec![server()?; count], "")
+        let programs: Result<Vec<_>, _> = (0..count).map(nth_server).collect();
+        Brokers::start_with(&programs?, "")
     }
 
     /// Starts a broker of each program, as [`start`](Self::start) does. `config` is a part of the
@@ -277,13 +278,19 @@ fn ports(count: usize) -> Vec<u16> {
     ports.filter(is_free).take(count).collect()
 }
 
-/// Finds the server's program: `EXPIRY_NATS_SERVER`, the version `EXPIRY_NATS_VERSION` as
-/// [`fetched`], `nats-server` of the path if it is 2.12 or later, or the default of [`fetched`].
+/// Finds the server's program: `EXPIRY_NATS_SERVER`; else the version `EXPIRY_NATS_VERSION`, as
+/// [`fetched`]; else `nats-server` of the path if it is 2.12 or later, or 2.12.8, as [`fetched`].
+/// Where `EXPIRY_NATS_VERSION` has versions with commas between them, the brokers of a cluster take
+/// one each.
 ///
 /// # Errors
 ///
 /// [`BrokersError::NoServer`].
 pub fn server() -> Result<PathBuf, BrokersError> {
+    nth_server(0)
+}
+
+fn nth_server(n: usize) -> Result<PathBuf, BrokersError> {
     if let Some(named) = std::env::var_os("EXPIRY_NATS_SERVER") {
         let named = PathBuf::from(named);
         return match version(&named) {
@@ -294,8 +301,8 @@ pub fn server() -> Result<PathBuf, BrokersError> {
             None => Err(no_server(format!("EXPIRY_NATS_SERVER: {named:?} does not run"))),
         };
     }
-    if let Ok(version) = std::env::var("EXPIRY_NATS_VERSION") {
-        return fetched(&version);
+    if let Ok(versions) = std::env::var("EXPIRY_NATS_VERSION") {
+        return fetched(versions.split(',').cycle().nth(n).unwrap_or_default());
     }
     let in_path = PathBuf::from("nats-server");
     if version(&in_path).is_some_and(|version| version >= (2, 12)) {
