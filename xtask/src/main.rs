@@ -194,6 +194,7 @@ fn nightly() -> Vec<Step> {
         ),
         nats_with("2.12.8"),
         nats_with("2.15.1"),
+        cargo("soak on NATS", "run --locked --release -p stress --features nats -- nats --for 10m"),
         cargo("tests of the tools", "test --locked -p xtask -p expiry-benches --lib --bins"),
         Step { own: Some(|| inject::main(&[])), ..cargo("seeded bugs", "xtask inject") },
         deep_loom(),
