@@ -94,7 +94,7 @@ pub fn judge(mut records: Vec<(u64, Event)>, terms: &Terms, checks: &Checks) {
     records.sort_by_key(|(at, _)| *at);
     let mut leases: HashMap<u64, BTreeMap<u64, Holding>> = HashMap::new();
     let mut sessions: HashMap<u64, Session> = HashMap::new();
-    let mut claims: HashMap<u64, Vec<u64>> = HashMap::new();
+    let mut claims: HashMap<u64, BTreeMap<u64, (u64, u64)>> = HashMap::new();
     let mut answers: HashMap<u64, u64> = HashMap::new();
     for (at, event) in records {
         match event {
@@ -113,14 +113,8 @@ pub fn judge(mut records: Vec<(u64, Event)>, terms: &Terms, checks: &Checks) {
             }
             Event::Left { session } => sessions.entry(session).or_default().left = true,
             Event::Told { session } => told(at, session, &mut sessions, terms, checks),
-            Event::First { key, token: _, answered } => {
-                let before = claims.entry(key).or_default();
-                checks.expect(
-                    "first_once_in_a_claim",
-                    before.iter().all(|sent| answered >= sent + terms.claim),
-                    || format!("key {key}: first at {answered}, and at {before:?}"),
-                );
-                before.push(at);
+            Event::First { key, token, answered } => {
+                claims.entry(key).or_default().insert(token, (at, answered));
             }
             Event::Answer { key, token } => {
                 let first = *answers.entry(key).or_insert(token);
@@ -132,6 +126,15 @@ pub fn judge(mut records: Vec<(u64, Event)>, terms: &Terms, checks: &Checks) {
     }
     for (key, holdings) in leases {
         holders(key, &holdings, checks);
+    }
+    for (key, claims) in claims {
+        // The brokers stored the claims in the order of their tokens.
+        let all: Vec<_> = claims.into_iter().collect();
+        for pair in all.windows(2) {
+            let [(_, (sent, _)), (_, (_, answered))] = [pair[0], pair[1]];
+            let apart = answered >= sent + terms.claim;
+            checks.expect("first_once_in_a_claim", apart, || format!("key {key}: {pair:?}"));
+        }
     }
     let untold =
         sessions.iter().filter(|(_, session)| !session.told && !session.touches.is_empty());
@@ -204,6 +207,8 @@ mod tests {
             (200, Event::Told { session }),
             first(0, 3),
             first(31, 4),
+            // It was sent before the others, and stored after them.
+            (0, Event::First { key, token: 5, answered: 70 }),
             (35, Event::Answer { key, token: 4 }),
             (90, Event::Answer { key, token: 4 }),
         ];
