@@ -125,7 +125,7 @@ pub fn run(options: &options::Nats, time: Duration) -> Result<Report, Error> {
     ];
     let total = records.len() as u64;
     judge(records, &TERMS, &checks);
-    let mut report = Report::new("nats", ("records", total), took, 0, &checks, options);
+    let mut report = Report::new("nats", ("records", total), took, options.seed, &checks, options);
     report.series = series;
     report.counts.extend(counts);
     report.counts.extend([("faults", faults), ("workers_started_again", restarts)]);
