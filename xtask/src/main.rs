@@ -124,6 +124,13 @@ fn deep_loom() -> Step {
         .with("EXPIRY_LOOM_PROGRAMS", "500")
 }
 
+/// The tests on brokers of a version.
+fn nats_with(version: &str) -> Step {
+    let name = format!("tests on nats-server {version}");
+    cargo(&name, "test --locked -p expiry-nats --all-features --lib --tests")
+        .with("EXPIRY_NATS_VERSION", version)
+}
+
 /// With all features, `stress` needs brokers too.
 const WITHOUT_BROKERS: &str = "--exclude stress --exclude expiry-nats";
 
@@ -187,6 +194,9 @@ fn nightly() -> Vec<Step> {
             "lowest versions",
             &format!("minimal-versions check --direct --all-features {crates} -p expiry-tower"),
         ),
+        nats_with("2.12.8"),
+        nats_with("2.15.1"),
+        cargo("soak on NATS", "run --locked --release -p stress --features nats -- nats --for 10m"),
         cargo("tests of the tools", "test --locked -p xtask -p expiry-benches --lib --bins"),
         Step { own: Some(|| inject::main(&[])), ..cargo("seeded bugs", "xtask inject") },
         deep_loom(),

@@ -11,6 +11,8 @@ mod pipeline;
 #[cfg(feature = "brokers")]
 mod rig;
 #[cfg(feature = "brokers")]
+mod secure;
+#[cfg(feature = "brokers")]
 mod sessions;
 
 use expiry_nats::{Nats, NatsError, Options};

@@ -1,9 +1,14 @@
 //! Scenario `nats`: counts the words of files in three processes on three brokers, kills and stops
 //! some of them, and compares with a direct count.
 //!
+//! With `--for` workers hold leases, sessions and idempotency keys instead, see `soak.rs`.
+//!
 //! The first process starts the brokers and the workers (`worker`: this program again), publishes
 //! the lines, and adds up what arrives in the stream `counts`.
 
+mod history;
+mod holder;
+mod soak;
 mod worker;
 
 use crate::checks::{Check, Checks};
@@ -19,7 +24,7 @@ use expiry_nats::brokers::Brokers;
 use expiry_nats::{Nats, Options};
 use futures_util::{stream, StreamExt};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -67,12 +72,20 @@ fn failed(why: impl std::fmt::Display) -> Error {
 pub fn run(options: &options::Nats) -> Result<Report, Error> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().map_err(failed)?;
-    if let Some([name, servers]) = options.worker.as_deref() {
-        return runtime
-            .block_on(worker::run(name, servers))
-            .and(Err(failed("the worker has ended")));
-    }
-    runtime.block_on(judge(options))
+    let ended = match options.worker.as_deref() {
+        Some([name, servers]) => runtime.block_on(worker::run(name, servers)),
+        Some([name, servers, folder]) => {
+            let run = holder::run(name, servers, Path::new(folder), options.seed);
+            runtime.block_on(run)
+        }
+        _ => {
+            return match options.time {
+                Some(time) => soak::run(options, time),
+                None => runtime.block_on(judge(options)),
+            }
+        }
+    };
+    ended.and(Err(failed("the worker has ended")))
 }
 
 /// The lines of the text files below a path, `most` of them: again and again where there are fewer.
@@ -96,28 +109,38 @@ struct Workers {
     servers: String,
     children: Vec<Child>,
     restarts: u64,
+    /// The folder of logs and the seed of those that hold leases.
+    holders: Option<(PathBuf, u64)>,
 }
 
 impl Workers {
-    fn start(servers: String) -> Result<Self, Error> {
-        let start = |name| Self::child(name, &servers);
-        let children = WORKERS.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Workers { servers, children, restarts: 0 })
+    fn start(servers: String, holders: Option<(PathBuf, u64)>) -> Result<Self, Error> {
+        let mut workers = Workers { servers, children: Vec::new(), restarts: 0, holders };
+        for name in WORKERS {
+            let child = workers.child(name)?;
+            workers.children.push(child);
+        }
+        Ok(workers)
     }
 
-    fn child(name: &str, servers: &str) -> Result<Child, Error> {
+    fn child(&self, name: &str) -> Result<Child, Error> {
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.args(["nats", "--worker", name, servers]).stdin(Stdio::piped());
+        command.args(["nats", "--worker", name, &self.servers]).stdin(Stdio::piped());
+        if let Some((folder, seed)) = &self.holders {
+            // Each start makes other choices.
+            let seed = seed + self.restarts;
+            command.arg(folder).arg(format!("--seed={seed}"));
+        }
         command.spawn().map_err(failed)
     }
 
     /// Starts those again that have died.
     fn look(&mut self) -> Result<(), Error> {
-        for (child, name) in self.children.iter_mut().zip(WORKERS) {
-            if child.try_wait().map_err(failed)?.is_some() {
-                *child = Self::child(name, &self.servers)?;
+        for (n, name) in WORKERS.into_iter().enumerate() {
+            if self.children[n].try_wait().map_err(failed)?.is_some() {
                 self.restarts += 1;
+                self.children[n] = self.child(name)?;
             }
         }
         Ok(())
@@ -231,7 +254,7 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
     let nats = Nats::connect(connect).await.map_err(failed)?;
     create_streams(&nats).await?;
     let began = Instant::now();
-    let mut workers = Workers::start(brokers.servers().join(","))?;
+    let mut workers = Workers::start(brokers.servers().join(","), None)?;
     let shown = Arc::new(AtomicU64::new(0));
     let collector = tokio::spawn({
         let (nats, shown) = (nats.clone(), shown.clone());
