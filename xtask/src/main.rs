@@ -127,8 +127,8 @@ fn deep_loom() -> Step {
 /// The tests on brokers of a version.
 fn nats_with(version: &str) -> Step {
     let name = format!("tests on nats-server {version}");
-    cargo(&name, "test --locked -p expiry-nats --all-features --lib --tests")
-        .with("EXPIRY_NATS_VERSION", version)
+    let args = "test --locked -p expiry-nats --all-features --lib --tests -- --include-ignored";
+    cargo(&name, args).with("EXPIRY_NATS_VERSION", version)
 }
 
 /// With all features, `stress` needs brokers too.
