@@ -157,7 +157,7 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
             ),
         )
         // Many of them wait: for brokers, for clocks, for other processes.
-        .with("RUST_TEST_THREADS", "4"),
+        .with("RUST_TEST_THREADS", "6"),
         doc_tests::step(),
         cargo(
             "docs",

@@ -156,6 +156,7 @@ fn a_dead_holders_key_is_free_after_its_time_and_an_owners_death_ends_no_lease()
 }
 
 #[test]
+#[ignore = "it takes a minute: `cargo xtask nightly` runs it"]
 fn killed_brokers_end_no_lease_that_outlasts_an_election() {
     let rig = Rig::bare();
     let [a, b] = members(&rig, ["a", "b"]);
