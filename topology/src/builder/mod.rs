@@ -108,8 +108,9 @@ impl TopologyBuilder {
         Id: fmt::Debug + Send + 'static,
         S: Spout<M, Id> + 'static,
     {
-        let make = move |context: &Context| Ok::<S, Infallible>(make(context));
-        self.add_spout(name, false, make)
+        let stage = self.try_spout(name, move |context| Ok::<S, Infallible>(make(context)));
+        stage.stage.set(|spec| spec.tries = false);
+        stage
     }
 
     /// As [`spout`](Self::spout), where an instance may be impossible to make.
@@ -121,21 +122,6 @@ impl TopologyBuilder {
     pub fn try_spout<M, Id, S, E>(
         &self,
         name: &str,
-        make: impl Fn(&Context) -> Result<S, E> + Send + Sync + 'static,
-    ) -> SpoutStage<'_, M>
-    where
-        M: Clone + Send + 'static,
-        Id: fmt::Debug + Send + 'static,
-        S: Spout<M, Id> + 'static,
-        E: fmt::Display,
-    {
-        self.add_spout(name, true, make)
-    }
-
-    fn add_spout<M, Id, S, E>(
-        &self,
-        name: &str,
-        tries: bool,
         make: impl Fn(&Context) -> Result<S, E> + Send + Sync + 'static,
     ) -> SpoutStage<'_, M>
     where
@@ -159,7 +145,7 @@ impl TopologyBuilder {
             timeout: None,
             replay: None,
         });
-        SpoutStage { stage: self.add(Spec::new(name, tries, kind)), output, letters }
+        SpoutStage { stage: self.add(Spec::new(name, kind)), output, letters }
     }
 
     /// Adds a bolt; `make` makes an instance for each task, and another one after a panic.
@@ -173,8 +159,9 @@ impl TopologyBuilder {
         Out: Clone + Send + 'static,
         B: Bolt<In, Out> + 'static,
     {
-        let make = move |context: &Context| Ok::<B, Infallible>(make(context));
-        self.add_bolt(name, false, make)
+        let stage = self.try_bolt(name, move |context| Ok::<B, Infallible>(make(context)));
+        stage.stage.set(|spec| spec.tries = false);
+        stage
     }
 
     /// As [`bolt`](Self::bolt), where an instance may be impossible to make: see
@@ -208,21 +195,6 @@ impl TopologyBuilder {
         B: Bolt<In, Out> + 'static,
         E: fmt::Display,
     {
-        self.add_bolt(name, true, make)
-    }
-
-    fn add_bolt<In, Out, B, E>(
-        &self,
-        name: &str,
-        tries: bool,
-        make: impl Fn(&Context) -> Result<B, E> + Send + Sync + 'static,
-    ) -> BoltStage<'_, In, Out>
-    where
-        In: Send + 'static,
-        Out: Clone + Send + 'static,
-        B: Bolt<In, Out> + 'static,
-        E: fmt::Display,
-    {
         let factory: BoltFactory<In, Out> = Arc::new(move |context| {
             make(context).map(|bolt| Box::new(bolt) as _).map_err(|error| error.to_string())
         });
@@ -246,7 +218,7 @@ impl TopologyBuilder {
                 Box::new(BoltTask::new(parts, inbox, factory.clone(), port))
             }),
         });
-        BoltStage { stage: self.add(Spec::new(name, tries, kind)), inboxes, output }
+        BoltStage { stage: self.add(Spec::new(name, kind)), inboxes, output }
     }
 
     fn add(&self, spec: Spec) -> Stage<'_> {

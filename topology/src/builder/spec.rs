@@ -98,12 +98,12 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    pub(super) fn new(name: &str, tries: bool, kind: Kind) -> Self {
+    pub(super) fn new(name: &str, kind: Kind) -> Self {
         Spec {
             name: name.into(),
             tasks: 1,
             threads: None,
-            tries,
+            tries: true,
             wait: None,
             tick: None,
             inputs: Vec::new(),

@@ -60,7 +60,7 @@ impl<E: fmt::Display> Done for Result<(), E> {
 
 /// Emits what a [`basic`] bolt derives from its input.
 pub struct Derive<'a, 'b, M> {
-    /// Of the input.
+    /// The trees that the input is a part of.
     anchors: &'a Anchors,
     rejected: Option<String>,
     out: &'a mut BoltCollector<'b, M>,

@@ -34,8 +34,7 @@ impl Context {
         self.tasks
     }
 
-    /// Returns a metric of the component's own, which the component's tasks share by its name. It is
-    /// one of [`ComponentMetrics::own`](crate::ComponentMetrics::own) from now on.
+    /// Returns a metric of the component's own, which its tasks share by the name. It is one of [`ComponentMetrics::own`](crate::ComponentMetrics::own) from now on.
     ///
     /// # Examples
     ///

@@ -71,6 +71,10 @@ impl Board {
         metrics
     }
 
+    pub(super) fn tracker_metrics(&self) -> Option<expiry::Metrics> {
+        self.shared.tracker.as_ref().map(|tracker| tracker.metrics())
+    }
+
     /// Opens or closes the gate of the spouts.
     pub(super) fn activate(&self, active: bool) {
         self.shared.gate.set(active);

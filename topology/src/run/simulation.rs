@@ -168,7 +168,7 @@ impl Simulation {
     /// As [`Topology::tracker_metrics`](crate::Topology::tracker_metrics).
     #[must_use]
     pub fn tracker_metrics(&self) -> Option<Metrics> {
-        self.board.shared().tracker.as_ref().map(|tracker| tracker.metrics())
+        self.board.tracker_metrics()
     }
 
     /// As [`Topology::activate`](crate::Topology::activate).

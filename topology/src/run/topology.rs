@@ -73,7 +73,7 @@ impl Topology {
     /// What the tracker of the topology's trees has been doing; `None` without acking.
     #[must_use]
     pub fn tracker_metrics(&self) -> Option<Metrics> {
-        self.board.shared().tracker.as_ref().map(|tracker| tracker.metrics())
+        self.board.tracker_metrics()
     }
 
     /// Asks spouts for messages from now on.

@@ -555,8 +555,8 @@ fn waiting_goes_by_the_strategy() {
     }
 }
 
-/// A wait for the topology names a spout that blocks, and a drain does not wait for it for ever. Its
-/// thread ends when the call does.
+/// A wait for the topology names a spout that blocks, and a drain leaves it behind. Its thread ends
+/// when the call does.
 #[test]
 fn a_spout_that_blocks_is_named_and_left_behind() {
     struct Blocks(std::sync::mpsc::Receiver<()>, Log<Told>);
