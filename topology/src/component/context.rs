@@ -34,7 +34,8 @@ impl Context {
         self.tasks
     }
 
-    /// Returns a metric of the component's own, which its tasks share by the name. It is one of [`ComponentMetrics::own`](crate::ComponentMetrics::own) from now on.
+    /// Returns a metric of the component's own, which its tasks share by the name. It is one of
+    /// [`ComponentMetrics::own`](crate::ComponentMetrics::own) from now on.
     ///
     /// # Examples
     ///
