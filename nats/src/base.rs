@@ -67,21 +67,17 @@ macro_rules! debug {
     };
 }
 
-/// A snapshot of counts, the counters behind it, and `publish`. The caller of `snapshot` gives the
-/// gauges, and the counters that another module counts.
+/// A snapshot of counts, and `publish`. With `counted`, the counters behind it too: the caller of
+/// `snapshot` gives the gauges.
 macro_rules! stats {
-    ($(#[$doc:meta])* $stats:ident as $prefix:literal
+    (counted $(#[$doc:meta])* $stats:ident as $prefix:literal
      gauges { $($(#[$gauge_doc:meta])* $gauge:ident: $type:ty,)+ }
      counters { $($(#[$counter_doc:meta])* $counter:ident,)+ }
-     $(given { $($(#[$given_doc:meta])* $given:ident,)+ })?
     ) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct $stats {
-            $($(#[$gauge_doc])* pub $gauge: $type,)+
-            $($(#[$counter_doc])* pub $counter: u64,)+
-            $($($(#[$given_doc])* pub $given: u64,)+)?
+        crate::base::stats! {
+            $(#[$doc])* $stats as $prefix
+            gauges { $($(#[$gauge_doc])* $gauge: $type,)+ }
+            counters { $($(#[$counter_doc])* $counter,)+ }
         }
 
         #[derive(Default)]
@@ -90,10 +86,22 @@ macro_rules! stats {
         }
 
         impl Counts {
-            fn snapshot(&self, $($gauge: $type,)+ $($($given: u64,)+)?) -> $stats {
+            fn snapshot(&self, $($gauge: $type,)+) -> $stats {
                 $(let $counter = self.$counter.load(std::sync::atomic::Ordering::Relaxed);)+
-                $stats { $($gauge,)+ $($counter,)+ $($($given,)+)? }
+                $stats { $($gauge,)+ $($counter,)+ }
             }
+        }
+    };
+    ($(#[$doc:meta])* $stats:ident as $prefix:literal
+     gauges { $($(#[$gauge_doc:meta])* $gauge:ident: $type:ty,)+ }
+     counters { $($(#[$counter_doc:meta])* $counter:ident,)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $stats {
+            $($(#[$gauge_doc])* pub $gauge: $type,)+
+            $($(#[$counter_doc])* pub $counter: u64,)+
         }
 
         #[cfg(feature = "metrics")]
@@ -101,7 +109,6 @@ macro_rules! stats {
             /// Sets a series for each field, in the recorder of the facade `metrics`, to its
             /// absolute value:
             $(#[doc = concat!("* the counter `", $prefix, stringify!($counter), "_total`")])+
-            $($(#[doc = concat!("* the counter `", $prefix, stringify!($given), "_total`")])+)?
             $(#[doc = concat!("* the gauge `", $prefix, stringify!($gauge), "`")])+
             ///
             /// It looks each up, which allocates: for a thread that publishes every few seconds.
@@ -113,7 +120,6 @@ macro_rules! stats {
                     .collect();
                 let counters = [
                     $((concat!($prefix, stringify!($counter), "_total"), self.$counter),)+
-                    $($((concat!($prefix, stringify!($given), "_total"), self.$given),)+)?
                 ];
                 for (name, value) in counters {
                     metrics::counter!(name, labels.iter()).absolute(value);

@@ -1,101 +1,77 @@
-//! Partitions whose owners keep something for the processes of a set, in memory and in records:
-//! what leases and sessions share.
+//! Partitions whose owners keep *entries* for the processes of a set: what leases and sessions
+//! share.
 //!
-//! Each process that joins may come to own some of the partitions, and answers for those (`serve`).
-//! It asks the owner of any partition by a request on that partition's subject.
+//! An entry has an id, a record in its partition, and a time that runs in its owner's memory. Its
+//! partition is the rest of its id, divided by the number of partitions. Each process that joins
+//! may come to own some of the partitions, and answers for those.
+//!
+//! ```text
+//!  begin, end --> lanes of a partition --requests--> serve --> Owner, a machine
+//!  Front, a machine, by ticks  --batches of touches-->   |
+//!                                                        +--fenced batches--> brokers
+//! ```
 
+mod front;
+mod owner;
 mod serve;
 #[cfg(test)]
 #[path = "../tests/unit/keep.rs"]
 pub(crate) mod sim;
+#[cfg(test)]
+#[path = "../tests/unit/keep_owner.rs"]
+mod tests;
+mod wire;
 
-use crate::base::{count, ticks};
-use crate::partitions::{Numbered, PAUSE};
+use crate::base::{count, lock, ticks, Task};
+use crate::partitions::{MOST_RECORDS, PAUSE};
 use crate::{clock, Nats, NatsError, PartitionSet};
-use async_nats::Subject;
-use bytes::Bytes;
-use expiry::ManualClock;
+use expiry::{ManualClock, SessionTracker};
+pub(crate) use front::Front;
+use front::{Touch, Touches};
+use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+pub(crate) use wire::{Entry, NO, UNSURE, YES};
+use wire::{Request, Write};
 
-/// What processes and owners send to each other.
-pub(crate) trait Wire: Sized {
-    fn into_bytes(self) -> Vec<u8>;
-    fn of_bytes(bytes: &[u8]) -> Option<Self>;
+/// The requests with begins and ends that a process has under way at a partition.
+const SENDERS: usize = 2;
+
+/// What all owners of a set have in common.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    /// The entries are leases, which have keys and holders. Else they are sessions.
+    pub(crate) of_leases: bool,
+    /// The timeout of a session.
+    pub(crate) timeout: Duration,
+    /// Reports the end of an entry.
+    pub(crate) report: Arc<dyn Fn(u64) + Send + Sync>,
 }
 
-/// The version of every message and record.
-pub(crate) const VERSION: u32 = 1;
-
-/// Makes an enum of messages what is sent, in a message of its own with the version. A reader skips
-/// the fields that it does not know. A field never changes its meaning: what an old reader must not
-/// take for something else gets a new version.
-macro_rules! wire {
-    ($what:ident, $name:tt, tags $tags:tt in $message:ident, sound if $is_sound:expr) => {
-        #[derive(Clone, PartialEq, prost::Message)]
-        struct $message {
-            #[prost(uint32, tag = "1")]
-            version: u32,
-            #[prost(oneof = $name, tags = $tags)]
-            what: Option<$what>,
-        }
-
-        impl crate::keep::Wire for $what {
-            fn into_bytes(self) -> Vec<u8> {
-                let (version, what) = (crate::keep::VERSION, Some(self));
-                prost::Message::encode_to_vec(&$message { version, what })
-            }
-
-            fn of_bytes(bytes: &[u8]) -> Option<Self> {
-                let found: $message = prost::Message::decode(bytes).ok()?;
-                let is_sound: fn(&$what) -> bool = $is_sound;
-                found.what.filter(|what| found.version == crate::keep::VERSION && is_sound(what))
-            }
-        }
-    };
-}
-
-pub(crate) use wire;
-
-/// What the driver reports to the machine. `R` is the place of a reply.
-pub(crate) enum Event<A, R> {
-    /// A worker asks.
-    Asked { worker: String, ask: A, reply: R },
-    /// The store took the batch; its last record has this sequence.
-    Written(u64),
-    /// Time has passed.
-    Tick,
-}
-
-/// What the driver does.
-pub(crate) enum Action<S, R> {
-    /// Write a batch of records; one without a value is deleted.
-    Write(Vec<(Vec<u8>, Option<Bytes>)>),
-    Answer(R, S),
-}
-
-/// What an owner keeps for the workers that ask it, in its memory and in records. The driver
-/// begins with a new one for each epoch.
-pub(crate) trait Keeper<R>: Send + Sized + 'static {
-    type Ask: Wire + Send;
-    type Said: Wire + Send;
-    /// What all owners of a set have in common.
-    type Terms: Clone + Send + Sync;
-    /// The second result is the number of records that do not parse.
-    fn new(terms: Self::Terms, now: Duration, records: Numbered, grace: Duration) -> (Self, u64);
-    fn on(
-        &mut self,
-        now: Duration,
-        event: Event<Self::Ask, R>,
-        out: &mut Vec<Action<Self::Said, R>>,
-    );
+/// A tracker whose time is a machine's `now`.
+pub(crate) fn tracker(now: Duration, collects: bool) -> (ManualClock, SessionTracker) {
+    let clock = ManualClock::new();
+    set(&clock, now);
+    let builder = SessionTracker::builder().clock(clock.clone());
+    let builder = if collects { builder.collect_touches() } else { builder.shards(1) };
+    (clock, builder.build_manual().expect("the number of shards is allowed"))
 }
 
 pub(crate) fn set(clock: &ManualClock, now: Duration) {
     clock.set(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+}
+
+/// A begin or an end, and the caller that waits for the result.
+type Waiting = (Write, oneshot::Sender<u64>);
+
+/// What waits for a partition's owner, and the number of tasks that send it.
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<Waiting>,
+    senders: usize,
 }
 
 /// What the tasks of a set share.
@@ -105,11 +81,15 @@ pub(crate) struct Served {
     pub(crate) prefix: String,
     pub(crate) count: u32,
     pub(crate) lease: Duration,
+    lanes: Box<[Mutex<Lane>]>,
     pub(crate) partitions: AtomicUsize,
+    /// Touches with an answer, and without one.
+    pub(crate) touches: AtomicU64,
+    pub(crate) unanswered: AtomicU64,
     /// Requests, answers and records that did not parse.
     pub(crate) malformed: AtomicU64,
     /// Why the worker owns nothing any more.
-    pub(crate) ended: OnceLock<NatsError>,
+    ended: OnceLock<NatsError>,
 }
 
 impl Served {
@@ -118,37 +98,80 @@ impl Served {
         (self.lease + self.nats.request_timeout()) * 4
     }
 
-    /// Asks the partition's owner. None: no answer.
-    pub(crate) async fn ask<S: Wire>(
-        &self,
-        partition: u32,
-        ask: impl Wire,
-        limit: Duration,
-    ) -> Option<S> {
-        let subject = format!("{}.{partition}.{}", self.prefix, self.nats.worker());
-        let request = self.nats.client().request(subject, ask.into_bytes().into());
-        let reply = tokio::time::timeout(limit, request).await.ok()?.ok()?;
-        let said = S::of_bytes(&reply.payload);
-        if said.is_none() {
-            count(&self.malformed);
-        }
-        said
+    /// A new id of a partition: by the hash, or any.
+    pub(crate) fn new_id(&self, hash: Option<u64>) -> u64 {
+        let (random, count) = (self.nats.random() >> 1, u64::from(self.count));
+        hash.map_or(random, |hash| random - random % count + hash % count)
     }
 
-    /// Asks until an answer fits, for as long as `patience`.
-    pub(crate) async fn ask_until<S: Wire, T>(
+    /// Asks the owner of a partition. None: no answer.
+    async fn request(
+        &self,
+        partition: u32,
+        request: &Request,
+        limit: Duration,
+    ) -> Option<Vec<u64>> {
+        let subject = format!("{}.{partition}.{}", self.prefix, self.nats.worker());
+        let payload = prost::Message::encode_to_vec(request);
+        let asked = self.nats.client().request(subject, payload.into());
+        let reply = tokio::time::timeout(limit, asked).await.ok()?.ok()?;
+        let results = wire::results(&reply.payload, request.len());
+        if results.is_none() {
+            count(&self.malformed);
+        }
+        results
+    }
+
+    fn partition(&self, id: u64) -> u32 {
+        u32::try_from(id % u64::from(self.count)).expect("there are at most 1,024")
+    }
+
+    /// Touches one entry, until its owner is sure of it.
+    pub(crate) async fn touch(&self, what: &'static str, id: u64) -> Result<u64, NatsError> {
+        let request = Request::new(vec![id], Vec::new());
+        let ask = || async {
+            let results = self.request(self.partition(id), &request, self.lease).await;
+            results.map_or(UNSURE, |results| results[0])
+        };
+        self.until_sure(what, self.patience(), ask).await.map(|(result, _)| result)
+    }
+
+    /// Begins an entry. Returns the owner's result, and when the request was sent.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        what: &'static str,
+        entry: Entry,
+    ) -> Result<(u64, Duration), NatsError> {
+        let write = Write { entry, ends: false };
+        self.until_sure(what, self.patience(), || self.write(write.clone())).await
+    }
+
+    /// Ends an entry, for as long as `patience`.
+    pub(crate) async fn end(
+        self: &Arc<Self>,
+        what: &'static str,
+        id: u64,
+        patience: Duration,
+    ) -> Result<(), NatsError> {
+        let write = Write { entry: Entry::new(id, Vec::new(), Duration::ZERO), ends: true };
+        self.until_sure(what, patience, || self.write(write.clone())).await.map(drop)
+    }
+
+    async fn until_sure<F: Future<Output = u64>>(
         &self,
         what: &'static str,
         patience: Duration,
-        (partition, ask): (u32, impl Wire + Clone),
-        fits: impl Fn(S, Duration) -> Option<T>,
-    ) -> Result<T, NatsError> {
+        ask: impl Fn() -> F,
+    ) -> Result<(u64, Duration), NatsError> {
         let began = Instant::now();
         loop {
+            if let Some(why) = self.ended.get() {
+                return Err(why.clone());
+            }
             let sent_at = clock::now();
-            let said = self.ask(partition, ask.clone(), self.lease).await;
-            if let Some(answer) = said.and_then(|said| fits(said, sent_at)) {
-                return Ok(answer);
+            let result = ask().await;
+            if result != UNSURE {
+                return Ok((result, sent_at));
             }
             if began.elapsed() >= patience {
                 return Err(NatsError::Unanswered { what, after: patience });
@@ -156,40 +179,72 @@ impl Served {
             tokio::time::sleep(PAUSE).await;
         }
     }
-}
 
-/// Asks `due` what is to be done, 16 times in a lease of the partitions, and does each in a task of
-/// its own.
-pub(crate) async fn each_tick<S, T, F: Future<Output = ()> + Send + 'static>(
-    lease: Duration,
-    shared: Arc<S>,
-    due: fn(&S) -> Vec<T>,
-    run: fn(Arc<S>, T) -> F,
-) {
-    let mut ticks = ticks(lease / 16);
-    loop {
-        ticks.tick().await;
-        for one in due(&shared) {
-            tokio::spawn(run(shared.clone(), one));
+    /// Sends a begin or an end, in one request with those of other callers.
+    async fn write(self: &Arc<Self>, write: Write) -> u64 {
+        let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
+        if self.has_to_send(partition, (write, tell)) {
+            tokio::spawn(self.clone().send_waiting(partition));
         }
+        told.await.unwrap_or(UNSURE)
+    }
+
+    /// Whether the caller is to begin a task that sends what waits.
+    fn has_to_send(&self, partition: u32, waiting: Waiting) -> bool {
+        let mut lane = lock(&self.lanes[partition as usize]);
+        lane.waiting.push_back(waiting);
+        let is_idle = lane.senders < SENDERS;
+        lane.senders += usize::from(is_idle);
+        is_idle
+    }
+
+    async fn send_waiting(self: Arc<Self>, partition: u32) {
+        while let Some((writes, tell)) = self.waiting(partition) {
+            let request = Request::new(Vec::new(), writes);
+            let results = self.request(partition, &request, self.lease).await.unwrap_or_default();
+            for (tell, result) in tell.into_iter().zip(results) {
+                // An error says that the caller has gone. One that finds its sender dropped is
+                // unsure.
+                let _ = tell.send(result);
+            }
+        }
+    }
+
+    fn waiting(&self, partition: u32) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
+        let mut lane = lock(&self.lanes[partition as usize]);
+        let most = lane.waiting.len().min(MOST_RECORDS);
+        if most == 0 {
+            lane.senders -= 1;
+            return None;
+        }
+        Some(lane.waiting.drain(..most).unzip())
     }
 }
 
 /// A process's part in a set. When it is dropped, the process hands its partitions over in the
-/// background.
-pub(crate) struct Joined {
-    pub(crate) served: Arc<Served>,
+/// background, and sends no touches any more.
+pub(crate) struct Part<F: Front> {
+    shared: Arc<Shared<F>>,
     leave: watch::Sender<()>,
     ended: watch::Receiver<()>,
+    _ticks: Task,
 }
 
-/// Joins the set, and serves the partitions that the process comes to own.
-pub(crate) async fn join<K: Keeper<Subject>>(
+struct Shared<F: Front> {
+    served: Arc<Served>,
+    touches: Mutex<Touches<F>>,
+    tell: Box<dyn Fn(F::Gone) + Send + Sync>,
+}
+
+/// Joins the set, and serves the partitions that the process comes to own. `tell` hands on what the
+/// front reports.
+pub(crate) async fn join<F: Front>(
     set: PartitionSet,
-    kind: &'static str,
-    name: &str,
-    terms: K::Terms,
-) -> Result<Joined, NatsError> {
+    (kind, name): (&'static str, &str),
+    terms: Terms,
+    front: F,
+    tell: impl Fn(F::Gone) + Send + Sync + 'static,
+) -> Result<Part<F>, NatsError> {
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
     let served = Arc::new(Served {
@@ -197,21 +252,70 @@ pub(crate) async fn join<K: Keeper<Subject>>(
         nats,
         count,
         lease,
+        lanes: (0..count).map(|_| Mutex::default()).collect(),
         partitions: 0.into(),
+        touches: 0.into(),
+        unanswered: 0.into(),
         malformed: 0.into(),
         ended: OnceLock::new(),
     });
     let (leave, left) = watch::channel(());
     let (serving, ended) = watch::channel(());
-    let serve = serve::serve::<K>(terms, partitions, served.clone(), left);
+    let serve = serve::serve(terms, partitions, served.clone(), left);
     tokio::spawn(async move {
         serve.await;
         drop(serving);
     });
-    Ok(Joined { served, leave, ended })
+    let touches = Mutex::new(Touches::new(front, count));
+    let shared = Arc::new(Shared { served, touches, tell: Box::new(tell) });
+    let _ticks = Task::new(tick(shared.clone()));
+    Ok(Part { shared, leave, ended, _ticks })
 }
 
-impl Joined {
+/// Looks 16 times in a lease of the partitions what is to be touched.
+async fn tick<F: Front>(shared: Arc<Shared<F>>) {
+    let mut ticks = ticks(shared.served.lease / 16);
+    loop {
+        ticks.tick().await;
+        for touch in shared.with(|touches, gone| touches.tick(clock::now(), gone)) {
+            tokio::spawn(shared.clone().send(touch));
+        }
+    }
+}
+
+impl<F: Front> Shared<F> {
+    fn with<T>(&self, act: impl FnOnce(&mut Touches<F>, &mut Vec<F::Gone>) -> T) -> T {
+        let mut gone = Vec::new();
+        let result = act(&mut lock(&self.touches), &mut gone);
+        gone.into_iter().for_each(&self.tell);
+        result
+    }
+
+    /// Sends touches until the partition has none left, or its owner does not answer.
+    async fn send(self: Arc<Self>, touch: Touch) {
+        let (mut next, served) = (Some(touch), &self.served);
+        while let Some(Touch { partition, sent_at, ids }) = next {
+            let (sent, request) = (ids.len(), Request::new(ids, Vec::new()));
+            let results = served.request(partition, &request, served.lease / 2).await;
+            let counter = if results.is_some() { &served.touches } else { &served.unanswered };
+            counter.fetch_add(sent as u64, Ordering::Relaxed);
+            next = self.with(|touches, gone| {
+                touches.answered(clock::now(), (partition, sent_at), results.as_deref(), gone)
+            });
+        }
+    }
+}
+
+impl<F: Front> Part<F> {
+    pub(crate) fn served(&self) -> &Arc<Served> {
+        &self.shared.served
+    }
+
+    /// Lets the process's front act. What it reports is handed on after its lock.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut F, &mut Vec<F::Gone>) -> T) -> T {
+        self.shared.with(|touches, gone| act(&mut touches.front, gone))
+    }
+
     /// Hands the partitions over to the others.
     pub(crate) async fn leave(&self) {
         self.leave.send_replace(());

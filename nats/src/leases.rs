@@ -1,32 +1,26 @@
 //! Leases with fencing tokens, which any number of processes share.
 //!
-//! A lease set has a set of partitions of its own. Each process that joins may come to own some of
-//! them: `keep` answers for those. The owner of a key's partition grants the key, in a record that
-//! the brokers store (`owner`). A process renews what it holds in batches (`holder`).
+//! A lease is an entry of `keep`, in the partition that the hash of its key names. A process
+//! renews what it holds (`holder`).
 
 mod holder;
 mod leader;
-mod owner;
 #[cfg(test)]
 #[path = "../tests/unit/leases.rs"]
 mod tests;
-mod wire;
 
-use crate::base::{debug, lock, setters, Task, DAY};
-use crate::keep::{self, Joined, Served};
+use crate::base::{debug, setters, stats, DAY};
+use crate::keep::{self, Entry, Part, Served, Terms, NO};
 use crate::partitions::check_key;
 use crate::{clock, Nats, NatsError, PartitionSet};
+use holder::Holder;
 pub use leader::{Election, Leader};
-
-use holder::{Event, Holder, Renew};
-use owner::Owner;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use wire::{Ask, Grant, Renewal, Said};
 
 /// The shortest time of a lease, in leases of the partitions. A third of the time may have passed
 /// since the last renewal when an owner dies. Its successor comes within 2 partition leases. The
@@ -98,65 +92,22 @@ impl LeaseSet {
     pub async fn join(self) -> Result<Leases, NatsError> {
         NatsError::name("set of leases", &self.name)?;
         let LeaseSet { name, kind, set } = self;
-        let joined = keep::join::<Owner<_>>(set, kind, &name, ()).await?;
-        let holder = Mutex::new(Holder::new());
-        let shared = Arc::new(Shared { served: joined.served.clone(), holder });
-        let due = |shared: &Shared| shared.on(Event::Tick);
-        let renew = |shared: Arc<Shared>, renew| async move { shared.renew(renew).await };
-        let task = Task::new(keep::each_tick(joined.served.lease, shared.clone(), due, renew));
-        Ok(Leases(Arc::new(Inner { shared, runtime: Handle::current(), joined, _task: task })))
-    }
-}
-
-struct Shared {
-    served: Arc<Served>,
-    /// The sender of a lost lease is dropped, which wakes those that wait in `lost`.
-    holder: Mutex<Holder<watch::Sender<()>>>,
-}
-
-impl Shared {
-    fn holder(&self) -> MutexGuard<'_, Holder<watch::Sender<()>>> {
-        lock(&self.holder)
-    }
-
-    /// Lets the machine act. What it lost is dropped after the lock.
-    fn with<T>(&self, act: impl FnOnce(&mut Holder<watch::Sender<()>>) -> T) -> T {
-        let mut holder = self.holder();
-        let result = act(&mut holder);
-        let lost = std::mem::take(&mut holder.lost);
-        drop(holder);
-        drop(lost);
-        result
-    }
-
-    fn on(&self, event: Event) -> Vec<Renew> {
-        let mut out = Vec::new();
-        self.with(|holder| holder.on(clock::now(), event, &mut out));
-        out
-    }
-
-    async fn renew(&self, Renew { partition, sent_at, limit, leases }: Renew) {
-        let ask = Ask::Renew(Renewal { leases });
-        let tokens = match self.served.ask(partition, ask, limit).await {
-            Some(Said::Renewed(tokens)) => Some(tokens),
-            _ => None,
-        };
-        self.on(Event::Answered { partition, sent_at, tokens });
-    }
-
-    async fn free(&self, partition: u32, grant: Grant) -> Result<(), NatsError> {
-        // After its time the lease ends in any case.
-        let (patience, ask) = (grant.time(), Ask::Release(grant));
-        let fits = |said, _| matches!(said, Said::Released(_)).then_some(());
-        self.served.ask_until("release a lease", patience, (partition, ask), fits).await
+        let terms = Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) };
+        // The sender of a lost lease is dropped, which wakes those that wait in `lost`.
+        let part = keep::join(set, (kind, &name), terms, Holder::new(), drop).await?;
+        Ok(Leases(Arc::new(Inner { part, runtime: Handle::current() })))
     }
 }
 
 struct Inner {
-    shared: Arc<Shared>,
+    part: Part<Holder<watch::Sender<()>>>,
     runtime: Handle,
-    joined: Joined,
-    _task: Task,
+}
+
+impl Inner {
+    fn served(&self) -> &Arc<Served> {
+        self.part.served()
+    }
 }
 
 /// A process's part in a set of leases. A clone is the same. When the last clone and the last
@@ -164,18 +115,21 @@ struct Inner {
 #[derive(Clone)]
 pub struct Leases(Arc<Inner>);
 
-debug!(Leases, |it| "Leases({}, {:?})", it.0.shared.served.prefix, it.stats());
+debug!(Leases, |it| "Leases({}, {:?})", it.0.served().prefix, it.stats());
 
-/// Counts of a process's part in a set of leases, since it joined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeaseStats {
-    /// The leases that the process holds.
-    pub held: usize,
-    /// The partitions that it owns.
-    pub partitions: usize,
-    /// Requests, answers and records that did not parse. The process dropped them.
-    pub malformed: u64,
+stats! {
+    /// Counts of a process's part in a set of leases, since it joined.
+    LeaseStats as "expiry_nats_leases_"
+    gauges {
+        /// The leases that the process holds.
+        held: usize,
+        /// The partitions that it owns.
+        partitions: usize,
+    }
+    counters {
+        /// Requests, answers and records that did not parse. The process dropped them.
+        malformed,
+    }
 }
 
 impl Leases {
@@ -197,40 +151,26 @@ impl Leases {
         key: impl AsRef<[u8]>,
         time: Duration,
     ) -> Result<Option<Lease>, NatsError> {
-        let served = &*self.0.shared.served;
+        let served = self.0.served();
         let (key, least) = (key.as_ref().to_vec(), served.lease * SHORTEST);
         check_key(&key)?;
         let needed = "8 times the partitions' lease, to a day";
         NatsError::within("the time of a lease", time, least..=DAY, needed)?;
-        if let Some(why) = served.ended.get() {
-            return Err(why.clone());
-        }
-        let partition = (crate::ownership::hash_of(&key) % u64::from(served.count)) as u32;
-        let id = served.nats.random();
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let grant = Grant { key, id, millis, ..Grant::default() };
-        let (_, lost) = watch::channel(());
+        let id = served.new_id(Some(crate::ownership::hash_of(&key)));
+        let (inner, (_, lost)) = (self.0.clone(), watch::channel(()));
+        let entry = Entry::new(id, key.clone(), time);
         // Dropped, it frees what the call may have got.
-        let mut lease = Lease { inner: self.0.clone(), partition, grant, token: 0, lost };
-        let patience = served.patience();
-        let fits = |said, sent_at| match said {
-            Said::Granted(token) => Some((token, sent_at)),
-            _ => None,
-        };
+        let mut lease = Lease { inner, id, key, time, token: 0, lost };
         loop {
-            let ask = (partition, Ask::Acquire(lease.grant.clone()));
-            let shared = &self.0.shared;
-            let (token, sent_at) = served.ask_until("acquire a lease", patience, ask, fits).await?;
-            if token == 0 {
-                lease.grant.id = 0; // there is nothing to free
+            let (token, sent_at) = served.begin("acquire a lease", entry.clone()).await?;
+            if token == NO {
+                lease.id = 0; // there is nothing to free
                 return Ok(None);
             }
             let (value, lost) = watch::channel(());
             (lease.token, lease.lost) = (token, lost);
-            let (at, key, time) = ((partition, token), lease.grant.key.clone(), lease.grant.time());
-            let mut holder = shared.holder();
-            if holder.granted(clock::now(), at, key, time, sent_at, value) {
-                drop(holder);
+            let now = clock::now();
+            if self.0.part.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
                 return Ok(Some(lease));
             }
         }
@@ -239,17 +179,16 @@ impl Leases {
     /// Hands the process's partitions over to the others, for two partition leases at most. The
     /// process may go on to acquire leases. They are renewed while it runs.
     pub async fn leave(&self) {
-        self.0.joined.leave().await;
+        self.0.part.leave().await;
     }
 
     /// Counts, without asking a broker.
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        let Shared { served, .. } = &*self.0.shared;
         LeaseStats {
-            held: self.0.shared.holder().len(),
-            partitions: served.partitions.load(Ordering::Relaxed),
-            malformed: served.malformed.load(Ordering::Relaxed),
+            held: self.0.part.with(|holder, _| holder.len()),
+            partitions: self.0.served().partitions.load(Ordering::Relaxed),
+            malformed: self.0.served().malformed.load(Ordering::Relaxed),
         }
     }
 }
@@ -263,8 +202,10 @@ impl Leases {
 #[must_use = "a dropped lease is released"]
 pub struct Lease {
     inner: Arc<Inner>,
-    partition: u32,
-    grant: Grant,
+    /// 0: it is released.
+    id: u64,
+    key: Vec<u8>,
+    time: Duration,
     token: u64,
     lost: watch::Receiver<()>,
 }
@@ -272,7 +213,7 @@ pub struct Lease {
 debug!(
     Lease,
     |it| "Lease({}, token {}, {:?} left)",
-    it.grant.key.escape_ascii(),
+    it.key.escape_ascii(),
     it.token,
     it.valid_for()
 );
@@ -281,7 +222,7 @@ impl Lease {
     /// The key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        &self.grant.key
+        &self.key
     }
 
     /// The fencing token: the stream sequence of the grant. A later holder's is higher.
@@ -297,8 +238,7 @@ impl Lease {
     /// the clock.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        let holder = self.inner.shared.holder();
-        holder.valid_for(clock::now(), (self.partition, self.token))
+        self.inner.part.with(|holder, _| holder.valid_for(clock::now(), self.id))
     }
 
     /// Returns when the lease is not valid any more.
@@ -321,19 +261,23 @@ impl Lease {
     /// # Errors
     ///
     /// [`Unanswered`](NatsError::Unanswered): no owner has answered for the time of the lease.
+    /// [`NameTaken`](NatsError::NameTaken).
     pub async fn release(mut self) -> Result<(), NatsError> {
         let Some(freed) = self.free() else { return Ok(()) };
-        let gone = || self.inner.shared.served.nats.unanswered("release a lease");
+        let gone = || self.inner.served().nats.unanswered("release a lease");
         freed.await.unwrap_or_else(|_| Err(gone()))
     }
 
     fn free(&mut self) -> Option<JoinHandle<Result<(), NatsError>>> {
-        let (partition, grant) = (self.partition, std::mem::take(&mut self.grant));
-        let shared = self.inner.shared.clone();
-        shared.with(|holder| holder.forget((partition, self.token)));
-        let is_some = grant.id != 0;
-        let free = async move { shared.free(partition, grant).await };
-        is_some.then(|| self.inner.runtime.spawn(free))
+        let (id, patience) = (std::mem::take(&mut self.id), self.time);
+        if id == 0 {
+            return None;
+        }
+        self.inner.part.with(|holder, gone| gone.extend(holder.forget(id)));
+        let served = self.inner.served().clone();
+        // After its time the lease ends in any case.
+        let end = async move { served.end("release a lease", id, patience).await };
+        Some(self.inner.runtime.spawn(end))
     }
 }
 

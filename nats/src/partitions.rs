@@ -105,7 +105,7 @@ pub enum Change {
     Ended(NatsError),
 }
 
-stats! {
+stats! { counted
     /// Counts of a worker's part in a set, since it joined.
     PartitionStats as "expiry_nats_partitions_"
     gauges {

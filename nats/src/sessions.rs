@@ -1,29 +1,21 @@
 //! Sessions of many clients over many front-ends.
 //!
-//! A session set has a set of partitions of its own. Each process that joins may come to own some
-//! of them: `keep` answers for those. A session belongs to the partition that its id names. Its
-//! record says that it lives; the partition's owner keeps its time in memory (`owner`). A process
-//! collects touches, and sends them in batches (`front`).
+//! A session is an entry of `keep`. A process collects touches in a tracker of its own, and sends
+//! them in batches (`FrontEnd`).
 
-mod front;
-mod owner;
 #[cfg(test)]
 #[path = "../tests/unit/sessions.rs"]
 mod tests;
-mod wire;
 
-use crate::base::{debug, lock, setters, stats, Task, DAY};
-use crate::keep::{self, Joined, Served};
+use crate::base::{debug, setters, stats, DAY};
+use crate::keep::{self, Entry, Front, Part, Served, Terms, NO};
 use crate::{clock, Nats, NatsError, PartitionSet};
 pub use expiry::SessionId;
 use expiry::{ManualClock, SessionTracker};
-use front::{Event, Front, Touch};
-use owner::Owner;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use wire::{Ask, Said};
 
 /// The shortest timeout, in leases of the partitions. A client that is touched each half of the
 /// timeout leaves a quarter for the taking of the touches, and one for their way: 2 leases.
@@ -94,79 +86,75 @@ impl SessionSet {
         NatsError::within("lease", set.lease, leases, "1 s to 10 s")?;
         let needed = "8 times the partitions' lease, to a day";
         NatsError::within("timeout", timeout, set.lease * SHORTEST..=DAY, needed)?;
-        let (reported, ended) = mpsc::unbounded_channel();
-        let (counted, counts) = (Counts::default(), set.count);
-        let terms = Terms { timeout, reported };
-        let joined = keep::join::<Owner<_>>(set, "sessions", &name, terms.clone()).await?;
-        let (front, live) = Front::new(terms, clock::now(), counts);
-        let (served, front) = (joined.served.clone(), Mutex::new(front));
-        let shared = Arc::new(Shared { served, live, front, timeout, counts: counted });
-        let due = |shared: &Shared| shared.on(Event::Tick);
-        let send = |shared: Arc<Shared>, touch| async move { shared.send(touch).await };
-        let task = Task::new(keep::each_tick(joined.served.lease, shared.clone(), due, send));
-        Ok((Sessions(Arc::new(Inner { shared, joined, _task: task })), Ended(ended)))
-    }
-}
-
-/// What all machines of a process have in common.
-#[derive(Clone)]
-pub(crate) struct Terms {
-    timeout: Duration,
-    /// Sessions that have ended.
-    reported: mpsc::UnboundedSender<SessionId>,
-}
-
-/// A tracker whose time is a machine's `now`.
-fn tracker(now: Duration, collects: bool) -> (ManualClock, SessionTracker) {
-    let clock = ManualClock::new();
-    keep::set(&clock, now);
-    let builder = SessionTracker::builder().clock(clock.clone());
-    let builder = if collects { builder.collect_touches() } else { builder.shards(1) };
-    (clock, builder.build_manual().expect("the number of shards is allowed"))
-}
-
-struct Shared {
-    served: Arc<Served>,
-    live: Arc<SessionTracker>,
-    front: Mutex<Front>,
-    timeout: Duration,
-    counts: Counts,
-}
-
-impl Shared {
-    fn on(&self, event: Event) -> Vec<Touch> {
-        let mut out = Vec::new();
-        lock(&self.front).on(clock::now(), event, &mut out);
-        out
-    }
-
-    /// Sends touches until the partition has none left, or its owner does not answer.
-    async fn send(&self, touch: Touch) {
-        let mut next = Some(touch);
-        while let Some(Touch { partition, sent_at, touched }) = next {
-            let (sent, ask) = (touched.ids.len(), Ask::Touch(touched));
-            let gone = match self.served.ask(partition, ask, self.served.lease / 2).await {
-                Some(Said::Gone(gone)) => Some(gone.ids),
-                _ => None,
-            };
-            let Counts { touches, unanswered } = &self.counts;
-            let count = if gone.is_some() { touches } else { unanswered };
-            count.fetch_add(sent as u64, Ordering::Relaxed);
-            next = self.on(Event::Answered { partition, sent_at, gone }).pop();
-        }
-    }
-
-    /// Asks about a session. The answer is whether it lives.
-    async fn ask(&self, what: &'static str, ask: Ask, id: SessionId) -> Result<bool, NatsError> {
-        if let Some(why) = self.served.ended.get() {
-            return Err(why.clone());
-        }
-        let partition = (id.0 % u64::from(self.served.count)) as u32;
-        let fits = |said, _| match said {
-            Said::Lives(lives) => Some(lives),
-            Said::Gone(_) => None,
+        let (tell, ended) = mpsc::unbounded_channel();
+        let front = FrontEnd::new(clock::now(), timeout);
+        let live = front.live.clone();
+        let report = move |id| {
+            // An error says that the process takes no ends.
+            let _ = tell.send(SessionId(id));
         };
-        self.served.ask_until(what, self.served.patience(), (partition, ask), fits).await
+        let terms = Terms { of_leases: false, timeout, report: Arc::new(report.clone()) };
+        let part = keep::join(set, ("sessions", &name), terms, front, report).await?;
+        Ok((Sessions(Arc::new(Inner { part, live, timeout })), Ended(ended)))
+    }
+}
+
+/// The sessions that a process serves, without any I/O.
+///
+/// The caller touches the tracker, which any number of threads do at once. The machine takes the
+/// touched ids a few times in a timeout.
+///
+/// A session that was not touched for its timeout is dropped here without a word: its owner ends
+/// it, unless another front-end touches it. A touch counts from the last tick, so ticks that stop
+/// for a timeout drop all sessions: their callers adopt them again.
+struct FrontEnd {
+    timeout: Duration,
+    clock: ManualClock,
+    live: Arc<SessionTracker>,
+    /// When the machine takes the touched ids.
+    due: Duration,
+}
+
+impl FrontEnd {
+    fn new(now: Duration, timeout: Duration) -> Self {
+        let (clock, live) = keep::tracker(now, true);
+        Self { timeout, clock, live: Arc::new(live), due: now }
+    }
+}
+
+impl Front for FrontEnd {
+    type Gone = u64;
+
+    fn tick(&mut self, now: Duration, due: &mut Vec<u64>, _gone: &mut Vec<u64>) {
+        keep::set(&self.clock, now);
+        drop(self.live.poll());
+        if now >= self.due {
+            self.due = now + self.timeout / 4;
+            due.extend(self.live.take_touched().iter().map(|(id, _)| id.0));
+        }
+    }
+
+    fn serves(&self, id: u64) -> bool {
+        self.live.contains(SessionId(id))
+    }
+
+    fn touched(&mut self, now: Duration, _: Duration, id: u64, result: u64, gone: &mut Vec<u64>) {
+        keep::set(&self.clock, now);
+        if result == NO && self.live.remove(SessionId(id)).is_some() {
+            gone.push(id);
+        }
+    }
+}
+
+struct Inner {
+    part: Part<FrontEnd>,
+    live: Arc<SessionTracker>,
+    timeout: Duration,
+}
+
+impl Inner {
+    fn served(&self) -> &Arc<Served> {
+        self.part.served()
     }
 
     /// Where there is no memory, `touch` says that the process does not serve the session.
@@ -175,19 +163,13 @@ impl Shared {
     }
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    joined: Joined,
-    _task: Task,
-}
-
 /// A process's part in a set of sessions: a front-end, and the owner of some partitions. A clone is
 /// the same. When the last clone is dropped, the process hands its partitions over in the
 /// background, and sends no touches any more.
 #[derive(Clone)]
 pub struct Sessions(Arc<Inner>);
 
-debug!(Sessions, |it| "Sessions({}, {:?})", it.0.shared.served.prefix, it.stats());
+debug!(Sessions, |it| "Sessions({}, {:?})", it.0.served().prefix, it.stats());
 
 stats! {
     /// Counts of a process's part in a set of sessions, since it joined.
@@ -203,8 +185,6 @@ stats! {
         touches,
         /// Touches without an answer. The process has sent them again.
         unanswered,
-    }
-    given {
         /// Requests, answers and records that did not parse. The process dropped them.
         malformed,
     }
@@ -220,10 +200,10 @@ impl Sessions {
     /// [`Unanswered`](NatsError::Unanswered): the partition has had no owner that answers for 4
     /// partition leases and 4 times the request timeout. [`NameTaken`](NatsError::NameTaken).
     pub async fn begin(&self) -> Result<SessionId, NatsError> {
-        let shared = &*self.0.shared;
-        let id = SessionId(shared.served.nats.random());
-        shared.ask("begin a session", Ask::Begin(id.0), id).await?;
-        shared.serve(id);
+        let id = SessionId(self.0.served().new_id(None));
+        let entry = Entry::new(id.0, Vec::new(), self.0.timeout);
+        self.0.served().begin("begin a session", entry).await?;
+        self.0.serve(id);
         Ok(id)
     }
 
@@ -235,9 +215,9 @@ impl Sessions {
     ///
     /// As [`begin`](Self::begin).
     pub async fn adopt(&self, id: SessionId) -> Result<bool, NatsError> {
-        let lives = self.0.shared.ask("adopt a session", Ask::Adopt(id.0), id).await?;
+        let lives = self.0.served().touch("adopt a session", id.0).await? != NO;
         if lives {
-            self.0.shared.serve(id);
+            self.0.serve(id);
         }
         Ok(lives)
     }
@@ -251,7 +231,7 @@ impl Sessions {
     /// its timeout. [`adopt`](Self::adopt) finds out.
     #[must_use = "it says whether the process serves the session"]
     pub fn touch(&self, id: SessionId) -> bool {
-        self.0.shared.live.touch(id).is_ok()
+        self.0.live.touch(id).is_ok()
     }
 
     /// Ends a session, whichever process serves it: when this returns, its record is deleted.
@@ -261,22 +241,28 @@ impl Sessions {
     /// As [`begin`](Self::begin). This process serves the session no longer, so that it ends by its
     /// timeout.
     pub async fn end(&self, id: SessionId) -> Result<(), NatsError> {
-        self.0.shared.live.remove(id);
-        self.0.shared.ask("end a session", Ask::End(id.0), id).await.map(drop)
+        self.0.live.remove(id);
+        let served = self.0.served();
+        served.end("end a session", id.0, served.patience()).await
     }
 
     /// Hands the process's partitions over to the others, for two partition leases at most. The
     /// process may go on as a front-end.
     pub async fn leave(&self) {
-        self.0.joined.leave().await;
+        self.0.part.leave().await;
     }
 
     /// Counts, without asking a broker.
     #[must_use]
     pub fn stats(&self) -> SessionStats {
-        let Shared { served, live, counts, .. } = &*self.0.shared;
-        let partitions = served.partitions.load(Ordering::Relaxed);
-        counts.snapshot(live.len(), partitions, served.malformed.load(Ordering::Relaxed))
+        let served = self.0.served();
+        SessionStats {
+            served: self.0.live.len(),
+            partitions: served.partitions.load(Ordering::Relaxed),
+            touches: served.touches.load(Ordering::Relaxed),
+            unanswered: served.unanswered.load(Ordering::Relaxed),
+            malformed: served.malformed.load(Ordering::Relaxed),
+        }
     }
 }
 

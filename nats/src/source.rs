@@ -123,7 +123,7 @@ pub struct MessageId {
     pub published: i128,
 }
 
-stats! {
+stats! { counted
     /// What a worker's source has done so far, and what it holds. A snapshot.
     SourceStats as "expiry_nats_source_"
     gauges {

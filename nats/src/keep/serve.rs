@@ -1,7 +1,9 @@
-//! Serves the partitions that the worker owns: one task for each gives requests to a [`Keeper`],
+//! Serves the partitions that the worker owns: one task for each gives requests to an [`Owner`],
 //! and its batches to the brokers.
 
-use super::{Action, Event, Keeper, Served, Wire};
+use super::owner::{Action, Event, Owner};
+use super::wire::{self, Request};
+use super::{Served, Terms};
 use crate::base::{count, ticks, Task};
 use crate::partitions::PAUSE;
 use crate::{clock, Change, Held, NatsError, Partitions};
@@ -15,8 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Serves until the partitions end, or until `leave` changes or is dropped and the brokers know.
-pub(super) async fn serve<K: Keeper<Subject>>(
-    terms: K::Terms,
+pub(super) async fn serve(
+    terms: Terms,
     mut partitions: Partitions,
     served: Arc<Served>,
     mut leave: watch::Receiver<()>,
@@ -38,7 +40,7 @@ pub(super) async fn serve<K: Keeper<Subject>>(
             Some(Change::Gained(held)) => {
                 let partition = held.partition();
                 tasks.remove(&partition);
-                let keep = keep::<K>(terms.clone(), held, served.clone());
+                let keep = keep(terms.clone(), held, served.clone());
                 tasks.insert(partition, Task::new(keep));
             }
             // A batch that is under way is stored before the next owner's claim, or refused.
@@ -55,8 +57,8 @@ pub(super) async fn serve<K: Keeper<Subject>>(
 }
 
 /// Serves a partition under one epoch.
-async fn keep<K: Keeper<Subject>>(terms: K::Terms, held: Held, served: Arc<Served>) {
-    if serve_one::<K>(terms, &held, &served).await.is_none() {
+async fn keep(terms: Terms, held: Held, served: Arc<Served>) {
+    if serve_one(terms, &held, &served).await.is_none() {
         // The brokers failed, or a batch has no known outcome. The claim counts when they are back.
         tokio::time::sleep(PAUSE).await;
         held.claim_anew();
@@ -64,16 +66,13 @@ async fn keep<K: Keeper<Subject>>(terms: K::Terms, held: Held, served: Arc<Serve
 }
 
 /// None, always: something failed.
-async fn serve_one<K: Keeper<Subject>>(
-    terms: K::Terms,
-    held: &Held,
-    served: &Served,
-) -> Option<()> {
+async fn serve_one(terms: Terms, held: &Held, served: &Served) -> Option<()> {
     let client = held.nats().client();
     let subject = format!("{}.{}.*", served.prefix, held.partition());
     let records = held.load_numbered().await.ok()?;
     let mut requests = client.subscribe(subject).await.ok()?;
-    let (mut keeper, malformed) = K::new(terms, clock::now(), records, served.lease);
+    let of_leases = terms.of_leases;
+    let (mut owner, malformed) = Owner::new(terms, clock::now(), records, served.lease);
     served.malformed.fetch_add(malformed, Ordering::Relaxed);
     let mut ticks = ticks(served.lease / 16);
     let (mut out, mut writing): (_, Writing) = (Vec::new(), None);
@@ -85,7 +84,7 @@ async fn serve_one<K: Keeper<Subject>>(
                 Event::Written(last?)
             }
             _ = ticks.tick() => Event::Tick,
-            message = requests.next() => match asked::<K>(message?) {
+            message = requests.next() => match asked(message?, of_leases) {
                 Some(asked) => asked,
                 None => {
                     count(&served.malformed);
@@ -97,7 +96,7 @@ async fn serve_one<K: Keeper<Subject>>(
         if !matches!(event, Event::Written(_)) && !held.may_act() {
             continue;
         }
-        keeper.on(clock::now(), event, &mut out);
+        owner.on(clock::now(), event, &mut out);
         for action in out.drain(..) {
             match action {
                 Action::Write(records) => {
@@ -105,8 +104,8 @@ async fn serve_one<K: Keeper<Subject>>(
                     let write = async move { held.write_numbered(records).await };
                     writing = Some(tokio::spawn(write));
                 }
-                Action::Answer(reply, said) => {
-                    client.publish(reply, said.into_bytes().into()).await.ok()?;
+                Action::Answer(reply, results) => {
+                    client.publish(reply, wire::answer(results).into()).await.ok()?;
                 }
             }
         }
@@ -120,8 +119,8 @@ async fn outcome(writing: &mut Writing) -> Option<u64> {
     writing.as_mut()?.await.ok()?.ok()
 }
 
-fn asked<K: Keeper<Subject>>(message: Message) -> Option<Event<K::Ask, Subject>> {
+fn asked(message: Message, of_leases: bool) -> Option<Event<Subject>> {
     let worker = message.subject.rsplit('.').next()?.to_string();
-    let (ask, reply) = (K::Ask::of_bytes(&message.payload)?, message.reply?);
-    Some(Event::Asked { worker, ask, reply })
+    let request = Request::of_bytes(&message.payload, of_leases)?;
+    Some(Event::Asked { worker, request, reply: message.reply? })
 }

@@ -224,8 +224,6 @@ fn bytes_that_do_not_parse_are_counted_and_dropped() {
             client.flush().await.unwrap();
         });
     };
-    // A release by another worker, which is not the holder.
-    send([&[8, 1, 26, 17, 10, 3][..], b"key", &[17], &[7; 8], &[24, 0x80, 0x7d]].concat(), true);
     // An owner that claims its partition again misses some.
     rig.until("they are counted", || {
         let mut bytes = vec![8, 1, 18];

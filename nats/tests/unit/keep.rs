@@ -1,11 +1,15 @@
 //! A seeded simulation of workers that own a partition in turn, and ask its owner. The owners are a
 //! script: the tests of `src/ownership.rs` show that no two workers may act at once.
 
-use super::{Action, Event, Keeper};
+use super::front::Touches;
+use super::owner::{Action, Event, Owner};
+pub(crate) use super::wire::session_of;
+use super::wire::{Entry, Request, Write, UNSURE};
+use super::{Front, Terms};
 use crate::partitions::Numbered;
 use bytes::Bytes;
 use rand::rngs::SmallRng;
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,19 +19,7 @@ pub(crate) const MS: u64 = 1_000;
 pub(crate) const WORKERS: usize = 3;
 
 pub(crate) type Checked = Result<(), String>;
-pub(crate) type Ask<C> = <<C as Client>::Keeper as Keeper<usize>>::Ask;
-pub(crate) type Said<C> = <<C as Client>::Keeper as Keeper<usize>>::Said;
 type Records = Vec<(Vec<u8>, Option<Bytes>)>;
-
-/// Calls `check` with bytes that mean nothing.
-pub(crate) fn random_bytes(check: impl Fn(&[u8])) {
-    let mut random = SmallRng::seed_from_u64(1);
-    for length in (0..64).cycle().take(100_000) {
-        let mut bytes = vec![0; length];
-        random.fill_bytes(&mut bytes);
-        check(&bytes);
-    }
-}
 
 /// Chance, and what is to happen when, to which node and in which of its lives. Times are
 /// microseconds of true time; each node's clock runs at its own rate, in thousandths.
@@ -68,20 +60,33 @@ impl<E> Net<E> {
     }
 }
 
+type Gone<C> = <<C as Client>::Front as Front>::Gone;
+
 /// What a worker does beside owning, and what the simulation checks.
 pub(crate) trait Client: Sized {
-    type Keeper: Keeper<usize, Ask: Clone>;
+    type Front: Front;
+    /// A few of the front's requests are lost.
+    const LOSES: bool;
     /// What the checks remember.
     type World: Default;
-    fn terms(world: &Self::World) -> <Self::Keeper as Keeper<usize>>::Terms;
+    fn terms(world: &Self::World) -> Terms;
     /// A process that has just begun.
-    fn new(now: Duration) -> Self;
+    fn new(now: Duration) -> (Self, Self::Front);
+    /// Does what the worker's user does at times: asks by the `writes` of its node, or by `adopt`.
     fn tick(sim: &mut Sim<Self>, i: usize) -> Checked;
-    fn said(sim: &mut Sim<Self>, i: usize, serial: usize, said: Said<Self>) -> Checked;
-    fn unanswered(sim: &mut Sim<Self>, i: usize, serial: usize);
-    /// An owner has taken a request; has answered it.
-    fn taken(_: &mut Sim<Self>, _serial: usize) {}
-    fn answered(_: &mut Sim<Self>, _serial: usize, _said: &Said<Self>) -> Checked {
+    /// The front has reported something.
+    fn gone(_: &mut Sim<Self>, _i: usize, _gone: Gone<Self>) -> Checked {
+        Ok(())
+    }
+    /// The owner is sure of an entry that was to begin or to end, or was adopted.
+    fn sure(sim: &mut Sim<Self>, i: usize, sent_at: Duration, ask: Asked, result: u64) -> Checked;
+    /// What the worker asks for, when the owner was unsure or has not answered.
+    fn again(_: &mut Sim<Self>, ask: Asked) -> Asked {
+        ask
+    }
+    /// An owner has taken a request; has answered a question of it.
+    fn taken(_: &mut Sim<Self>, _ask: Asked) {}
+    fn answered(_: &mut Sim<Self>, _ask: Asked, _result: u64) -> Checked {
         Ok(())
     }
     /// A new owner has read the records.
@@ -90,7 +95,7 @@ pub(crate) trait Client: Sized {
     fn handled(_: &mut Sim<Self>) -> Checked {
         Ok(())
     }
-    fn written(_: &mut Sim<Self>, _: &Records) -> Checked {
+    fn written(_: &mut Sim<Self>, _: &[(Vec<u8>, Option<Bytes>)]) -> Checked {
         Ok(())
     }
     fn stored(_: &mut Sim<Self>, _key: &[u8], _lives: bool, _lived: bool) -> Checked {
@@ -98,11 +103,26 @@ pub(crate) trait Client: Sized {
     }
 }
 
-pub(crate) enum Ev<C: Client> {
+/// What a worker asks for, beside the touches of its front.
+#[derive(Clone)]
+pub(crate) enum Asked {
+    Write(Write),
+    Adopt(u64),
+}
+
+pub(crate) fn begin(entry: Entry) -> Asked {
+    Asked::Write(Write { entry, ends: false })
+}
+
+pub(crate) fn end(id: u64) -> Asked {
+    Asked::Write(Write { entry: Entry::new(id, Vec::new(), Duration::ZERO), ends: true })
+}
+
+pub(crate) enum Ev {
     Tick,
     /// A request arrives at a worker, which may be the owner.
     Asked(usize),
-    Said(usize, Said<C>),
+    Said(usize, Vec<u64>),
     Timeout(usize),
     /// A batch of an epoch, with its number, arrives at the store.
     Write((u64, u64), Records),
@@ -112,12 +132,21 @@ pub(crate) enum Ev<C: Client> {
     Loaded(u64),
 }
 
-pub(crate) struct Request<A> {
-    pub(crate) from: usize,
+struct Sent {
+    from: usize,
     life: u64,
-    pub(crate) sent_at: Duration,
-    pub(crate) ask: A,
+    sent_at: Duration,
+    request: Request,
+    /// The request is of the front.
+    touches: bool,
     open: bool,
+}
+
+impl Sent {
+    fn asked(&self) -> Vec<Asked> {
+        let Request { touched, writes, .. } = self.request.clone();
+        touched.into_iter().map(Asked::Adopt).chain(writes.into_iter().map(Asked::Write)).collect()
+    }
 }
 
 pub(crate) struct Node<C: Client> {
@@ -128,17 +157,28 @@ pub(crate) struct Node<C: Client> {
     /// The worker may act as the owner until then.
     acts_until: u64,
     /// The owner's epoch, the number of its last batch, and the machine.
-    owner: Option<((u64, u64), C::Keeper)>,
+    owner: Option<((u64, u64), Owner<usize>)>,
+    touches: Touches<C::Front>,
+    /// The requests of the front in a row that were lost.
+    lost: u64,
+    /// What goes with the next tick, in one request.
+    pub(crate) asks: Vec<Asked>,
     pub(crate) client: C,
 }
 
+impl<C: Client> Node<C> {
+    pub(crate) fn front(&mut self) -> &mut C::Front {
+        &mut self.touches.front
+    }
+}
+
 pub(crate) struct Sim<C: Client> {
-    pub(crate) net: Net<Ev<C>>,
+    pub(crate) net: Net<Ev>,
     /// Only owners fail.
     pub(crate) gentle: bool,
     pub(crate) stopping: bool,
     pub(crate) nodes: Vec<Node<C>>,
-    pub(crate) requests: Vec<Request<Ask<C>>>,
+    requests: Vec<Sent>,
     owner: usize,
     epoch: u64,
     sequence: u64,
@@ -174,11 +214,13 @@ impl<C: Client> Sim<C> {
 
     fn node(&mut self, life: u64) -> Node<C> {
         let rate = 950 + self.net.below(101);
-        let client = C::new(self.net.at_rate(rate));
-        Node { rate, paused_until: 0, acts_until: 0, owner: None, client, life }
+        let (client, front) = C::new(self.net.at_rate(rate));
+        let (touches, asks) = (Touches::new(front, 1), Vec::new());
+        let (paused_until, acts_until, lost, owner) = (0, 0, 0, None);
+        Node { life, rate, paused_until, acts_until, owner, touches, lost, asks, client }
     }
 
-    fn push(&mut self, at: u64, i: usize, ev: Ev<C>) {
+    fn push(&mut self, at: u64, i: usize, ev: Ev) {
         let life = self.nodes[i].life;
         self.net.put(at, i, life, ev);
     }
@@ -206,29 +248,33 @@ impl<C: Client> Sim<C> {
         Ok(())
     }
 
-    fn step(&mut self, i: usize, ev: Ev<C>) -> Checked {
+    fn step(&mut self, i: usize, ev: Ev) -> Checked {
         match ev {
             Ev::Tick => {
                 self.push(self.net.now + LEASE / 16, i, Ev::Tick);
+                self.touch(i, |touches, now, gone| touches.tick(now, gone))?;
                 C::tick(self, i)?;
+                let asks = std::mem::take(&mut self.nodes[i].asks);
+                if !asks.is_empty() {
+                    let mut request = Request::new(Vec::new(), Vec::new());
+                    for ask in asks {
+                        match ask {
+                            Asked::Write(write) => request.writes.push(write),
+                            Asked::Adopt(id) => request.touched.push(id),
+                        }
+                    }
+                    self.ask(i, request, LEASE, false);
+                }
                 self.keeping(i, Event::Tick)
             }
             Ev::Asked(serial) => {
-                let Request { from, ask, .. } = &self.requests[serial];
-                let (worker, ask) = (from.to_string(), ask.clone());
-                self.keeping(i, Event::Asked { worker, ask, reply: serial })
+                let Sent { from, request, .. } = &self.requests[serial];
+                let (worker, request) = (from.to_string(), request.clone());
+                self.keeping(i, Event::Asked { worker, request, reply: serial })
             }
             // A paused worker may find the answer and the end of its wait at once.
-            Ev::Said(serial, said) => match std::mem::take(&mut self.requests[serial].open) {
-                true => C::said(self, i, serial, said),
-                false => Ok(()),
-            },
-            Ev::Timeout(serial) => {
-                if std::mem::take(&mut self.requests[serial].open) {
-                    C::unanswered(self, i, serial);
-                }
-                Ok(())
-            }
+            Ev::Said(serial, results) => self.said(i, serial, Some(results)),
+            Ev::Timeout(serial) => self.said(i, serial, None),
             Ev::Written(batch, outcome) => match (&mut self.nodes[i].owner, outcome) {
                 (Some((found, _)), Some(last)) if *found == batch => {
                     found.1 += 1;
@@ -252,7 +298,7 @@ impl<C: Client> Sim<C> {
             Ev::Loaded(epoch) if self.owner == i && self.epoch == epoch => {
                 let (terms, grace) = (C::terms(&self.world), Duration::from_micros(LEASE));
                 let records = self.records.clone();
-                let (owner, malformed) = C::Keeper::new(terms, self.clock(i), records, grace);
+                let (owner, malformed) = Owner::new(terms, self.clock(i), records, grace);
                 self.nodes[i].owner = Some(((epoch, 0), owner));
                 assert_eq!(malformed, 0);
                 C::loaded(self);
@@ -262,11 +308,52 @@ impl<C: Client> Sim<C> {
         }
     }
 
+    /// Lets a front act, and sends its requests. Some are lost, but not three in a row.
+    fn touch<I: IntoIterator<Item = super::Touch>>(
+        &mut self,
+        i: usize,
+        act: impl FnOnce(&mut Touches<C::Front>, Duration, &mut Vec<Gone<C>>) -> I,
+    ) -> Checked {
+        let (now, mut gone) = (self.clock(i), Vec::new());
+        for touch in act(&mut self.nodes[i].touches, now, &mut gone) {
+            let lost = C::LOSES && self.net.below(4) == 0 && self.nodes[i].lost < 2;
+            self.nodes[i].lost = if lost { self.nodes[i].lost + 1 } else { 0 };
+            self.ask(i, Request::new(touch.ids, Vec::new()), LEASE / 2, lost);
+            self.requests.last_mut().expect("it is sent").touches = true;
+        }
+        gone.into_iter().try_for_each(|gone| C::gone(self, i, gone))
+    }
+
+    fn said(&mut self, i: usize, serial: usize, results: Option<Vec<u64>>) -> Checked {
+        let sent = &mut self.requests[serial];
+        if !std::mem::take(&mut sent.open) {
+            return Ok(());
+        }
+        let sent_at = sent.sent_at;
+        if sent.touches {
+            let results = results.as_deref();
+            return self
+                .touch(i, |touches, now, gone| touches.answered(now, (0, sent_at), results, gone));
+        }
+        let asked = sent.asked();
+        let results = results.unwrap_or_else(|| vec![UNSURE; asked.len()]);
+        for (ask, result) in asked.into_iter().zip(results) {
+            if result == UNSURE {
+                let again = C::again(self, ask);
+                self.nodes[i].asks.push(again);
+            } else {
+                C::sure(self, i, sent_at, ask, result)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a request, unless it is to be lost.
-    pub(crate) fn ask(&mut self, i: usize, ask: Ask<C>, limit: u64, lost: bool) {
+    fn ask(&mut self, i: usize, request: Request, limit: u64, lost: bool) {
         let (serial, sent_at) = (self.requests.len(), self.clock(i));
         let life = self.nodes[i].life;
-        self.requests.push(Request { from: i, life, sent_at, ask, open: true });
+        let sent = Sent { from: i, life, sent_at, request, touches: false, open: true };
+        self.requests.push(sent);
         self.push(self.net.now + limit, i, Ev::Timeout(serial));
         // A pause between a request and its answer makes the answer old. Or the request is lost.
         let mut lost = lost;
@@ -287,14 +374,15 @@ impl<C: Client> Sim<C> {
         }
     }
 
-    fn keeping(&mut self, i: usize, event: Event<Ask<C>, usize>) -> Checked {
+    fn keeping(&mut self, i: usize, event: Event<usize>) -> Checked {
         let (now, mut out) = (self.clock(i), Vec::new());
         let may_act = self.net.now < self.nodes[i].acts_until || matches!(event, Event::Written(_));
         if self.nodes[i].owner.is_none() || !may_act {
             return Ok(());
         }
         if let Event::Asked { reply, .. } = event {
-            C::taken(self, reply);
+            let asked = self.requests[reply].asked().into_iter();
+            asked.for_each(|ask| C::taken(self, ask));
         }
         let (batch, owner) = self.nodes[i].owner.as_mut().expect("it is some");
         let batch = *batch;
@@ -311,12 +399,17 @@ impl<C: Client> Sim<C> {
                     self.push(at, i, Ev::Write(batch, records));
                     self.push(self.net.now + LEASE, i, Ev::Written(batch, None));
                 }
-                Action::Answer(serial, said) => {
-                    C::answered(self, serial, &said)?;
-                    let Request { from, life, .. } = self.requests[serial];
+                Action::Answer(serial, results) => {
+                    let asked = self.requests[serial].asked();
+                    assert_eq!(results.len(), asked.len());
+                    let asked = asked.into_iter().zip(&results);
+                    for (ask, result) in asked.filter(|(_, result)| **result != UNSURE) {
+                        C::answered(self, ask, *result)?;
+                    }
+                    let Sent { from, life, .. } = self.requests[serial];
                     let at = self.arrival(TIME / 2);
                     if (self.gentle || self.net.below(50) > 0) && self.nodes[from].life == life {
-                        self.push(at, from, Ev::Said(serial, said));
+                        self.push(at, from, Ev::Said(serial, results));
                     }
                 }
             }

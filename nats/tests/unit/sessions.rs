@@ -1,17 +1,14 @@
 //! Tests of `src/sessions`. The simulation's workers are front-ends, whose clients move and leave.
 
-use super::front::{Event, Front};
-use super::owner::Owner;
-use super::wire::{key, record, session_of, Ask, Ids, Said};
-use super::Terms;
-use crate::keep::sim::{random_bytes, run, Checked, Client, Request, Sim, LEASE, TIME, WORKERS};
-use crate::keep::Wire;
+use super::FrontEnd;
+use crate::keep::sim::{begin, end, run, session_of, Asked, Checked, Client, Sim};
+use crate::keep::sim::{LEASE, TIME, WORKERS};
+use crate::keep::{Entry, Terms, NO};
 use bytes::Bytes;
-use expiry::{SessionId, SessionTracker};
+use expiry::SessionId;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::time::Duration;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 /// What became of a session.
 #[derive(Default, Debug)]
@@ -25,87 +22,66 @@ struct Life {
 
 struct World {
     lives: HashMap<u64, Life>,
-    report: UnboundedSender<SessionId>,
-    reported: UnboundedReceiver<SessionId>,
+    report: mpsc::Sender<u64>,
+    reported: mpsc::Receiver<u64>,
 }
 
 impl Default for World {
     fn default() -> Self {
-        let (report, reported) = mpsc::unbounded_channel();
+        let (report, reported) = mpsc::channel();
         Self { lives: HashMap::new(), report, reported }
     }
 }
 
-struct FrontEnd {
-    front: Front,
-    live: Arc<SessionTracker>,
-    gone: UnboundedReceiver<SessionId>,
-    /// Its clients' sessions, and when each is to be touched.
-    clients: Vec<(u64, u64)>,
-    /// The touches in a row that were lost.
-    lost: u64,
-}
+/// The sessions of a front-end's clients, and when each is to be touched.
+struct Clients(Vec<(u64, u64)>);
 
-fn terms(reported: UnboundedSender<SessionId>) -> Terms {
-    Terms { timeout: Duration::from_micros(TIME), reported }
-}
-
-fn on(sim: &mut Sim<FrontEnd>, i: usize, event: Event) {
-    let (now, mut out) = (sim.clock(i), Vec::new());
-    sim.nodes[i].client.front.on(now, event, &mut out);
-    for touch in out {
-        let lost = sim.net.below(4) == 0 && sim.nodes[i].client.lost < 2;
-        sim.nodes[i].client.lost = if lost { sim.nodes[i].client.lost + 1 } else { 0 };
-        sim.ask(i, Ask::Touch(touch.touched), LEASE / 2, lost);
-    }
-}
-
-impl Sim<FrontEnd> {
+impl Sim<Clients> {
     fn life(&mut self, id: u64) -> &mut Life {
         self.world.lives.entry(id).or_default()
+    }
+
+    fn lives(&self, id: u64) -> bool {
+        let key = Entry::new(id, Vec::new(), Duration::ZERO).record_key();
+        self.records.get(&key).is_some_and(|it| it.1.is_some())
     }
 
     /// The session's next touch comes within half of its timeout.
     fn serve(&mut self, i: usize, id: u64) {
         let next = self.net.now + self.net.below(TIME / 2 - LEASE / 16);
-        self.nodes[i].client.clients.push((id, next));
+        self.nodes[i].client.0.push((id, next));
     }
 }
 
-impl Client for FrontEnd {
-    type Keeper = Owner<usize>;
+impl Client for Clients {
+    type Front = FrontEnd;
+    const LOSES: bool = true;
     type World = World;
 
     fn terms(world: &World) -> Terms {
-        terms(world.report.clone())
+        let report = world.report.clone();
+        let report = Arc::new(move |id| report.send(id).expect("the world is there"));
+        Terms { of_leases: false, timeout: Duration::from_micros(TIME), report }
     }
 
-    fn new(now: Duration) -> Self {
-        let (report, gone) = mpsc::unbounded_channel();
-        let (front, live) = Front::new(terms(report), now, 1);
-        Self { front, live, gone, clients: Vec::new(), lost: 0 }
+    fn new(now: Duration) -> (Self, FrontEnd) {
+        (Self(Vec::new()), FrontEnd::new(now, Duration::from_micros(TIME)))
     }
 
     fn tick(sim: &mut Sim<Self>, i: usize) -> Checked {
-        on(sim, i, Event::Tick);
-        while let Ok(id) = sim.nodes[i].client.gone.try_recv() {
-            if sim.life(id.0).ends == 0 {
-                return Err(format!("{}: w{i} takes {id} for gone", sim.net.now));
-            }
-        }
-        for (id, next) in std::mem::take(&mut sim.nodes[i].client.clients) {
+        for (id, next) in std::mem::take(&mut sim.nodes[i].client.0) {
             if sim.stopping {
                 continue;
             }
             if next > sim.net.now {
-                sim.nodes[i].client.clients.push((id, next));
-            } else if sim.nodes[i].client.live.touch(SessionId(id)).is_ok() {
+                sim.nodes[i].client.0.push((id, next));
+            } else if sim.nodes[i].front().live.touch(SessionId(id)).is_ok() {
                 match sim.net.below(40) {
                     0 => {
                         sim.life(id).ending = true;
-                        sim.ask(i, Ask::End(id), LEASE, false);
+                        sim.nodes[i].asks.push(end(id));
                     }
-                    1 => sim.ask((i + 1) % WORKERS, Ask::Adopt(id), LEASE, false),
+                    1 => sim.nodes[(i + 1) % WORKERS].asks.push(Asked::Adopt(id)),
                     // Its client is gone.
                     2 => sim.life(id).ending |= sim.gentle,
                     _ => sim.serve(i, id),
@@ -116,45 +92,38 @@ impl Client for FrontEnd {
         }
         if sim.net.below(32) == 0 && !sim.stopping {
             let id = sim.net.below(u64::MAX);
-            sim.ask(i, Ask::Begin(id), LEASE, false);
+            let entry = Entry::new(id, Vec::new(), Duration::from_micros(TIME));
+            sim.nodes[i].asks.push(begin(entry));
         }
         Ok(())
     }
 
-    fn unanswered(sim: &mut Sim<Self>, i: usize, serial: usize) {
-        let Request { sent_at, ask, .. } = &sim.requests[serial];
-        match (*sent_at, ask.clone()) {
-            (sent_at, Ask::Touch(_)) => {
-                on(sim, i, Event::Answered { partition: 0, sent_at, gone: None });
-            }
-            (_, again) => sim.ask(i, again, LEASE, false),
+    fn gone(sim: &mut Sim<Self>, i: usize, id: u64) -> Checked {
+        match sim.life(id).ends {
+            0 => Err(format!("{}: w{i} takes {id} for gone", sim.net.now)),
+            _ => Ok(()),
         }
     }
 
-    fn said(sim: &mut Sim<Self>, i: usize, serial: usize, said: Said) -> Checked {
-        let Request { sent_at, ask, .. } = &sim.requests[serial];
-        match (ask.clone(), said, *sent_at) {
-            (Ask::Touch(_), Said::Gone(gone), sent_at) => {
-                on(sim, i, Event::Answered { partition: 0, sent_at, gone: Some(gone.ids) });
-            }
-            (Ask::Begin(id) | Ask::Adopt(id), Said::Lives(true), _) => {
-                sim.counts[0] += 1;
-                let timeout = Duration::from_micros(TIME);
-                sim.nodes[i].client.live.track(SessionId(id), timeout, 0).unwrap();
-                sim.serve(i, id);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn taken(sim: &mut Sim<Self>, serial: usize) {
-        let ids = match &sim.requests[serial].ask {
-            Ask::Touch(touched) => touched.ids.clone(),
-            Ask::Adopt(id) | Ask::Begin(id) => vec![*id],
-            Ask::End(_) => Vec::new(),
+    fn sure(sim: &mut Sim<Self>, i: usize, _: Duration, ask: Asked, result: u64) -> Checked {
+        let id = match ask {
+            Asked::Write(write) if !write.ends => write.entry.id,
+            Asked::Adopt(id) if result != NO => id,
+            _ => return Ok(()),
         };
-        ids.into_iter().for_each(|id| sim.life(id).renewed = sim.net.now);
+        sim.counts[0] += 1;
+        let timeout = Duration::from_micros(TIME);
+        sim.nodes[i].front().live.track(SessionId(id), timeout, 0).unwrap();
+        sim.serve(i, id);
+        Ok(())
+    }
+
+    fn taken(sim: &mut Sim<Self>, ask: Asked) {
+        match ask {
+            Asked::Write(write) if write.ends => {}
+            Asked::Write(write) => sim.life(write.entry.id).renewed = sim.net.now,
+            Asked::Adopt(id) => sim.life(id).renewed = sim.net.now,
+        }
     }
 
     fn loaded(sim: &mut Sim<Self>) {
@@ -162,19 +131,16 @@ impl Client for FrontEnd {
         sim.world.lives.values_mut().for_each(|life| life.renewed = now);
     }
 
-    fn answered(sim: &mut Sim<Self>, serial: usize, said: &Said) -> Checked {
-        let (now, ask) = (sim.net.now, sim.requests[serial].ask.clone());
-        let lives =
-            |sim: &Sim<Self>, id| sim.records.get(&key(id)).is_some_and(|it| it.1.is_some());
-        match (ask, said) {
-            (Ask::Begin(id) | Ask::Adopt(id), Said::Lives(true))
-                if !lives(sim, id) && sim.life(id).ends == 0 =>
-            {
-                Err(format!("{now}: {id} is answered, but not there"))
+    fn answered(sim: &mut Sim<Self>, ask: Asked, result: u64) -> Checked {
+        let (id, lives) = match ask {
+            Asked::Write(write) => (write.entry.id, !write.ends),
+            Asked::Adopt(id) => (id, result != NO),
+        };
+        match (lives, sim.lives(id)) {
+            (true, false) if sim.life(id).ends == 0 => {
+                Err(format!("{}: {id} is answered, but not there", sim.net.now))
             }
-            (Ask::End(id) | Ask::Adopt(id), Said::Lives(false)) if lives(sim, id) => {
-                Err(format!("{now}: {id} is called gone, but is there"))
-            }
+            (false, true) => Err(format!("{}: {id} is called gone, but is there", sim.net.now)),
             _ => Ok(()),
         }
     }
@@ -182,7 +148,7 @@ impl Client for FrontEnd {
     fn handled(sim: &mut Sim<Self>) -> Checked {
         while let Ok(id) = sim.world.reported.try_recv() {
             let now = sim.net.now;
-            let life = sim.life(id.0);
+            let life = sim.life(id);
             life.reported += 1;
             if life.ends == 0 {
                 return Err(format!("{now}: {id} is reported, but has not ended"));
@@ -191,10 +157,10 @@ impl Client for FrontEnd {
         Ok(())
     }
 
-    fn written(sim: &mut Sim<Self>, records: &Vec<(Vec<u8>, Option<Bytes>)>) -> Checked {
+    fn written(sim: &mut Sim<Self>, records: &[(Vec<u8>, Option<Bytes>)]) -> Checked {
         for (key, _) in records.iter().filter(|it| it.1.is_none()) {
             let (now, gentle) = (sim.net.now, sim.gentle && !sim.stopping);
-            let (id, _) = session_of(key, None).expect("it is a key");
+            let id = session_of(key).expect("it is a key");
             let life = sim.life(id);
             // The owner's clock may be fast.
             if !life.ending && (gentle || now < life.renewed + TIME * 9 / 10) {
@@ -206,7 +172,7 @@ impl Client for FrontEnd {
 
     fn stored(sim: &mut Sim<Self>, key: &[u8], lives: bool, lived: bool) -> Checked {
         let now = sim.net.now;
-        let (id, _) = session_of(key, None).expect("it is a key");
+        let id = session_of(key).expect("it is a key");
         let life = sim.life(id);
         if lives {
             life.renewed = now;
@@ -218,7 +184,7 @@ impl Client for FrontEnd {
     }
 }
 
-fn all_are_reported(sim: &Sim<FrontEnd>) -> Checked {
+fn all_are_reported(sim: &Sim<Clients>) -> Checked {
     match sim.world.lives.iter().find(|(_, life)| life.reported < life.ends) {
         Some((id, life)) => Err(format!("{id} was not reported: {life:?}")),
         None => Ok(()),
@@ -227,27 +193,11 @@ fn all_are_reported(sim: &Sim<FrontEnd>) -> Checked {
 
 #[test]
 fn each_session_ends_once_after_its_time_and_is_reported() {
-    let counts = run(50, false, all_are_reported);
+    let counts = run(40, false, all_are_reported);
     assert!(counts[0] > 9_000 && counts[1] > 9_000 && counts[2] > 20);
 }
 
 #[test]
 fn an_owners_failure_ends_no_session() {
-    run(25, true, all_are_reported);
-}
-
-#[test]
-fn what_does_not_parse_is_none() {
-    for ask in [Ask::Begin(0), Ask::Touch(Ids { ids: vec![7; 1000] })] {
-        // A later version's field is skipped.
-        let bytes = [ask.clone().into_bytes(), vec![0x7a, 1, 0]].concat();
-        assert_eq!(Ask::of_bytes(&bytes), Some(ask));
-    }
-    assert_eq!(session_of(&key(u64::MAX), Some(&record())), Some((u64::MAX, true)));
-    assert_eq!(session_of(&key(3), None), Some((3, false)));
-    assert_eq!((session_of(b"?", None), session_of(&key(3), Some(b"?"))), (None, None));
-    random_bytes(|bytes| {
-        assert_eq!((Ask::of_bytes(bytes), Said::of_bytes(bytes)), (None, None));
-        assert_eq!(session_of(&key(3), Some(bytes)), None);
-    });
+    run(10, true, all_are_reported);
 }

@@ -1,0 +1,143 @@
+//! What processes and owners send to each other, and the record of an entry, in protobuf.
+//!
+//! A reader skips the fields that it does not know. A field never changes its meaning: what an old
+//! reader must not take for something else gets a new version.
+
+use crate::base::DAY;
+use crate::partitions::{check_key, MOST_RECORDS};
+use prost::Message;
+use std::time::Duration;
+
+/// The version of every message and record.
+const VERSION: u32 = 1;
+
+/// An owner's result: it cannot say yet, because the entry's record is being written. The caller
+/// asks again.
+pub(crate) const UNSURE: u64 = 0;
+/// An owner's result: the entry is not there, or another one has its key.
+pub(crate) const NO: u64 = 1;
+/// An owner's result: yes. The result of a begin is its record's sequence instead, which is higher:
+/// the number of partitions and the owner's own record have lower ones.
+pub(crate) const YES: u64 = 2;
+
+/// What a process asks the owner of a partition. The results come in this order.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Request {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    /// Entries whose time is to begin anew.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub(crate) touched: Vec<u64>,
+    /// Entries that are to begin or to end.
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) writes: Vec<Write>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Write {
+    #[prost(message, required, tag = "1")]
+    pub(crate) entry: Entry,
+    #[prost(bool, tag = "2")]
+    pub(crate) ends: bool,
+}
+
+/// An entry: as a process asks for it, and as its record.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Entry {
+    /// A random number, by which an owner knows a request that comes again.
+    #[prost(fixed64, tag = "1")]
+    pub(crate) id: u64,
+    /// A lease's key. A session has none.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) key: Vec<u8>,
+    #[prost(uint64, tag = "3")]
+    pub(crate) millis: u64,
+    /// A lease's holder, in a record. A request has its sender in its subject, which the server
+    /// checks.
+    #[prost(string, tag = "4")]
+    pub(crate) worker: String,
+    #[prost(uint32, tag = "5")]
+    version: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Answer {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(uint64, repeated, tag = "2")]
+    results: Vec<u64>,
+}
+
+impl Request {
+    pub(crate) fn new(touched: Vec<u64>, writes: Vec<Write>) -> Self {
+        Self { version: VERSION, touched, writes }
+    }
+
+    /// The number of results that it is to get.
+    pub(crate) fn len(&self) -> usize {
+        self.touched.len() + self.writes.len()
+    }
+
+    /// A request to an owner of leases, or of sessions.
+    pub(crate) fn of_bytes(bytes: &[u8], of_leases: bool) -> Option<Self> {
+        let found = Self::decode(bytes).ok()?;
+        let is_sound = found.version == VERSION
+            && found.len() > 0
+            && found.writes.len() <= MOST_RECORDS
+            && found.writes.iter().all(|write| write.ends || write.entry.is_sound(of_leases));
+        is_sound.then_some(found)
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(id: u64, key: Vec<u8>, time: Duration) -> Self {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self { id, key, millis, ..Self::default() }
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_millis(self.millis)
+    }
+
+    fn is_sound(&self, of_leases: bool) -> bool {
+        let has_key = check_key(&self.key).is_ok();
+        (1..=DAY.as_millis()).contains(&self.millis.into()) && has_key == of_leases
+    }
+
+    /// The key of the entry's record.
+    pub(crate) fn record_key(&self) -> Vec<u8> {
+        if self.key.is_empty() {
+            return session_key(self.id);
+        }
+        self.key.clone()
+    }
+
+    pub(crate) fn record(&self) -> Vec<u8> {
+        Self { version: VERSION, ..self.clone() }.encode_to_vec()
+    }
+
+    pub(crate) fn of_record(bytes: &[u8], of_leases: bool) -> Option<Self> {
+        let found = Self::decode(bytes).ok()?;
+        (found.version == VERSION && found.is_sound(of_leases)).then_some(found)
+    }
+}
+
+pub(crate) fn session_key(id: u64) -> Vec<u8> {
+    format!("{id:016x}").into_bytes()
+}
+
+/// The session of a record's key.
+pub(crate) fn session_of(key: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(key).ok()?, 16).ok()
+}
+
+pub(crate) fn answer(results: Vec<u64>) -> Vec<u8> {
+    Answer { version: VERSION, results }.encode_to_vec()
+}
+
+/// The results of so many questions.
+pub(crate) fn results(bytes: &[u8], expected: usize) -> Option<Vec<u64>> {
+    let found = Answer::decode(bytes).ok()?;
+    let fits = found.version == VERSION && found.results.len() == expected;
+    fits.then_some(found.results)
+}

@@ -1,0 +1,126 @@
+//! Tests of the machine of `src/keep/owner.rs`, and of `src/keep/wire.rs`.
+
+use super::owner::{Action, Event, Owner};
+use super::sim::{begin, end, Asked};
+use super::wire::{self, Entry, Request, Write, NO, UNSURE, YES};
+use super::Terms;
+use crate::partitions::Numbered;
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Answers, as their place and results, and the writes: for each whether it begins an entry.
+type Out = Vec<(usize, Vec<u64>, Vec<bool>)>;
+
+/// An owner of leases that a script drives.
+struct Script(Owner<usize>);
+
+impl Script {
+    fn on(&mut self, seconds: u64, event: Event<usize>) -> Out {
+        let mut out = Vec::new();
+        self.0.on(Duration::from_secs(seconds), event, &mut out);
+        let describe = |action| match action {
+            Action::Write(records) => {
+                (0, vec![], records.iter().map(|it| it.1.is_some()).collect())
+            }
+            Action::Answer(reply, results) => (reply, results, vec![]),
+        };
+        out.into_iter().map(describe).collect()
+    }
+
+    fn ask(&mut self, seconds: u64, worker: &str, reply: usize, request: Request) -> Out {
+        self.on(seconds, Event::Asked { worker: worker.into(), request, reply })
+    }
+}
+
+#[test]
+fn a_begin_is_answered_when_it_is_stored_and_an_end_is_undecided_until_then() {
+    let report = Arc::new(|_| ());
+    let terms = Terms { of_leases: true, timeout: Duration::ZERO, report };
+    let (owner, _) = Owner::new(terms, Duration::ZERO, Numbered::new(), Duration::from_secs(1));
+    let mut owner = Script(owner);
+    let lease = |id, key| Entry::new(id, vec![key], Duration::from_secs(10));
+    let writes = |asks: &[Asked]| {
+        let write = |ask: &Asked| match ask {
+            Asked::Write(write) => write.clone(),
+            Asked::Adopt(_) => unreachable!(),
+        };
+        Request::new(vec![], asks.iter().map(write).collect())
+    };
+    let (first, second) = (writes(&[begin(lease(1, 7))]), writes(&[begin(lease(2, 7))]));
+    let touch = |id| Request::new(vec![id], vec![]);
+    assert_eq!(owner.ask(1, "a", 1, first.clone()), [(0, vec![], vec![true])]);
+    // A begin that is not stored yet is neither there nor not, and no other call gets the key.
+    assert_eq!(owner.ask(1, "a", 2, touch(1)), [(2, vec![UNSURE], vec![])]);
+    assert_eq!(owner.ask(1, "a", 3, second.clone()), [(3, vec![NO], vec![])]);
+    assert_eq!(owner.ask(2, "a", 4, first.clone()), [(4, vec![UNSURE], vec![])]);
+    assert_eq!(owner.on(3, Event::Written(9)), [(1, vec![9], vec![])]);
+    // The call asks again. Another worker neither touches nor ends the lease.
+    assert_eq!(owner.ask(3, "a", 5, first.clone()), [(5, vec![9], vec![])]);
+    assert_eq!(owner.ask(3, "b", 6, first), [(6, vec![NO], vec![])]);
+    assert_eq!(owner.ask(3, "b", 7, touch(1)), [(7, vec![NO], vec![])]);
+    assert_eq!(owner.ask(3, "b", 8, writes(&[end(1)])), [(8, vec![YES], vec![])]);
+    assert_eq!(owner.ask(12, "a", 9, touch(1)), [(9, vec![YES], vec![])]);
+    assert_eq!(owner.on(21, Event::Tick), []);
+    assert_eq!(owner.on(23, Event::Tick), [(0, vec![], vec![false])]);
+    // Its end is not stored yet.
+    assert_eq!(owner.ask(23, "a", 10, touch(1)), [(10, vec![UNSURE], vec![])]);
+    assert_eq!(owner.ask(23, "a", 11, second), [(11, vec![NO], vec![])]);
+    assert_eq!(owner.on(24, Event::Written(10)), []);
+    assert_eq!(owner.ask(24, "a", 12, touch(1)), [(12, vec![NO], vec![])]);
+    // Requests share a batch, and have the tokens of their own records.
+    let many = writes(&[begin(lease(3, 3)), begin(lease(3, 3)), end(9), begin(lease(4, 4))]);
+    assert_eq!(owner.ask(25, "a", 13, many), [(0, vec![], vec![true, true])]);
+    for (id, key, reply) in [(5, 5, 14), (6, 6, 15), (7, 6, 16)] {
+        let out = owner.ask(25, "a", reply, writes(&[begin(lease(id, key))]));
+        let refused = [(16, vec![NO], vec![])];
+        assert_eq!(out, if id == 7 { &refused[..] } else { &[] });
+    }
+    let first = (13, vec![11, UNSURE, YES, 12], vec![]);
+    assert_eq!(owner.on(26, Event::Written(12)), [first, (0, vec![], vec![true, true])]);
+    let both = [(14, vec![13], vec![]), (15, vec![14], vec![])];
+    assert_eq!(owner.on(26, Event::Written(14)), both);
+}
+
+#[test]
+fn what_does_not_parse_is_none() {
+    let lease = Entry::new(7, b"k".to_vec(), Duration::from_secs(9));
+    let write = |entry: &Entry, ends| Write { entry: entry.clone(), ends };
+    let parsed = |touched: &[u64], writes: Vec<Write>, of_leases| {
+        let request = Request::new(touched.to_vec(), writes);
+        // A later version's field is skipped.
+        let bytes = [prost::Message::encode_to_vec(&request), vec![0x7a, 1, 0]].concat();
+        let found = Request::of_bytes(&bytes, of_leases);
+        assert!(found.iter().all(|found| *found == request));
+        found.is_some()
+    };
+    assert!(parsed(&[7; 1000], vec![], true) && parsed(&[], vec![write(&lease, false)], true));
+    assert!(parsed(&[7], vec![write(&Entry::default(), true); 1000], false));
+    assert!(!parsed(&[], vec![], true) && !parsed(&[], vec![write(&lease, false)], false));
+    assert!(!parsed(&[], vec![write(&lease, true); 1001], true));
+    for (key, millis) in [(&b"k"[..], 0), (b"k", u64::MAX), (b"", 9_000), (&[b'k'; 257], 9_000)] {
+        let mut wrong = lease.clone();
+        (wrong.key, wrong.millis) = (key.to_vec(), millis);
+        assert!(!parsed(&[], vec![write(&wrong, false)], true));
+        assert_eq!(Entry::of_record(&wrong.record(), true), None);
+    }
+    let session = Entry::new(u64::MAX, Vec::new(), Duration::from_secs(9));
+    for (entry, of_leases) in [(lease, true), (session, false)] {
+        let found = Entry::of_record(&entry.record(), of_leases);
+        assert_eq!(found.map(|found| found.record_key()), Some(entry.record_key()));
+        assert_eq!(Entry::of_record(&entry.record(), !of_leases), None);
+    }
+    assert_eq!(wire::session_of(&wire::session_key(3)), Some(3));
+    assert_eq!(wire::session_of(b"?"), None);
+    let answer = wire::answer(vec![NO, YES]);
+    assert_eq!(wire::results(&answer, 2), Some(vec![NO, YES]));
+    assert_eq!(wire::results(&answer, 3), None);
+    let mut random = SmallRng::seed_from_u64(1);
+    for length in (0..64).cycle().take(100_000) {
+        let mut bytes = vec![0; length];
+        random.fill_bytes(&mut bytes);
+        assert_eq!((Request::of_bytes(&bytes, true), wire::results(&bytes, 1)), (None, None));
+        assert_eq!(Entry::of_record(&bytes, false), None);
+    }
+}
