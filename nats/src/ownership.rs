@@ -36,7 +36,7 @@ use std::time::Duration;
 #[path = "../tests/unit/ownership.rs"]
 mod tests;
 
-/// The largest number of writes and reads of records under way at a time.
+/// The largest number of writes of records under way at a time.
 const UNDER_WAY: usize = 32;
 /// The number of own beats whose time of sending the worker remembers.
 const REMEMBERED: usize = 64;
@@ -53,12 +53,12 @@ pub(crate) enum Event {
     Beaten { sent_at: Duration, revision: Option<u64> },
     /// The watch shows a beat, the worker's own ones included, in the order of the stream.
     Watched { worker: String, incarnation: u64, beat: u64, leaving: bool, revision: u64 },
-    /// The watch, or a read at the leader, shows a record. One without a message has revision 0.
+    /// The watch shows a record.
     Record { partition: u32, owner: Option<String>, incarnation: u64, revision: u64 },
     /// The watch has delivered everything that was stored when it began.
     Synced,
     /// The store took a `Claim` or `GiveUp`. None: the store refused it, or there is no answer.
-    /// Neither proves anything.
+    /// Neither proves anything: the worker tries again, with the revision that the watch has shown.
     Claimed { partition: u32, revision: Option<u64> },
     /// A write under this epoch has no answer. The worker is to claim the partition again.
     Doubted { partition: u32, epoch: u64 },
@@ -79,8 +79,6 @@ pub(crate) enum Action {
     Claim { partition: u32, expected: u64 },
     /// Write the record with no owner. It is never deleted, so that epochs rise.
     GiveUp { partition: u32, expected: u64 },
-    /// Read the record at the stream's leader.
-    ReadBack { partition: u32 },
     /// Watch everything again from the start.
     Resync,
     /// The worker owns the partition under this epoch. After an expired lease it gets a new epoch.
@@ -142,9 +140,6 @@ enum Busy {
         sure: bool,
     },
     GivingUp,
-    Reading {
-        since: Duration,
-    },
 }
 
 enum Step {
@@ -199,7 +194,9 @@ pub(crate) struct Ownership {
     members_changed: bool,
     partitions: Vec<Partition>,
     todo: BTreeSet<u32>,
-    under_way: BTreeSet<u32>,
+    /// What the next tick is to add to `todo`.
+    refused: BTreeSet<u32>,
+    under_way: usize,
     losing: usize,
 }
 
@@ -284,17 +281,7 @@ impl Ownership {
                 self.record(now, partition, owner, incarnation, revision, out);
             }
             Event::Synced => self.synced = true,
-            Event::Claimed { partition, revision: Some(revision) } => {
-                self.confirmed_write(partition, revision, out);
-            }
-            Event::Claimed { partition, revision: None } => {
-                if let Some(one) = self.partitions.get_mut(partition as usize) {
-                    if matches!(one.busy, Busy::Claiming { .. } | Busy::GivingUp) {
-                        one.busy = Busy::Reading { since: now };
-                        out.push(Action::ReadBack { partition });
-                    }
-                }
-            }
+            Event::Claimed { partition, revision } => self.answered(partition, revision, out),
             Event::Doubted { partition, epoch } => {
                 let held = self.partitions.get_mut(partition as usize);
                 let held = held.and_then(|one| one.held.as_mut());
@@ -367,14 +354,7 @@ impl Ownership {
                 sent_at: now,
             });
         }
-        for &partition in &self.under_way {
-            if let Busy::Reading { since } = &mut self.partitions[partition as usize].busy {
-                if now >= *since + self.lease / 4 {
-                    *since = now;
-                    out.push(Action::ReadBack { partition });
-                }
-            }
-        }
+        self.todo.append(&mut self.refused);
     }
 
     fn beat_answered(&mut self, sent_at: Duration, next: Duration) {
@@ -467,10 +447,6 @@ impl Ownership {
         let Some(one) = self.partitions.get_mut(partition as usize) else {
             return;
         };
-        if matches!(one.busy, Busy::Reading { .. }) {
-            one.busy = Busy::Idle;
-            self.under_way.remove(&partition);
-        }
         self.todo.insert(partition);
         if rev <= one.revision {
             return;
@@ -491,12 +467,14 @@ impl Ownership {
         }
     }
 
-    fn confirmed_write(&mut self, partition: u32, revision: u64, out: &mut Vec<Action>) {
-        let Some(one) = self.partitions.get_mut(partition as usize) else {
+    fn answered(&mut self, partition: u32, revision: Option<u64>, out: &mut Vec<Action>) {
+        let one = &mut self.partitions[partition as usize];
+        let busy = std::mem::take(&mut one.busy);
+        self.under_way -= 1;
+        let Some(revision) = revision else {
+            self.refused.insert(partition);
             return;
         };
-        let busy = std::mem::take(&mut one.busy);
-        self.under_way.remove(&partition);
         self.todo.insert(partition);
         // The watch may have shown a later record already.
         if revision < one.revision {
@@ -528,7 +506,7 @@ impl Ownership {
                 _ => continue,
             };
             let expected = one.revision;
-            let full = self.under_way.len() >= UNDER_WAY;
+            let full = self.under_way >= UNDER_WAY;
             let one = &mut self.partitions[partition as usize];
             match step {
                 Step::Nothing => continue,
@@ -551,9 +529,9 @@ impl Ownership {
                     continue;
                 }
             }
-            self.under_way.insert(partition);
+            self.under_way += 1;
         }
-        let busy = self.losing + self.todo.len() + self.under_way.len();
+        let busy = self.losing + self.todo.len() + self.refused.len() + self.under_way;
         if self.leaving && self.told_leaving && busy == 0 {
             self.phase = Phase::Ended;
             out.push(Action::Left);

@@ -11,7 +11,7 @@ use super::{EXPECTED, INCARNATION, OWNER};
 use crate::base::{count, ticks, Task};
 use crate::ownership::{Action, Event};
 use crate::{clock, NatsError};
-use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::Stream;
 use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -148,7 +148,6 @@ impl Driver {
                 self.claim(partition, expected, self.shared.set.nats.worker())
             }
             Action::GiveUp { partition, expected } => self.claim(partition, expected, ""),
-            Action::ReadBack { partition } => self.read_back(partition),
             Action::Gained { partition, epoch } => {
                 self.change(Change::Gained(Held { shared: self.shared.clone(), partition, epoch }))
             }
@@ -162,17 +161,7 @@ impl Driver {
         }
     }
 
-    /// Asks the brokers, in a task of its own.
-    fn ask(&self, request: impl std::future::Future<Output = Option<Event>> + Send + 'static) {
-        let (tell, incarnation) = (self.shared.tell.clone(), self.shared.machine().incarnation());
-        tokio::spawn(async move {
-            if let Some(event) = request.await {
-                let _ = tell.send(Told::Answer(incarnation, event));
-            }
-        });
-    }
-
-    /// Writes a message, if its subject's last sequence is the expected one.
+    /// Writes a message, if its subject's last sequence is the expected one, in a task of its own.
     fn swap(
         &self,
         subject: String,
@@ -184,11 +173,12 @@ impl Driver {
         all.insert(EXPECTED, expected.to_string());
         all.insert(INCARNATION, self.shared.machine().incarnation().to_string());
         headers.into_iter().for_each(|(name, value)| all.insert(name, value));
-        let (nats, limit) = (self.shared.set.nats.clone(), self.shared.set.lease / 2);
-        self.ask(async move {
-            let stored = nats.store(subject, all, Bytes::new());
-            let stored = tokio::time::timeout(limit, stored).await;
-            Some(event(stored.ok().and_then(Result::ok).map(|ack| ack.sequence)))
+        let (shared, incarnation) = (self.shared.clone(), self.shared.machine().incarnation());
+        tokio::spawn(async move {
+            let stored = shared.set.nats.store(subject, all, Bytes::new());
+            let stored = tokio::time::timeout(shared.set.lease / 2, stored).await;
+            let event = event(stored.ok().and_then(Result::ok).map(|ack| ack.sequence));
+            let _ = shared.tell.send(Told::Answer(incarnation, event));
         });
     }
 
@@ -204,20 +194,6 @@ impl Driver {
         let subject = self.shared.set.record(partition);
         let event = move |revision| Event::Claimed { partition, revision };
         self.swap(subject, expected, [(OWNER, owner.into())], event);
-    }
-
-    /// The stream's leader answers. The machine asks again where there is no answer.
-    fn read_back(&self, partition: u32) {
-        let (stream, subject) = (self.streams[0].clone(), self.shared.set.record(partition));
-        self.ask(async move {
-            match stream.get_last_raw_message_by_subject(&subject).await {
-                Ok(found) => Some(record(partition, &Some(found.headers), found.sequence)),
-                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
-                    Some(record(partition, &None, 0))
-                }
-                Err(_) => None,
-            }
-        });
     }
 
     fn watch_anew(&mut self) {

@@ -279,7 +279,6 @@ impl Sim {
                 }
                 Event::Claimed { partition, revision: swaps.then_some(self.revision) }
             }
-            Action::ReadBack { partition } => self.record(partition),
             _ => {
                 self.resync(i, inc);
                 return Ok(());
