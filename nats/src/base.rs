@@ -42,12 +42,12 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 /// Setters of a builder: `name(argument: Type) => field = value;`.
 macro_rules! setters {
-    ($builder:ident $(
-        $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),+) => $($field:tt).+ = $value:expr;
+    ($builder:ident $(<$param:ident>)? $(
+        $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) => $($field:tt).+ = $value:expr;
     )+) => {
-        impl $builder {
+        impl $(<$param>)? $builder $(<$param>)? {
             $($(#[$doc])*
-            pub fn $name(mut self, $($arg: $type),+) -> Self {
+            pub fn $name(mut self, $($arg: $type),*) -> Self {
                 self.$($field).+ = $value;
                 self
             })+

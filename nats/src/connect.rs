@@ -8,7 +8,6 @@ use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, Pub
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
 use bytes::Bytes;
-use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,15 +53,25 @@ pub struct Options {
 setters! { Options
     /// A credentials file: a JWT and the seed of its nkey.
     credentials(file: impl Into<PathBuf>) => credentials = Some(file.into());
+    /// A user's name and password. Those in a server's address, `nats://USER:PASSWORD@HOST`, are
+    /// not used: the client ignores them.
+    user(name: &str, password: &str) => user = Some((name.to_string(), password.to_string()));
+    /// A PEM file with the authorities that the servers' certificates are checked against, instead
+    /// of the system's. The connection is encrypted.
+    root_certificates(file: impl Into<PathBuf>) => root_certificates = Some(file.into());
+    /// PEM files with the certificate and the key that this client shows the servers. The
+    /// connection is encrypted.
+    client_certificate(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) =>
+        client_certificate = Some((certificate.into(), key.into()));
+    /// Refuses an unencrypted connection.
+    require_tls() => tls = true;
     /// How long a request waits for its answer.
     request_timeout(timeout: Duration) => request_timeout = timeout;
 }
 
 impl Options {
-    /// Options of a worker of an application. No two live workers of an
-    /// application may have the same name.
-    ///
-    /// Both names take 1 to 64 of `[A-Za-z0-9_-]`; [`Nats::connect`] checks them.
+    /// Options of a worker of an application. No two live workers of an application may have the
+    /// same name. Both names take 1 to 64 of `[A-Za-z0-9_-]`; [`Nats::connect`] checks them.
     pub fn new(app: &str, worker: &str) -> Self {
         Options {
             app: app.to_string(),
@@ -84,61 +93,21 @@ impl Options {
         self
     }
 
-    /// A user's name and password. Those in a server's address, `nats://USER:PASSWORD@HOST`, are
-    /// not used: the client ignores them.
-    pub fn user(mut self, name: &str, password: &str) -> Self {
-        self.user = Some((name.to_string(), password.to_string()));
-        self
-    }
-
-    /// A PEM file with the authorities that the servers' certificates are checked against, instead
-    /// of the system's. The connection is encrypted.
-    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
-        self.root_certificates = Some(file.into());
-        self.tls = true;
-        self
-    }
-
-    /// PEM files with the certificate and the key that this client shows the servers.
-    pub fn client_certificate(
-        mut self,
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Self {
-        self.client_certificate = Some((certificate.into(), key.into()));
-        self.tls = true;
-        self
-    }
-
-    /// Refuses an unencrypted connection.
-    pub fn require_tls(mut self) -> Self {
-        self.tls = true;
-        self
-    }
-
     /// The servers without user names and passwords.
     fn shown(&self) -> String {
         // A password may contain an `@` too.
         let bare = |server: &String| match server.rsplit_once('@') {
-            Some((before, host)) => match before.split_once("://") {
-                Some((scheme, _)) => format!("{scheme}://{host}"),
-                None => host.to_string(),
-            },
+            Some((before, host)) => {
+                let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
+                format!("{scheme}{host}")
+            }
             None => server.clone(),
         };
         self.servers.iter().map(bare).collect::<Vec<_>>().join(", ")
     }
 }
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("app", &self.app)
-            .field("worker", &self.worker)
-            .field("servers", &self.shown())
-            .finish_non_exhaustive()
-    }
-}
+debug!(Options, |it| "Options({:?}, {:?}, {:?})", it.app, it.worker, it.shown());
 
 /// What is known of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,10 +134,7 @@ impl Nats {
     ///
     /// # Errors
     ///
-    /// [`NatsError::Name`], [`Unreachable`](NatsError::Unreachable),
-    /// [`Denied`](NatsError::Denied), [`TooOld`](NatsError::TooOld),
-    /// [`NoJetStream`](NatsError::NoJetStream), [`Unanswered`](NatsError::Unanswered),
-    /// [`Refused`](NatsError::Refused).
+    /// [`NatsError`]: among others `Unreachable`, `Denied`, `TooOld`, `NoJetStream`.
     ///
     /// # Panics
     ///
@@ -181,11 +147,14 @@ impl Nats {
         let servers: Vec<ServerAddr> = servers
             .collect::<Result<_, _>>()
             .map_err(|error: std::io::Error| unreachable(error.to_string()))?;
+        let encrypted = options.tls
+            || options.root_certificates.is_some()
+            || options.client_certificate.is_some();
         let mut connect = ConnectOptions::new()
             .name(format!("{}/{}", options.app, options.worker))
             // So that permissions can keep a worker from the answers that others get.
             .custom_inbox_prefix(format!("_INBOX.{}.{}", options.app, options.worker))
-            .require_tls(options.tls)
+            .require_tls(encrypted)
             .ping_interval(Duration::from_secs(2))
             .connection_timeout(options.request_timeout)
             .subscription_capacity(1 << 16)
@@ -224,16 +193,16 @@ impl Nats {
             .timeout(options.request_timeout)
             .max_ack_inflight(1 << 16)
             .build(client.clone());
+        let nats = Nats(Arc::new(Inner { client, context, options }));
         // Answered only by a broker that knows the leader of the brokers.
-        let asked = context.query_account().await;
-        asked.map_err(|error| match error.kind() {
-            AccountErrorKind::JetStreamUnavailable => NatsError::NoJetStream,
-            AccountErrorKind::TimedOut => {
-                NatsError::Unanswered { what: "connect", after: options.request_timeout }
-            }
-            _ => NatsError::Refused { what: "connect", why: error.to_string() },
-        })?;
-        Ok(Nats(Arc::new(Inner { client, context, options })))
+        match nats.context().query_account().await {
+            Ok(_) => Ok(nats),
+            Err(error) => Err(match error.kind() {
+                AccountErrorKind::JetStreamUnavailable => NatsError::NoJetStream,
+                AccountErrorKind::TimedOut => nats.unanswered("connect"),
+                _ => NatsError::refused("connect", &error),
+            }),
+        }
     }
 
     /// The application's name.
@@ -288,7 +257,7 @@ impl Nats {
     /// What an error says of a message that was to be stored.
     pub(crate) fn unstored(&self, what: &'static str, error: &PublishError) -> NatsError {
         match error.kind() {
-            PublishErrorKind::Other => NatsError::Refused { what, why: error.to_string() },
+            PublishErrorKind::Other => NatsError::refused(what, error),
             _ => self.unanswered(what),
         }
     }
@@ -333,7 +302,7 @@ impl Nats {
                 NatsError::NoStream { what, name }
             }
             GetStreamByNameErrorKind::Request => self.unanswered(what),
-            _ => NatsError::Refused { what, why: error.to_string() },
+            _ => NatsError::refused(what, &error),
         })
     }
 

@@ -41,11 +41,11 @@ pub(crate) struct Custody<Id, T> {
     /// The first pause and the longest one.
     pauses: (Duration, Duration),
     held: HashMap<Id, Held<T>>,
-    /// What is to be given to the topology.
+    /// What is to be given to the topology, and what is to have its trial: all of it is held.
     waiting: VecDeque<Id>,
     suspects: VecDeque<Id>,
-    /// The suspect whose letter is on its way, or which the topology has.
-    on_trial: Option<Id>,
+    /// The letter of a suspect is on its way, or the topology has the suspect.
+    has_trial: bool,
     /// The number of messages that the topology has.
     given: usize,
     /// When a held message is next to be reported in progress. All waits are equal: a queue sorts
@@ -107,7 +107,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             held: HashMap::new(),
             waiting: VecDeque::new(),
             suspects: VecDeque::new(),
-            on_trial: None,
+            has_trial: false,
             given: 0,
             extensions: VecDeque::new(),
             burials: VecDeque::new(),
@@ -140,41 +140,30 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             (held.message, held.deliveries, held.extend_at) = (message, deliveries, extend_at);
             return None;
         }
-        let (place, mut why) = (Place::Waiting, String::new());
-        if deliveries > self.attempts {
-            why = format!("no worker finished it in {} deliveries", self.attempts);
-            self.suspects.push_back(id);
-        } else {
-            self.waiting.push_back(id);
-        }
+        let is_suspect = deliveries > self.attempts;
+        let queue = if is_suspect { &mut self.suspects } else { &mut self.waiting };
+        queue.push_back(id);
+        let (place, why) = (Place::Waiting, String::new());
         self.held.insert(id, Held { message, deliveries, extend_at, place, why });
         None
     }
 
     /// What is to be done next, if anything. To be asked until it is nothing, after every event.
     pub(crate) fn next_step(&mut self) -> Option<Action<Id, T>> {
-        if self.on_trial.is_some() {
+        if self.has_trial || (self.given > 0 && !self.suspects.is_empty()) {
             return None;
         }
-        while let Some(&id) = self.suspects.front() {
-            if self.given > 0 {
-                return None;
-            }
-            self.suspects.pop_front();
-            if let Some(held) = self.held.get_mut(&id) {
-                held.place = Place::Accused;
-                self.on_trial = Some(id);
-                return Some(Action::Bury(id));
-            }
+        if let Some(id) = self.suspects.pop_front() {
+            let held = self.held.get_mut(&id)?;
+            held.place = Place::Accused;
+            held.why = format!("no worker finished it in {} deliveries", self.attempts);
+            self.has_trial = true;
+            return Some(Action::Bury(id));
         }
-        while let Some(id) = self.waiting.pop_front() {
-            if let Some(held) = self.held.get_mut(&id) {
-                held.place = Place::Given;
-                self.given += 1;
-                return Some(Action::Give(id));
-            }
-        }
-        None
+        let id = self.waiting.pop_front()?;
+        self.held.get_mut(&id)?.place = Place::Given;
+        self.given += 1;
+        Some(Action::Give(id))
     }
 
     /// A held message.
@@ -221,7 +210,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
                 None
             }
             Place::Tried(letter) => {
-                self.on_trial = None;
+                self.has_trial = false;
                 Some(letter)
             }
             Place::Waiting | Place::Accused | Place::Buried => return None,
@@ -231,7 +220,9 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
 
     /// Gives back all that is held, because the source closes.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Released<T>> + '_ {
-        (self.on_trial, self.given) = (None, 0);
+        (self.has_trial, self.given) = (false, 0);
+        self.waiting.clear();
+        self.suspects.clear();
         self.held.drain().map(|(_, held)| match held.place {
             Place::Tried(letter) => (held.message, Some(letter)),
             _ => (held.message, None),
@@ -256,7 +247,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
                 held.place = Place::Tried(sequence);
                 return Some(Action::Give(id));
             }
-            Place::Accused => self.on_trial = None,
+            Place::Accused => self.has_trial = false,
             Place::Buried => {}
             _ => return None,
         }

@@ -5,6 +5,10 @@ use std::ops::RangeBounds;
 use std::time::Duration;
 
 /// An error of this crate. Each names the value that was refused, and the value that would do.
+///
+/// Every function that asks the brokers may return [`Unanswered`](Self::Unanswered) or
+/// [`Refused`](Self::Refused): the brokers may have done what was asked, or not. Every function that
+/// takes a name or a setting may return [`Name`](Self::Name) or [`Setting`](Self::Setting).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
@@ -117,6 +121,10 @@ impl NatsError {
         needed: &'static str,
     ) -> Result<(), NatsError> {
         Self::unless(range.contains(&found), what, &found, needed)
+    }
+
+    pub(crate) fn refused(what: &'static str, why: &dyn fmt::Display) -> NatsError {
+        NatsError::Refused { what, why: why.to_string() }
     }
 
     /// Checks a name that becomes part of a subject or of a stream's name: one token of a subject.

@@ -1,6 +1,5 @@
 //! A stream with subjects for each key: what idempotency keys and timers share.
 
-use crate::partitions::refused;
 use crate::{Nats, NatsError};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{Config, DeleteMessageErrorKind as Kind};
@@ -51,7 +50,7 @@ impl Keyed {
 
     pub(crate) async fn handle(&self) -> Result<Stream<()>, NatsError> {
         let stream = self.nats.context().get_stream_no_info(self.stream()).await;
-        stream.map_err(|error| refused("a set of keys", &error))
+        stream.map_err(|error| NatsError::refused("a set of keys", &error))
     }
 
     /// The last message of a subject. The stream's leader answers.

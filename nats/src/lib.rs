@@ -2,7 +2,7 @@
 //!
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
-//! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. [`Nats::partitions`]
+//! stream as the spout of a topology, [`StreamSink`] makes bolts that publish. [`Nats::partitions`]
 //! gives each partition of a set one owner among the workers. [`Nats::leases`] gives a key one
 //! holder, with a fencing token, and [`Nats::leader`] elects a leader. [`Nats::sessions`] keeps the
 //! sessions of clients over many front-ends. [`Nats::once`] are idempotency keys, [`Nats::timers`]
@@ -41,6 +41,6 @@ pub use leases::{Election, Leader, Lease, LeaseSet, LeaseStats, Leases};
 pub use once::{Claim, Guard, Once, OnceSet};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sessions::{Ended, SessionId, SessionSet, SessionStats, Sessions};
-pub use sink::{Outgoing, StreamSink, StreamSinks};
+pub use sink::{Outgoing, StreamSink};
 pub use source::{Incoming, MessageId, SourceOptions, SourceStats, StreamSource, StreamSpout};
 pub use timers::{TimerSet, Timers};

@@ -66,8 +66,7 @@ impl OnceSet {
     ///
     /// # Errors
     ///
-    /// [`Name`](NatsError::Name); [`Setting`](NatsError::Setting): a time or the replicas;
-    /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
+    /// [`NatsError`]: among others `Setting`, for a time or the replicas.
     pub async fn open(self) -> Result<Once, NatsError> {
         for (what, time) in [("time", self.time), ("keep", self.keep)] {
             NatsError::within(what, time, Duration::from_secs(1)..=DAY * 366, "1 s to 366 days")?;
@@ -130,10 +129,8 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// [`Setting`](NatsError::Setting): the key's length. [`Unanswered`](NatsError::Unanswered),
-    /// [`Refused`](NatsError::Refused): the brokers have stored nothing that the claimer can
-    /// see, for four times the request timeout; a claim may still arrive, and stays until it
-    /// expires.
+    /// [`NatsError`]. The brokers may have stored nothing that the claimer can see for four times
+    /// the request timeout; a claim may still arrive, and stays until it expires.
     pub async fn claim(&self, key: impl AsRef<[u8]>) -> Result<Claim, NatsError> {
         let keyed = &self.0.keyed;
         let subject = keyed.subject(token(key.as_ref())?);
@@ -177,8 +174,7 @@ impl Guard {
     ///
     /// [`ClaimExpired`](NatsError::ClaimExpired): the answer is not stored, and another claimer
     /// may be first. [`Setting`](NatsError::Setting): the answer is too large; the claim stays.
-    /// [`Unanswered`](NatsError::Unanswered), [`Refused`](NatsError::Refused): the answer may be
-    /// stored or not; calling again is harmless.
+    /// After any other error, calling again is harmless.
     pub async fn done(&mut self, answer: impl Into<Bytes>) -> Result<(), NatsError> {
         let answer = answer.into();
         self.once.0.keyed.fits(&answer)?;

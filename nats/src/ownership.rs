@@ -402,20 +402,13 @@ impl Ownership {
     }
 
     fn watched_peer(&mut self, now: Duration, name: String, inc: u64, leaving: bool, rev: u64) {
-        let new = Peer {
-            hash: hash_of(&name),
-            incarnation: inc,
-            revision: 0,
-            leaving,
-            dead: false,
-            since: now,
-        };
-        self.members_changed |= !self.peers.contains_key(&name);
-        let peer = self.peers.entry(name).or_insert(new);
-        if rev > peer.revision {
-            let other = peer.incarnation != inc || peer.leaving != leaving;
-            self.members_changed |= peer.dead || other;
-            *peer = Peer { revision: rev, ..new };
+        let (hash, old) = (hash_of(&name), self.peers.get(&name));
+        if old.is_none_or(|old| rev > old.revision) {
+            let same = |old: &Peer| old.incarnation == inc && old.leaving == leaving && !old.dead;
+            self.members_changed |= !old.is_some_and(same);
+            let peer =
+                Peer { hash, incarnation: inc, revision: rev, leaving, dead: false, since: now };
+            self.peers.insert(name, peer);
         }
     }
 

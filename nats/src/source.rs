@@ -25,7 +25,7 @@ use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc as blocking, Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use task::Task;
 use tokio::sync::mpsc;
 
@@ -169,6 +169,8 @@ enum Outcome {
 
 /// The two ends that a spout task uses.
 struct Link<M> {
+    /// The number of messages that the I/O task holds.
+    held: Arc<AtomicU64>,
     messages: Mutex<mpsc::UnboundedReceiver<(MessageId, M)>>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
@@ -193,7 +195,6 @@ struct Shared<M> {
     dead_stream: String,
     decode: Box<Decode<M>>,
     counts: Counts,
-    held: AtomicU64,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
     trouble: Mutex<[Option<String>; 2]>,
 }
@@ -207,9 +208,8 @@ impl Nats {
     ///
     /// # Errors
     ///
-    /// [`NatsError::Name`], [`Setting`](NatsError::Setting), [`NoStream`](NatsError::NoStream) if
-    /// the stream is missing or no stream takes the dead letters,
-    /// [`Unanswered`](NatsError::Unanswered), [`Refused`](NatsError::Refused).
+    /// [`NatsError`]: among others `NoStream`, if the stream is missing or no stream takes the dead
+    /// letters.
     ///
     /// # Panics
     ///
@@ -229,7 +229,6 @@ impl Nats {
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counts: Counts::default(),
-            held: AtomicU64::new(0),
             trouble: Mutex::default(),
         };
         shared.consumer().await?;
@@ -252,18 +251,21 @@ impl<M: Send + 'static> StreamSource<M> {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();
             let (shared, options) = (self.shared.clone(), &self.shared.options);
+            let held = Arc::<AtomicU64>::default();
             let task = Task {
                 custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
                 shared,
-                began: Instant::now(),
+                held: held.clone(),
                 give,
                 waker: context.waker(),
                 outcomes: outcomes.downgrade(),
                 active: false,
                 consumer: None,
+                batch: None,
+                ask_at: Duration::ZERO,
             };
             self.runtime.spawn(task.run(told));
-            Arc::new(Link { messages: Mutex::new(messages), outcomes })
+            Arc::new(Link { held, messages: Mutex::new(messages), outcomes })
         });
         StreamSpout { link: link.clone() }
     }
@@ -271,7 +273,9 @@ impl<M: Send + 'static> StreamSource<M> {
     /// What this worker's spouts have done so far.
     #[must_use]
     pub fn stats(&self) -> SourceStats {
-        self.shared.counts.snapshot(self.shared.held.load(Ordering::Relaxed))
+        let links = lock(&self.links);
+        let held = links.values().map(|link| link.held.load(Ordering::Relaxed));
+        self.shared.counts.snapshot(held.sum())
     }
 
     /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts
@@ -323,7 +327,7 @@ impl<M> Shared<M> {
                 let name = stream.clone();
                 NatsError::NoStream { what: "source", name }
             }
-            _ => NatsError::Refused { what: "consumer", why: error.to_string() },
+            _ => NatsError::refused("consumer", &error),
         })
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::base::{setters, DAY};
 use crate::keyed::Keyed;
-use crate::partitions::{decoded, refused, token};
+use crate::partitions::{decoded, token};
 use crate::{clock, Nats, NatsError, SourceOptions};
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use async_nats::HeaderMap;
@@ -52,8 +52,7 @@ impl TimerSet {
     ///
     /// # Errors
     ///
-    /// [`Name`](NatsError::Name); [`Setting`](NatsError::Setting): the replicas;
-    /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
+    /// [`NatsError`]: among others `Setting`, for the replicas.
     pub async fn open(self) -> Result<Timers, NatsError> {
         let config = Config {
             retention: RetentionPolicy::WorkQueue,
@@ -102,9 +101,8 @@ impl Timers {
     ///
     /// # Errors
     ///
-    /// [`Setting`](NatsError::Setting): the key's or the payload's length, or the time.
-    /// [`Unanswered`](NatsError::Unanswered), [`Refused`](NatsError::Refused): the timer may be
-    /// set or not, and the one before it may come out or not; calling again sets one.
+    /// [`Setting`](NatsError::Setting): the key's or the payload's length, or the time. After any
+    /// other error the timer before it may come out or not; calling again sets one.
     pub async fn after(
         &self,
         key: impl AsRef<[u8]>,
@@ -117,7 +115,7 @@ impl Timers {
         keyed.fits(&payload)?;
         NatsError::within("time", time, ..=DAY * 3660, "at most ten years")?;
         let due = later(self.now().await?, time)?.format(&Rfc3339);
-        let due = due.map_err(|error| refused(WHAT, &error))?;
+        let due = due.map_err(|error| NatsError::refused(WHAT, &error))?;
         let mut headers = HeaderMap::new();
         headers.insert(SCHEDULE, format!("@at {due}"));
         headers.insert("Nats-Schedule-Target", keyed.subject(format_args!("due.{key}")));
@@ -142,8 +140,8 @@ impl Timers {
     ///
     /// # Errors
     ///
-    /// [`Setting`](NatsError::Setting): the key's length. [`Unanswered`](NatsError::Unanswered),
-    /// [`Refused`](NatsError::Refused): the timer may come out or not.
+    /// [`Setting`](NatsError::Setting): the key's length. After any other error the timer may come
+    /// out or not.
     pub async fn cancel(&self, key: impl AsRef<[u8]>) -> Result<bool, NatsError> {
         const WHAT: &str = "cancel a timer";
         let set = self.keyed.subject(format_args!("set.{}.*", token(key.as_ref())?));
@@ -157,7 +155,7 @@ impl Timers {
                 return Ok(false);
             }
             if std::mem::replace(&mut tried, found.sequence) == found.sequence {
-                return Err(refused(WHAT, &"the brokers do not delete it"));
+                return Err(NatsError::refused(WHAT, &"the brokers do not delete it"));
             }
             cancelled |= self.keyed.delete(found.sequence).await?;
             // The leader may have collected the timer before it deleted it. Survives: a test would
@@ -196,7 +194,7 @@ impl Timers {
         let info = self.keyed.nats.context().request(info, &()).await;
         let info: serde_json::Value = info.map_err(|_| self.keyed.nats.unanswered(WHAT))?;
         let time = info["ts"].as_str().and_then(|time| OffsetDateTime::parse(time, &Rfc3339).ok());
-        let time = time.ok_or_else(|| refused(WHAT, &info))?;
+        let time = time.ok_or_else(|| NatsError::refused(WHAT, &info))?;
         *read = Some((time, asked));
         later(time, clock::now().saturating_sub(asked))
     }
@@ -204,5 +202,5 @@ impl Timers {
 
 fn later(time: OffsetDateTime, by: Duration) -> Result<OffsetDateTime, NatsError> {
     let later = by.try_into().ok().and_then(|by| time.checked_add(by));
-    later.ok_or_else(|| refused("read the broker's clock", &time))
+    later.ok_or_else(|| NatsError::refused("read the broker's clock", &time))
 }

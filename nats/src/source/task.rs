@@ -2,6 +2,7 @@
 
 use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
 use crate::base::count;
+use crate::clock;
 use crate::custody::{Action, Custody, Released};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
@@ -9,13 +10,15 @@ use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::{AckKind, Message};
 use expiry_topology::Waker;
 use futures_util::StreamExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// How long a request for messages stays at the broker.
 const REQUEST: Duration = Duration::from_secs(2);
+/// The pause after a request that failed.
+const PAUSE: Duration = Duration::from_millis(250);
 /// How often the task looks for messages to be reported in progress.
 const TICK: Duration = Duration::from_millis(50);
 /// The longest text of a failure in a dead letter, in bytes.
@@ -25,7 +28,7 @@ const LONGEST_REASON: usize = 1000;
 pub(super) struct Task<M> {
     pub(super) shared: Arc<Shared<M>>,
     pub(super) custody: Custody<MessageId, Message>,
-    pub(super) began: Instant,
+    pub(super) held: Arc<AtomicU64>,
     pub(super) give: mpsc::UnboundedSender<(MessageId, M)>,
     pub(super) waker: Waker,
     /// Weak, so that the task ends when its source and spouts are gone.
@@ -33,23 +36,28 @@ pub(super) struct Task<M> {
     pub(super) active: bool,
     /// Known until a request for messages fails.
     pub(super) consumer: Option<Consumer<Config>>,
+    /// The current request for messages, and the earliest time of the next one.
+    pub(super) batch: Option<Batch>,
+    pub(super) ask_at: Duration,
 }
 
 impl<M: Send + 'static> Task<M> {
     pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Outcome>) {
         let mut tick = tokio::time::interval(TICK);
-        let mut batch: Option<Batch> = None;
-        let mut ask_at = Instant::now();
         let mut connects = self.connects();
         loop {
             let window = self.shared.options.window;
             let room = window.saturating_sub(self.custody.len());
             // Few large requests: at least a quarter of the window.
             let is_worth = room > 0 && room >= window / 4;
-            if batch.is_none() && self.active && is_worth && Instant::now() >= ask_at {
-                batch = self.ask(room).await;
-                ask_at =
-                    Instant::now() + Duration::from_millis(if batch.is_some() { 0 } else { 500 });
+            if self.batch.is_none() && self.active && is_worth && clock::now() >= self.ask_at {
+                match self.ask(room).await {
+                    Ok(batch) => {
+                        self.shared.note(PULL, None);
+                        self.batch = Some(batch);
+                    }
+                    Err(why) => self.pull_failed(why),
+                }
             }
             tokio::select! {
                 outcome = told.recv() => {
@@ -61,35 +69,26 @@ impl<M: Send + 'static> Task<M> {
                         outcome = next;
                     }
                     if !self.active {
-                        batch = None;
+                        self.batch = None;
                     }
                 }
-                message = next_of(&mut batch) => match message {
+                message = next_of(&mut self.batch) => match message {
                     Some(Ok(message)) => self.delivered(message).await,
-                    Some(Err(error)) => {
-                        // The consumer was deleted, or its leader has gone.
-                        self.pull_failed(error.to_string());
-                        batch = None;
-                        ask_at = Instant::now() + Duration::from_millis(100);
-                    }
-                    None => batch = None,
+                    // The consumer was deleted, or its leader has gone.
+                    Some(Err(error)) => self.pull_failed(error.to_string()),
+                    None => self.batch = None,
                 },
                 _ = tick.tick() => {
                     self.extend().await;
                     // The brokers forget a request when its connection is lost.
                     let now = self.connects();
                     if std::mem::replace(&mut connects, now) != now {
-                        batch = None;
+                        self.batch = None;
                     }
                 }
             }
-            let held = self.custody.len() as u64;
-            self.shared.held.store(held, Ordering::Relaxed);
+            self.held.store(self.custody.len() as u64, Ordering::Relaxed);
         }
-    }
-
-    fn now(&self) -> Duration {
-        self.began.elapsed()
     }
 
     fn connects(&self) -> u64 {
@@ -98,16 +97,7 @@ impl<M: Send + 'static> Task<M> {
     }
 
     /// Asks for so many messages.
-    async fn ask(&mut self, room: usize) -> Option<Batch> {
-        let asked = self.batch(room).await;
-        match asked {
-            Ok(_) => self.shared.note(PULL, None),
-            Err(ref why) => self.pull_failed(why.clone()),
-        }
-        asked.ok()
-    }
-
-    async fn batch(&mut self, room: usize) -> Result<Batch, String> {
+    async fn ask(&mut self, room: usize) -> Result<Batch, String> {
         let consumer = match self.consumer.take() {
             Some(consumer) => consumer,
             None => self.shared.consumer().await.map_err(|error| error.to_string())?,
@@ -121,7 +111,7 @@ impl<M: Send + 'static> Task<M> {
     fn pull_failed(&mut self, why: String) {
         count(&self.shared.counts.pull_errors);
         self.shared.note(PULL, Some(why));
-        self.consumer = None;
+        (self.consumer, self.batch, self.ask_at) = (None, None, clock::now() + PAUSE);
     }
 
     async fn delivered(&mut self, message: Message) {
@@ -134,7 +124,7 @@ impl<M: Send + 'static> Task<M> {
         let counts = &self.shared.counts;
         count(&counts.delivered);
         let held = self.custody.message(id).is_some();
-        let action = self.custody.deliver(self.now(), id, deliveries, message);
+        let action = self.custody.deliver(clock::now(), id, deliveries, message);
         if held && action.is_none() {
             count(&counts.redelivered_held);
         }
@@ -231,7 +221,7 @@ impl<M: Send + 'static> Task<M> {
             Outcome::Buried(id, Err(why)) => {
                 shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
                 count(&shared.counts.dead_refused);
-                self.custody.not_buried(self.now(), id);
+                self.custody.not_buried(clock::now(), id);
             }
             Outcome::Close(done) => {
                 self.active = false;
@@ -245,7 +235,7 @@ impl<M: Send + 'static> Task<M> {
     }
 
     async fn extend(&mut self) {
-        let now = self.now();
+        let now = clock::now();
         while let Some(message) = self.custody.next_extension(now) {
             count(&self.shared.counts.in_progress);
             answer(message, AckKind::Progress).await;

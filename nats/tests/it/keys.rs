@@ -1,5 +1,6 @@
 //! Idempotency keys and timers on three brokers.
 
+use crate::joined;
 use crate::rig::{Rig, Worker};
 use bytes::Bytes;
 use expiry_nats::{Claim, Guard, Incoming, Nats, NatsError, Once, Timers};
@@ -13,19 +14,8 @@ use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Asks again while the brokers do not answer.
-fn ask<T>(worker: &Worker, mut f: impl AsyncFnMut() -> Result<T, NatsError>) -> T {
-    let began = Instant::now();
-    loop {
-        match worker.runtime.block_on(f()) {
-            Ok(answer) => return answer,
-            Err(error) => assert!(began.elapsed() < 40 * SECOND, "{error}"),
-        }
-    }
-}
-
 fn once(worker: &Worker) -> Once {
-    ask(worker, async || worker.nats.once("set").time(3 * SECOND).open().await)
+    joined(worker, || worker.nats.once("set").time(3 * SECOND).open())
 }
 
 fn wait<T>(worker: &Worker, future: impl Future<Output = Result<T, NatsError>>) -> T {
@@ -159,7 +149,7 @@ fn a_claimer_that_dies_is_replaced_and_a_late_one_is_refused() {
 fn a_claim_and_an_answer_whose_replies_are_lost_are_found_again() {
     let rig = Rig::bare();
     let worker = rig.worker("a");
-    let set = ask(&worker, async || worker.nats.once("set").time(60 * SECOND).open().await);
+    let set = joined(&worker, || worker.nats.once("set").time(60 * SECOND).open());
     let stop = |time: Duration| {
         (0..3).for_each(|n| rig.brokers.pause(n));
         std::thread::sleep(time);
@@ -180,7 +170,7 @@ fn a_claim_and_an_answer_whose_replies_are_lost_are_found_again() {
 }
 
 fn timers(worker: &Worker) -> Timers {
-    ask(worker, async || worker.nats.timers("set").open().await)
+    joined(worker, || worker.nats.timers("set").open())
 }
 
 type Seen = Arc<Mutex<BTreeMap<String, u32>>>;
@@ -194,8 +184,7 @@ fn reader(worker: &Worker, timers: &Timers) -> (Topology, Seen) {
             Ok(text(&key) + "=" + &text(due.payload))
         }
     };
-    let source =
-        ask(worker, async || worker.nats.source(timers.due(), decode(timers.clone())).await);
+    let source = joined(worker, || worker.nats.source(timers.due(), decode(timers.clone())));
     let seen = Seen::default();
     let into = seen.clone();
     let topology = TopologyBuilder::new();
@@ -242,8 +231,8 @@ fn timers_that_are_due_without_brokers_come_out_when_they_are_back() {
     let set = timers(&worker);
     let (topology, seen) = reader(&worker, &set);
     rig.until("all have come out", || seen.lock().unwrap().len() >= 22);
-    assert!(ask(&worker, async || set.cancel("later").await));
-    assert!(ask(&worker, async || set.cancel("deferred").await));
+    assert!(joined(&worker, || set.cancel("later")));
+    assert!(joined(&worker, || set.cancel("deferred")));
     assert!(!wait(&worker, set.cancel("deferred")) && !wait(&worker, set.cancel("k.0")));
     rig.until("nothing is left", || rig.messages("it+set+timers") == 0);
     topology.kill();

@@ -1,35 +1,29 @@
-//! Refusals of `Nats::connect`, against a server that this test plays.
+//! Refusals of `Nats::connect`, against a server that this test plays. The modules start brokers.
+#![cfg(feature = "brokers")]
 
-#[cfg(feature = "brokers")]
 mod keys;
-#[cfg(feature = "brokers")]
 mod leases;
-#[cfg(feature = "brokers")]
 mod owners;
-#[cfg(feature = "brokers")]
 mod pipeline;
-#[cfg(feature = "brokers")]
 mod rig;
-#[cfg(feature = "brokers")]
 mod secure;
-#[cfg(feature = "brokers")]
 mod sessions;
 
 use expiry_nats::{Nats, NatsError, Options};
+use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Joins a set: again and again, while a majority of the brokers may be gone.
-#[cfg(feature = "brokers")]
-fn joined<T, F: std::future::Future<Output = Result<T, NatsError>>>(
+/// Asks the brokers: again and again, while a majority of them may be gone.
+fn joined<T, F: Future<Output = Result<T, NatsError>>>(
     worker: &rig::Worker,
-    join: impl Fn() -> F,
+    ask: impl Fn() -> F,
 ) -> T {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     loop {
-        match worker.runtime.block_on(join()) {
-            Ok(joined) => return joined,
+        match worker.runtime.block_on(ask()) {
+            Ok(answer) => return answer,
             Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
         }
     }

@@ -1,9 +1,9 @@
 //! TLS, and the permissions of the guide. One broker: what it permits does not depend on others.
 
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
-use expiry_nats::brokers::{server, Brokers};
+use expiry_nats::brokers::Brokers;
 use expiry_nats::{Change, Claim, Incoming, Lease, Nats, NatsError, Options, Outgoing};
-use expiry_nats::{Leases, PartitionSet, SessionSet, SourceOptions};
+use expiry_nats::{Leases, PartitionSet, SessionSet, Sessions, SourceOptions};
 use expiry_topology::TopologyBuilder;
 use futures_util::StreamExt;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -17,8 +17,7 @@ const GUIDE: &str = include_str!("../../../docs/guide/nats.md");
 const SECOND: Duration = Duration::from_secs(1);
 
 fn brokers(config: &str) -> Brokers {
-    let started = server().and_then(|program| Brokers::start_with(&[program], config));
-    started.unwrap_or_else(|error| panic!("{error}"))
+    Brokers::start_with(1, config).unwrap_or_else(|error| panic!("{error}"))
 }
 
 async fn limited<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -26,45 +25,38 @@ async fn limited<T>(what: &str, future: impl Future<Output = T>) -> T {
     limited.await.unwrap_or_else(|_| panic!("not within 40 s: {what}"))
 }
 
-/// A folder that is removed when this is dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(SECOND / 20).await;
+        }
+    };
+    limited(what, held).await;
 }
 
-impl Folder {
-    /// Makes an authority, and writes what it signs: `NAME.pem` and `NAME.key`.
-    fn of_certificates(signed: &[(&str, &str)]) -> Folder {
-        let name = format!("expiry-nats-{}-certificates", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(name));
-        fs::create_dir_all(&folder.0).unwrap();
-        let mut authority = CertificateParams::default();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+/// Makes an authority, and writes what it signs: `NAME.pem` and `NAME.key`.
+fn certificates(signed: &[(&str, &str)]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("certificates");
+    fs::create_dir_all(&folder).unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
+    fs::write(folder.join("authority.pem"), authority.pem()).unwrap();
+    for (name, host) in signed {
         let key = KeyPair::generate().unwrap();
-        let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
-        fs::write(folder.at("authority.pem"), authority.pem()).unwrap();
-        for (name, host) in signed {
-            let key = KeyPair::generate().unwrap();
-            let certificate = CertificateParams::new([host.to_string()]).unwrap();
-            let certificate = certificate.signed_by(&key, &authority).unwrap();
-            fs::write(folder.at(&format!("{name}.pem")), certificate.pem()).unwrap();
-            fs::write(folder.at(&format!("{name}.key")), key.serialize_pem()).unwrap();
-        }
-        folder
+        let certificate = CertificateParams::new([host.to_string()]).unwrap();
+        let certificate = certificate.signed_by(&key, &authority).unwrap();
+        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
     }
-
-    fn at(&self, name: &str) -> PathBuf {
-        Path::new(&self.0).join(name)
-    }
+    folder
 }
 
 #[tokio::test]
 async fn a_connection_is_encrypted_and_both_sides_show_certificates() {
-    let files = Folder::of_certificates(&[("server", "127.0.0.1"), ("client", "worker")]);
-    let path = |name| files.at(name).display().to_string();
+    let files = certificates(&[("server", "127.0.0.1"), ("client", "worker")]);
+    let path = |name| files.join(name).display().to_string();
     let tls = |rest: String| {
         let (certificate, key) = (path("server.pem"), path("server.key"));
         format!("tls {{ cert_file: {certificate:?}, key_file: {key:?}, {rest} }}")
@@ -73,9 +65,10 @@ async fn a_connection_is_encrypted_and_both_sides_show_certificates() {
     let strict = brokers(&tls(format!("ca_file: {:?}, verify: true", path("authority.pem"))));
     let plain = brokers("");
     let options = |brokers: &Brokers| Options::new("it", "a").servers(brokers.servers());
-    let known = |brokers| options(brokers).root_certificates(files.at("authority.pem"));
-    let shown =
-        |brokers| known(brokers).client_certificate(files.at("client.pem"), files.at("client.key"));
+    let known = |brokers| options(brokers).root_certificates(files.join("authority.pem"));
+    let shown = |brokers| {
+        known(brokers).client_certificate(files.join("client.pem"), files.join("client.key"))
+    };
     for works in [known(&open), shown(&strict)] {
         let nats = Nats::connect(works).await.unwrap();
         let once = nats.once("set").replicas(1).open().await.unwrap();
@@ -203,14 +196,10 @@ async fn the_permissions_of_the_guide_are_all_that_a_worker_needs() {
     while seen != [true; 2] {
         seen[limited("each worker owns a partition", owners.recv()).await.unwrap()] = true;
     }
-    let shared = async {
-        while workers.iter().any(|(leases, sessions, ..)| {
-            leases.stats().partitions == 0 || sessions.stats().partitions == 0
-        }) {
-            tokio::time::sleep(SECOND / 20).await;
-        }
+    let owns = |(leases, sessions, ..): &(Leases, Sessions, _, _, _)| {
+        leases.stats().partitions > 0 && sessions.stats().partitions > 0
     };
-    limited("each worker owns leases and sessions", shared).await;
+    until("each worker owns leases and sessions", async || workers.iter().all(owns)).await;
     // Each worker asks both owners.
     for (leases, sessions, ..) in &workers {
         for key in 0..8 {
@@ -242,13 +231,11 @@ async fn the_permissions_of_the_guide_are_all_that_a_worker_needs() {
     // Two lines and the timers of two workers; a line that is no text; all of it acked.
     let timers = "billing+reminders+timers";
     for (stream, expected) in [("orders", 4), ("dead", 1), ("lines", 0), (timers, 0)] {
-        let arrived = async {
-            let mut found = operator.context().get_stream(stream).await.unwrap();
-            while found.info().await.unwrap().state.messages.min(expected.max(1)) != expected {
-                tokio::time::sleep(SECOND / 20).await;
-            }
+        let arrived = async || {
+            let found = operator.context().get_stream(stream).await.unwrap();
+            found.cached_info().state.messages.min(expected.max(1)) == expected
         };
-        limited(stream, arrived).await;
+        until(stream, arrived).await;
     }
     tokio::task::spawn_blocking(move || drop(workers)).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Tests of `src/partitions.rs`.
+//! Tests of `src/partitions/held.rs`.
 
 use super::{decoded, encoded};
 
@@ -17,7 +17,8 @@ fn every_key_is_one_token_and_comes_back() {
 #[cfg(feature = "brokers")]
 #[tokio::test]
 async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
-    use super::{Change, NatsError, EXPECTED};
+    use super::{NatsError, EXPECTED};
+    use crate::Change;
     let brokers = crate::brokers::Brokers::start(1).unwrap_or_else(|error| panic!("{error}"));
     let options = crate::Options::new("it", "a").servers(brokers.servers());
     let nats = crate::Nats::connect(options).await.unwrap();
