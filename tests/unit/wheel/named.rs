@@ -2,7 +2,7 @@
 //! history would state less plainly. `wheel_dense/named.rs` has those of times and levels, over the
 //! same geometries and more: the public wheel keeps no times of its own.
 
-use super::{Fired, Geometry, NotScheduled, Popped, TimerId, TimerWheel};
+use super::{Fired, Geometry, NotScheduled, TimerId, TimerWheel};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 const PRESETS: [Geometry; 4] =
