@@ -366,37 +366,3 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
         took.as_nanos() as f64 / lives.lives as f64
     })
 }
-
-/// Nanoseconds that an hour takes in one step, and a millisecond, with nothing there or with one
-/// timer weeks ahead.
-pub fn empty<T: Timers>(one_far: bool) -> [f64; 2] {
-    const HOURS: u64 = 500;
-    const NANOS_1MS: u64 = 1_000_000;
-    T::with(|mut timers| {
-        let mut fired = 0_u64;
-        // Something was there before: everything is as large as it gets.
-        for n in 1..=1000 {
-            timers.schedule(n * 1000, n);
-        }
-        let mut now = HOUR;
-        timers.advance(now, |_| fired += 1);
-        if one_far {
-            timers.schedule(40 * 24 * HOUR, 0);
-        }
-        let mut time = |steps: u64, step: u64| {
-            let _ = timers.account();
-            let began = busy();
-            for _ in 0..steps {
-                now += step;
-                timers.advance(now, |_| fired += 1);
-            }
-            let took = busy() - began;
-            let took = timers.account().map_or(took, |account| account.own);
-            took.as_nanos() as f64 / steps as f64
-        };
-        let milli = time(NANOS_1MS, 1);
-        let hour = time(HOURS, HOUR);
-        assert!(!T::WORKS || fired == 1000, "{}", T::NAME);
-        [hour, milli]
-    })
-}

@@ -119,23 +119,6 @@ impl Checks {
     }
 }
 
-/// The metrics of a tracker whose first root was failed, and then acked too late. Its two other
-/// roots were acked.
-#[cfg(test)]
-pub fn three_roots() -> Metrics {
-    let tracker = expiry::AckTracker::builder().build_manual().unwrap();
-    for owner in 0..3 {
-        let root = tracker.issue(5, owner).unwrap();
-        if owner == 0 {
-            tracker.fail(root).unwrap();
-            tracker.ack(root, 5).unwrap_err();
-        } else {
-            tracker.ack(root, 5).unwrap();
-        }
-    }
-    tracker.metrics()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,51 +49,6 @@ where
 }
 
 #[test]
-fn what_is_used_lives_and_what_is_not_does_not() {
-    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 60).time_to_idle(SECOND * 10));
-    map.insert("used", 1).unwrap();
-    map.insert("only peeked at", 2).unwrap();
-    for _ in 0..6 {
-        pass(&map, &clock, SECOND * 9);
-        assert_eq!(map.get("used").as_deref(), Some(&1));
-        assert!(map.peek("only peeked at").is_none() || clock_is_before(&clock, SECOND * 10));
-    }
-    assert_eq!(map.metrics().total.expired, 1);
-    // However often it is used, it does not outlive its time to live.
-    assert_eq!(map.remaining("used"), Some(SECOND * 6));
-    clock.advance(SECOND * 6);
-    assert!(map.get("used").is_none());
-}
-
-fn clock_is_before(clock: &ManualClock, time: Duration) -> bool {
-    use expiry::Clock;
-    u128::from(clock.now()) < time.as_nanos()
-}
-
-#[test]
-fn an_entry_has_a_lifetime_of_its_own() {
-    let clock = ManualClock::new();
-    let map = manual(&clock);
-    map.insert_with_lifetime(1u64, (), SECOND * 3).unwrap();
-    map.insert_with_lifetime(2, (), Lifetime::Never).unwrap();
-    let idle = Lifetimes::new().idle(Lifetime::After(SECOND * 2));
-    map.insert_with_lifetime(3, (), idle).unwrap();
-    map.insert(4, ()).unwrap();
-    let left = |key| map.remaining(&key);
-    assert_eq!(left(1), Some(SECOND * 3));
-    assert_eq!(left(2), Some(Duration::MAX));
-    assert_eq!(left(3), Some(SECOND * 2));
-    assert_eq!(left(4), Some(SECOND * 10));
-    assert_eq!(map.touch_with_lifetime(&1, Lifetime::After(SECOND * 8)), Ok(true));
-    assert_eq!(left(1), Some(SECOND * 8));
-    // It stays within its time to idle.
-    assert_eq!(map.touch_with_lifetime(&3, Lifetime::After(SECOND * 8)), Ok(true));
-    assert_eq!(left(3), Some(SECOND * 2));
-    pass(&map, &clock, SECOND * 1000);
-    assert_eq!(map.iter().map(|entry| *entry.key()).collect::<Vec<_>>(), [2]);
-}
-
-#[test]
 fn bad_times_are_refused_and_nothing_is_lost() {
     let map = ExpiringMap::builder()
         .interval(Duration::from_millis(1))
@@ -605,35 +560,6 @@ fn each_of_many_keys_is_found_and_removed_once() {
         assert!(map.get(&key).is_none() && map.remove(&key).is_none());
     }
     assert_eq!(map.metrics().total.removed, 5_000);
-}
-
-/// A value that has less to live than the one it replaces is reported as expired at its own time;
-/// it can no longer be removed then.
-#[test]
-fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
-    let (clock, told) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
-    let into = told.clone();
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND * 100)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .removal_listener(move |_: &u64, value: &u64, cause| {
-            into.lock().unwrap().push((*value, cause))
-        })
-        .build_manual()
-        .unwrap();
-    map.insert(1, 10).unwrap();
-    drive(&map);
-    let short = Lifetimes::new().live(Lifetime::After(SECOND));
-    map.insert_with_lifetime(1, 20, short).unwrap();
-    let Entry::Occupied(entry) = map.entry(1) else {
-        panic!("it is there");
-    };
-    clock.advance(SECOND);
-    assert!(entry.remove().is_none(), "its time is up");
-    drive(&map);
-    let ends = [(10, RemovalCause::Replaced), (20, RemovalCause::Expired)];
-    assert_eq!(*told.lock().unwrap(), ends);
 }
 
 const STAYING: u64 = 1000;

@@ -1,9 +1,11 @@
-//! One test or more for each promise of the feature list, named after its row: A1 to A18 (ack
-//! trees) and F2 to F7, F9 (the engine).
+//! Tests of promises of the feature list, named after its rows: A1 to A18 (ack trees) and F2 to F7,
+//! F9 (the engine).
 //!
-//! Each fails without the behaviour. A15 is the `compile_fail` examples of `Tuple`; F8 has a test
-//! binary of its own, `memory.rs`, because it measures the process; what needs many threads is in
-//! `threads.rs`.
+//! What single calls do in each state is asserted by the histories of `oracle.rs`, beside a model:
+//! answers and outcomes (A1, A2, A4, A12, A16), times (A10), latencies (A5), batches (A17), what an
+//! operator sees (A18), and the bound on the capacity (F5). A15 is the `compile_fail` examples of
+//! `Tuple`; F8 has a test binary of its own, `memory.rs`, because it measures the process; what
+//! needs many threads is in `threads.rs`.
 
 use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
@@ -19,53 +21,6 @@ use std::time::Duration;
 
 // ---- A: ack trees ----
 
-/// A1: completes when the XOR of everything seen is zero, and not before. Both kinds of roots.
-#[test]
-fn a01_a_tree_completes_when_its_xor_is_zero() {
-    let (tracker, _, told) = manual();
-    let [a, b, c] = [edge(), edge(), edge()];
-    let issued = tracker.issue(a ^ b, 7).unwrap();
-    tracker.init(5, a ^ b, 8).unwrap();
-    for root in [RootId::from(issued), RootId::from(5)] {
-        // `a` is done with, and has brought forth `c`.
-        assert_eq!(tracker.ack(root, a ^ c), Ok(Ack::Pending));
-        assert_eq!(tracker.ack(root, b), Ok(Ack::Pending));
-        assert!(told.take().is_empty());
-        assert_eq!(tracker.ack(root, c), Ok(Ack::Completed));
-        let outcome = told.only();
-        assert_eq!((outcome.root, outcome.reason), (root, Reason::Acked));
-        assert!(outcome.is_acked() && !outcome.is_failed() && !outcome.is_timed_out());
-    }
-    assert!(tracker.is_empty());
-}
-
-/// A1: `fail` ends a tree whatever is outstanding, `reset_timeout` gives it its time again.
-#[test]
-fn a01_fail_ends_and_reset_renews() {
-    let (tracker, clock, told) = manual();
-    let issued = tracker.issue(1, 7).unwrap();
-    tracker.init(5, 1, 8).unwrap();
-    for root in [RootId::from(issued), RootId::from(5)] {
-        assert_eq!(tracker.fail(root), Ok(Done::Now));
-        assert_eq!(told.only().reason, Reason::Failed { by: None });
-    }
-    let issued = tracker.issue(1, 7).unwrap();
-    tracker.init(5, 1, 8).unwrap();
-    let short = tracker.issue(1, 9).unwrap();
-    clock.advance(99 * MS);
-    assert_eq!(tracker.reset_timeout(issued), Ok(Done::Now));
-    assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
-    assert_eq!(tracker.reset_timeout_to(short, after(50 * MS)), Ok(Done::Now));
-    pass(&tracker, &clock, 49 * MS);
-    assert!(told.take().is_empty());
-    pass(&tracker, &clock, MS);
-    assert_eq!(told.only().root, short.into());
-    pass(&tracker, &clock, 49 * MS);
-    assert!(told.take().is_empty());
-    pass(&tracker, &clock, MS);
-    assert_eq!(told.take().len(), 2);
-}
-
 /// A1, W11: a timeout that is made shorter takes effect, also while a longer one is already being
 /// waited for.
 #[test]
@@ -78,77 +33,6 @@ fn a01_reset_may_shorten() {
     assert_eq!(polled.next, Some(3 * MS));
     pass(&tracker, &clock, 3 * MS);
     assert!(told.only().is_timed_out());
-}
-
-/// A2: ack, fail and reset before init are held and merged; all orders of init and two acks
-/// complete.
-#[test]
-fn a02_any_order_of_arrival() {
-    let (tracker, _, told) = manual();
-    let (a, b) = (edge(), edge());
-    // 0 is the init; at each place in turn.
-    for (id, order) in
-        [[0, 1, 2], [1, 0, 2], [1, 2, 0], [0, 2, 1], [2, 0, 1], [2, 1, 0]].into_iter().enumerate()
-    {
-        let id = id as u64;
-        for (at, step) in order.into_iter().enumerate() {
-            assert!(told.take().is_empty());
-            match step {
-                0 => tracker.init(id, a ^ b, 30 + id).unwrap(),
-                n => {
-                    let ack = tracker.ack(id, if n == 1 { a } else { b });
-                    let before_init = order[at..].contains(&0);
-                    match (before_init, at) {
-                        (true, _) => assert_eq!(ack, Ok(Ack::Held)),
-                        (false, 2) => assert_eq!(ack, Ok(Ack::Completed)),
-                        (false, _) => assert_eq!(ack, Ok(Ack::Pending)),
-                    }
-                }
-            }
-        }
-        let outcome = told.only();
-        assert_eq!((outcome.root, outcome.owner), (RootId::Chosen(id), 30 + id));
-        assert!(outcome.is_acked());
-    }
-    assert_eq!(tracker.fail(50), Ok(Done::Held));
-    assert_eq!(tracker.init(50, a, 1), Ok(()));
-    assert_eq!(told.only().reason, Reason::Failed { by: None });
-    assert_eq!(tracker.reset_timeout(51), Ok(Done::Held));
-    assert_eq!(tracker.init(51, a, 1), Ok(()));
-    assert_eq!(tracker.ack(51, a), Ok(Ack::Completed));
-    assert!(told.only().is_acked());
-    assert!(tracker.is_empty());
-}
-
-/// A2: what is held is bounded in time, and the init that comes after that (S8) is not silent: it
-/// times out.
-#[test]
-fn a02_early_arrivals_are_bounded_in_time() {
-    let (tracker, clock, told) = manual_with(|builder| builder.early_timeout(20 * MS));
-    tracker.ack(1, 5).unwrap();
-    tracker.fail(2).unwrap();
-    pass(&tracker, &clock, 20 * MS - Duration::from_nanos(1));
-    assert_eq!(tracker.len(), 2);
-    pass(&tracker, &clock, Duration::from_nanos(1));
-    assert_eq!(tracker.len(), 0);
-    assert!(told.take().is_empty(), "nobody owns an early arrival");
-    assert_eq!(tracker.metrics().total.early_expired, 2);
-    tracker.init(1, 5, 3).unwrap();
-    pass(&tracker, &clock, 100 * MS);
-    assert!(told.only().is_timed_out());
-}
-
-/// A2: the time of a root whose acks came early is counted from its init, not from them.
-#[test]
-fn a02_a_merged_root_has_its_full_timeout() {
-    let (tracker, clock, told) = manual_with(|builder| builder.early_timeout(20 * MS));
-    tracker.ack(1, 5).unwrap();
-    clock.advance(19 * MS);
-    tracker.init(1, 4, 3).unwrap();
-    pass(&tracker, &clock, 99 * MS);
-    assert!(told.take().is_empty());
-    assert_eq!(tracker.ack(1, 1), Ok(Ack::Completed));
-    assert!(told.only().is_acked());
 }
 
 /// A3: one entry per root, whatever the size of its tree.
@@ -165,34 +49,6 @@ fn a03_a_large_tree_is_one_entry() {
     assert_eq!(tracker.len(), 1);
     assert_eq!(tracker.ack(root, front), Ok(Ack::Completed));
     assert!(told.only().is_acked());
-}
-
-/// A4: each root has exactly one outcome, delivered to its owner; what comes later changes nothing.
-#[test]
-fn a04_each_root_has_exactly_one_outcome() {
-    let (tracker, clock, told) = manual();
-    let roots: Vec<Root> = (0..3).map(|owner| tracker.issue(9, owner).unwrap()).collect();
-    tracker.ack(roots[0], 9).unwrap();
-    tracker.fail(roots[1]).unwrap();
-    pass(&tracker, &clock, 100 * MS);
-    let told_once = told.take();
-    assert_eq!(told_once.len(), 3);
-    for outcome in told_once {
-        let owner = roots.iter().position(|&root| RootId::from(root) == outcome.root);
-        assert_eq!(Some(outcome.owner as usize), owner);
-        match owner {
-            Some(0) => assert!(outcome.is_acked()),
-            Some(1) => assert!(outcome.is_failed()),
-            _ => assert!(outcome.is_timed_out()),
-        }
-    }
-    for root in roots {
-        assert_eq!(tracker.ack(root, 9), Err(AckError::NotLive));
-        assert_eq!(tracker.fail(root), Err(AckError::NotLive));
-        assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
-    }
-    pass(&tracker, &clock, 1000 * MS);
-    assert!(told.take().is_empty());
 }
 
 /// A5: latency from init to outcome, for all roots, none, or a share of them.
@@ -220,59 +76,6 @@ fn a05_latency_sampling() {
             assert!(latency.abs_diff(10 * MS) < Duration::from_micros(5), "{latency:?}");
         }
     }
-}
-
-/// A5: with each outcome, not just acked ones, and from the init where acks came before it.
-#[test]
-fn a05_latency_comes_with_every_outcome() {
-    let (tracker, clock, told) =
-        manual_with(|builder| builder.latency_sampling(1.0).timeout(40 * MS));
-    let near = |outcome: Outcome, expected: Duration| {
-        let latency = outcome.latency.unwrap();
-        assert!(latency.abs_diff(expected) < Duration::from_micros(5), "{outcome:?}");
-    };
-    let failed = tracker.issue(1, 0).unwrap();
-    tracker.issue(1, 0).unwrap();
-    tracker.ack(3, 1).unwrap();
-    clock.advance(10 * MS);
-    tracker.fail(failed).unwrap();
-    near(told.only(), 10 * MS);
-    tracker.init(3, 2, 0).unwrap();
-    clock.advance(10 * MS);
-    tracker.ack(3, 3).unwrap();
-    near(told.only(), 10 * MS);
-    pass(&tracker, &clock, 20 * MS);
-    near(told.only(), 40 * MS);
-    tracker.issue(1, 0).unwrap();
-    clock.advance(5 * MS);
-    tracker.shutdown(ShutdownMode::Cancel);
-    near(told.only(), 5 * MS);
-}
-
-/// A5: the latency of a root that is renewed for many of its timeouts is all of that time.
-#[test]
-fn a05_latency_of_a_root_that_is_renewed() {
-    let (tracker, clock, told) =
-        manual_with(|builder| builder.latency_sampling(1.0).timeout(100 * MS));
-    let root = tracker.issue(1, 0).unwrap();
-    for _ in 0..200 {
-        clock.advance(50 * MS);
-        tracker.reset_timeout(root).unwrap();
-        settle(&tracker);
-    }
-    tracker.ack(root, 1).unwrap();
-    let latency = told.only().latency.unwrap();
-    assert!(latency.abs_diff(200 * 50 * MS) < Duration::from_micros(5));
-}
-
-/// A5: the latency of a root whose fail came before its init is counted from the init too.
-#[test]
-fn a05_latency_of_an_early_fail_is_from_init() {
-    let (tracker, clock, told) = manual_with(|builder| builder.latency_sampling(1.0));
-    tracker.fail(4).unwrap();
-    clock.advance(10 * MS);
-    tracker.init(4, 1, 0).unwrap();
-    assert!(told.only().latency.unwrap() < Duration::from_micros(5));
 }
 
 /// A6: edge ids are never zero and differ, across threads too; all bits of them vary.
@@ -383,48 +186,6 @@ fn a09_no_edges_and_no_anchor() {
     assert_eq!(tracker.metrics().total.inserted, 2);
 }
 
-/// A10: per tracker, per root, and never; rounded up, never early.
-#[test]
-fn a10_timeouts() {
-    let (tracker, clock, told) = manual();
-    // Off the grid of intervals on purpose.
-    clock.advance(Duration::from_micros(300));
-    tracker.issue(1, 0).unwrap();
-    tracker.issue_with(1, 1, after(Duration::from_micros(2500))).unwrap();
-    tracker.issue_with(1, 2, Lifetime::Never).unwrap();
-    tracker.init_with(7, 1, 3, after(200 * MS)).unwrap();
-    let mut seen = Vec::new();
-    for micros in 1..=300_000u64 {
-        if micros % 100 != 0 {
-            continue;
-        }
-        clock.set(micros * 1000 + 300_000 - 1);
-        settle(&tracker);
-        clock.set(micros * 1000 + 300_000);
-        settle(&tracker);
-        seen.extend(told.take().iter().map(|outcome| (outcome.owner, clock.now() / 1000)));
-    }
-    assert_eq!(seen, [(1, 3000), (0, 101_000), (3, 201_000)]);
-    assert_eq!(tracker.len(), 1);
-}
-
-/// A10: switched off for the tracker, and a root may still have one of its own.
-#[test]
-fn a10_timeouts_off() {
-    let (tracker, clock, told) = manual_with(expiry::AckTrackerBuilder::timeouts_off);
-    tracker.issue(1, 0).unwrap();
-    tracker.init(5, 1, 0).unwrap();
-    tracker.issue_with(1, 1, after(5 * MS)).unwrap();
-    pass(&tracker, &clock, Duration::from_secs(10 * 365 * 24 * 3600));
-    assert_eq!(told.only().owner, 1);
-    assert_eq!(tracker.len(), 2);
-    // The timeout goes from never to soon and back.
-    assert_eq!(tracker.reset_timeout_to(5, after(5 * MS)), Ok(Done::Now));
-    assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
-    pass(&tracker, &clock, 10 * MS);
-    assert_eq!(tracker.len(), 2);
-}
-
 /// A10: with timeouts off there is no timeout that an interval could be above.
 #[test]
 fn a10_timeouts_off_allows_any_interval() {
@@ -454,56 +215,6 @@ fn a11_shards() {
             assert!(shard.live >= 50_000 / shards as u64, "{:?}", metrics.shards);
         }
     }
-}
-
-/// A12: a second init is refused and harms nothing, however it is phrased (S3, S7).
-#[test]
-fn a12_duplicate_init_is_refused_without_harm() {
-    let (tracker, _, told) = manual();
-    tracker.init(5, 9, 1).unwrap();
-    assert_eq!(tracker.init(5, 9, 2), Err(AckError::Duplicate));
-    assert_eq!(tracker.init(5, 0, 2), Err(AckError::Duplicate));
-    assert_eq!(tracker.init_with(5, 1, 2, Lifetime::Never), Err(AckError::Duplicate));
-    assert!(told.take().is_empty());
-    assert_eq!(tracker.metrics().total.duplicate, 3);
-    assert_eq!(tracker.ack(5, 9), Ok(Ack::Completed));
-    let outcome = told.only();
-    assert_eq!((outcome.owner, outcome.reason), (1, Reason::Acked));
-}
-
-/// A12: late and doubled acks of issued roots are refused, counted, and leave nothing behind (S1,
-/// S2).
-#[test]
-fn a12_late_acks_of_issued_roots() {
-    let (tracker, _, told) = manual();
-    let root = tracker.issue(9, 1).unwrap();
-    tracker.ack(root, 9).unwrap();
-    told.only();
-    for _ in 0..10 {
-        assert_eq!(tracker.ack(root, 9), Err(AckError::NotLive));
-        assert_eq!(tracker.fail(root), Err(AckError::NotLive));
-    }
-    assert!(tracker.is_empty() && told.take().is_empty());
-    assert_eq!(tracker.metrics().total.late, 20);
-    let never = Root::from_bits(0xDEAD_BEEF_0BAD_F00D);
-    assert_eq!(tracker.ack(never, 9), Err(AckError::NotLive));
-    assert_eq!(Root::from_bits(root.to_bits()), root);
-}
-
-/// A12: of chosen roots they are held, counted, bounded, and expire without an outcome.
-#[test]
-fn a12_late_acks_of_chosen_roots() {
-    let (tracker, clock, told) = manual();
-    tracker.init(5, 9, 1).unwrap();
-    tracker.ack(5, 9).unwrap();
-    told.only();
-    for _ in 0..10 {
-        assert_eq!(tracker.ack(5, 9), Ok(Ack::Held));
-    }
-    assert_eq!(tracker.len(), 1);
-    assert_eq!(tracker.metrics().total.early_held, 1);
-    pass(&tracker, &clock, 101 * MS);
-    assert!(tracker.is_empty() && told.take().is_empty());
 }
 
 /// A13: an id names one attempt: acks and fails of earlier attempts touch no later one, wherever it
@@ -588,132 +299,6 @@ fn a14_early_arrivals_are_capped() {
     let (none, ..) = manual_with(|builder| builder.early_capacity(0));
     assert_eq!(none.ack(1, 9), Err(AckError::EarlyFull));
     assert!(none.is_empty());
-}
-
-/// A16: a reason says which caller failed the root, when it was due, and when that was seen; a late
-/// ack is counted.
-#[test]
-fn a16_reasons() {
-    let (tracker, clock, told) = manual();
-    let root = tracker.issue(1, 0).unwrap();
-    tracker.fail_by(root, 42).unwrap();
-    assert_eq!(told.only().reason, Reason::Failed { by: Some(42) });
-    tracker.init(5, 1, 0).unwrap();
-    tracker.fail_by(5, u64::MAX).unwrap();
-    assert_eq!(told.only().reason, Reason::Failed { by: Some(u64::MAX) });
-    tracker.fail_by(6, 0).unwrap();
-    tracker.init(6, 1, 0).unwrap();
-    assert_eq!(told.only().reason, Reason::Failed { by: Some(0) });
-    tracker.issue_with(1, 0, after(Duration::from_micros(1500))).unwrap();
-    pass(&tracker, &clock, 7 * MS);
-    let expected = Reason::TimedOut { due: 2 * MS, seen: 7 * MS };
-    assert_eq!(told.only().reason, expected);
-}
-
-/// A16: a fail that is held keeps its culprit, whichever number that is.
-#[test]
-fn a16_a_held_fail_names_every_culprit() {
-    let (tracker, _, told) = manual();
-    tracker.fail_by(1, u64::MAX).unwrap();
-    tracker.init(1, 1, 0).unwrap();
-    assert_eq!(told.only().reason, Reason::Failed { by: Some(u64::MAX) });
-}
-
-/// A16: also where acks had been held before it.
-#[test]
-fn a16_a_held_fail_after_a_held_ack_names_its_culprit() {
-    let (tracker, _, told) = manual();
-    tracker.ack(1, 9).unwrap();
-    tracker.fail_by(1, 42).unwrap();
-    tracker.init(1, 1, 0).unwrap();
-    assert_eq!(told.only().reason, Reason::Failed { by: Some(42) });
-}
-
-/// A17: batches give, item by item, what single calls give, in order.
-#[test]
-fn a17_batches_equal_singles() {
-    let (one, _, told_one) = manual_with(|builder| builder.capacity(60).early_capacity(9));
-    let (many, _, told_many) = manual_with(|builder| builder.capacity(60).early_capacity(9));
-    // Duplicates, empty roots, and more than fit.
-    let inits: Vec<(u64, u64, u64)> = (0..50).map(|n| (n * 7 % 40, n * 7 % 5, n)).collect();
-    let mut results = Vec::new();
-    many.init_batch(&inits, |at, result| {
-        assert_eq!(at, results.len());
-        results.push(result);
-    });
-    let singles: Vec<_> = inits.iter().map(|&(id, xor, owner)| one.init(id, xor, owner)).collect();
-    assert_eq!(results, singles);
-    assert!(singles.contains(&Err(AckError::Duplicate)));
-    // Completing ones, pending ones, zero edges, early ones up to the cap and beyond.
-    let acks: Vec<(u64, u64)> =
-        (0..100).map(|n| (n % 70, if n % 11 == 1 { 8 } else { n % 5 })).collect();
-    let mut results = Vec::new();
-    many.ack_batch(&acks, |at, result| {
-        assert_eq!(at, results.len());
-        results.push(result);
-    });
-    let singles: Vec<_> = acks.iter().map(|&(id, xor)| one.ack(id, xor)).collect();
-    assert_eq!(results, singles);
-    for expected in [
-        Ok(Ack::Completed),
-        Ok(Ack::Pending),
-        Ok(Ack::Held),
-        Err(AckError::ZeroEdge),
-        Err(AckError::EarlyFull),
-    ] {
-        assert!(singles.contains(&expected), "{expected:?}");
-    }
-    let items: Vec<(u64, u64)> = (0..200).map(|n| (n % 3, n)).collect();
-    let mut issued = Vec::new();
-    assert_eq!(many.issue_batch(&items, &mut issued), Err(AckError::Full));
-    let mut singles = Vec::new();
-    let refused = items
-        .iter()
-        .find_map(|&(xor, owner)| one.issue(xor, owner).map(|root| singles.push(root)).err());
-    assert_eq!(refused, Some(AckError::Full));
-    assert_eq!(issued, singles);
-    let acks: Vec<(Root, u64)> = issued.iter().map(|&root| (root, 1)).collect();
-    let mut results = Vec::new();
-    many.ack_batch(&acks, |_, result| results.push(result));
-    let singles: Vec<_> = acks.iter().map(|&(root, xor)| one.ack(root, xor)).collect();
-    assert_eq!(results, singles);
-    assert_eq!(told_many.reasons(), told_one.reasons());
-    assert_eq!(many.metrics().total, one.metrics().total);
-    many.ack_batch::<u64>(&[], |_, _| panic!("nothing to tell of"));
-}
-
-/// A18: the oldest, one owner's, counts by age, and failing all of one owner.
-#[test]
-fn a18_operators_can_look() {
-    let (tracker, clock, told) = manual();
-    let mut roots = Vec::new();
-    for owner in 0..6 {
-        roots.push(RootId::from(tracker.issue(1, owner % 2).unwrap()));
-        tracker.init(owner, 1, owner % 2).unwrap();
-        roots.push(RootId::from(owner));
-        clock.advance(10 * MS);
-    }
-    tracker.ack(99, 1).unwrap(); // an early arrival has no owner
-    let oldest = tracker.oldest(4);
-    let set = |roots: &[RootId]| roots.iter().copied().collect::<HashSet<_>>();
-    assert_eq!(oldest.iter().map(|root| root.root).collect::<HashSet<_>>(), set(&roots[..4]));
-    assert!(oldest[0].age.abs_diff(60 * MS) < Duration::from_micros(5));
-    assert_eq!(oldest[0].remaining, Some(40 * MS));
-    assert!(oldest.windows(2).all(|two| two[0].age >= two[1].age));
-    assert_eq!(tracker.oldest(100).len(), 12);
-    assert_eq!(tracker.owned_by(1).len(), 6);
-    assert!(tracker.owned_by(1).iter().all(|root| root.owner == 1));
-    assert!(tracker.owned_by(7).is_empty());
-    assert_eq!(tracker.counts_by_age(&[15 * MS, 35 * MS]), [2, 4, 6]);
-    assert_eq!(tracker.fail_all(1), 6);
-    let told = told.take();
-    assert_eq!(told.len(), 6);
-    assert!(told.iter().all(|outcome| outcome.owner == 1 && outcome.is_failed()));
-    assert_eq!(tracker.oldest(100).len(), 6);
-    assert_eq!(tracker.fail_all(1), 0);
-    let never = tracker.issue_with(1, 9, Lifetime::Never).unwrap();
-    assert_eq!(tracker.owned_by(9)[0].remaining, None);
-    assert_eq!(tracker.owned_by(9)[0].root, never.into());
 }
 
 // ---- what becomes of dropped handles, and of a dropped tracker ----
@@ -1215,18 +800,6 @@ fn f03_nothing_is_early_after_the_clock_went_backwards() {
     assert!(told.only().is_timed_out());
 }
 
-/// As above, for a root that was renewed while the clock was behind.
-#[test]
-fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
-    let (tracker, clock, told) = manual();
-    pass(&tracker, &clock, Duration::from_secs(1000));
-    let root = tracker.issue(1, 0).unwrap();
-    clock.set(0);
-    assert_eq!(tracker.reset_timeout(root), Ok(Done::Now));
-    settle(&tracker);
-    assert!(told.take().is_empty(), "a root has expired at the instant of its renewal");
-}
-
 /// F3: the default interval is a millisecond, and no more than the timeout.
 #[test]
 fn f03_the_interval_is_no_longer_than_the_timeout() {
@@ -1376,68 +949,6 @@ fn f05_growth() {
         assert!(told.iter().all(|told| told.root == RootId::Chosen(told.owner)));
         assert!(tracker.is_empty());
     }
-}
-
-/// F5: a bounded capacity is exact, a clear error, and room is made by every kind of end.
-#[test]
-fn f05_a_bounded_capacity_is_exact() {
-    let (tracker, clock, _) = manual_with(|builder| builder.capacity(100));
-    let fill = || {
-        let mut roots = Vec::new();
-        for n in 0..1000 {
-            let got = match n % 2 {
-                0 => tracker.issue(1, 0).map(|root| roots.push(root.into())),
-                _ => tracker.init(n, 1, 0).map(|()| roots.push(RootId::from(n))),
-            };
-            if got == Err(AckError::Full) {
-                break;
-            }
-        }
-        roots
-    };
-    let roots = fill();
-    assert_eq!((roots.len(), tracker.len()), (100, 100));
-    assert_eq!(tracker.ack(5000, 1), Err(AckError::Full));
-    assert_eq!(tracker.fail(5000), Err(AckError::Full));
-    assert_eq!(tracker.issue(1, 0), Err(AckError::Full));
-    for &root in &roots[..30] {
-        tracker.ack(root, 1).unwrap();
-    }
-    for &root in &roots[30..60] {
-        tracker.fail(root).unwrap();
-    }
-    tracker.ack(5000, 1).unwrap();
-    assert_eq!(tracker.len(), 41);
-    pass(&tracker, &clock, 100 * MS);
-    assert!(tracker.is_empty());
-    for _ in 0..3 {
-        let roots = fill();
-        assert_eq!(roots.len(), 100);
-        assert_eq!(tracker.fail_all(0), 100);
-    }
-}
-
-/// F5: only new entries are refused: the init of a root whose acks are held needs no room, and
-/// brings relief.
-#[test]
-fn f05_a_full_table_still_takes_the_inits_of_early_arrivals() {
-    let (tracker, _, told) = manual_with(|builder| builder.capacity(2));
-    tracker.ack(1, 5).unwrap();
-    tracker.fail(2).unwrap();
-    assert_eq!(tracker.init(1, 5, 0), Ok(()));
-    assert!(told.only().is_acked());
-    tracker.ack(1, 5).unwrap();
-    assert_eq!(tracker.init(2, 5, 0), Ok(()));
-    assert!(told.only().is_failed());
-}
-
-/// F5: and a duplicate is a duplicate, whether the table is full or not.
-#[test]
-fn f05_a_full_table_still_knows_duplicates() {
-    let (tracker, ..) = manual_with(|builder| builder.capacity(1));
-    tracker.init(1, 5, 0).unwrap();
-    assert_eq!(tracker.init(1, 5, 0), Err(AckError::Duplicate));
-    assert_eq!(tracker.ack(1, 5), Ok(Ack::Completed));
 }
 
 /// F6: families of ids that collide under plain hashing behave as any others do, all in one table.

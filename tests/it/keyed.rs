@@ -40,21 +40,6 @@ fn an_entry_is_found_until_its_time_is_up() {
     assert_eq!((map.len(), ends.load(Relaxed)), (0, 1));
 }
 
-#[test]
-fn a_replacement_returns_the_old_value_and_lives_its_own_time() {
-    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
-    for round in 0..5u64 {
-        let old = map.insert(7u64, round).unwrap();
-        assert_eq!(old.map(|old| *old.value()), round.checked_sub(1));
-        clock.advance(SECOND * 9);
-        map.poll(1000);
-    }
-    assert_eq!(map.get(&7).as_deref(), Some(&4));
-    clock.advance(SECOND * 2);
-    map.poll(1000);
-    assert!(map.is_empty());
-}
-
 /// Threads insert, replace, remove and let expire the same few keys: every value has exactly one
 /// end.
 #[test]

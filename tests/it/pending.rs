@@ -2,8 +2,7 @@
 
 use crate::support::{wait_for, GENEROUS, MS};
 use expiry::{
-    BuildError, Lifetime, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket,
-    WhenFull,
+    BuildError, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,31 +24,6 @@ fn a_value_is_taken_once() {
     assert_eq!(table.take(ticket).as_deref(), Some("one"));
     assert!(table.take(ticket).is_none() && !table.contains(ticket) && table.is_empty());
     assert_eq!(ticket.to_string().parse(), Ok(ticket));
-}
-
-#[test]
-fn a_value_expires_to_the_poll_that_finds_it() {
-    let clock = ManualClock::new();
-    let table = manual(&clock).timeout(5 * SECOND).build_manual().unwrap();
-    let short = table.insert("short", 2 * SECOND).unwrap();
-    let default = table.insert("default", Lifetime::Default).unwrap();
-    let ever = table.insert("ever", Lifetime::Never).unwrap();
-    assert_eq!(table.remaining(default), Some(5 * SECOND));
-    assert_eq!(table.remaining(ever), Some(Duration::MAX));
-    clock.advance(2 * SECOND - MS);
-    assert!(table.poll().is_empty());
-    clock.advance(MS);
-    // Its time is up, and no driver has come to it.
-    assert_eq!((table.remaining(short), table.len()), (Some(Duration::ZERO), 3));
-    assert_eq!(table.poll(), ["short"]);
-    assert!(table.take(short).is_none());
-    clock.advance(3600 * SECOND);
-    let mut into = vec!["before"];
-    while table.poll_into(&mut into, 1).more {}
-    assert_eq!(into, ["before", "default"]);
-    assert_eq!(table.take(ever), Some("ever"));
-    let metrics = table.metrics();
-    assert_eq!((metrics.inserted, metrics.taken, metrics.expired), (3, 1, 2));
 }
 
 #[test]

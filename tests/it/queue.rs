@@ -1,4 +1,5 @@
-//! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
+//! Polling by many, and stalls of the process: one test per promise, in simulated time. Wait times
+//! are asserted after each step of the histories of `oracle.rs`.
 
 use crate::rig;
 use expiry::{
@@ -7,7 +8,7 @@ use expiry::{
 use expiry::{
     ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
@@ -299,82 +300,6 @@ fn metrics_are_by_shard_and_say_how_late() {
         );
     }
     assert_eq!((metrics.reaper_rounds, metrics.reaper_busy), (0, Duration::ZERO));
-}
-
-/// `wait_time` against a model: never later than the next expiry, zero where something is due, and
-/// a caller that goes by it misses nothing.
-#[test]
-fn the_wait_time_is_never_too_long() {
-    for seed in 1..40 {
-        let mut random = Random(seed);
-        let (queue, clock) = rig::queue(|queue| queue.shards(1 << (seed % 4)));
-        let mut model = BTreeMap::new();
-        let mut now = 0;
-        for _ in 0..600 {
-            let (key, timeout) = (random.next() % 40, 1 + random.next() % 60);
-            match random.next() % 8 {
-                0..=2 => {
-                    queue.update(key, SECOND * timeout as u32).unwrap();
-                    model.insert(key, now + timeout);
-                }
-                3 => {
-                    let touched = queue.touch(&key, SECOND * timeout as u32).unwrap();
-                    assert_eq!(touched, model.contains_key(&key));
-                    model.entry(key).and_modify(|due| *due = now + timeout);
-                }
-                4 => assert_eq!(queue.remove(&key).is_some(), model.remove(&key).is_some()),
-                5 => {
-                    clock.advance(SECOND);
-                    now += 1;
-                }
-                6 => {
-                    let mut due: Vec<_> = model.iter().map(|(&key, &due)| (due, key)).collect();
-                    due.retain(|&(due, _)| due <= now);
-                    due.sort_unstable();
-                    let mut polled = seconds(&queue.poll());
-                    polled.sort_unstable();
-                    assert_eq!(polled, due, "seed {seed}, at {now}");
-                    model.retain(|_, due| *due > now);
-                }
-                _ => {
-                    let mut some = Vec::new();
-                    queue.poll_into(&mut some, 2);
-                    for key in some {
-                        assert_eq!(model.remove(&*key), Some(key.expiry().as_secs()));
-                    }
-                }
-            }
-            let truth = model.values().min().map(|due| SECOND * due.saturating_sub(now) as u32);
-            match (queue.wait_time(), truth) {
-                (Some(wait), Some(truth)) => {
-                    assert!(wait <= truth, "{wait:?} > {truth:?}, seed {seed}")
-                }
-                (None, Some(truth)) => panic!("it would sleep for ever; seed {seed}, {truth:?}"),
-                (_, None) => {}
-            }
-        }
-        while let Some(wait) = queue.wait_time() {
-            clock.advance(wait);
-            let _ = queue.poll();
-        }
-        assert!(queue.is_empty());
-    }
-}
-
-#[test]
-fn with_nothing_to_wait_for_there_is_no_wait_time() {
-    let (queue, clock) = rig::queue(|queue| queue);
-    assert_eq!(queue.wait_time(), None);
-    queue.update(1, SECOND * 5).unwrap();
-    assert_eq!(queue.wait_time(), Some(SECOND * 5));
-    queue.update(2, SECOND * 2).unwrap();
-    assert_eq!(queue.wait_time(), Some(SECOND * 2));
-    clock.advance(SECOND / 2);
-    assert_eq!(queue.wait_time(), Some(SECOND * 3 / 2));
-    clock.advance(SECOND * 100);
-    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
-    assert_eq!(seconds(&queue.poll()), [(2, 2), (5, 1)]);
-    assert_eq!(queue.wait_time(), None);
 }
 
 /// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20

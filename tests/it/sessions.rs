@@ -1,4 +1,5 @@
-//! Sessions: one test or more per promise, and bad input, in simulated time.
+//! Sessions: promises, and bad input, in simulated time. What each call does to a session, and what
+//! a leader collects, is asserted by the histories of `oracle.rs`.
 
 use expiry::{
     BuildError, ManualClock, SessionError, SessionId, SessionInfo, SessionTracker,
@@ -28,93 +29,6 @@ fn ids(sessions: &[SessionInfo]) -> Vec<SessionId> {
     let mut ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
     ids.sort_unstable();
     ids
-}
-
-/// C9: a session lives while it is touched, by its own timeout, and expires once, completely.
-#[test]
-fn a_session_lives_while_it_is_touched() {
-    let (sessions, clock) = polled();
-    let short = sessions.create(SECOND * 3, 7).unwrap();
-    let long = sessions.create(SECOND * 30, 8).unwrap();
-    for _ in 0..10 {
-        clock.advance(SECOND * 2);
-        assert_eq!(sessions.touch(short.id()), Ok(()));
-        assert!(sessions.poll().is_empty());
-    }
-    assert_eq!(sessions.touch_by(&long), Ok(()));
-    clock.advance(SECOND * 2);
-    assert!(sessions.poll().is_empty());
-    clock.advance(SECOND);
-    let expired = sessions.poll();
-    assert_eq!(expired.len(), 1);
-    assert_eq!((expired[0].id, expired[0].owner), (short.id(), 7));
-    assert_eq!(expired[0].timeout, SECOND * 3);
-    assert_eq!(expired[0].remaining, Some(Duration::ZERO));
-    // Q9: nothing of it is left.
-    assert_eq!((sessions.len(), sessions.contains(short.id())), (1, false));
-    assert_eq!(sessions.touch(short.id()), Err(SessionError::Unknown));
-    assert_eq!(sessions.touch_by(&short), Err(SessionError::Unknown));
-    assert_eq!(sessions.set_closing(short.id()), Err(SessionError::Unknown));
-    assert_eq!(sessions.remove(short.id()), None);
-    clock.advance(SECOND * 26);
-    assert!(sessions.poll().is_empty());
-    clock.advance(SECOND);
-    assert_eq!(ids(&sessions.poll()), [long.id()]);
-    assert!(sessions.is_empty());
-}
-
-/// A touch that comes before the poll renews, also if the time was up.
-#[test]
-fn who_comes_first_has_it() {
-    let (sessions, clock) = polled();
-    let session = sessions.create(SECOND * 3, 7).unwrap();
-    clock.advance(SECOND * 10);
-    assert_eq!(sessions.get(session.id()).unwrap().remaining, Some(Duration::ZERO));
-    assert_eq!(sessions.touch(session.id()), Ok(()));
-    assert!(sessions.poll().is_empty());
-    clock.advance(SECOND * 3);
-    assert_eq!(sessions.poll().len(), 1);
-}
-
-/// Another timeout is for that touch only; it may be shorter.
-#[test]
-fn a_touch_with_another_timeout() {
-    let (sessions, clock) = polled();
-    let session = sessions.create(SECOND * 10, 7).unwrap();
-    let id = session.id();
-    sessions.touch_for(id, SECOND * 100).unwrap();
-    clock.advance(SECOND * 50);
-    assert!(sessions.poll().is_empty());
-    assert_eq!(sessions.get(id).unwrap().remaining, Some(SECOND * 50));
-    sessions.touch(id).unwrap();
-    assert_eq!(sessions.get(id).unwrap().remaining, Some(SECOND * 10));
-    sessions.touch_by_for(&session, SECOND * 2).unwrap();
-    clock.advance(SECOND * 2);
-    assert_eq!(ids(&sessions.poll()), [id]);
-}
-
-/// Requests are clamped, and what was granted is said.
-#[test]
-fn timeouts_are_negotiated() {
-    let (sessions, clock) =
-        polled_with(|builder| builder.minimum_timeout(SECOND * 4).maximum_timeout(SECOND * 40));
-    let granted = |asked| sessions.create(asked, 0).unwrap().timeout();
-    assert_eq!(granted(Duration::ZERO), SECOND * 4);
-    assert_eq!(granted(Duration::from_nanos(1)), SECOND * 4);
-    assert_eq!(granted(SECOND * 7), SECOND * 7);
-    assert_eq!(granted(Duration::MAX), SECOND * 40);
-    assert_eq!(sessions.grant(SECOND * 41), SECOND * 40);
-    clock.advance(SECOND * 3);
-    assert!(sessions.poll().is_empty());
-    clock.advance(SECOND * 37);
-    assert_eq!(sessions.poll().len(), 4);
-    // In touches too.
-    let session = sessions.create(SECOND * 7, 0).unwrap();
-    sessions.touch_for(session.id(), Duration::MAX).unwrap();
-    let left = || sessions.get(session.id()).unwrap().remaining;
-    assert_eq!(left(), Some(SECOND * 40));
-    sessions.touch_by_for(&session, Duration::ZERO).unwrap();
-    assert_eq!(left(), Some(SECOND * 4));
 }
 
 /// Without bounds the longest timeout is what the ticks hold, and the shortest an interval.
@@ -170,19 +84,6 @@ fn a_session_being_closed_stays_until_it_is_removed() {
     assert!(sessions.create(SECOND, 0).is_ok());
 }
 
-/// A session that lives is removed at once, with what it had left.
-#[test]
-fn a_session_is_removed_at_once() {
-    let (sessions, clock) = polled();
-    let session = sessions.create(SECOND * 10, 5).unwrap();
-    clock.advance(SECOND * 4);
-    let removed = sessions.remove(session.id()).unwrap();
-    assert_eq!(removed.remaining, Some(SECOND * 6));
-    assert_eq!(removed.timeout, SECOND * 10);
-    clock.advance(SECOND * 10);
-    assert!(sessions.poll().is_empty() && sessions.is_empty());
-}
-
 #[test]
 fn ids_go_up_and_have_the_server_on_top() {
     let (sessions, _) = polled_with(|builder| builder.server_id(0x80).first_id(41));
@@ -227,92 +128,6 @@ fn a_known_session_is_adopted_or_renewed() {
     assert!(matches!(sessions.track(id, SECOND, 4).unwrap(), Tracked::Added(_)));
     assert_eq!(sessions.touch_by(&renewed), Err(SessionError::Unknown));
     assert_eq!(sessions.touch(id), Ok(()));
-}
-
-#[test]
-fn a_session_has_one_owner() {
-    let (sessions, _) = polled();
-    let id = sessions.create(SECOND, 0).unwrap().id();
-    assert_eq!(sessions.check(id, 0), Ok(()));
-    assert_eq!(sessions.check(id, 4), Ok(()), "it was nobody's");
-    let moved = |owner| Err(SessionError::Moved { owner });
-    assert_eq!(sessions.check(id, 5), moved(4));
-    assert_eq!(sessions.check(id, 0), moved(4));
-    assert_eq!(sessions.set_owner(id, 5), Ok(4));
-    assert_eq!(sessions.check(id, 4), moved(5));
-    assert_eq!(sessions.check(id, 5), Ok(()));
-    assert_eq!(sessions.set_owner(id, 0), Ok(5));
-    assert_eq!(sessions.check(id, u64::MAX), Ok(()));
-    assert_eq!(sessions.get(id).unwrap().owner, u64::MAX);
-    assert_eq!(sessions.check(SessionId(99), 4), Err(SessionError::Unknown));
-    assert_eq!(sessions.set_owner(SessionId(99), 4), Err(SessionError::Unknown));
-    // Being closed counts for more than belonging to another owner.
-    sessions.set_closing(id).unwrap();
-    assert_eq!(sessions.check(id, 5), Err(SessionError::Closing));
-    sessions.remove(id).unwrap();
-    assert_eq!(sessions.check(id, u64::MAX), Err(SessionError::Unknown));
-}
-
-#[test]
-fn a_local_session_becomes_global_once() {
-    let (sessions, _) = polled();
-    let id = sessions.create_local(SECOND, 0).unwrap().id();
-    assert_eq!(sessions.is_global(id), Ok(false));
-    assert_eq!(sessions.upgrade(id), Ok(true));
-    assert_eq!(sessions.upgrade(id), Ok(false));
-    assert!(sessions.get(id).unwrap().is_global);
-    let global = sessions.create(SECOND, 0).unwrap().id();
-    assert_eq!(sessions.upgrade(global), Ok(false));
-    let tracked = SessionId(1000);
-    sessions.track_local(tracked, SECOND, 0).unwrap();
-    assert_eq!(sessions.is_global(tracked), Ok(false));
-    // Tracked as global, it stays what it is.
-    sessions.track(tracked, SECOND, 0).unwrap();
-    assert_eq!(sessions.is_global(tracked), Ok(false));
-    sessions.set_closing(tracked).unwrap();
-    assert_eq!(sessions.upgrade(tracked), Ok(true));
-    assert!(sessions.remove(tracked).unwrap().is_global);
-    assert_eq!(sessions.upgrade(tracked), Err(SessionError::Unknown));
-    assert_eq!(sessions.is_global(tracked), Err(SessionError::Unknown));
-}
-
-/// Q14: what was touched is taken once, with what is left of the time.
-#[test]
-fn touches_are_collected() {
-    let (sessions, clock) = polled_with(SessionTrackerBuilder::collect_touches);
-    let all: Vec<_> = (0..5).map(|_| sessions.create(SECOND * 10, 0).unwrap()).collect();
-    let local = sessions.create_local(SECOND * 10, 0).unwrap();
-    assert!(sessions.take_touched().is_empty(), "a creation is no touch");
-    for _ in 0..3 {
-        sessions.touch(all[0].id()).unwrap();
-        sessions.touch_by(&all[1]).unwrap();
-        sessions.touch_for(all[2].id(), SECOND * 20).unwrap();
-        sessions.touch_by(&local).unwrap();
-    }
-    sessions.touch(all[3].id()).unwrap();
-    sessions.remove(all[3].id()).unwrap();
-    sessions.touch(all[4].id()).unwrap();
-    sessions.set_closing(all[4].id()).unwrap();
-    clock.advance(SECOND);
-    let mut taken = sessions.take_touched();
-    taken.sort_unstable();
-    let left = |at: usize, seconds| (all[at].id(), SECOND * seconds);
-    assert_eq!(taken, [left(0, 9), left(1, 9), left(2, 19)]);
-    assert!(sessions.take_touched().is_empty());
-    // Again, by a batch, by adoption; and a local one once it is global.
-    let items = [(all[0].id(), SECOND * 5), (all[3].id(), SECOND * 5)];
-    assert_eq!(sessions.touch_batch(&items), [Ok(()), Err(SessionError::Unknown)]);
-    sessions.track(all[1].id(), SECOND * 6, 0).unwrap();
-    sessions.upgrade(local.id()).unwrap();
-    sessions.touch(local.id()).unwrap();
-    let mut taken = sessions.take_touched();
-    taken.sort_unstable();
-    assert_eq!(taken, [left(0, 5), left(1, 6), (local.id(), SECOND * 10)]);
-    // Without having been asked to, nothing is collected.
-    let (plain, _) = polled();
-    let id = plain.create(SECOND, 0).unwrap().id();
-    plain.touch(id).unwrap();
-    assert!(plain.take_touched().is_empty());
 }
 
 /// Q14 on threads: some taking that ends after it reports the last touch of each session.
@@ -361,35 +176,6 @@ fn no_touch_is_lost() {
         let lives = sessions.get(session.id()).unwrap().remaining;
         assert_eq!(told.get(&session.id()).copied(), lives, "{session:?}");
     }
-}
-
-#[test]
-fn a_batch_says_what_became_of_each() {
-    let (sessions, clock) = polled();
-    let all: Vec<_> = (0..200).map(|n| sessions.create(SECOND * 5, n).unwrap().id()).collect();
-    sessions.set_closing(all[70]).unwrap();
-    sessions.remove(all[71]).unwrap();
-    let mut items: Vec<_> = all.iter().map(|&id| (id, SECOND * 9)).collect();
-    items.push((SessionId(0), SECOND));
-    // Twice in one batch: by the second one.
-    items.push((all[3], SECOND * 2));
-    let touched = sessions.touch_batch(&items);
-    for (at, touched) in touched.iter().enumerate() {
-        let expected = match at {
-            70 => Err(SessionError::Closing),
-            71 | 200 => Err(SessionError::Unknown),
-            _ => Ok(()),
-        };
-        assert_eq!(*touched, expected, "{at}");
-    }
-    assert_eq!(touched.len(), 202);
-    assert!(sessions.touch_batch(&[]).is_empty());
-    clock.advance(SECOND * 2);
-    assert_eq!(ids(&sessions.poll()), [all[3]]);
-    clock.advance(SECOND * 6);
-    assert!(sessions.poll().is_empty());
-    clock.advance(SECOND);
-    assert_eq!(sessions.poll().len(), 197);
 }
 
 #[test]

@@ -6,7 +6,6 @@
 mod doc_tests;
 mod inject;
 mod mutate;
-mod pictures;
 mod sanitize;
 mod tree;
 
@@ -26,7 +25,6 @@ cargo xtask inject   seeded bugs: the stress scenarios must find each, and each 
 cargo xtask mutate   weakens one ordering, fence or compare-and-swap at a time, and runs the loom models until one fails
                      (hours; `--changed` only in files that differ from main; `--help` has options)
 cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
-cargo xtask pictures writes the pictures of the documents, docs/pictures/*.svg
 cargo xtask nightly  what is slow or needs more tools: packages, licences and advisories, the oldest compiler, the lowest
                      versions, other targets, the tools' own tests, seeded bugs, the deep models (a night)
 ";
@@ -259,7 +257,6 @@ fn main() -> ExitCode {
             Ok(steps) => steps,
             Err(why) => return ended(Err(why)),
         },
-        Some("pictures") => return ended(pictures::main()),
         Some("nightly") => nightly(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -105,7 +105,7 @@ fn below(root: &Path, path: &Path) -> Result<String, String> {
 }
 
 /// Writes a file, and makes its folder. A file that has this content already is left alone.
-pub fn put(path: &Path, content: &[u8]) -> Result<(), String> {
+fn put(path: &Path, content: &[u8]) -> Result<(), String> {
     if fs::read(path).is_ok_and(|there| there == content) {
         return Ok(());
     }

@@ -79,22 +79,16 @@ pub fn measure<P: Peer>(entries: usize) -> Value {
 }
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs the figure at 10 M; a round is a process. Of ours alone at 100 M, which takes 5 GB and
-/// some.
+/// Runs the figure at 10 M; a round is a process.
 pub fn run(options: &Options, report: &mut Report) {
-    let (loads, peers) = if options.hundred_million {
-        (vec![100_000_000], &PEERS[..2])
-    } else {
-        (options.loads(&[10_000_000]), &PEERS[..])
-    };
-    for entries in loads {
+    for entries in options.loads(&[10_000_000]) {
         let rounds = options.rounds_at(entries);
         let mut table = report.table(
             format!("memory, {} in flight", count(entries)),
             &format!("resident size, grown from the default size, {rounds} round(s), a process each; then all acked"),
         );
-        let answers = options.ask_in_turn(rounds, "memory", peers, entries);
-        for (peer, answers) in peers.iter().zip(&answers) {
+        let answers = options.ask_in_turn(rounds, "memory", &PEERS, entries);
+        for (peer, answers) in PEERS.iter().zip(&answers) {
             let name = name(answers);
             let of = |f: &dyn Fn(&Value) -> f64| Spread::of(answers.iter().map(f));
             let grown = |a: &Value| number(a, "filled") - number(a, "before");

@@ -120,9 +120,6 @@ struct Options {
     /// How long the reaper is watched; more than the timeout of 30.
     #[arg(long, value_name = "N", default_value = "40", value_parser = positive)]
     seconds: usize,
-    /// Measures memory with 100 M live entries; needs 6 GB.
-    #[arg(long)]
-    hundred_million: bool,
     /// Print one object.
     #[arg(long)]
     json: bool,

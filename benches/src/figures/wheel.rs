@@ -1,5 +1,4 @@
-//! Timers: each operation, all of them together, and time in which nothing happens, beside crates
-//! and collections.
+//! Timers: each operation, and all of them together, beside crates and collections.
 
 use super::{count, Options};
 use crate::report::{Report, Spread, Table, Target};
@@ -12,7 +11,6 @@ struct Contestant {
     asked: bool,
     operations: fn(&Load) -> Course,
     lives: fn(&Lives) -> f64,
-    empty: fn(bool) -> [f64; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +29,6 @@ fn contestant<T: Timers>(kind: Kind) -> Contestant {
         asked: T::ASKED,
         operations: wheel::operations::<T>,
         lives: wheel::lives::<T>,
-        empty: wheel::empty::<T>,
     }
 }
 
@@ -48,19 +45,6 @@ fn contestants(options: &Options) -> Vec<Contestant> {
     all.retain(|contestant| options.asks_for(contestant.name));
     all
 }
-
-/// Published figures, for 1 M timers at random times of an hour: operation, nanoseconds, and whose
-/// they are.
-const REFERENCES: [(Op, f64, &str); 6] = [
-    // The authors measured these on their own machines.
-    (Op::Schedule, 8.0, "Caffeine"),
-    (Op::Reschedule, 99.0, "Caffeine"),
-    (Op::FireSeconds, 82.0, "Caffeine"),
-    // Measured on a machine like this one.
-    (Op::Schedule, 80.0, "DelayQueue, quiet machine"),
-    (Op::Reschedule, 98.0, "DelayQueue, quiet machine"),
-    (Op::Cancel, 42.0, "DelayQueue, quiet machine"),
-];
 
 /// What every contestant took in one part of a table, a number for each round.
 struct Part<'a> {
@@ -108,12 +92,6 @@ impl Part<'_> {
             table.check(&name, "times", times(best), Target::AtLeast(least));
         }
     }
-
-    fn at_most(&self, table: &mut Table<'_>, name: &str, limit: f64) {
-        if let Some(ours) = self.ours() {
-            table.check(name, self.unit, self.of(ours), Target::AtMost(limit));
-        }
-    }
 }
 
 pub fn run(options: &Options, report: &mut Report) {
@@ -124,7 +102,6 @@ pub fn run(options: &Options, report: &mut Report) {
         }
         lives(options, report, &all, &Lives::new(entries));
     }
-    empty(options, report, &all);
 }
 
 fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: &Load) {
@@ -156,11 +133,6 @@ fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: 
         let fastest = |one: &Contestant| judged && (one.asked || !mostly_empty);
         let twice = entries == 1_000_000 && matches!(op, Op::Schedule | Op::Cancel);
         part.judge(&mut table, fastest, twice.then_some(2.0));
-        for (_, nanos, whose) in REFERENCES.iter().filter(|reference| reference.0 == op) {
-            if entries == 1_000_000 && due == Due::Random {
-                part.at_most(&mut table, &format!("beside {whose}'s {nanos}"), *nanos);
-            }
-        }
     }
     // One operation alone says little of a lazy contestant, or of one that sorts when scheduling.
     let sums: [(&str, &[Op]); 2] = [
@@ -192,24 +164,4 @@ fn lives(options: &Options, report: &mut Report, all: &[Contestant], load: &Live
     let part = Part { unit: "ns/life", all, rounds };
     part.print(&mut table);
     part.judge(&mut table, |_| true, None);
-}
-
-fn empty(options: &Options, report: &mut Report, all: &[Contestant]) {
-    for one_far in [false, true] {
-        let what = if one_far { "one timer weeks ahead" } else { "no timer at all" };
-        let title = format!("timers, empty time: {what}");
-        let mut table = report.table(title, &format!("{} rounds; ns per call", options.rounds));
-        let run = |one: &Contestant| (one.empty)(one_far);
-        let rounds = options.in_turn(options.rounds, all, |one| one.name.to_string(), run);
-        let times = [("an hour in one call", Some(1000.0)), ("a millisecond", None)];
-        for (at, (name, most)) in times.into_iter().enumerate() {
-            let rounds = rounds.iter().map(|rounds| rounds.iter().map(|round| round[at]).collect());
-            let part = Part { unit: "ns", all, rounds: rounds.collect() };
-            table.part(name);
-            part.print(&mut table);
-            if let Some(most) = most {
-                part.at_most(&mut table, "an empty hour", most);
-            }
-        }
-    }
 }

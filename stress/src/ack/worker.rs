@@ -355,6 +355,3 @@ fn refused((tally, checks): (&mut Tally, &Checks), error: AckError) {
         other => checks.violated("no_surprises", || format!("an operation was refused: {other}")),
     }
 }
-
-#[cfg(test)]
-mod tests;

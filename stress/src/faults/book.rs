@@ -103,34 +103,3 @@ pub struct Sums {
     /// Number of these that were closed with their engine.
     pub closed: usize,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_end_each_and_none_early() {
-        let checks = Arc::new(Checks::new(&["x"]));
-        let book = Book::new(3, Kind::Map, "x", &checks);
-        // What has been reported now, and what the book closes with.
-        let wrong = || (checks.violations(), book.ledger.close().accepted);
-        assert_eq!(book.begin(10), Some(0));
-        book.accepted(0);
-        assert_eq!((wrong(), checks.violations()), ((0, 1), 1), "lost");
-        book.ended(0, RemovalCause::Expired, 10);
-        assert_eq!((wrong(), checks.violations()), ((1, 1), 1), "all is well");
-        book.ended(0, RemovalCause::Removed, 11);
-        assert_eq!(wrong(), (2, 1), "twice");
-        assert_eq!(book.begin(0), Some(1));
-        book.ended(1, RemovalCause::Closed, 12);
-        assert_eq!((wrong(), checks.violations()), ((2, 1), 3), "refused, and ended");
-        assert_eq!(book.begin(10), Some(2));
-        book.accepted(2);
-        book.renewed(2, 20);
-        book.ended(2, RemovalCause::Expired, 19);
-        assert_eq!(checks.violations(), 4, "early");
-        assert_eq!(book.begin(0), None);
-        let sums = Sums { accepted: 2, refused: 1, told: 4, expired: 2, closed: 1 };
-        assert_eq!(book.sums(), sums);
-    }
-}

@@ -141,39 +141,6 @@ mod tests {
     }
 
     #[test]
-    fn wrong_stays_are_seen() {
-        let wrong = |spoil| {
-            let Found { stranded, lost, twice, odd, mistaken, .. } = found(spoil);
-            [stranded, lost, twice, odd, mistaken]
-        };
-        assert_eq!(wrong(|_, _, _| {}), [0; 5]);
-        let stranded = wrong(|fate, _, _| (fate.expired, fate.stranded) = (0, true));
-        assert_eq!(stranded, [1, 0, 0, 0, 0]);
-        let lost = wrong(|fate, _, _| fate.expired = 0);
-        assert_eq!(lost, [0, 1, 0, 0, 0]);
-        let twice = wrong(|fate, _, _| fate.expired = 2);
-        assert_eq!(twice, [0, 0, 1, 0, 0]);
-        let removed_too = wrong(|_, _, second| second.removed = 1);
-        assert_eq!(removed_too, [0, 0, 1, 0, 0]);
-        let expired_and_there = wrong(|fate, _, _| fate.stranded = true);
-        assert_eq!(expired_and_there, [1, 0, 1, 0, 0]);
-        let by_an_old_deadline = wrong(|fate, _, _| fate.ended = 1);
-        assert_eq!(by_an_old_deadline, [0, 0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn refusals_are_right_or_mistaken() {
-        let update = Some(Update { inserted: true, tick: 7 });
-        let mut part = Part::default();
-        part.updated(0, None);
-        part.updated(3, update);
-        assert_eq!((part.refused, part.mistaken, part.inserted, part.last), (1, 0, 1, 7));
-        part.updated(3, None);
-        part.updated(0, update);
-        assert_eq!(part.mistaken, 2);
-    }
-
-    #[test]
     fn threads_met_if_both_were_there_at_once() {
         let meetings = |spoil| {
             let Found { shared, timed, met, .. } = found(spoil);

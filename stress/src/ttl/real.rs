@@ -433,45 +433,6 @@ pub mod tests {
     use super::*;
     use expiry::ManualClock;
 
-    /// The checks that fail when a value is found or ends at `now`. The value was made at 1000 for
-    /// 100, and may be reported 15 later.
-    fn failing(now: u64, act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
-        let clock = ManualClock::new();
-        clock.set(now);
-        let books = Books::new(1, Arc::new(clock), 15);
-        act(&books, &Value::new(0, 1000, 100, 8));
-        books.checks.failing()
-    }
-
-    #[test]
-    fn expiries_out_of_time() {
-        for (now, wrong) in
-            [(1100, None), (1115, None), (1099, Some("none_early")), (1116, Some("none_late"))]
-        {
-            let failing = failing(now, |books, value| books.told(value, RemovalCause::Expired));
-            assert_eq!(failing, Vec::from_iter(wrong), "{now}");
-        }
-    }
-
-    #[test]
-    fn values_that_should_not_have_been_found() {
-        // Its end is reported at 1050, before a get or in the middle of it; 1116 is after its time.
-        for (ends, began, wrong) in [
-            (false, 1049, None),
-            (true, 1050, None),
-            (true, 1051, Some("ended_is_gone")),
-            (false, 1116, Some("none_found_late")),
-        ] {
-            let failing = failing(1050, |books, value| {
-                if ends {
-                    books.told(value, RemovalCause::Removed);
-                }
-                books.found(value, began);
-            });
-            assert_eq!(failing, Vec::from_iter(wrong), "{began}");
-        }
-    }
-
     /// Calls this with a thread's view of a map of few keys, on a clock that stands still, and with
     /// that map.
     pub fn with_shopper<T>(

@@ -239,7 +239,3 @@ fn not_early(
         format!("a line timed out after {took:?}, before its timeout of {timeout:?}")
     });
 }
-
-#[cfg(test)]
-#[path = "spout_tests.rs"]
-mod tests;

@@ -1,10 +1,10 @@
-//! What the tests of this scenario share, what each fault does, late acks that take effect, and a
-//! run that does not end.
+//! What each fault does, a run that does not end, and a line that comes again. That each check fails
+//! when it should is shown by the seeded bugs (`xtask/bugs`).
 
 use super::*;
 use crate::options::{parsed, Scenario};
 use expiry::ManualClock;
-use expiry_topology::{Bolt, BoltCollector, Simulation, Tuple};
+use expiry_topology::Simulation;
 
 /// The options of `stress wordcount` with these arguments.
 pub fn options(args: &str) -> Wordcount {
@@ -85,55 +85,20 @@ fn each_fault_does_what_it_says() {
     }
 }
 
-/// A bolt that may say of each attempt that it has ended, which it has not.
-struct Liar {
-    lies: bool,
-    worker: Worker,
-}
-
-impl Bolt<Piece, Piece> for Liar {
-    fn execute(&mut self, tuple: Tuple<Piece>, out: &mut BoltCollector<'_, Piece>) {
-        if self.lies {
-            tuple.attempt.end(false);
-        }
-        self.worker.execute(tuple, out);
-    }
-
-    fn tick(&mut self, out: &mut BoltCollector<'_, Piece>) {
-        self.worker.tick(out);
-    }
-}
-
-/// Whether late acks, sent so long after the lines have come, are fine; and how many had no effect.
-fn late_acks(lies: bool, after: Duration) -> (bool, u64) {
-    let (run, _dir) = prepared("--late 1");
-    let clock = ManualClock::new();
-    let builder = TopologyBuilder::new();
-    builder.timeout(Duration::from_secs(1));
-    let own = run.clone();
-    let lines =
-        builder.spout("lines", move |_| Reader::new(&own)).max_pending(2).replay(Replay::default());
-    let own = run.clone();
-    builder
-        .bolt("late", move |_| Liar { lies, worker: Worker::new(Stage::Split(Vec::new()), &own) })
-        .tick_every(TICK)
-        .shuffle(&lines);
-    let mut topology = builder.simulate(&clock).unwrap();
-    assert!(topology.settle(1000));
-    assert_eq!(run.stats.held.load(Relaxed), 2);
-    // The spout receives the outcome before the acks are sent.
-    topology.hold("late", true);
-    clock.advance(after);
-    assert!(topology.settle(1000));
-    topology.hold("late", false);
-    clock.advance(TICK);
-    assert!(topology.settle(1000));
-    (run.checks.holds("late_refused"), topology.metrics()[1].late)
-}
-
 #[test]
-fn a_late_ack_that_takes_effect_is_a_violation() {
-    assert_eq!(late_acks(false, TICK), (true, 0));
-    assert_eq!(late_acks(false, Duration::from_secs(3)), (true, 2));
-    assert_eq!(late_acks(true, TICK), (false, 0));
+fn a_line_that_times_out_comes_again_as_another_attempt() {
+    let args = "--drop 1 --timeout 1s --interval 1ms";
+    let (run, _dir) = prepared(args);
+    let clock = ManualClock::new();
+    let mut topology = begun(args, &run, &clock);
+    clock.advance(Duration::from_secs(2));
+    assert!(topology.settle(1000));
+    clock.advance(Duration::from_millis(2));
+    assert!(topology.settle(1000));
+    assert_eq!(topology.metrics()[0].replayed, 2);
+    drop(topology);
+    let tally = &*held(&run.spouts);
+    assert_eq!((tally.counts.timed_out, tally.counts.roots, tally.most_attempts), (2, 4, 2));
+    assert_eq!(tally.lateness.percentiles().count, 2);
+    assert_eq!(tally.latency.percentiles().count, 0, "none of them was acked");
 }

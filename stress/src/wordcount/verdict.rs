@@ -172,7 +172,3 @@ pub fn report(
     report.notes.extend(kinds.chain(skipped.named.iter().cloned()));
     report
 }
-
-#[cfg(test)]
-#[path = "verdict_tests.rs"]
-mod tests;

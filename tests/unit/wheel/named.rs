@@ -1,8 +1,8 @@
-//! One test per bug that a timer wheel is known to have had, at the public type; and one per
-//! promise that a random history would state less plainly. (`dense/tests/named.rs` has those that
-//! only the core can show.)
+//! Bugs that wheels have had with callbacks, panics, ids and values, and promises that a random
+//! history would state less plainly. `wheel_dense/named.rs` has those of times and levels, over the
+//! same geometries and more: the public wheel keeps no times of its own.
 
-use super::{Fired, Geometry, NotScheduled, Popped, TimerId, TimerWheel};
+use super::{Fired, Geometry, NotScheduled, TimerId, TimerWheel};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 const PRESETS: [Geometry; 4] =
@@ -12,8 +12,7 @@ const ORIGINS: [u64; 7] =
     [i64::MIN as u64, i64::MIN as u64 - 3, 0_u64.wrapping_sub(7), 0, 7, i64::MAX as u64, u64::MAX];
 
 const SECOND: u64 = 1_000_000_000;
-const DAY: u64 = 24 * 3600 * SECOND;
-const YEAR: u64 = 365 * DAY;
+const YEAR: u64 = 365 * 24 * 3600 * SECOND;
 
 /// Advances and returns the values in order.
 fn fire<T>(wheel: &mut TimerWheel<T>, now: u64) -> Vec<T> {
@@ -25,120 +24,6 @@ fn fire<T>(wheel: &mut TimerWheel<T>, now: u64) -> Vec<T> {
     });
     wheel.validate();
     fired
-}
-
-#[test]
-fn wrong_overflow_mask() {
-    // Caffeine's spans and the deadlines around them; the last are in the overflow.
-    let spans = [30, 36, 42, 47, 49, 50, 52].map(|bits| 1_u64 << bits);
-    for geometry in PRESETS {
-        for origin in ORIGINS {
-            for span in spans {
-                let mut wheel = TimerWheel::new(geometry, origin);
-                for wait in [span - 1, span, span + 1, span * 3] {
-                    wheel.schedule(origin.wrapping_add(wait), wait);
-                }
-                for wait in [span - 1, span, span + 1, span * 3] {
-                    let at = origin.wrapping_add(wait);
-                    assert_eq!(wheel.next_expiration(), Some(at));
-                    assert!(fire(&mut wheel, at.wrapping_sub(1)).is_empty());
-                    assert_eq!(fire(&mut wheel, at), [wait]);
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn links_left_over_while_cascading() {
-    let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    let ids: Vec<TimerId> = (0..100).map(|n| wheel.schedule(4096 + n * 3, n)).collect();
-    // In the middle of the cascade some are filed again and some wait for it.
-    let progress = wheel.advance_limited(4096, 60, |_, _| ());
-    assert!(progress.more);
-    wheel.validate();
-    for (n, id) in ids.iter().enumerate().rev() {
-        let gone = wheel.cancel(*id);
-        assert!(gone == Some(n as u64) || gone.is_none() && n == 0);
-        wheel.validate();
-    }
-    assert!(wheel.is_empty() && fire(&mut wheel, 10_000).is_empty());
-}
-
-#[test]
-fn delay_that_ignores_an_imminent_cascade() {
-    let mut wheel = TimerWheel::new(Geometry::CAFFEINE, 0);
-    // In the second level's next bucket, which begins at 2^36 ns ...
-    wheel.schedule((1 << 36) + 1, "coarse");
-    assert!(fire(&mut wheel, (1 << 36) - 2 * SECOND).is_empty());
-    // ... and on the first level, later.
-    wheel.schedule((1 << 36) + 20 * SECOND, "fine");
-    assert_eq!(wheel.expiration_delay(), Some(2 * SECOND + 1));
-    assert_eq!(fire(&mut wheel, (1 << 36) + 1), ["coarse"]);
-    assert_eq!(wheel.expiration_delay(), Some(20 * SECOND - 1));
-}
-
-#[test]
-fn negative_to_positive_clock() {
-    for geometry in PRESETS {
-        let step = geometry.granularity() as i64;
-        for start in [-3 * step, i64::MAX - 3 * step] {
-            let at = |n: i64| start.wrapping_add(n * step) as u64;
-            let mut wheel = TimerWheel::new(geometry, at(0));
-            for n in 0..10 {
-                wheel.schedule(at(n), n);
-            }
-            for n in 0..10 {
-                assert_eq!(fire(&mut wheel, at(n)), [n], "{geometry:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn past_deadline_hashed_to_a_future_slot() {
-    for geometry in PRESETS {
-        for origin in ORIGINS {
-            for back in [0, 1, 63, 64, 1 << 30, 1 << 49, (1 << 63) - 1] {
-                let mut wheel = TimerWheel::new(geometry, origin);
-                wheel.schedule(origin.wrapping_sub(back), back);
-                assert_eq!(wheel.expiration_delay(), Some(0));
-                assert_eq!(fire(&mut wheel, origin), [back]);
-            }
-        }
-    }
-}
-
-#[test]
-fn truncated_delta_makes_an_advance_a_no_op() {
-    for geometry in PRESETS {
-        for step in [1 << 32, 3 << 32, 1 << 49, 10 * YEAR] {
-            let mut wheel = TimerWheel::new(geometry, 17);
-            wheel.schedule(18, 'a');
-            wheel.schedule(17 + step, 'b');
-            wheel.schedule(17 + step + 1, 'c');
-            assert_eq!(fire(&mut wheel, 17 + step), ['a', 'b']);
-            assert_eq!(wheel.now(), 17 + step);
-            assert_eq!(fire(&mut wheel, 17 + step + 1), ['c']);
-        }
-    }
-}
-
-#[test]
-fn zero_as_a_sentinel() {
-    for geometry in PRESETS {
-        let mut wheel = TimerWheel::new(geometry, u64::MAX);
-        // Deadline 0, index 0, value 0.
-        let id = wheel.schedule(0, 0);
-        assert_eq!((wheel.deadline(id), wheel.get(id)), (Some(0), Some(&0)));
-        assert_eq!(wheel.next_expiration(), Some(0));
-        assert!(fire(&mut wheel, u64::MAX).is_empty());
-        assert_eq!(fire(&mut wheel, 0), [0]);
-        assert_eq!((wheel.now(), wheel.next_expiration()), (0, None));
-        wheel.schedule(0, 0);
-        assert_eq!(wheel.expiration_delay(), Some(0));
-        assert_eq!(fire(&mut wheel, 0), [0]);
-    }
 }
 
 #[test]
@@ -229,83 +114,6 @@ fn nested_deschedule_strands_the_chain() {
     let again = (0..60).filter(|n| matches!(n % 6, 3 | 4));
     assert!(fire(&mut wheel, 2 * due + 1).into_iter().eq(again));
     assert!(wheel.is_empty());
-}
-
-#[test]
-fn the_current_bucket_hides_a_nearer_event() {
-    for geometry in PRESETS {
-        for width in [30, 36, 42, 47].map(|bits| 1_u64 << bits) {
-            let now = width * 5 + width / 2;
-            let mut wheel = TimerWheel::new(geometry, now);
-            // Nearly a turn of 64 ahead, in the ring position that the clock is in; and half a
-            // turn.
-            wheel.schedule(now + width * 64 - 1, "far");
-            wheel.schedule(now + width * 32, "near");
-            assert_eq!(wheel.expiration_delay(), Some(width * 32));
-            assert_eq!(fire(&mut wheel, now + width * 32), ["near"]);
-            assert_eq!(wheel.expiration_delay(), Some(width * 32 - 1));
-            assert_eq!(fire(&mut wheel, now + width * 64 - 1), ["far"]);
-        }
-    }
-}
-
-#[test]
-fn rewind_under_a_limit_starves() {
-    for geometry in PRESETS {
-        let mut wheel = TimerWheel::new(geometry, 0);
-        for n in 0..500 {
-            wheel.schedule(n * (geometry.period() / 1000), n);
-        }
-        let (mut calls, mut work, mut fired) = (0, 0, Vec::new());
-        loop {
-            calls += 1;
-            // The clock goes on meanwhile.
-            let progress = wheel.advance_limited(geometry.period() / 2 + calls, 1, |_, next| {
-                fired.push(next.value)
-            });
-            work += 1 - progress.unused;
-            if !progress.more {
-                break;
-            }
-        }
-        assert!(fired.into_iter().eq(0..500), "all, in order");
-        // B9: at most once per level for each, and once to look at its bucket there.
-        let most = 500 * 2 * (geometry.levels() + 1);
-        assert!(work < most, "{work} of {most}, {geometry:?}");
-    }
-}
-
-#[test]
-fn add_of_an_already_expired_entry_lands_in_the_overflow() {
-    let mut wheel = TimerWheel::new(Geometry::CAFFEINE, 100 * DAY);
-    for deadline in [0, 50 * DAY, 100 * DAY - 1, 100 * DAY] {
-        wheel.schedule(deadline, deadline);
-    }
-    // One unit each: nothing to cascade.
-    let progress = wheel.advance_limited(100 * DAY, 6, |_, _| ());
-    assert_eq!((progress.fired, progress.more), (4, false));
-}
-
-#[test]
-fn adding_the_past_from_a_callback_starves_nobody() {
-    let mut wheel = TimerWheel::new(Geometry::TICKS, 1000);
-    for n in 0..100 {
-        wheel.schedule(1001 + n * 100, false);
-    }
-    wheel.schedule(1, true);
-    let (mut others, mut calls) = (0, 0);
-    while others < 100 {
-        calls += 1;
-        assert!(calls < 1500, "{others} of 100");
-        let _ = wheel.advance_limited(20_000, 1, |wheel, next| {
-            if next.value {
-                let now = wheel.now();
-                wheel.rearm(next, now - 1);
-            } else {
-                others += 1;
-            }
-        });
-    }
 }
 
 #[test]
@@ -421,58 +229,6 @@ fn foreign_ids_do_nothing() {
     let far = ours.schedule(9, 100);
     assert_eq!(empty.cancel(far), None);
     assert_eq!((ours.len(), theirs.len()), (101, 100));
-}
-
-#[test]
-fn time_going_backwards_fires_nothing() {
-    for origin in ORIGINS {
-        let mut wheel = TimerWheel::new(Geometry::TICKS, origin);
-        wheel.schedule(origin.wrapping_add(10), 'b');
-        wheel.schedule(origin.wrapping_sub(10), 'a');
-        for back in [1, 10, 1 << 40, (1 << 63) - 1] {
-            let past = origin.wrapping_sub(back);
-            assert_eq!(wheel.advance(past, |_, _| panic!("fired")), 0);
-            assert!(wheel.pop(past).is_none());
-            assert_eq!(wheel.now(), origin);
-        }
-        assert_eq!(fire(&mut wheel, origin.wrapping_add(10)), ['a', 'b']);
-    }
-}
-
-#[test]
-fn jumps_of_years_and_spans_from_nanoseconds_to_years() {
-    for geometry in PRESETS {
-        for origin in ORIGINS {
-            let mut wheel = TimerWheel::new(geometry, origin);
-            let waits = [1, 900, 50_000, SECOND, DAY, YEAR, 99 * YEAR, 145 * YEAR];
-            for wait in waits.iter().rev() {
-                wheel.schedule(origin.wrapping_add(*wait), *wait);
-            }
-            // In one bucket they come as they were put there.
-            let sorted = |mut waits: Vec<u64>| {
-                waits.sort_unstable();
-                waits
-            };
-            let near = fire(&mut wheel, origin.wrapping_add(900));
-            assert_eq!(sorted(near), waits[..2]);
-            let rest = fire(&mut wheel, origin.wrapping_add(146 * YEAR));
-            assert_eq!(sorted(rest), waits[2..]);
-        }
-    }
-}
-
-#[test]
-fn empty_time_costs_one_look_at_each_level() {
-    for geometry in PRESETS {
-        let mut wheel = TimerWheel::new(geometry, 0);
-        wheel.schedule(150 * YEAR, ());
-        let mut limit = 0;
-        assert!(matches!(wheel.pop_limited(SECOND, &mut limit), Popped::Idle));
-        for now in [SECOND, 3600 * SECOND, DAY, 10 * YEAR, 140 * YEAR] {
-            let progress = wheel.advance_limited(now, 2 * geometry.levels() + 2, |_, _| ());
-            assert!(!progress.more && progress.fired == 0, "{geometry:?}");
-        }
-    }
 }
 
 #[test]
