@@ -153,7 +153,8 @@ impl Broker {
         let cluster = if routes.len() > 1 { cluster.as_str() } else { "" };
         let config = format!(
             "server_name: n{port}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor}\"\n\
-             log_file: {log:?}\njetstream {{ store_dir: {home:?}, max_mem: 256MB, max_file: 2GB }}\n\
+             log_file: {log:?}\n\
+             jetstream {{ store_dir: {home:?}, max_mem: 256MB, max_file: 2GB }}\n\
              {cluster}\n{config}\n"
         );
         Ok(fs::write(self.home.join("conf"), config)?)
