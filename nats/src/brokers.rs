@@ -135,12 +135,13 @@ impl Brokers {
 impl Broker {
     fn new(n: usize) -> Result<Broker> {
         static MADE: AtomicU32 = AtomicU32::new(0);
+        let program = server(n)?;
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let home = env::temp_dir().join(format!("expiry-nats-{}-{made}", std::process::id()));
         // A killed process of the same id may have left its store.
         let _ = fs::remove_dir_all(&home);
         fs::create_dir_all(&home)?;
-        Ok(Broker { program: server(n)?, home, ports: ports(), shell: Mutex::default() })
+        Ok(Broker { program, home, ports: ports(), shell: Mutex::default() })
     }
 
     fn configure(&self, routes: &[String], config: &str) -> Result<()> {
