@@ -135,12 +135,13 @@ impl Brokers {
 impl Broker {
     fn new(n: usize) -> Result<Broker> {
         static MADE: AtomicU32 = AtomicU32::new(0);
+        let program = server(n)?;
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let home = env::temp_dir().join(format!("expiry-nats-{}-{made}", std::process::id()));
         // A killed process of the same id may have left its store.
         let _ = fs::remove_dir_all(&home);
         fs::create_dir_all(&home)?;
-        Ok(Broker { program: server(n)?, home, ports: ports(), shell: Mutex::default() })
+        Ok(Broker { program, home, ports: ports(), shell: Mutex::default() })
     }
 
     fn configure(&self, routes: &[String], config: &str) -> Result<()> {
@@ -153,7 +154,8 @@ impl Broker {
         let cluster = if routes.len() > 1 { cluster.as_str() } else { "" };
         let config = format!(
             "server_name: n{port}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor}\"\n\
-             log_file: {log:?}\njetstream {{ store_dir: {home:?}, max_mem: 256MB, max_file: 2GB }}\n\
+             log_file: {log:?}\n\
+             jetstream {{ store_dir: {home:?}, max_mem: 256MB, max_file: 2GB }}\n\
              {cluster}\n{config}\n"
         );
         Ok(fs::write(self.home.join("conf"), config)?)

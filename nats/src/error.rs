@@ -7,8 +7,8 @@ use std::time::Duration;
 /// An error of this crate. Each names the value that was refused, and the value that would do.
 ///
 /// Every function that asks the brokers may return [`Unanswered`](Self::Unanswered) or
-/// [`Refused`](Self::Refused): the brokers may have done what was asked, or not. Every function that
-/// takes a name or a setting may return [`Name`](Self::Name) or [`Setting`](Self::Setting).
+/// [`Refused`](Self::Refused): the brokers may have done what was asked, or not. Every function
+/// that takes a name or a setting may return [`Name`](Self::Name) or [`Setting`](Self::Setting).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {

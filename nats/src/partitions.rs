@@ -1,9 +1,9 @@
 //! Partitions with one owner each: what users see of [`crate::ownership`].
 //!
-//! A set of partitions has two streams. `APP+SET` stores one message for each subject: the number
-//! of partitions (`APP.partitions.SET.count`), each partition's record (`.own.P`: its owner) and
-//! what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat of each
-//! worker (`.beat.WORKER`).
+//! A set of partitions has two streams. The metadata of `APP+SET` has the number of partitions. It
+//! stores one message for each subject: each partition's record (`APP.partitions.SET.own.P`: its
+//! owner) and what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat
+//! of each worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
 //! write only while the record still has that sequence. Everything that earlier owners have written
@@ -18,7 +18,7 @@ use crate::ownership::{Event, Ownership};
 use crate::{clock, Nats, NatsError};
 use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
-use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind, PublishErrorKind};
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config as StreamConfig, StorageType, Stream};
 use async_nats::jetstream::ErrorCode;
 use async_nats::HeaderMap;
@@ -37,6 +37,8 @@ pub const MOST_RECORDS: usize = 1000;
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// The number of partitions in the metadata of their stream.
+const COUNT: &str = "expiry-partitions";
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
 pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
@@ -196,7 +198,7 @@ impl PartitionSet {
         format!("{}+{}", self.nats.app(), self.set)
     }
 
-    /// The two streams, created where they do not exist.
+    /// The two streams, created where they do not exist. Checks the number of partitions.
     async fn open(&self) -> Result<[Stream; 2], NatsError> {
         let config = |name: String, subjects: &[&str]| StreamConfig {
             name,
@@ -209,36 +211,14 @@ impl PartitionSet {
             allow_message_ttl: true,
             ..StreamConfig::default()
         };
-        let data = ["own.*", "data.>", "count"];
-        let data = config(self.stream(), &data);
-        let beats = format!("{}+beats", self.stream());
-        let beats = config(beats, &["beat.*"]);
+        let mut data = config(self.stream(), &["own.*", "data.>"]);
+        data.metadata.insert(COUNT.to_string(), self.count.to_string());
+        let beats = config(format!("{}+beats", self.stream()), &["beat.*"]);
         let streams = [self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?];
-        self.agree().await.map(|()| streams)
-    }
-
-    /// Stores the number of partitions, or compares it with the stored one.
-    async fn agree(&self) -> Result<(), NatsError> {
-        const WHAT: &str = "agree on the number of partitions";
-        let subject = self.subject("count");
-        let mut headers = HeaderMap::new();
-        headers.insert(EXPECTED, "0");
-        let count = self.count.to_string();
-        let stored = self.nats.store(subject.clone(), headers, count.into()).await;
-        match stored {
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {}
-            Err(error) => return Err(self.nats.unstored(WHAT, &error)),
-        }
-        let stream = self.nats.context().get_stream_no_info(self.stream()).await;
-        let stream = stream.map_err(|error| NatsError::refused(WHAT, &error))?;
-        let found = stream.get_last_raw_message_by_subject(&subject).await;
-        let found = found.map_err(|error| NatsError::refused(WHAT, &error))?;
-        let found = String::from_utf8_lossy(&found.payload).into_owned();
-        if found == self.count.to_string() {
-            return Ok(());
-        }
-        Err(NatsError::OtherCount { set: self.set.clone(), found, asked: self.count })
+        let found = streams[0].cached_info().config.metadata.get(COUNT).cloned();
+        let (set, found, asked) = (self.set.clone(), found.unwrap_or_default(), self.count);
+        let agrees = found == asked.to_string();
+        agrees.then_some(streams).ok_or(NatsError::OtherCount { set, found, asked })
     }
 }
 
