@@ -294,13 +294,13 @@ impl<F: Front> Shared<F> {
     /// Sends touches until the partition has none left, or its owner does not answer.
     async fn send(self: Arc<Self>, touch: Touch) {
         let (mut next, served) = (Some(touch), &self.served);
-        while let Some(Touch { partition, sent_at, ids }) = next {
+        while let Some(Touch { partition, ids }) = next {
             let (sent, request) = (ids.len(), Request::new(ids, Vec::new()));
             let results = served.request(partition, &request, served.lease / 2).await;
             let counter = if results.is_some() { &served.touches } else { &served.unanswered };
             counter.fetch_add(sent as u64, Ordering::Relaxed);
             next = self.with(|touches, gone| {
-                touches.answered(clock::now(), (partition, sent_at), results.as_deref(), gone)
+                touches.answered(clock::now(), partition, results.as_deref(), gone)
             });
         }
     }

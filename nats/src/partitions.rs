@@ -228,7 +228,8 @@ fn is_missing(error: &GetStreamError) -> bool {
 }
 
 /// Reads the last message of each subject, in the order of the stream, and then what follows. The
-/// number says how many are there already. None: the brokers failed.
+/// number says how many are there already. None: the brokers failed, or placed the consumer on one
+/// that has just died.
 async fn last_of_each<I>(
     stream: &Stream<I>,
     subjects: Vec<String>,
@@ -243,7 +244,8 @@ async fn last_of_each<I>(
         memory_storage: true,
         ..Consumer::default()
     };
-    let consumer = stream.create_consumer(config).await.ok()?;
+    let created = tokio::time::timeout(heartbeat, stream.create_consumer(config));
+    let consumer = created.await.ok()?.ok()?;
     let messages = consumer.stream().heartbeat(heartbeat).expires(heartbeat * 4).messages();
     Some((messages.await.ok()?, consumer.cached_info().num_pending))
 }

@@ -33,7 +33,6 @@ pub(crate) trait Front: Send + 'static {
 /// Ask the owner of the partition to touch entries.
 pub(crate) struct Touch {
     pub(crate) partition: u32,
-    pub(crate) sent_at: Duration,
     pub(crate) ids: Vec<u64>,
 }
 
@@ -65,17 +64,17 @@ impl<F: Front> Touches<F> {
         (0..self.partitions.len()).filter_map(|partition| self.next(now, partition)).collect()
     }
 
-    /// The owner of the partition has answered the request that was sent at `sent_at`. None: there
-    /// is no answer. Returns the partition's next request.
+    /// The owner of the partition has answered its request. None: there is no answer. Returns the
+    /// partition's next request.
     pub(crate) fn answered(
         &mut self,
         now: Duration,
-        (partition, sent_at): (u32, Duration),
+        partition: u32,
         results: Option<&[u64]>,
         gone: &mut Vec<F::Gone>,
     ) -> Option<Touch> {
         let one = &mut self.partitions[partition as usize];
-        let (_, sent) = one.under_way.take_if(|(at, _)| *at == sent_at)?;
+        let (sent_at, sent) = one.under_way.take()?;
         let Some(results) = results else {
             one.due.extend(sent);
             one.due.sort_unstable();
@@ -97,6 +96,6 @@ impl<F: Front> Touches<F> {
         let ids = one.due.split_off(one.due.len().saturating_sub(MOST_IDS));
         one.under_way = Some((now, ids.clone()));
         let partition = u32::try_from(partition).expect("it was one");
-        Some(Touch { partition, sent_at: now, ids })
+        Some(Touch { partition, ids })
     }
 }

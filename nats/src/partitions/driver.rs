@@ -232,8 +232,9 @@ async fn is_anew(shared: &Shared, known: &[Stream; 2]) -> Option<bool> {
 async fn watch(shared: &Shared, streams: &[Stream; 2], show: impl Fn(Event)) -> Option<()> {
     let set = &shared.set;
     let heartbeat = (set.lease / 4).min(Duration::from_secs(5));
-    let records = last_of_each(&streams[0], vec![set.record("*")], heartbeat).await;
-    let beats = last_of_each(&streams[1], vec![set.subject("beat.*")], heartbeat).await;
+    let records = last_of_each(&streams[0], vec![set.record("*")], heartbeat);
+    let beats = last_of_each(&streams[1], vec![set.subject("beat.*")], heartbeat);
+    let (records, beats) = tokio::join!(records, beats);
     let ((mut records, records_left), (mut beats, beats_left)) = (records?, beats?);
     let mut left = [records_left, beats_left];
     let mut expected = [1, 1];

@@ -332,8 +332,7 @@ impl<C: Client> Sim<C> {
         let sent_at = sent.sent_at;
         if sent.touches {
             let results = results.as_deref();
-            return self
-                .touch(i, |touches, now, gone| touches.answered(now, (0, sent_at), results, gone));
+            return self.touch(i, |touches, now, gone| touches.answered(now, 0, results, gone));
         }
         let asked = sent.asked();
         let results = results.unwrap_or_else(|| vec![UNSURE; asked.len()]);
