@@ -332,7 +332,8 @@ async fn etcd() -> Result<(Server, Vec<(Client, Vec<i64>)>)> {
     let port = port()?;
     let args = format!(
         "--data-dir store --log-level error --listen-peer-urls http://127.0.0.1:0 \
-         --listen-client-urls http://127.0.0.1:{port} --advertise-client-urls http://127.0.0.1:{port}"
+         --listen-client-urls http://127.0.0.1:{port} \
+         --advertise-client-urls http://127.0.0.1:{port}"
     );
     let server = Server::start("etcd", "etcd", &args)?;
     server.ready(|| async { grant(&client(port).await?).await }).await?;
