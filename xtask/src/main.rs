@@ -5,11 +5,11 @@
 
 mod doc_tests;
 mod inject;
+mod models;
 mod mutate;
 mod sanitize;
 mod tree;
 
-use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +19,8 @@ const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
 cargo xtask quick    the same without the stress scenarios and the loom models
                      (`--without-nats` leaves out the tests on NATS brokers, which fetch a server by pip)
-cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
+cargo xtask models   the loom models alone
+cargo xtask loom     the same with deeper bounds and more programs (some hours)
 cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (`--help` has
                      options)
 cargo xtask mutate   weakens one ordering, fence or compare-and-swap at a time, and runs the loom models until one fails
@@ -103,20 +104,23 @@ impl Step {
     }
 }
 
-fn loom(name: &str, args: &str) -> Step {
-    cargo(name, &format!("test --locked --release -p loom-tests -p loom-example --tests {args}"))
-        .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
-        // Panics say where they are without it.
-        .with("CARGO_PROFILE_RELEASE_DEBUG", "0")
-        // Flags for the whole build would rebuild everything each time if there were one target
-        // directory.
-        .with("CARGO_TARGET_DIR", Path::new("target").join("loom").display().to_string())
-}
+const LOOM: &str = "test --locked --release -p loom-tests -p loom-example --tests";
+
+/// How the models are built. Panics say where they are without debug information. Flags for the
+/// whole build would rebuild everything each time if there were one target directory.
+const LOOM_ENV: [(&str, &str); 3] = [
+    ("RUSTFLAGS", "--cfg expiry_loom -D warnings"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+    ("CARGO_TARGET_DIR", "target/loom"),
+];
 
 fn deep_loom() -> Step {
     // The longest models would take days. The output says how many executions each had, and which
     // were cut short.
-    loom("loom models, deeper", "--no-fail-fast -- --nocapture")
+    let step = cargo("loom models, deeper", &format!("{LOOM} --no-fail-fast -- --nocapture"));
+    LOOM_ENV
+        .into_iter()
+        .fold(step, |step, (name, value)| step.with(name, value))
         .with("EXPIRY_LOOM_PREEMPTIONS", "4")
         .with("EXPIRY_LOOM_SECONDS", "300")
         .with("EXPIRY_LOOM_PROGRAMS", "500")
@@ -245,12 +249,13 @@ fn main() -> ExitCode {
             if !with_nats {
                 steps.push(cargo("stress scenarios", "test --locked -p stress --no-fail-fast"));
             }
-            steps.push(loom("loom models", ""));
+            steps.push(Step { own: Some(models::run), ..cargo("loom models", LOOM) });
             steps
         }
         Some("quick") if with_nats => quick(true, "--exclude stress"),
         Some("quick") => quick(false, WITHOUT_BROKERS),
         Some("loom") => vec![deep_loom()],
+        Some("models") => return ended(models::run()),
         Some("inject") => return ended(inject::main(&rest)),
         Some("mutate") => return ended(mutate::main(&rest)),
         Some("sanitize") => match sanitize::steps(&rest) {

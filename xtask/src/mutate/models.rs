@@ -1,12 +1,12 @@
 //! The loom models of the copy: how they are built and run, and which of them meet a mutant.
 
 use super::sites::Mutant;
-use crate::{in_threads, tree};
+use crate::{in_threads, models, tree};
 use std::collections::HashSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -136,41 +136,18 @@ impl Models {
 
 /// Builds the copy and lists its models whose name contains `of`.
 fn built(work: &Path, of: &str) -> Result<Vec<Model>, String> {
-    let output = Command::new(tree::cargo())
-        .args(["test", "--locked", "--release", "--no-run"])
-        .args(["-p", "loom-tests", "--tests"])
-        .arg("--message-format=json-render-diagnostics")
+    let mut command = Command::new(tree::cargo());
+    command
+        .args(["test", "--locked", "--release", "-p", "loom-tests", "--tests"])
         .current_dir(work.join("copy"))
         // Rewritten code need not be tidy.
         .env("RUSTFLAGS", "--cfg expiry_loom --cap-lints warn -A warnings")
-        .env("CARGO_TARGET_DIR", work.join("build"))
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cargo: {error}"))?;
-    if !output.status.success() {
-        return Err("the copy does not build".into());
-    }
-    let mut models = Vec::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let Some((_, rest)) = line.split_once("\"executable\":\"") else {
-            continue;
-        };
-        let binary = PathBuf::from(rest.split('"').next().unwrap_or(rest));
-        let list = Command::new(&binary).arg("--list").output();
-        let list = list.map_err(tree::failed(&binary))?;
-        let list = String::from_utf8_lossy(&list.stdout);
-        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
-        models.extend(names.filter(|name| name.contains(of)).map(|name| Model {
-            binary: binary.clone(),
-            name: name.into(),
-            took: Duration::ZERO,
-            differs: HashSet::new(),
-        }));
-    }
-    if models.is_empty() {
-        return Err("no models".into());
-    }
-    Ok(models)
+        .env("CARGO_TARGET_DIR", work.join("build"));
+    let models = models::built(command)?.into_iter().filter(|(_, name)| name.contains(of));
+    let model =
+        |(binary, name)| Model { binary, name, took: Duration::ZERO, differs: HashSet::new() };
+    let models: Vec<Model> = models.map(model).collect();
+    (!models.is_empty()).then_some(models).ok_or("no models".into())
 }
 
 /// The first line of the first panic's message.

@@ -1,0 +1,64 @@
+//! Builds the loom models, and runs each in a process of its own.
+//!
+//! Loom maps the stacks of a model's threads anew for each execution. Two models in one process
+//! wait for each other in the kernel then: on two cores that took two thirds more CPU time.
+
+use crate::{in_threads, tree, LOOM, LOOM_ENV};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// The models of the programs that a command of cargo builds: the program and the name of each.
+pub fn built(mut command: Command) -> Result<Vec<(PathBuf, String)>, String> {
+    command.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("the models do not build".into());
+    }
+    let mut models = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Some((_, rest)) = line.split_once("\"executable\":\"") else {
+            continue;
+        };
+        let binary = PathBuf::from(rest.split('"').next().unwrap_or(rest));
+        let list = Command::new(&binary).arg("--list").output();
+        let list = list.map_err(tree::failed(&binary))?;
+        let list = String::from_utf8_lossy(&list.stdout);
+        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        models.extend(names.map(|name| (binary.clone(), name.to_string())));
+    }
+    if models.is_empty() {
+        return Err("no models".into());
+    }
+    Ok(models)
+}
+
+/// Runs all models, as many at a time as there are processors.
+pub fn run() -> Result<(), String> {
+    let mut command = Command::new(tree::cargo());
+    command.args(LOOM.split(' ')).envs(LOOM_ENV);
+    let models = built(command)?;
+    let failed = Mutex::new(Vec::new());
+    in_threads(&models, |(binary, name)| {
+        let began = Instant::now();
+        let run = Command::new(binary).args(["--exact", name]).output();
+        let (passed, said) = match run {
+            Ok(output) => (output.status.success(), [output.stdout, output.stderr].concat()),
+            Err(error) => (false, error.to_string().into_bytes()),
+        };
+        let verdict = if passed { "ok" } else { "FAILED" };
+        println!("model {name} ... {verdict} ({:.1} s)", began.elapsed().as_secs_f64());
+        if !passed {
+            println!("{}", String::from_utf8_lossy(&said));
+            failed.lock().unwrap().push(name.clone());
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    println!("{} models, {} failed", models.len(), failed.len());
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(failed.join(", "))
+}
