@@ -29,6 +29,9 @@
 //!
 //! `now` is a duration on the worker's own monotonic clock, which counts suspended time.
 
+mod claims;
+
+use claims::{Busy, Partition};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -36,8 +39,6 @@ use std::time::Duration;
 #[path = "../tests/unit/ownership.rs"]
 mod tests;
 
-/// The largest number of writes of records under way at a time.
-const UNDER_WAY: usize = 32;
 /// The number of own beats whose time of sending the worker remembers.
 const REMEMBERED: usize = 64;
 
@@ -109,46 +110,6 @@ struct Peer {
     dead: bool,
     /// When the wait began: at the last change of the beat, or anew.
     since: Duration,
-}
-
-#[derive(Clone, Default)]
-struct Partition {
-    owner: Option<String>,
-    incarnation: u64,
-    revision: u64,
-    held: Option<Held>,
-    busy: Busy,
-    /// When the worker learnt of this revision.
-    seen: Duration,
-    /// The rendezvous hash gives the partition to this worker.
-    mine: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Held {
-    epoch: u64,
-    losing: bool,
-    /// The worker's lease has not expired since it sent the claim.
-    sure: bool,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Busy {
-    #[default]
-    Idle,
-    Claiming {
-        sure: bool,
-    },
-    GivingUp,
-}
-
-enum Step {
-    Nothing,
-    /// Wait, and look again at the next event.
-    Wait,
-    Claim,
-    GiveUp,
-    Lose,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -281,7 +242,7 @@ impl Ownership {
                 self.record(now, partition, owner, incarnation, revision, out);
             }
             Event::Synced => self.synced = true,
-            Event::Claimed { partition, revision } => self.answered(partition, revision, out),
+            Event::Claimed { partition, revision } => self.claim_answered(partition, revision, out),
             Event::Doubted { partition, epoch } => {
                 let held = self.partitions.get_mut(partition as usize);
                 let held = held.and_then(|one| one.held.as_mut());
@@ -425,144 +386,6 @@ impl Ownership {
             one.mine = !self.leaving
                 && others.iter().all(|&(hash, name)| (weight(hash, partition), name) < mine);
             self.todo.insert(partition);
-        }
-    }
-
-    fn record(
-        &mut self,
-        now: Duration,
-        partition: u32,
-        owner: Option<String>,
-        inc: u64,
-        rev: u64,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(one) = self.partitions.get_mut(partition as usize) else {
-            return;
-        };
-        self.todo.insert(partition);
-        if rev <= one.revision {
-            return;
-        }
-        let own = owner.as_deref() == Some(&self.name) && inc == self.incarnation;
-        // An owner whose beat the watch has not shown is waited for like any other.
-        if let Some(name) = owner.as_ref().filter(|name| **name != self.name) {
-            if !self.peers.contains_key(name) {
-                self.watched_peer(now, name.clone(), inc, false, 0);
-            }
-        }
-        let one = &mut self.partitions[partition as usize];
-        (one.owner, one.incarnation, one.revision, one.seen) = (owner, inc, rev, now);
-        if let Some(held) = one.held.filter(|_| !own) {
-            self.losing -= usize::from(held.losing);
-            one.held = None;
-            out.push(Action::Lost { partition });
-        }
-    }
-
-    fn answered(&mut self, partition: u32, revision: Option<u64>, out: &mut Vec<Action>) {
-        let one = &mut self.partitions[partition as usize];
-        let busy = std::mem::take(&mut one.busy);
-        self.under_way -= 1;
-        let Some(revision) = revision else {
-            self.refused.insert(partition);
-            return;
-        };
-        self.todo.insert(partition);
-        // The watch may have shown a later record already.
-        if revision < one.revision {
-            return;
-        }
-        one.revision = revision;
-        if busy == Busy::GivingUp {
-            one.owner = None;
-        } else if let Busy::Claiming { sure } = busy {
-            one.owner = Some(self.name.clone());
-            one.incarnation = self.incarnation;
-            if sure {
-                let losing = one.held.is_some_and(|held| held.losing);
-                one.held = Some(Held { epoch: revision, losing, sure });
-                out.push(Action::Gained { partition, epoch: revision });
-            }
-        }
-    }
-
-    /// Begins what is to be done for each partition that has changed.
-    fn pump(&mut self, out: &mut Vec<Action>) {
-        if self.members_changed && self.leaving {
-            self.elect();
-        }
-        for partition in std::mem::take(&mut self.todo) {
-            let one = &self.partitions[partition as usize];
-            let step = match one.busy {
-                Busy::Idle => self.next_step(one),
-                _ => continue,
-            };
-            let expected = one.revision;
-            let full = self.under_way >= UNDER_WAY;
-            let one = &mut self.partitions[partition as usize];
-            match step {
-                Step::Nothing => continue,
-                Step::Claim if !full => {
-                    one.busy = Busy::Claiming { sure: true };
-                    out.push(Action::Claim { partition, expected });
-                }
-                Step::GiveUp if !full => {
-                    one.busy = Busy::GivingUp;
-                    out.push(Action::GiveUp { partition, expected });
-                }
-                Step::Wait | Step::Claim | Step::GiveUp => {
-                    self.todo.insert(partition);
-                    continue;
-                }
-                Step::Lose => {
-                    one.held.as_mut().expect("it is held").losing = true;
-                    self.losing += 1;
-                    out.push(Action::Losing { partition });
-                    continue;
-                }
-            }
-            self.under_way += 1;
-        }
-        let busy = self.losing + self.todo.len() + self.refused.len() + self.under_way;
-        if self.leaving && self.told_leaving && busy == 0 {
-            self.phase = Phase::Ended;
-            out.push(Action::Left);
-        }
-    }
-
-    /// What is to be done for a partition that no request is under way for.
-    fn next_step(&self, one: &Partition) -> Step {
-        if let Some(held) = one.held {
-            // A worker gives up an eighth of the set at a time, and all of it when it leaves.
-            let most = (self.partitions.len() / 8).max(1);
-            return match (held.losing, one.mine) {
-                (true, _) => Step::Nothing,
-                (false, false) if self.leaving || self.losing < most => Step::Lose,
-                _ if !held.sure || held.epoch != one.revision => Step::Claim,
-                (false, false) => Step::Wait,
-                (false, true) => Step::Nothing,
-            };
-        }
-        match (&one.owner, one.mine) {
-            (None, true) => Step::Claim,
-            (None, false) => Step::Nothing,
-            (Some(owner), true) if *owner == self.name => Step::Claim,
-            (Some(owner), false) if *owner == self.name && one.incarnation == self.incarnation => {
-                Step::GiveUp
-            }
-            (Some(_), false) => Step::Nothing,
-            (Some(owner), true) => {
-                let peer = self.peers.get(owner);
-                let dead = peer.is_some_and(|it| it.dead || it.incarnation != one.incarnation);
-                // The beats and the records are two streams. The judgement counts only once
-                // the worker has seen every beat from before this record.
-                match (dead, self.seen_through > one.seen) {
-                    (false, _) => Step::Nothing,
-                    (true, false) => Step::Wait,
-                    (true, true) => Step::Claim,
-                }
-            }
         }
     }
 }

@@ -477,10 +477,10 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
     }
     let is_claim = |it: &&Action| matches!(it, Action::Claim { .. });
     let claims = |out: &[Action]| out.iter().filter(is_claim).count();
-    assert_eq!(claims(&out), super::UNDER_WAY);
+    assert_eq!(claims(&out), super::claims::UNDER_WAY);
     let answer = Event::Claimed { partition: 0, revision: Some(2) };
     machine.on(now, answer, &mut out);
-    assert_eq!(claims(&out), super::UNDER_WAY + 1);
+    assert_eq!(claims(&out), super::claims::UNDER_WAY + 1);
 }
 
 #[test]
