@@ -7,7 +7,7 @@
 //! cargo run -p expiry-nats --example leader -- two /tmp/jobs.txt
 //! ```
 //!
-//! Kill or stop the process that leads: within 20 seconds the other one leads. Continue a stopped
+//! Kill or stop the process that leads: within 23 seconds the other one leads. Continue a stopped
 //! one: its late line is refused.
 
 use expiry_nats::{Nats, Options};

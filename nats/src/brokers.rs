@@ -66,8 +66,8 @@ struct Broker {
 }
 
 impl Brokers {
-    /// Starts a single broker, or three that replicate. Blocks until they are ready, for 30 s each
-    /// at the most.
+    /// Starts a single broker, or a cluster of `count`. The brokers store no more replicas than
+    /// `count`. Blocks until they are ready, for 30 s each at the most.
     ///
     /// # Errors
     ///

@@ -70,7 +70,8 @@ setters! { Options
 }
 
 impl Options {
-    /// Options of a worker of an application. No two live workers of an application may have the
+    /// Options of a worker of an application. The names of the streams and subjects that sets
+    /// create begin with the application's. No two live workers of an application may have the
     /// same name. Both names take 1 to 64 of `[A-Za-z0-9_-]`; [`Nats::connect`] checks them.
     pub fn new(app: &str, worker: &str) -> Self {
         Options {
@@ -217,13 +218,31 @@ impl Nats {
         &self.0.options.worker
     }
 
-    /// The client, for whatever this crate does not do: creating streams, for example.
+    /// The client, for whatever this crate does not do. Its types are those of `async-nats`, which
+    /// this crate does not export: depend on the same version of it.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.client
     }
 
-    /// The client's JetStream context.
+    /// The client's JetStream context, to create the streams of sources and sinks, for example.
+    /// Sets of partitions, leases, sessions, keys and timers create their own streams.
+    ///
+    /// ```no_run
+    /// # async fn create(nats: expiry_nats::Nats) -> Result<(), Box<dyn std::error::Error>> {
+    /// use async_nats::jetstream::stream::{Config, RetentionPolicy};
+    ///
+    /// let config = Config {
+    ///     name: "lines".into(),
+    ///     subjects: vec!["lines.>".into()],
+    ///     retention: RetentionPolicy::WorkQueue,
+    ///     num_replicas: 3,
+    ///     ..Config::default()
+    /// };
+    /// nats.context().get_or_create_stream(config).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.0.context

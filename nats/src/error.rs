@@ -31,7 +31,7 @@ pub enum NatsError {
         needed: &'static str,
     },
     /// There is no such stream, or no stream takes the subject.
-    #[error("{what}: no stream is or takes {name:?}")]
+    #[error("{what}: no stream has the name {name:?}, or takes that subject; create one")]
     NoStream {
         /// What the stream is needed for.
         what: &'static str,
@@ -66,15 +66,16 @@ pub enum NatsError {
     /// The set has another number of partitions.
     #[error("the set {set:?} has {found} partitions, not {asked}")]
     OtherCount {
-        /// The set.
+        /// The set. The name of a set of leases, say, ends in `+leases` here.
         set: String,
         /// The number that is stored.
         found: String,
         /// The number that was asked for.
         asked: u32,
     },
-    /// Another live worker of the application has this name.
-    #[error("another live worker is named {worker:?}")]
+    /// Another live worker of the application has this name, or this worker has joined the set
+    /// before: a worker joins a set once, and its tasks share clones.
+    #[error("another live worker is named {worker:?}, or this one has joined the set before")]
     NameTaken {
         /// The name.
         worker: String,

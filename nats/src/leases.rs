@@ -154,7 +154,7 @@ impl Leases {
         let served = self.0.served();
         let (key, least) = (key.as_ref().to_vec(), served.lease * SHORTEST);
         check_key(&key)?;
-        let needed = "8 times the partitions' lease, to a day";
+        let needed = "8 times `partition_lease`, which is 2 s by default, to a day";
         NatsError::within("the time of a lease", time, least..=DAY, needed)?;
         let id = served.new_id(Some(crate::ownership::hash_of(&key)));
         let (inner, (_, lost)) = (self.0.clone(), watch::channel(()));

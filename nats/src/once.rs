@@ -52,7 +52,8 @@ impl Nats {
 
 setters! { OnceSet
     /// The time, a second to 366 days, after which the claim of a dead claimer expires. Take it
-    /// several times as long as the work. The server counts it, in whole seconds.
+    /// several times as long as the work. The server counts it, in whole seconds, rounded up. Each
+    /// process has its own `time` and `keep`: a claim takes the claimer's.
     time(time: Duration) => time = time;
     /// The time, a second to 366 days, for which the server keeps an answer. Take it longer than
     /// a caller tries again.
@@ -167,8 +168,8 @@ impl Guard {
         self.sequence
     }
 
-    /// Stores the answer. The first answer counts: another call changes nothing. Costs one stored
-    /// message.
+    /// Stores the answer: a `Vec<u8>`, a `String` or a `&'static str`. The first answer counts:
+    /// another call changes nothing. Costs one stored message.
     ///
     /// # Errors
     ///

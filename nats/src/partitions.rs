@@ -78,7 +78,7 @@ impl Nats {
     /// Opens a stream, and creates it if it does not exist.
     pub(crate) async fn open_stream(&self, config: StreamConfig) -> Result<Stream, NatsError> {
         use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
-        const WHAT: &str = "create a stream";
+        const WHAT: &str = "create a stream with as many brokers as `replicas` says";
         self.context().get_or_create_stream(config).await.map_err(|error| match error.kind() {
             Kind::TimedOut | Kind::JetStreamUnavailable | Kind::Response => self.unanswered(WHAT),
             _ => NatsError::refused(WHAT, &error),
@@ -146,7 +146,8 @@ impl PartitionSet {
     /// As `join`, with any name. One with a `+` meets no set of a user.
     pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
         let leases = Duration::from_secs(1)..=DAY;
-        NatsError::within("lease", self.lease, leases, "1 s to a day")?;
+        let needed = "1 s to a day; an election's time is 8 times as long";
+        NatsError::within("the lease of partitions", self.lease, leases, needed)?;
         NatsError::within("the number of partitions", self.count, 1..=1024, "1 to 1024")?;
         NatsError::replicas(self.replicas)?;
         let set = &self;

@@ -10,6 +10,9 @@ mod tests;
 use crate::base::{debug, setters, stats, DAY};
 use crate::keep::{self, Entry, Front, Part, Served, Terms, NO};
 use crate::{clock, Nats, NatsError, PartitionSet};
+/// Names a session of [`Nats::sessions`], by a random number. The layout of an id in the text below
+/// is that of `expiry`'s trackers only.
+///
 pub use expiry::SessionId;
 use expiry::{ManualClock, SessionTracker};
 use std::sync::atomic::Ordering;
@@ -83,8 +86,8 @@ impl SessionSet {
         NatsError::name("set of sessions", &self.name)?;
         let SessionSet { name, set, timeout } = self;
         let leases = Duration::from_secs(1)..=Duration::from_secs(10);
-        NatsError::within("lease", set.lease, leases, "1 s to 10 s")?;
-        let needed = "8 times the partitions' lease, to a day";
+        NatsError::within("partition_lease", set.lease, leases, "1 s to 10 s")?;
+        let needed = "8 times `partition_lease`, which is 2 s by default, to a day";
         NatsError::within("timeout", timeout, set.lease * SHORTEST..=DAY, needed)?;
         let (tell, ended) = mpsc::unbounded_channel();
         let front = FrontEnd::new(clock::now(), timeout);
@@ -192,8 +195,8 @@ stats! {
 
 impl Sessions {
     /// Begins a session, which this process serves: when this returns, the brokers have stored it.
-    /// Its id is random, and no secret. When the future is dropped, the session that may have begun
-    /// ends by its timeout.
+    /// Its id is random, and no secret; its `Display` and `FromStr` take it to the client and back.
+    /// When the future is dropped, the session that may have begun ends by its timeout.
     ///
     /// # Errors
     ///

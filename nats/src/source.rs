@@ -55,7 +55,7 @@ pub struct SourceOptions {
 setters! { SourceOptions
     /// The consumer gets only messages of this subject, which may have wildcards.
     subject(subject: &str) => subject = subject.to_string();
-    /// The subject of dead letters. A stream has to take it.
+    /// The subject of dead letters, without wildcards. A stream has to take it.
     dead_letters(subject: &str) => dead_letters = Some(subject.to_string());
     /// The number of deliveries, 1 or more, after which a failed message becomes a dead letter. The
     /// broker counts them, also those to workers that died.
@@ -177,7 +177,9 @@ struct Link<M> {
 
 type Decode<M> = dyn Fn(&Incoming<'_>) -> Result<M, String> + Send + Sync;
 
-/// A durable consumer whose messages spouts get. Made by [`Nats::source`].
+/// A durable consumer whose messages spouts get. Made by [`Nats::source`]. To call
+/// [`stats`](Self::stats) and [`trouble`](Self::trouble) beside a running topology, keep it in an
+/// `Arc`, and move a clone of that into the topology's closure.
 pub struct StreamSource<M> {
     shared: Arc<Shared<M>>,
     links: Mutex<Links<M>>,
@@ -204,7 +206,7 @@ debug!(StreamSource<M>, |it| "StreamSource({:?})", it.shared.options);
 impl Nats {
     /// A source of messages. Creates the durable consumer, or updates the settings of the one that
     /// is there. `decode` runs on the runtime's threads; a message that it refuses becomes a dead
-    /// letter at once.
+    /// letter at once. A topology takes the source if `M` is `Clone`.
     ///
     /// # Errors
     ///

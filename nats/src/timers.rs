@@ -168,12 +168,13 @@ impl Timers {
     }
 
     /// The settings of a source that reads the timers that are due, as the consumer `due`. All
-    /// workers share it; a work queue takes no other consumer.
+    /// workers share it; a work queue takes no other consumer. Dead letters go to the subject
+    /// `APP.dead.APP+SET+timers` if [`dead_letters`](SourceOptions::dead_letters) names none.
     pub fn due(&self) -> SourceOptions {
         SourceOptions::new(&self.keyed.stream(), "due").subject(&self.keyed.subject("due.*"))
     }
 
-    /// The key of a timer, by the subject of its message.
+    /// The key of a timer, by the subject of its message; `None` for another subject.
     #[must_use]
     pub fn key(&self, subject: &str) -> Option<Vec<u8>> {
         decoded(subject.strip_prefix(&self.keyed.subject("due."))?)

@@ -15,15 +15,30 @@ pub struct Election {
 
 impl Nats {
     /// An election: of the processes that join it, at most one leads at a time. The name takes 1 to
-    /// 64 of `[A-Za-z0-9_-]`. `examples/leader.rs` runs jobs so.
+    /// 64 of `[A-Za-z0-9_-]`. `nats/examples/leader.rs` is a whole program.
+    ///
+    /// ```no_run
+    /// # async fn run(nats: expiry_nats::Nats) -> Result<(), expiry_nats::NatsError> {
+    /// let leader = nats.leader("jobs").join().await?;
+    /// loop {
+    ///     let lease = leader.campaign().await?;
+    ///     tokio::select! {
+    ///         () = lead(lease.token()) => lease.release().await?,
+    ///         () = lease.lost() => {} // another process may lead now
+    ///     }
+    /// }
+    /// # }
+    /// # async fn lead(_token: u64) {}
+    /// ```
     pub fn leader(&self, name: &str) -> Election {
         Election { set: self.lease_set(name, "leader", 1), time: Duration::from_secs(16) }
     }
 }
 
 setters! { Election
-    /// How long a dead leader's place stays taken: 8 s to a day, 16 s by default. All processes
-    /// have to name the same.
+    /// How long a dead leader's place stays taken: 8 s to a day, 16 s by default. It stays taken up
+    /// to 3/8 longer where the leader's process owned the election's partition too. The partition's
+    /// lease is an eighth of this time. All processes have to name the same.
     time(time: Duration) => time = time;
     /// The number of brokers, 1, 3 or 5, that store the election. It counts when that is created.
     replicas(replicas: usize) => set.set.replicas = replicas;
