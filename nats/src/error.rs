@@ -141,7 +141,7 @@ impl NatsError {
         Self::unless(fits, "the number of replicas", &found, "1, 3 or 5")
     }
 
-    fn unless(
+    pub(crate) fn unless(
         fits: bool,
         what: &'static str,
         found: &dyn fmt::Debug,

@@ -92,7 +92,10 @@ impl SourceOptions {
         NatsError::name("consumer", &self.consumer)?;
         NatsError::within("attempts", self.attempts, 1.., "1 or more")?;
         NatsError::within("window", self.window, 1.., "1 or more")?;
-        NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")
+        NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")?;
+        let letters = self.dead_letters.as_deref().unwrap_or_default();
+        let is_one = !letters.contains(['*', '>']);
+        NatsError::unless(is_one, "dead_letters", &letters, "one subject, without wildcards")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Leader election: a lease with one key.
 
 use super::{Lease, LeaseSet, Leases, SHORTEST};
-use crate::base::setters;
+use crate::base::{setters, DAY};
 use crate::{Nats, NatsError};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ impl Election {
     ///
     /// As [`LeaseSet::join`].
     pub async fn join(self) -> Result<Leader, NatsError> {
+        let times = Duration::from_secs(1) * SHORTEST..=DAY;
+        NatsError::within("the time of an election", self.time, times, "8 s to a day")?;
         let leases = self.set.partition_lease(self.time / SHORTEST).join().await?;
         Ok(Leader { leases, time: self.time })
     }

@@ -112,6 +112,11 @@ fn a_key_has_one_holder_until_it_is_released() {
     };
     assert!(refused("", TIME) && refused(&"k".repeat(257), TIME));
     assert!(refused("k", TIME - OWNERS) && refused("k", Duration::MAX));
+    for time in [TIME - OWNERS, Duration::MAX] {
+        let election = a.worker.nats.leader("chief").time(time).join();
+        let found = a.worker.runtime.block_on(election);
+        assert!(matches!(found, Err(NatsError::Setting { .. })), "{found:?}");
+    }
     // One member leaves: its partitions are served at once.
     let left = Instant::now();
     a.worker.runtime.block_on(a.leases.leave());

@@ -263,6 +263,8 @@ fn bad_settings_and_missing_streams_are_typed_errors() {
     assert!(matches!(refused(SourceOptions::new("in", "")), NatsError::Name { .. }));
     assert_eq!(shown(&refused(options().attempts(0))), "attempts is 0; it takes 1 or more");
     assert_eq!(shown(&refused(options().window(0))), "window is 0; it takes 1 or more");
+    let many = refused(options().dead_letters("dead.>"));
+    assert_eq!(shown(&many), "dead_letters is \"dead.>\"; it takes one subject, without wildcards");
     let short = refused(options().ack_wait(SECOND / 2));
     assert_eq!(shown(&short), "ack_wait is 500ms; it takes 1s or more");
     // A consumer of this name that is not ours.
