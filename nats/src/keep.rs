@@ -31,7 +31,7 @@ use front::{Touch, Touches};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 pub(crate) use wire::{Entry, NO, UNSURE, YES};
@@ -183,26 +183,35 @@ impl Served {
     /// Sends a begin or an end, in one request with those of other callers.
     async fn write(self: &Arc<Self>, write: Write) -> u64 {
         let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
-        if self.has_to_send(partition, (write, tell)) {
-            tokio::spawn(self.clone().send_waiting(partition));
+        if let Some(sender) = self.sender(partition, (write, tell)) {
+            tokio::spawn(sender.run());
         }
         told.await.unwrap_or(UNSURE)
     }
 
-    /// Whether the caller is to begin a task that sends what waits.
-    fn has_to_send(&self, partition: u32, waiting: Waiting) -> bool {
+    /// The task that the caller is to begin, if it is to begin one.
+    fn sender(self: &Arc<Self>, partition: u32, waiting: Waiting) -> Option<Sender> {
         let mut lane = lock(&self.lanes[partition as usize]);
         lane.waiting.push_back(waiting);
         let is_idle = lane.senders < SENDERS;
         lane.senders += usize::from(is_idle);
-        is_idle
+        is_idle.then(|| Sender { served: self.clone(), partition })
     }
+}
 
-    async fn send_waiting(self: Arc<Self>, partition: u32) {
-        while let Some((writes, tell)) = self.waiting(partition) {
+/// A task that sends what waits in a lane. It runs in the runtime of some caller.
+struct Sender {
+    served: Arc<Served>,
+    partition: u32,
+}
+
+impl Sender {
+    async fn run(self) {
+        let (served, partition) = (&self.served, self.partition);
+        while let Some((writes, tell)) = self.waiting() {
             let request = Request::new(Vec::new(), writes);
-            let results = self.request(partition, &request, self.lease).await.unwrap_or_default();
-            for (tell, result) in tell.into_iter().zip(results) {
+            let results = served.request(partition, &request, served.lease).await;
+            for (tell, result) in tell.into_iter().zip(results.unwrap_or_default()) {
                 // An error says that the caller has gone. One that finds its sender dropped is
                 // unsure.
                 let _ = tell.send(result);
@@ -210,14 +219,25 @@ impl Served {
         }
     }
 
-    fn waiting(&self, partition: u32) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
-        let mut lane = lock(&self.lanes[partition as usize]);
+    fn lane(&self) -> MutexGuard<'_, Lane> {
+        lock(&self.served.lanes[self.partition as usize])
+    }
+
+    fn waiting(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
+        let mut lane = self.lane();
         let most = lane.waiting.len().min(MOST_RECORDS);
-        if most == 0 {
-            lane.senders -= 1;
-            return None;
-        }
-        Some(lane.waiting.drain(..most).unzip())
+        (most > 0).then(|| lane.waiting.drain(..most).unzip())
+    }
+}
+
+/// The runtime may have ended before the task. The calls that wait are then unsure, and ask again.
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut lane = self.lane();
+        lane.senders -= 1;
+        let left = (lane.senders == 0).then(|| std::mem::take(&mut lane.waiting));
+        drop(lane); // what follows wakes the callers
+        drop(left);
     }
 }
 

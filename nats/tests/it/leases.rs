@@ -205,6 +205,22 @@ fn a_paused_holder_finds_its_lease_lost_and_its_token_lower() {
 }
 
 #[test]
+fn a_runtime_that_ends_takes_no_other_callers_requests_along() {
+    let rig = Rig::bare();
+    let [a] = members(&rig, ["a"]);
+    // Each of these runtimes ends with requests of its own under way.
+    for n in 0..8 * COUNT {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let call = a.leases.acquire(format!("cut{n}"), TIME);
+        runtime.block_on(async { tokio::time::timeout(Duration::ZERO, call).await.unwrap_err() });
+    }
+    let calls = (0..8 * COUNT).map(|n| a.leases.acquire(format!("k{n}"), TIME));
+    let all = futures_util::future::join_all(calls);
+    let all = a.worker.runtime.block_on(async { tokio::time::timeout(TIME, all).await });
+    assert!(all.expect("the calls return").iter().all(|it| matches!(it, Ok(Some(_)))));
+}
+
+#[test]
 fn bytes_that_do_not_parse_are_counted_and_dropped() {
     let rig = Rig::bare();
     let [a] = members(&rig, ["a"]);
