@@ -18,9 +18,10 @@
 //! The broker counts the deliveries. A message that kills its worker takes along what else the
 //! worker holds, so a count above `attempts` makes a message a *suspect* only: it has a trial. The
 //! source stores its dead letter first, and gives it to the topology when that has nothing else. If
-//! the worker dies, the next one finds that the letter is there already, and terminates the
-//! message. If the message is acked, or not begun with, the letter is taken back. While there is a
-//! suspect, nothing else is given.
+//! the worker dies or closes the source, the next one finds that the letter is there already, and
+//! terminates the message. The letter is taken back if the message is acked, and only then: within
+//! its duplicate window the stream would not store it again. While there is a suspect, nothing else
+//! is given.
 //!
 //! An event that names a message that is not held changes nothing.
 //!
@@ -93,9 +94,6 @@ pub(crate) enum Action<Id, T> {
     /// The dead letter is stored: the message is terminated at the broker.
     Term(T),
 }
-
-/// A message that leaves the source, and its dead letter, which the caller takes back.
-pub(crate) type Released<T> = (T, Option<u64>);
 
 impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     /// A message becomes a dead letter after `attempts` deliveries.
@@ -171,9 +169,14 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         self.held.get(&id).map(|held| (&held.message, held.deliveries))
     }
 
-    /// The topology has acked a message. Returns what is to be acked at the broker.
-    pub(crate) fn acked(&mut self, id: Id) -> Option<Released<T>> {
-        let released = self.take_back(id)?;
+    /// The topology has acked a message. Returns what is to be acked at the broker, and its dead
+    /// letter, which the caller takes back.
+    pub(crate) fn acked(&mut self, id: Id) -> Option<(T, Option<u64>)> {
+        let letter = match self.held.get(&id)?.place {
+            Place::Tried(letter) => Some(letter),
+            _ => None,
+        };
+        let message = self.take_back(id)?;
         if self.acked_order.len() == REMEMBERED {
             let oldest = self.acked_order.pop_front()?;
             self.acked.remove(&oldest);
@@ -181,7 +184,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         if self.acked.insert(id) {
             self.acked_order.push_back(id);
         }
-        Some(released)
+        Some((message, letter))
     }
 
     /// The topology has failed a message. `is_hopeless` says that no attempt can succeed.
@@ -193,7 +196,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             self.given -= 1;
             return Some(Action::Bury(id));
         }
-        let (message, _) = self.take_back(id)?;
+        let message = self.take_back(id)?;
         if place != Place::Given {
             return Some(Action::Term(message));
         }
@@ -203,30 +206,21 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     }
 
     /// Gives back a message that the topology has not begun with.
-    pub(crate) fn take_back(&mut self, id: Id) -> Option<Released<T>> {
-        let letter = match self.held.get(&id)?.place {
-            Place::Given => {
-                self.given -= 1;
-                None
-            }
-            Place::Tried(letter) => {
-                self.has_trial = false;
-                Some(letter)
-            }
+    pub(crate) fn take_back(&mut self, id: Id) -> Option<T> {
+        match self.held.get(&id)?.place {
+            Place::Given => self.given -= 1,
+            Place::Tried(_) => self.has_trial = false,
             Place::Waiting | Place::Accused | Place::Buried => return None,
-        };
-        self.held.remove(&id).map(|held| (held.message, letter))
+        }
+        self.held.remove(&id).map(|held| held.message)
     }
 
     /// Gives back all that is held, because the source closes.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Released<T>> + '_ {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + '_ {
         (self.has_trial, self.given) = (false, 0);
         self.waiting.clear();
         self.suspects.clear();
-        self.held.drain().map(|(_, held)| match held.place {
-            Place::Tried(letter) => (held.message, Some(letter)),
-            _ => (held.message, None),
-        })
+        self.held.drain().map(|(_, held)| held.message)
     }
 
     /// A message that is to become a dead letter, the count of its deliveries, and the reason.

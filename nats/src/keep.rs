@@ -31,7 +31,7 @@ use front::{Touch, Touches};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 pub(crate) use wire::{Entry, NO, UNSURE, YES};
@@ -39,6 +39,8 @@ use wire::{Request, Write};
 
 /// The requests with begins and ends that a process has under way at a partition.
 const SENDERS: usize = 2;
+/// The bytes of a begin with the longest key are fewer.
+const LARGEST_WRITE: usize = 320;
 
 /// What all owners of a set have in common.
 #[derive(Clone)]
@@ -82,6 +84,8 @@ pub(crate) struct Served {
     pub(crate) count: u32,
     pub(crate) lease: Duration,
     lanes: Box<[Mutex<Lane>]>,
+    /// The begins and ends of one request.
+    most: usize,
     pub(crate) partitions: AtomicUsize,
     /// Touches with an answer, and without one.
     pub(crate) touches: AtomicU64,
@@ -183,26 +187,35 @@ impl Served {
     /// Sends a begin or an end, in one request with those of other callers.
     async fn write(self: &Arc<Self>, write: Write) -> u64 {
         let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
-        if self.has_to_send(partition, (write, tell)) {
-            tokio::spawn(self.clone().send_waiting(partition));
+        if let Some(sender) = self.sender(partition, (write, tell)) {
+            tokio::spawn(sender.run());
         }
         told.await.unwrap_or(UNSURE)
     }
 
-    /// Whether the caller is to begin a task that sends what waits.
-    fn has_to_send(&self, partition: u32, waiting: Waiting) -> bool {
+    /// The task that the caller is to begin, if it is to begin one.
+    fn sender(self: &Arc<Self>, partition: u32, waiting: Waiting) -> Option<Sender> {
         let mut lane = lock(&self.lanes[partition as usize]);
         lane.waiting.push_back(waiting);
         let is_idle = lane.senders < SENDERS;
         lane.senders += usize::from(is_idle);
-        is_idle
+        is_idle.then(|| Sender { served: self.clone(), partition })
     }
+}
 
-    async fn send_waiting(self: Arc<Self>, partition: u32) {
-        while let Some((writes, tell)) = self.waiting(partition) {
+/// A task that sends what waits in a lane. It runs in the runtime of some caller.
+struct Sender {
+    served: Arc<Served>,
+    partition: u32,
+}
+
+impl Sender {
+    async fn run(self) {
+        let (served, partition) = (&self.served, self.partition);
+        while let Some((writes, tell)) = self.waiting() {
             let request = Request::new(Vec::new(), writes);
-            let results = self.request(partition, &request, self.lease).await.unwrap_or_default();
-            for (tell, result) in tell.into_iter().zip(results) {
+            let results = served.request(partition, &request, served.lease).await;
+            for (tell, result) in tell.into_iter().zip(results.unwrap_or_default()) {
                 // An error says that the caller has gone. One that finds its sender dropped is
                 // unsure.
                 let _ = tell.send(result);
@@ -210,14 +223,25 @@ impl Served {
         }
     }
 
-    fn waiting(&self, partition: u32) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
-        let mut lane = lock(&self.lanes[partition as usize]);
-        let most = lane.waiting.len().min(MOST_RECORDS);
-        if most == 0 {
-            lane.senders -= 1;
-            return None;
-        }
-        Some(lane.waiting.drain(..most).unzip())
+    fn lane(&self) -> MutexGuard<'_, Lane> {
+        lock(&self.served.lanes[self.partition as usize])
+    }
+
+    fn waiting(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
+        let mut lane = self.lane();
+        let most = lane.waiting.len().min(self.served.most);
+        (most > 0).then(|| lane.waiting.drain(..most).unzip())
+    }
+}
+
+/// The runtime may have ended before the task. The calls that wait are then unsure, and ask again.
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut lane = self.lane();
+        lane.senders -= 1;
+        let left = (lane.senders == 0).then(|| std::mem::take(&mut lane.waiting));
+        drop(lane); // what follows wakes the callers
+        drop(left);
     }
 }
 
@@ -247,12 +271,14 @@ pub(crate) async fn join<F: Front>(
 ) -> Result<Part<F>, NatsError> {
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
+    let payload = nats.client().max_payload();
     let served = Arc::new(Served {
         prefix: format!("{}.{kind}.{name}", nats.app()),
         nats,
         count,
         lease,
         lanes: (0..count).map(|_| Mutex::default()).collect(),
+        most: MOST_RECORDS.min(payload / LARGEST_WRITE),
         partitions: 0.into(),
         touches: 0.into(),
         unanswered: 0.into(),
@@ -266,7 +292,7 @@ pub(crate) async fn join<F: Front>(
         serve.await;
         drop(serving);
     });
-    let touches = Mutex::new(Touches::new(front, count));
+    let touches = Mutex::new(Touches::new(front, count, payload));
     let shared = Arc::new(Shared { served, touches, tell: Box::new(tell) });
     let _ticks = Task::new(tick(shared.clone()));
     Ok(Part { shared, leave, ended, _ticks })

@@ -5,8 +5,8 @@
 //!
 //! 1. The owner answers a begin or an end, and reports an end, after the store has confirmed its
 //!    write. Until then it is unsure of the entry, and gives a lease's key to no other call.
-//! 2. An entry whose time is up stays in the tracker until the batch that deletes its record is
-//!    made. A touch before that moment takes the entry back.
+//! 2. An entry whose time is up stays in the tracker until it has its turn among the requests to
+//!    write. A touch before that moment takes the entry back.
 //! 3. One batch is under way at a time. A batch without a known outcome ends the machine: the
 //!    worker claims the partition again, under a new epoch that defeats the batch if it is still on
 //!    its way, and a new machine begins with the records.
@@ -222,27 +222,36 @@ impl<R> Owner<R> {
         }
     }
 
-    /// Begins the next batch. An entry whose time is up ends only now, so that a touch before this
-    /// moment keeps it.
+    /// Begins the next batch.
     fn write(&mut self, out: &mut Vec<Action<R>>) {
+        if self.next.iter().all(|pending| pending.reply.is_some()) {
+            self.expire();
+        }
         let mut room = MOST_RECORDS;
         while self.next.front().is_some_and(|pending| pending.writes.len() <= room) {
             let pending = self.next.pop_front().expect("it is the first");
             room -= pending.writes.len();
             self.under_way.push(pending);
         }
-        let mut expired = Vec::new();
-        while expired.len() < room && self.live.poll_into(&mut expired, room).more {}
-        if !expired.is_empty() {
-            let results = vec![NO; expired.len()];
-            let writes = (0..).zip(expired).map(|(place, entry)| (entry.id.0, true, place));
-            let writes: Vec<_> = writes.collect();
-            self.open.extend(writes.iter().map(|(id, ..)| id));
-            self.under_way.push(Pending { writes, results, reply: None });
-        }
         if !self.under_way.is_empty() {
             let writes = self.under_way.iter().flat_map(|pending| &pending.writes);
             out.push(Action::Write(writes.map(|&(id, ends, _)| self.record(id, ends)).collect()));
+        }
+    }
+
+    /// Ends entries whose time is up. They have their turn among the requests. A poll may find a
+    /// few more than it is asked for.
+    fn expire(&mut self) {
+        let (mut expired, mut more) = (Vec::new(), true);
+        while more && expired.len() < MOST_RECORDS {
+            let left = MOST_RECORDS - expired.len();
+            more = self.live.poll_into(&mut expired, left).more;
+        }
+        let writes: Vec<_> = expired.iter().map(|entry| (entry.id.0, true, 0)).collect();
+        self.open.extend(writes.iter().map(|(id, ..)| id));
+        for writes in writes.chunks(MOST_RECORDS) {
+            let (writes, results) = (writes.to_vec(), vec![NO]);
+            self.next.push_back(Pending { writes, results, reply: None });
         }
     }
 

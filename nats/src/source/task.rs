@@ -3,7 +3,7 @@
 use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
 use crate::base::count;
 use crate::clock;
-use crate::custody::{Action, Custody, Released};
+use crate::custody::{Action, Custody};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::Consumer;
@@ -181,10 +181,8 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
-    /// Answers the broker, and takes the dead letter back, if there is one.
-    async fn release(&self, (message, letter): Released<Message>, kind: AckKind) {
-        answer(&message, kind).await;
-        let Some(letter) = letter else { return };
+    /// Takes a dead letter back.
+    fn unbury(&self, letter: u64) {
         let (context, shared) = (self.shared.nats.context().clone(), self.shared.clone());
         tokio::spawn(async move {
             // A letter that stays is one of a message that was done: an operator may see it.
@@ -198,9 +196,10 @@ impl<M: Send + 'static> Task<M> {
         let shared = self.shared.clone();
         match outcome {
             Outcome::Acked(id) => {
-                if let Some(released) = self.custody.acked(id) {
+                if let Some((message, letter)) = self.custody.acked(id) {
                     count(&shared.counts.acked);
-                    self.release(released, AckKind::Ack).await;
+                    answer(&message, AckKind::Ack).await;
+                    letter.into_iter().for_each(|letter| self.unbury(letter));
                 }
             }
             Outcome::Failed(id, why, is_hopeless) => {
@@ -208,8 +207,8 @@ impl<M: Send + 'static> Task<M> {
                 self.act(action).await;
             }
             Outcome::Unused(id) => {
-                if let Some(released) = self.custody.take_back(id) {
-                    self.release(released, AckKind::Nak(None)).await;
+                if let Some(message) = self.custody.take_back(id) {
+                    answer(&message, AckKind::Nak(None)).await;
                 }
             }
             Outcome::Active(active) => self.active = active,
@@ -225,8 +224,8 @@ impl<M: Send + 'static> Task<M> {
             }
             Outcome::Close(done) => {
                 self.active = false;
-                for released in self.custody.take_all().collect::<Vec<_>>() {
-                    self.release(released, AckKind::Nak(None)).await;
+                for message in self.custody.take_all() {
+                    answer(&message, AckKind::Nak(None)).await;
                 }
                 let _ = shared.nats.client().flush().await;
                 let _ = done.send(());

@@ -210,6 +210,36 @@ fn a_paused_holder_finds_its_lease_lost_and_its_token_lower() {
 }
 
 #[test]
+fn what_dropped_calls_may_have_got_is_free_long_before_its_time() {
+    let rig = Rig::bare();
+    let [a] = members(&rig, ["a"]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let acquire = |n: u64| {
+        let leases = a.leases.clone();
+        async move { leases.acquire(format!("cut{n}"), 1000 * TIME).await }
+    };
+    let calls = (0..20_000).map(|n| {
+        let call = acquire(n);
+        runtime.spawn(async move {
+            let call = tokio::spawn(call);
+            for _ in 0..n * 7919 % 211 {
+                tokio::task::yield_now().await;
+            }
+            call.abort();
+        })
+    });
+    drop(runtime.block_on(futures_util::future::join_all(calls)));
+    let mut left: Vec<u64> = (0..20_000).collect();
+    rig.until("all are free", || {
+        let calls = left.iter().map(|n| acquire(*n));
+        let found = runtime.block_on(futures_util::future::join_all(calls));
+        let taken = left.iter().zip(found).filter(|(_, found)| !matches!(found, Ok(Some(_))));
+        left = taken.map(|(n, _)| *n).collect();
+        left.is_empty()
+    });
+}
+
+#[test]
 fn bytes_that_do_not_parse_are_counted_and_dropped() {
     let rig = Rig::bare();
     let [a] = members(&rig, ["a"]);

@@ -1,9 +1,10 @@
 //! Sources and sinks on three brokers.
 
 use crate::rig::{Rig, Worker};
-use async_nats::jetstream::consumer::AckPolicy;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use expiry_nats::{Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
 use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
+use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -238,6 +239,37 @@ fn a_flood_of_poison_that_waits_for_its_next_attempt_does_not_hold_up_the_others
     topology.kill();
     assert_eq!((stats.acked, rig.messages("out")), (1000, 1000));
     assert!(stats.naks >= 1000, "{stats:?}");
+}
+
+#[test]
+fn a_suspect_whose_trial_a_closing_source_cuts_off_is_not_lost() {
+    let rig = Rig::start();
+    let worker = rig.worker("a");
+    let options = || options().attempts(1);
+    drop(crate::joined(&worker, || worker.nats.source(options(), decode)));
+    rig.publish(1..=1);
+    // A worker dies with the message.
+    worker.runtime.block_on(async {
+        let found = worker.nats.context().get_consumer_from_stream("work", "in").await;
+        let consumer: PullConsumer = found.unwrap();
+        let mut messages = consumer.fetch().max_messages(1).messages().await.unwrap();
+        messages.next().await.unwrap().unwrap();
+    });
+    let tried = Arc::new(AtomicU64::new(0));
+    let counted = tried.clone();
+    let step = move |n: &u64, out: &mut Derive<'_, '_, u64>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(2 * SECOND); // longer than the topology waits
+        out.emit(*n);
+    };
+    let (topology, _source) = stage(&worker, options(), step);
+    rig.until("it has its trial", || tried.load(Ordering::SeqCst) == 1);
+    topology.kill();
+    assert_eq!((rig.messages("in"), rig.messages("out")), (1, 0));
+    let (topology, _source) = stage(&worker, options(), pass_on);
+    rig.until("it has left the stream", || rig.messages("in") == 0);
+    topology.kill();
+    assert_eq!((rig.messages("dead"), rig.messages("out")), (1, 0));
 }
 
 #[test]

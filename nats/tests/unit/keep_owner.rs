@@ -124,3 +124,30 @@ fn what_does_not_parse_is_none() {
         assert_eq!(Entry::of_record(&bytes, false), None);
     }
 }
+
+#[test]
+fn what_expires_at_once_ends_in_batches_that_the_store_takes() {
+    let terms = Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) };
+    let lease = |id: u64, millis: u64| {
+        Entry::new(id, id.to_be_bytes().to_vec(), Duration::from_millis(millis))
+    };
+    let records = (0..4_000).map(|id| lease(id, 1 + id * 7919 % 60_000));
+    let records = records.map(|it| (it.record_key(), (it.id, Some(it.record().into()))));
+    let (owner, _) = Owner::new(terms, Duration::ZERO, records.collect(), Duration::ZERO);
+    let (mut owner, mut ended, mut last) = (Script(owner), 0, 0);
+    let mut begins = (4..).map(|n: u64| {
+        let write = |id| Write { entry: lease(id, 1 << 20), ends: false };
+        Request::new(vec![], (n * 1000..(n + 1) * 1000).map(write).collect())
+    });
+    // Others ask for as much as the store takes, all the time.
+    let mut out = owner.ask(100, "a", 1, begins.next().unwrap());
+    for reply in 2..30 {
+        let batch = std::mem::take(&mut out.last_mut().expect("it writes").2);
+        assert!(batch.len() <= 1000, "{}", batch.len());
+        ended += batch.iter().filter(|begins| !**begins).count();
+        last += batch.len() as u64;
+        owner.ask(100, "a", reply, begins.next().unwrap());
+        out = owner.on(100, Event::Written(last));
+    }
+    assert_eq!(ended, 4_000);
+}
