@@ -104,9 +104,36 @@ struct Inner {
     runtime: Handle,
 }
 
+const ACQUIRE: &str = "acquire a lease";
+
 impl Inner {
     fn served(&self) -> &Arc<Served> {
         self.part.served()
+    }
+
+    async fn acquire(
+        self: Arc<Self>,
+        key: Vec<u8>,
+        time: Duration,
+    ) -> Result<Option<Lease>, NatsError> {
+        let id = self.served().new_id(Some(crate::ownership::hash_of(&key)));
+        let (inner, (_, lost)) = (self.clone(), watch::channel(()));
+        let entry = Entry::new(id, key.clone(), time);
+        // Dropped, it frees what the call may have got.
+        let mut lease = Lease { inner, id, key, time, token: 0, lost };
+        loop {
+            let (token, sent_at) = self.served().begin(ACQUIRE, entry.clone()).await?;
+            if token == NO {
+                lease.id = 0; // there is nothing to free
+                return Ok(None);
+            }
+            let (value, lost) = watch::channel(());
+            (lease.token, lease.lost) = (token, lost);
+            let now = clock::now();
+            if self.part.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
+                return Ok(Some(lease));
+            }
+        }
     }
 }
 
@@ -156,24 +183,9 @@ impl Leases {
         check_key(&key)?;
         let needed = "8 times the partitions' lease, to a day";
         NatsError::within("the time of a lease", time, least..=DAY, needed)?;
-        let id = served.new_id(Some(crate::ownership::hash_of(&key)));
-        let (inner, (_, lost)) = (self.0.clone(), watch::channel(()));
-        let entry = Entry::new(id, key.clone(), time);
-        // Dropped, it frees what the call may have got.
-        let mut lease = Lease { inner, id, key, time, token: 0, lost };
-        loop {
-            let (token, sent_at) = served.begin("acquire a lease", entry.clone()).await?;
-            if token == NO {
-                lease.id = 0; // there is nothing to free
-                return Ok(None);
-            }
-            let (value, lost) = watch::channel(());
-            (lease.token, lease.lost) = (token, lost);
-            let now = clock::now();
-            if self.0.part.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
-                return Ok(Some(lease));
-            }
-        }
+        // A task: where the caller drops the call, its end cannot overtake the begin.
+        let acquire = self.0.runtime.spawn(Inner::acquire(self.0.clone(), key, time));
+        acquire.await.unwrap_or_else(|_| Err(served.nats.unanswered(ACQUIRE)))
     }
 
     /// Hands the process's partitions over to the others, for two partition leases at most. The

@@ -243,3 +243,19 @@ fn bytes_that_do_not_parse_are_counted_and_dropped() {
     });
     assert!(ids.iter().all(|id| b.adopt(*id)));
 }
+
+#[test]
+fn a_runtime_that_ends_takes_no_other_callers_requests_along() {
+    let rig = Rig::bare();
+    let [a] = members(&rig, ["a"]);
+    // Each of these runtimes ends with a request of its own under way.
+    for _ in 0..16 * COUNT {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let call = a.sessions.begin();
+        runtime.block_on(async { tokio::time::timeout(Duration::ZERO, call).await.unwrap_err() });
+    }
+    let all = stream::iter(0..16 * COUNT).map(|_| a.sessions.begin()).buffer_unordered(500);
+    let all = all.all(|begun| future::ready(begun.is_ok()));
+    let all = a.worker.runtime.block_on(async { tokio::time::timeout(TIME, all).await });
+    assert_eq!(all, Ok(true));
+}
