@@ -30,9 +30,9 @@ const PINNED: [(&str, &str); 2] = [
 /// How long a broker may take to become ready.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Runs a program and sends it the signals of the input, at the end `KILL`. The shell ends when the
-/// program has, and its ports are free.
-const SHELL: &str = r#""$0" "$@" </dev/null & while read s; do kill -s $s $!; done
-    kill -s KILL $!; wait $!"#;
+/// program has, and its ports are free. It outlives what a terminal sends to all of its processes.
+const SHELL: &str = r#"trap '' HUP INT TERM; "$0" "$@" </dev/null &
+    while read s; do kill -s $s $!; done; kill -s KILL $!; wait $!"#;
 
 /// Why there are no brokers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -9,10 +9,13 @@ mod rig;
 mod secure;
 mod sessions;
 
+use expiry_nats::brokers::Brokers;
 use expiry_nats::{Nats, NatsError, Options};
 use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Asks the brokers: again and again, while a majority of them may be gone.
@@ -108,4 +111,30 @@ async fn brokers_that_do_not_answer_are_waited_for_as_long_as_asked() {
     let found = refused("app", "worker", &silent).await;
     let (what, after) = ("connect", Duration::from_millis(500));
     assert_eq!(found, NatsError::Unanswered { what, after });
+}
+
+#[test]
+fn brokers_end_with_a_process_whose_terminal_hangs_up() {
+    const NAME: &str = "brokers_end_with_a_process_whose_terminal_hangs_up";
+    if std::env::var_os(NAME).is_some() {
+        let brokers = Brokers::start(1).unwrap_or_else(|error| panic!("{error}"));
+        println!("{}", brokers.servers()[0]);
+        loop {
+            std::thread::park();
+        }
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([NAME, "--exact", "--nocapture"]).env(NAME, "").stdout(Stdio::piped());
+    let mut child = child.process_group(0).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut servers = lines.filter_map(|line| Some(line.split_once("nats://")?.1.to_string()));
+    let server = servers.next().expect("the broker runs");
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-s", "HUP", "--", &group]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    let began = Instant::now();
+    while TcpStream::connect(&server).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{server} runs on");
+        std::thread::yield_now();
+    }
 }
