@@ -39,6 +39,8 @@ use wire::{Request, Write};
 
 /// The requests with begins and ends that a process has under way at a partition.
 const SENDERS: usize = 2;
+/// The bytes of a begin with the longest key are fewer.
+const LARGEST_WRITE: usize = 320;
 
 /// What all owners of a set have in common.
 #[derive(Clone)]
@@ -82,6 +84,8 @@ pub(crate) struct Served {
     pub(crate) count: u32,
     pub(crate) lease: Duration,
     lanes: Box<[Mutex<Lane>]>,
+    /// The begins and ends of one request.
+    most: usize,
     pub(crate) partitions: AtomicUsize,
     /// Touches with an answer, and without one.
     pub(crate) touches: AtomicU64,
@@ -225,7 +229,7 @@ impl Sender {
 
     fn waiting(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
         let mut lane = self.lane();
-        let most = lane.waiting.len().min(MOST_RECORDS);
+        let most = lane.waiting.len().min(self.served.most);
         (most > 0).then(|| lane.waiting.drain(..most).unzip())
     }
 }
@@ -267,12 +271,14 @@ pub(crate) async fn join<F: Front>(
 ) -> Result<Part<F>, NatsError> {
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
+    let payload = nats.client().max_payload();
     let served = Arc::new(Served {
         prefix: format!("{}.{kind}.{name}", nats.app()),
         nats,
         count,
         lease,
         lanes: (0..count).map(|_| Mutex::default()).collect(),
+        most: MOST_RECORDS.min(payload / LARGEST_WRITE),
         partitions: 0.into(),
         touches: 0.into(),
         unanswered: 0.into(),
@@ -286,7 +292,7 @@ pub(crate) async fn join<F: Front>(
         serve.await;
         drop(serving);
     });
-    let touches = Mutex::new(Touches::new(front, count));
+    let touches = Mutex::new(Touches::new(front, count, payload));
     let shared = Arc::new(Shared { served, touches, tell: Box::new(tell) });
     let _ticks = Task::new(tick(shared.clone()));
     Ok(Part { shared, leave, ended, _ticks })

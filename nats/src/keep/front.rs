@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// The ids of one request: 256 KiB.
+/// The most ids of one request: 256 KiB.
 const MOST_IDS: usize = 32_768;
 
 /// The entries of one process.
@@ -46,11 +46,15 @@ struct Partition {
 pub(crate) struct Touches<F> {
     pub(crate) front: F,
     partitions: Vec<Partition>,
+    /// The ids of one request.
+    most: usize,
 }
 
 impl<F: Front> Touches<F> {
-    pub(crate) fn new(front: F, partitions: u32) -> Self {
-        Self { front, partitions: vec![Partition::default(); partitions as usize] }
+    /// The brokers take messages of `payload` bytes.
+    pub(crate) fn new(front: F, partitions: u32, payload: usize) -> Self {
+        let most = MOST_IDS.min(payload / 9); // an id has 8
+        Self { front, partitions: vec![Partition::default(); partitions as usize], most }
     }
 
     /// Time has passed. Returns the requests that the driver is to send.
@@ -93,7 +97,7 @@ impl<F: Front> Touches<F> {
         if one.under_way.is_some() || one.due.is_empty() {
             return None;
         }
-        let ids = one.due.split_off(one.due.len().saturating_sub(MOST_IDS));
+        let ids = one.due.split_off(one.due.len().saturating_sub(self.most));
         one.under_way = Some((now, ids.clone()));
         let partition = u32::try_from(partition).expect("it was one");
         Some(Touch { partition, ids })

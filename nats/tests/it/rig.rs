@@ -30,7 +30,7 @@ impl Worker {
     }
 }
 
-fn worker(brokers: &Brokers, name: &str) -> Worker {
+pub fn worker(brokers: &Brokers, name: &str) -> Worker {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let options = Options::new("it", name).servers(brokers.servers());

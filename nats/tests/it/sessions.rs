@@ -1,6 +1,7 @@
 //! Sessions on three brokers.
 
 use crate::rig::{Rig, Worker};
+use expiry_nats::brokers::Brokers;
 use expiry_nats::{Ended, NatsError, SessionId, SessionSet, Sessions};
 use futures_util::{future, stream, StreamExt};
 use std::collections::{HashMap, HashSet};
@@ -258,4 +259,28 @@ fn a_runtime_that_ends_takes_no_other_callers_requests_along() {
     let all = all.all(|begun| future::ready(begun.is_ok()));
     let all = a.worker.runtime.block_on(async { tokio::time::timeout(TIME, all).await });
     assert_eq!(all, Ok(true));
+}
+
+#[test]
+fn a_request_is_no_larger_than_the_server_takes() {
+    const MOST: usize = 32 << 10;
+    let brokers = Brokers::start_with(1, &format!("max_payload: {MOST}"));
+    let brokers = brokers.unwrap_or_else(|error| panic!("{error}"));
+    let worker = crate::rig::worker(&brokers, "a");
+    let set = || worker.nats.sessions("set", 1).timeout(TIME).partition_lease(OWNERS).replicas(1);
+    let (sessions, ended) = crate::joined(&worker, || set().join());
+    let set = || worker.nats.leases("set", 1).partition_lease(OWNERS).replicas(1);
+    let leases = crate::joined(&worker, || set().join());
+    // Their ids, and the keys, together are longer.
+    let member = Member { worker, sessions, ended };
+    let ids = member.begin(MOST / 8 + 1000);
+    member.touch(&ids);
+    let began = Instant::now();
+    while member.sessions.stats().touches < ids.len() as u64 {
+        assert!(began.elapsed() < TIME, "{:?}", member.sessions.stats());
+        std::thread::yield_now();
+    }
+    let calls = (0..1000).map(|n| leases.acquire(format!("{n:0256}"), TIME));
+    let all = member.worker.runtime.block_on(future::join_all(calls));
+    assert!(all.iter().all(|found| matches!(found, Ok(Some(_)))));
 }

@@ -215,7 +215,7 @@ impl<C: Client> Sim<C> {
     fn node(&mut self, life: u64) -> Node<C> {
         let rate = 950 + self.net.below(101);
         let (client, front) = C::new(self.net.at_rate(rate));
-        let (touches, asks) = (Touches::new(front, 1), Vec::new());
+        let (touches, asks) = (Touches::new(front, 1, 1 << 20), Vec::new());
         let (paused_until, acts_until, lost, owner) = (0, 0, 0, None);
         Node { life, rate, paused_until, acts_until, owner, touches, lost, asks, client }
     }
