@@ -183,7 +183,7 @@ impl Leases {
         check_key(&key)?;
         let needed = "8 times `partition_lease`, which is 2 s by default, to a day";
         NatsError::within("the time of a lease", time, least..=DAY, needed)?;
-        // A task: where the caller drops the call, its end follows the begin and cannot overtake it.
+        // A task: where the caller drops the call, its end cannot overtake the begin.
         let acquire = self.0.runtime.spawn(Inner::acquire(self.0.clone(), key, time));
         acquire.await.unwrap_or_else(|_| Err(served.nats.unanswered(ACQUIRE)))
     }

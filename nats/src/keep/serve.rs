@@ -50,7 +50,7 @@ pub(super) async fn serve(
             }
             Some(Change::Lost(partition)) => drop(tasks.remove(&partition)),
             Some(Change::Ended(why)) => drop(served.ended.set(why)),
-            None => return,
+            None => return served.partitions.store(0, Ordering::Relaxed),
         }
         served.partitions.store(tasks.len(), Ordering::Relaxed);
     }

@@ -240,6 +240,19 @@ fn what_dropped_calls_may_have_got_is_free_long_before_its_time() {
 }
 
 #[test]
+fn a_member_that_leaves_without_brokers_owns_nothing() {
+    let rig = Rig::bare();
+    let [a] = members(&rig, ["a"]);
+    (1..=2).for_each(|n| rig.brokers.pause(n));
+    std::thread::sleep(2 * OWNERS); // its own lease has expired
+    a.worker.runtime.block_on(a.leases.leave());
+    assert_eq!(a.owns(), 0);
+    (1..=2).for_each(|n| rig.brokers.go_on(n));
+    let b = Member::join(&rig, "b");
+    rig.until("another member owns all", || b.owns() == COUNT as usize);
+}
+
+#[test]
 fn bytes_that_do_not_parse_are_counted_and_dropped() {
     let rig = Rig::bare();
     let [a] = members(&rig, ["a"]);
