@@ -1,6 +1,6 @@
 //! Requests that wait for their replies: each gets one, or learns that none has come in time.
 
-use crate::client::{Answer, CallError, InFlight};
+use crate::client::{Answer, CallError};
 use expiry::{BuildError, Clock, Lifetime, PendingTable, StoreError, Ticket};
 use std::time::Duration;
 use tokio::sync::oneshot::{channel, Receiver, Sender};
@@ -18,32 +18,30 @@ impl Requests {
             .build()?;
         Ok(Requests(table))
     }
-}
 
-impl InFlight for Requests {
-    fn begin(&self) -> Result<(u64, Receiver<Answer>), CallError> {
+    /// Returns the id of a new request, and the channel that receives its answer.
+    pub fn begin(&self) -> Result<(u64, Receiver<Answer>), CallError> {
         let (caller, answer) = channel();
         let ticket = self.0.insert(caller, Lifetime::Default).map_err(StoreError::from)?;
         Ok((ticket.into(), answer))
     }
 
-    async fn end(&self, _: u64, answer: Receiver<Answer>) -> Answer {
-        answer.await.unwrap_or(Err(CallError::Closed))
-    }
-
-    fn reply(&self, id: u64, reply: u64) -> bool {
+    /// A reply has come. Returns whether its request was still waiting.
+    pub fn reply(&self, id: u64, reply: u64) -> bool {
         // Either this call or the reaper gets the sender.
         let caller = self.0.take(Ticket::from(id));
         // The send is refused if the caller has stopped waiting.
         caller.map(|caller| caller.send(Ok(reply))).is_some()
     }
 
-    fn close(&self) {
+    /// Ends all requests, and refuses new ones.
+    pub fn close(&self) {
         // A sender that is dropped tells its receiver.
         drop(self.0.shutdown());
     }
 
-    fn timed_out(&self) -> u64 {
+    /// Number of requests that have timed out.
+    pub fn timed_out(&self) -> u64 {
         self.0.metrics().expired
     }
 }
