@@ -11,5 +11,4 @@ mod graph;
 mod making;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod tail;
 mod trees;
