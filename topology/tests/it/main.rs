@@ -11,4 +11,6 @@ mod graph;
 mod making;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod panics;
+mod threads;
 mod trees;
