@@ -6,7 +6,7 @@ use expiry_topology::{
     Bolt, BoltCollector, Collect, Context, Next, Replay, Spout, SpoutCollector, TopologyBuilder,
     Tuple, VecSpout,
 };
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -83,11 +83,15 @@ fn drops_of_messages_may_panic() {
 /// and waits until there is a spout to notify.
 #[test]
 fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
     struct Message;
     impl Clone for Message {
         fn clone(&self) -> Self {
             static CLONES: AtomicUsize = AtomicUsize::new(0);
-            if CLONES.fetch_add(1, Relaxed) == 1 {
+            static IS_OVER: AtomicBool = AtomicBool::new(false);
+            // The first copy is kept. The next ones panic, up to the first one after the spout was
+            // made again; the last one is the letter's.
+            if CLONES.fetch_add(1, Relaxed) > 0 && !IS_OVER.swap(MADE.load(Relaxed) > 12, Relaxed) {
                 panic();
             }
             Message
@@ -118,13 +122,12 @@ fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
         }
     }
     let (clock, told) = (ManualClock::new(), Log::new());
-    let made = AtomicUsize::new(0);
     let builder = TopologyBuilder::new();
     builder.clock(clock.clone());
     let one = builder
         .spout("one", {
             let told = told.clone();
-            move |_| match made.fetch_add(1, Relaxed) {
+            move |_| match MADE.fetch_add(1, Relaxed) {
                 made @ (0 | 12..) => One(made, 0, told.clone()),
                 _ => panic(),
             }
@@ -140,7 +143,8 @@ fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
         clock.advance(Duration::from_millis(1));
     }
     assert_eq!((told.all(), letters.all()), (vec![7], vec!["7".to_string()]));
-    assert_eq!((topology.metrics()[0].dead_letters, topology.metrics()[0].pending), (1, 0));
+    let one = &topology.metrics()[0];
+    assert_eq!((one.replayed, one.dead_letters, one.pending), (0, 1, 0));
     assert!(topology.is_finished());
 }
 
