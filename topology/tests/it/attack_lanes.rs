@@ -199,8 +199,8 @@ impl Bolt<u64, u64> for Late {
     }
 }
 
-/// While a topology is drained, ticks come early, to one bolt after another. A bolt that is not ready,
-/// or was woken, ticks too.
+/// While a topology is drained, ticks come early, to one bolt after another. A bolt that is not
+/// ready, or was woken, ticks too.
 #[test]
 fn a_drain_ticks_whatever_a_bolt_waits_for() {
     let builder = TopologyBuilder::new();
