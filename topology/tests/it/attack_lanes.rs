@@ -116,16 +116,6 @@ fn rootless_copies_keep_their_order() {
     assert!(refusals > 1_000, "{refusals}");
 }
 
-/// Panics when it is dropped.
-#[derive(Debug, Clone)]
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        std::panic::resume_unwind(Box::new("it was to panic"));
-    }
-}
-
 /// A topology ends while messages are in a queue, a batch, a lane, its overflow, and kept copies.
 /// The drop of each panics: two of them at once would end the process.
 #[test]
@@ -187,33 +177,38 @@ fn the_drops_of_waiting_results_may_panic() {
     drop(topology);
 }
 
-/// Takes two tuples at a time. A tick asks for their answers, which the next tick acks.
+/// Takes two tuples at a time. A tick asks for their answers, which the next tick sends on.
 struct Late(Waker, Vec<Tuple<u64>>, Vec<Tuple<u64>>);
 
-impl Bolt<u64> for Late {
-    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_>) {
+impl Bolt<u64, u64> for Late {
+    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
         self.1.push(tuple);
     }
     fn is_ready(&self) -> bool {
         self.1.len() + self.2.len() < 2
     }
-    fn tick(&mut self, out: &mut BoltCollector<'_>) {
-        self.2.drain(..).for_each(|tuple| out.ack(tuple));
+    fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+        for tuple in self.2.drain(..) {
+            out.emit(&tuple, *tuple);
+            out.ack(tuple);
+        }
         self.0.wake();
     }
-    fn woken(&mut self, _: &mut BoltCollector<'_>) {
+    fn woken(&mut self, _: &mut BoltCollector<'_, u64>) {
         self.2.append(&mut self.1);
     }
 }
 
-/// While a topology is drained, ticks come early also to a bolt that is not ready, or was woken.
+/// While a topology is drained, ticks come early, to one bolt after another. A bolt that is not
+/// ready, or was woken, ticks too.
 #[test]
 fn a_drain_ticks_whatever_a_bolt_waits_for() {
     let builder = TopologyBuilder::new();
     builder.timeout(SECOND * 100_000).batch(2);
     let numbers = builder.spout("numbers", |_| VecSpout::new(0..20));
     let late = |context: &Context| Late(context.waker(), Vec::new(), Vec::new());
-    builder.bolt("late", late).shuffle(&numbers).tick_every(SECOND * 10_000);
+    let first = builder.bolt("late", late).shuffle(&numbers).tick_every(SECOND * 10_000);
+    builder.bolt("later", late).shuffle(&first).tick_every(SECOND * 10_000);
     let topology = builder.start().unwrap();
     wait_for("20 emissions", || topology.metrics()[0].emitted == 20);
     assert_eq!(topology.drain(SECOND * 20).unwrap()[0].acked, 20);

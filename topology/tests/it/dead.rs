@@ -34,12 +34,6 @@ fn rejecting<const N: usize>(
     (told, noted, topology)
 }
 
-fn ends(told: &Log<Told>) -> Vec<Told> {
-    let mut told = told.all();
-    told.retain(|told| matches!(told, Told::Ack(_) | Told::Fail(..)));
-    told
-}
-
 fn letter(message: u64, attempts: u32, failure: &str) -> Letter {
     (message, attempts, failure.to_string())
 }

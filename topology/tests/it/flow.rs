@@ -4,17 +4,14 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay, Seen, Spout,
-    SpoutCollector, SpoutStage, TopologyBuilder, Tuple, VecSpout, Wait, WaitStrategy,
+    Collect, Context, Failure, Hook, Next, Replay, Seen, Spout, SpoutCollector, TopologyBuilder,
+    VecSpout,
 };
 use std::any::Any;
-use std::cell::OnceCell;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
-use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A bolt takes nothing for minutes. What is to go to it waits, in order and bounded, and then goes
 /// on.
@@ -47,51 +44,6 @@ fn full_queues_for_minutes_lose_and_reorder_nothing() {
     assert!(topology.is_finished());
     assert_eq!(came.all(), (0..200).collect::<Vec<_>>());
     assert_eq!(topology.metrics()[0].acked, 100);
-}
-
-/// A queue that is full for real: the bolt behind it is slow, on threads. Nothing waits for itself,
-/// and all arrives.
-#[test]
-fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
-    let (told, came) = (Log::new(), Log::new());
-    let builder = TopologyBuilder::new();
-    builder.queue(1).batch(2).timeout(Duration::from_secs(600));
-    let numbers = builder.spout("numbers", numbers(0..2000, &told));
-    let pass = builder.bolt("pass", passes).shuffle(&numbers);
-    bolt_with(&builder, "slow", &pass, came.clone(), move |came, tuple, out| {
-        for _ in 0..100 {
-            std::hint::black_box(());
-            std::thread::yield_now();
-        }
-        came.note(*tuple);
-        out.ack(tuple);
-    });
-    let topology = builder.start().unwrap();
-    topology.wait(Duration::from_secs(300)).unwrap();
-    assert_eq!(came.all(), (0..2000).collect::<Vec<_>>(), "in order");
-    let metrics = topology.kill();
-    assert_eq!((metrics[0].acked, metrics[0].dead_letters), (2000, 0));
-    assert_eq!(told.all().iter().filter(|told| matches!(told, Told::Ack(_))).count(), 2000);
-}
-
-/// A cycle: each message goes round until it has been counted down. Queues of one batch of one
-/// message do not make it wait for itself.
-#[test]
-fn a_cycle_does_not_wait_for_itself() {
-    let (clock, told, builder) = rig();
-    builder.queue(1).batch(1);
-    let numbers = builder.spout("numbers", numbers_by(50, 1..=200, &told)).max_pending(50);
-    let down = bolt(&builder, "down", &numbers, |tuple, out| {
-        if *tuple > 0 {
-            out.emit(&tuple, *tuple / 2);
-        }
-        out.ack(tuple);
-    });
-    let back = builder.bolt("back", passes).shuffle(&down);
-    down.shuffle(&back);
-    let topology = settled(builder, &clock);
-    assert!(topology.is_finished(), "{:?}", topology.metrics());
-    assert_eq!(topology.metrics()[0].acked, 200);
 }
 
 /// A cycle leads to a slow bolt, which works for six timeouts on what may be pending. Bolts on a
@@ -160,59 +112,17 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     assert_eq!(told.all(), [Told::Close]);
 }
 
-/// A topology that ends without having been active neither makes nor closes its spouts.
-#[test]
-fn a_spout_that_was_never_active_is_not_made() {
-    for drains in [false, true] {
-        let told = Log::new();
-        let builder = TopologyBuilder::new();
-        builder.start_inactive().wait(expiry_topology::Parking);
-        let numbers = builder.spout("numbers", {
-            let told = told.clone();
-            move |_| {
-                told.note(Told::Open);
-                Numbers::new(0..10, &told)
-            }
-        });
-        builder.bolt("sink", |_| Collect::new()).shuffle(&numbers);
-        let topology = builder.start().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        if drains {
-            topology.drain(SECOND).unwrap();
-        } else {
-            topology.kill();
-        }
-        assert_eq!(told.all(), []);
-    }
-}
-
 #[test]
 fn ticks_come_at_their_time() {
-    struct Ticking(Log<u64>, ManualClock);
-    impl expiry_topology::Bolt<u64, u64> for Ticking {
-        fn execute(
-            &mut self,
-            tuple: Tuple<u64>,
-            out: &mut expiry_topology::BoltCollector<'_, u64>,
-        ) {
-            out.ack(tuple);
-        }
-        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
-            self.0.note(expiry::Clock::now(&self.1) / 1_000_000_000);
-            out.emit((), 1);
-        }
-    }
     let (clock, ticks, came) = (ManualClock::new(), Log::new(), Collect::new());
     let builder = builder(&clock);
     let numbers = builder.spout("numbers", |_| VecSpout::new([]));
-    let ticking = builder
-        .bolt("ticking", {
-            let (ticks, clock) = (ticks.clone(), clock.clone());
-            move |_| Ticking(ticks.clone(), clock.clone())
-        })
-        .shuffle(&numbers)
-        .tick_every(SECOND * 3);
-    builder.bolt("sink", came.instances()).shuffle(&ticking);
+    let log = ticks.clone();
+    let ticking = holds(&builder, "ticking", &numbers, move |_, out| {
+        log.note(out.now().as_secs());
+        out.emit((), 1);
+    });
+    builder.bolt("sink", came.instances()).shuffle(&ticking.tick_every(SECOND * 3));
     let mut topology = builder.simulate(&clock).unwrap();
     for _ in 0..10 {
         settle(&mut topology);
@@ -225,215 +135,106 @@ fn ticks_come_at_their_time() {
     assert_eq!(came.all(), [1; 4]);
 }
 
-/// A bolt that panics fails its tuple, at once, and is made anew; the message is emitted again.
-#[test]
-fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let made = Arc::new(AtomicUsize::new(0));
-    let builder = builder(&clock);
-    let numbers = builder
-        .spout("numbers", numbers(0..10, &told))
-        .replay(Replay::default().base(Duration::ZERO));
-    builder
-        .bolt("panics", {
-            let made = made.clone();
-            move |_| {
-                let instance = made.fetch_add(1, Relaxed);
-                each(move |tuple, out| {
-                    // Each number once, by the instance of its number.
-                    if *tuple == instance as u64 {
-                        std::panic::resume_unwind(Box::new("it was to panic"));
-                    }
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle(&numbers);
-    let mut topology = builder.simulate(&clock).unwrap();
-    run(&mut topology, &clock, SECOND * 5);
-    assert!(topology.is_finished());
-    let metrics = topology.metrics();
-    assert_eq!(metrics[1].panics, made.load(Relaxed) as u64 - 1);
-    assert!(metrics[1].panics >= 1);
-    assert_eq!((metrics[0].acked, metrics[0].timed_out), (10, 0));
-    assert_eq!(metrics[0].failed, metrics[1].panics);
-}
-
-/// A spout that panics is made anew. The new instance receives the outcomes of the old one's
-/// messages.
+/// A spout that panics is made anew. The new instance is opened and activated, and receives the
+/// outcomes of the old one's messages.
 #[test]
 fn a_spout_that_panics_is_restarted() {
-    struct Panics(Numbers, Arc<AtomicUsize>);
-    impl Spout<u64> for Panics {
-        fn open(&mut self, context: &Context) {
-            self.0.open(context);
-        }
-        fn activate(&mut self) {
-            self.0.activate();
-        }
-        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            let asked = self.1.fetch_add(1, Relaxed);
-            if asked == 1 {
-                std::panic::resume_unwind(Box::new("it was to panic"));
+    let (clock, told, builder) = rig();
+    let (log, made) = (told.clone(), AtomicUsize::new(0));
+    let panics = builder.spout("panics", move |_| {
+        let nth = made.fetch_add(1, Relaxed) as u64;
+        Numbers::new([nth], &log).then(|told| {
+            if told == Told::Emitted(0) {
+                panic();
             }
-            self.0.next(out)
-        }
-        fn ack(&mut self, id: u64) {
-            self.0.ack(id);
-        }
-    }
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let builder = builder(&clock);
-    let panics = builder.spout("panics", {
-        let (told, asked) = (told.clone(), asked.clone());
-        move |_| {
-            let first = asked.load(Relaxed) as u64;
-            Panics(Numbers::new([first], &told), asked.clone())
-        }
-    });
-    builder
-        .bolt("late", |_| {
-            let mut kept = None;
-            each(move |tuple, out| {
-                if let Some(kept) = kept.replace(tuple) {
-                    out.ack(kept);
-                }
-            })
         })
-        .shuffle(&panics);
+    });
+    bolt(&builder, "drops", &panics, |tuple, _| drop(tuple));
     let mut topology = builder.simulate(&clock).unwrap();
-    run(&mut topology, &clock, SECOND * 5);
-    let expected = [
-        Told::Open,
-        Told::Activate,
-        Told::Emitted(0),
-        Told::Open,
-        Told::Activate,
-        Told::Emitted(2),
-        Told::Ack(0),
-    ];
-    assert_eq!(told.all(), expected);
+    run(&mut topology, &clock, SECOND * 100);
+    let instance = |nth| [Told::Open, Told::Activate, Told::Emitted(nth)];
+    assert_eq!(told.all()[..6], [instance(0), instance(1)].concat());
+    let mut ends = ends(&told);
+    ends.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(ends, [0, 1].map(|id| Told::Fail(id, Why::TimedOut)));
     assert_eq!(topology.metrics()[0].panics, 1);
 }
 
 /// A spout panics and cannot be made again at once. Outcomes that arrive meanwhile wait for the
-/// next instance.
+/// next instance, and do not keep the thread busy.
 #[test]
 fn outcomes_wait_for_a_spout_that_cannot_be_made() {
-    struct Panics(Numbers, bool);
-    impl Spout<u64> for Panics {
-        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            self.0.next(out)
-        }
-        fn ack(&mut self, id: u64) {
-            self.0.ack(id);
-            if self.1 {
-                std::panic::resume_unwind(Box::new("it was to panic"));
+    let (clock, told, builder) = rig();
+    let (log, made) = (told.clone(), AtomicUsize::new(0));
+    let panics = builder.spout("panics", move |_| match made.fetch_add(1, Relaxed) {
+        0 => Numbers::new(0..4, &log).at_once(4).then(|told| {
+            if matches!(told, Told::Ack(_)) {
+                panic();
             }
-        }
-    }
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let made = AtomicUsize::new(0);
-    let builder = builder(&clock);
-    let panics = builder.spout("panics", {
-        let told = told.clone();
-        move |_| match made.fetch_add(1, Relaxed) {
-            0 => Panics(Numbers::new(0..4, &told).at_once(4), true),
-            1..=3 => std::panic::resume_unwind(Box::new("it cannot be made")),
-            _ => Panics(Numbers::new([], &told), false),
-        }
+        }),
+        1..=3 => panic(),
+        _ => Numbers::new([], &log),
     });
-    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle(&panics);
-    let mut topology = builder.simulate(&clock).unwrap();
+    acks_all(&builder, "ack", &panics);
+    let mut topology = settled(builder, &clock);
+    assert_eq!(
+        (acks(&told).len(), topology.metrics()[0].panics),
+        (1, 2),
+        "one attempt, and a pause"
+    );
     run(&mut topology, &clock, SECOND);
-    let mut acks = told.all();
-    acks.retain(|told| matches!(told, Told::Ack(_)));
-    acks.sort_by_key(|told| format!("{told:?}"));
-    assert_eq!(acks, [0, 1, 2, 3].map(Told::Ack));
-    assert_eq!(topology.metrics()[0].panics, 4);
+    let mut acked = acks(&told);
+    acked.sort_unstable();
+    assert_eq!((acked, topology.metrics()[0].panics), (vec![0, 1, 2, 3], 4));
     assert!(topology.is_finished());
 }
 
-/// When a wait for a topology returns, its spouts have received every outcome.
+/// When a wait for a topology returns, its spouts have received every outcome, and no bolt executes
+/// a tuple, also where no spout waits for an ack.
 #[test]
-fn nothing_is_at_rest_before_the_spout_has_been_told() {
-    struct Slow(Numbers, std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
-    impl Slow {
-        fn told(&self) {
-            self.1.send(()).unwrap();
-            self.2.recv().unwrap();
-        }
-    }
-    impl Spout<u64> for Slow {
-        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            self.0.next(out)
-        }
-        fn ack(&mut self, _: u64) {
-            self.told();
-        }
-        fn fail(&mut self, _: u64, _: &Failure) {
-            self.told();
-        }
-    }
-    for fails in [false, true] {
-        let (in_call, is_in_call) = std::sync::mpsc::channel();
-        let (release, released) = std::sync::mpsc::channel();
-        // Done as soon as it has emitted.
-        let numbers = Numbers::new([1], &Log::new()).at_once(2);
-        let spout = Slow(numbers, in_call, released);
-        let spout = std::sync::Mutex::new(Some(spout));
-        let builder = TopologyBuilder::new();
-        let slow = builder.spout("slow", move |_| spout.lock().unwrap().take().unwrap());
-        bolt(&builder, "end", &slow, move |tuple, out| match fails {
-            true => out.fail(tuple),
-            false => out.ack(tuple),
+fn nothing_is_at_rest_during_a_call() {
+    for slow in ["ack", "fail", "execute"] {
+        let (in_call, is_in_call) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        let wait = Mutex::new(move || {
+            in_call.send(()).unwrap();
+            released.recv().unwrap();
         });
+        let (in_spout, in_bolt) = (Arc::new(wait), slow == "execute");
+        let wait = in_spout.clone();
+        let builder = TopologyBuilder::new();
+        builder.acking(!in_bolt);
+        let spout = builder.spout("spout", move |_| {
+            let wait = in_spout.clone();
+            Numbers::new([1], &Log::new()).at_once(2).then(move |told| {
+                if !in_bolt && matches!(told, Told::Ack(_) | Told::Fail(..)) {
+                    (wait.lock().unwrap())();
+                }
+            })
+        });
+        let ends = bolt_with(&builder, "bolt", &spout, wait, move |wait, tuple, out| {
+            if in_bolt {
+                (wait.lock().unwrap())();
+            }
+            out.emit(&tuple, 2);
+            match slow {
+                "fail" => out.fail(tuple),
+                _ => out.ack(tuple),
+            }
+        });
+        acks_all(&builder, "sink", &ends);
         let topology = builder.start().unwrap();
         is_in_call.recv().unwrap();
         let waited = topology.wait(Duration::from_millis(20));
         release.send(()).unwrap();
-        assert_eq!(waited.unwrap_err().components[0].name, "slow");
-        topology.wait(Duration::from_secs(60)).unwrap();
-        let metrics = &topology.metrics()[0];
-        assert_eq!((metrics.acked, metrics.dead_letters), if fails { (0, 1) } else { (1, 0) });
+        let name = if in_bolt { "bolt" } else { "spout" };
+        assert_eq!(waited.unwrap_err().components[0].name, name);
+        topology.wait(SECOND * 60).unwrap();
+        let metrics = topology.metrics();
+        let failed = u64::from(slow == "fail");
+        assert_eq!((metrics[0].acked, metrics[0].dead_letters), (1 - failed, failed));
+        assert_eq!(metrics[2].executed, 1);
     }
-}
-
-/// The same of bolts, where no spout waits for an ack.
-#[test]
-fn nothing_is_at_rest_while_a_bolt_executes() {
-    struct Untracked;
-    impl Spout<u64> for Untracked {
-        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-            out.emit_untracked(1);
-            Next::Done
-        }
-    }
-    let (in_call, is_in_call) = std::sync::mpsc::channel();
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let ends = std::sync::Mutex::new(Some((in_call, released)));
-    let builder = TopologyBuilder::new();
-    let untracked = builder.spout("untracked", |_| Untracked);
-    let slow = builder
-        .bolt("slow", move |_| {
-            let (in_call, released) = ends.lock().unwrap().take().unwrap();
-            each(move |tuple, out| {
-                in_call.send(()).unwrap();
-                released.recv().unwrap();
-                out.emit(&tuple, 2);
-                out.ack(tuple);
-            })
-        })
-        .shuffle(&untracked);
-    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&slow);
-    let topology = builder.start().unwrap();
-    is_in_call.recv().unwrap();
-    let waited = topology.wait(Duration::from_millis(20));
-    release.send(()).unwrap();
-    assert_eq!(waited.unwrap_err().components[0].name, "slow");
-    topology.wait(Duration::from_secs(60)).unwrap();
-    assert_eq!(topology.metrics()[2].executed, 1);
 }
 
 /// What takes ten seconds is counted as ten seconds.
@@ -528,33 +329,6 @@ fn hooks_are_told() {
     assert_eq!((topology.metrics()[0].panics, topology.metrics()[1].errors), (1, 1));
 }
 
-/// Strategies decide how a thread waits, and are asked in rounds counted from the last time that
-/// there was something to do.
-#[test]
-fn waiting_goes_by_the_strategy() {
-    use expiry_topology::{Parking, Progressive, Sleeping};
-    let progressive = Progressive { spins: 2, yields: 1 };
-    let waits: Vec<Wait> = (0..5).map(|nth| progressive.wait(nth)).collect();
-    let park = Wait::Park(Duration::MAX);
-    assert_eq!(waits, [Wait::Spin, Wait::Spin, Wait::Yield, park, park]);
-    assert_eq!(Parking.wait(0), park);
-    assert_eq!(Sleeping(SECOND).wait(7), Wait::Sleep(SECOND));
-
-    for strategy in 0..3 {
-        let builder = TopologyBuilder::new();
-        match strategy {
-            0 => builder.wait(Parking),
-            1 => builder.wait(Sleeping(Duration::from_micros(100))),
-            _ => builder.wait(|_: u32| Wait::Yield),
-        };
-        let numbers = builder.spout("numbers", |_| VecSpout::new(0..1000)).max_pending(3);
-        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&numbers);
-        let topology = builder.start().unwrap();
-        topology.wait(Duration::from_secs(60)).unwrap();
-        assert_eq!(topology.metrics()[0].acked, 1000);
-    }
-}
-
 /// A wait for the topology names a spout that blocks, and a drain leaves it behind. Its thread ends
 /// when the call does.
 #[test]
@@ -615,84 +389,6 @@ fn a_drain_leaves_nothing_behind() {
     }
 }
 
-/// A message that panics when it is copied to be emitted again is given up, and holds nothing up.
-#[test]
-fn a_message_that_cannot_be_copied_is_a_dead_letter() {
-    struct Fragile(Arc<AtomicUsize>);
-    impl Clone for Fragile {
-        fn clone(&self) -> Self {
-            if self.0.fetch_add(1, Relaxed) == 1 {
-                std::panic::resume_unwind(Box::new("it was to panic"));
-            }
-            Fragile(self.0.clone())
-        }
-    }
-    let (once, letters) = (VecSpout::new([Fragile(Arc::default())]), Log::new());
-    let (clock, builder) = (ManualClock::new(), TopologyBuilder::new());
-    let source =
-        builder.spout("once", once.instances()).replay(Replay::default().base(Duration::ZERO));
-    builder
-        .bolt("no", |_| expiry_topology::sink(|_: &Fragile, _| Err::<(), _>("no")))
-        .shuffle(&source);
-    let log = letters.clone();
-    builder
-        .bolt("letters", move |_| {
-            let log = log.clone();
-            expiry_topology::sink(move |id: &String, _| log.note(id.clone()))
-        })
-        .shuffle(source.dead_letters().map(|letter| letter.id));
-    let mut topology = builder.simulate(&clock).unwrap();
-    assert!(topology.settle(1000));
-    assert!(topology.is_finished());
-    let metrics = &topology.metrics()[0];
-    assert_eq!((metrics.panics, metrics.dead_letters, metrics.pending), (1, 1, 0));
-    assert_eq!(letters.all(), ["0"]);
-    assert_eq!((once.acked(), once.failed().len()), (vec![], 1));
-}
-
-/// The spout hears of the first tuples of a batch while the last ones still take their time.
-#[test]
-fn a_slow_tuple_holds_no_acks_back() {
-    let told = Log::new();
-    let builder = TopologyBuilder::new();
-    builder.flush_every(Duration::from_millis(1));
-    let numbers = builder.spout("numbers", numbers_by(40, 0..40, &told));
-    bolt_with(&builder, "slow", &numbers, told.clone(), |told, tuple, out| {
-        if *tuple >= 20 {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        if *tuple == 39 {
-            wait_for("the first acks", || told.all().contains(&Told::Ack(0)));
-        }
-        out.ack(tuple);
-    });
-    let topology = builder.start().unwrap();
-    topology.wait(SECOND * 100).unwrap();
-    assert_eq!(topology.metrics()[1].panics, 0);
-}
-
-/// A task that sleeps until there is room is woken when there is some: here nothing else wakes it.
-#[test]
-fn room_wakes_who_waits_for_it() {
-    let builder = TopologyBuilder::new();
-    builder.queue(1).batch(1).wait(expiry_topology::Parking);
-    let [left, right] = ["left", "right"].map(|name| {
-        let spout = builder.spout(name, |_| Numbers::new(0..3000, &Log::new()).at_once(8));
-        spout.max_pending(64).parallelism(2)
-    });
-    let pass = builder
-        .bolt("pass", |_| expiry_topology::basic(|number: &u64, out| out.emit(*number)))
-        .shuffle(&left)
-        .shuffle(&right);
-    builder.bolt("sink", |_| expiry_topology::sink(|_: &u64, _| ())).global(&pass);
-    let topology = builder.start().unwrap();
-    topology.wait(Duration::from_secs(60)).unwrap();
-    let metrics = topology.kill();
-    assert_eq!(metrics[3].executed, 12_000);
-    let waited = metrics.iter().any(|metrics| !metrics.skipped_back_pressure.is_zero());
-    assert!(waited, "there was always room: {metrics:?}");
-}
-
 /// A sleeping spout is asked when it is called, and not before. A spout that had nothing is asked
 /// after its pause, or when it is called.
 #[test]
@@ -741,133 +437,6 @@ fn a_spout_is_asked_when_it_is_called() {
     }
 }
 
-/// Holds tuples until another thread has an answer, and calls its waker.
-struct Asks(Vec<Tuple<u64>>, mpsc::Receiver<bool>);
-
-impl Asks {
-    /// Adds the bolt, and returns what gives it answers.
-    fn add<'t>(
-        builder: &'t TopologyBuilder,
-        source: &SpoutStage<'t, u64>,
-    ) -> Box<dyn Fn(bool) + Send> {
-        let (sender, answers) = mpsc::channel();
-        let (give, wakers) = mpsc::channel();
-        let answers = Mutex::new(Some(answers));
-        builder
-            .bolt("asks", move |context| {
-                give.send(context.waker()).unwrap();
-                Asks(Vec::new(), answers.lock().unwrap().take().unwrap())
-            })
-            .shuffle(source);
-        let waker = OnceCell::new();
-        Box::new(move |answer| {
-            sender.send(answer).unwrap();
-            waker.get_or_init(|| wakers.recv().unwrap()).wake();
-        })
-    }
-}
-
-impl Bolt<u64, u64> for Asks {
-    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
-        self.0.push(tuple);
-    }
-
-    fn woken(&mut self, out: &mut BoltCollector<'_, u64>) {
-        for answer in self.1.try_iter() {
-            match (self.0.pop().unwrap(), answer) {
-                (tuple, true) => out.ack(tuple),
-                (tuple, false) => out.fail(tuple),
-            }
-        }
-    }
-}
-
-/// A waker calls its bolt once, also while the topology is inactive.
-#[test]
-fn a_bolt_is_called_by_its_waker() {
-    let (clock, told, builder) = rig();
-    let log = told.clone();
-    let numbers = builder.spout("numbers", move |_| Numbers::new([1, 2], &log));
-    let answer = Asks::add(&builder, &numbers);
-    let mut topology = settled(builder, &clock);
-    assert_eq!(topology.metrics()[1].held, 2);
-    answer(true);
-    assert!(topology.step(), "the call is something to do");
-    settle(&mut topology);
-    topology.deactivate();
-    settle(&mut topology);
-    assert!(!topology.step(), "the call was taken");
-    told.take();
-    answer(false);
-    settle(&mut topology);
-    assert_eq!(told.all(), [Told::Fail(1, Why::Failed)]);
-    assert!(topology.is_finished());
-}
-
-/// Another thread wakes a bolt whose thread is parked. A drain waits for the tuples that the bolt
-/// holds, and for its calls.
-#[test]
-fn a_drain_waits_for_what_a_waker_is_to_settle() {
-    let builder = TopologyBuilder::new();
-    builder.timeout(SECOND * 600).wait(expiry_topology::Parking);
-    let numbers = builder.spout("numbers", |_| VecSpout::new([1, 2]));
-    let answer = Asks::add(&builder, &numbers);
-    let topology = builder.start().unwrap();
-    while topology.metrics()[1].held < 2 {
-        std::thread::yield_now();
-    }
-    let pause = Duration::from_millis(20);
-    std::thread::sleep(pause);
-    answer(true);
-    while topology.metrics()[0].acked < 1 {
-        std::thread::yield_now();
-    }
-    let (began, peer) = (
-        Instant::now(),
-        std::thread::spawn(move || {
-            std::thread::sleep(pause);
-            answer(true);
-        }),
-    );
-    let metrics = topology.drain(SECOND * 60).unwrap();
-    assert!(began.elapsed() >= pause);
-    assert_eq!((metrics[0].acked, metrics[1].held), (2, 0));
-    peer.join().unwrap();
-}
-
-/// A drain does not wait for a tick that is an hour away. Bolts tick once they have nothing more to
-/// execute, one after another.
-#[test]
-fn a_drain_does_not_wait_for_ticks() {
-    struct Hold(Vec<Tuple<u64>>, bool);
-    impl expiry_topology::Bolt<u64, u64> for Hold {
-        fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
-            self.0.push(tuple);
-        }
-        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
-            if self.1 {
-                out.emit(&self.0, self.0.len() as u64);
-            }
-            self.0.drain(..).for_each(|tuple| out.ack(tuple));
-        }
-    }
-    let hour = Duration::from_secs(3600);
-    let builder = TopologyBuilder::new();
-    builder.timeout(hour * 2).wait(expiry_topology::Parking);
-    let numbers = builder.spout("numbers", |_| Numbers::new(0..1000, &Log::new()).at_once(10));
-    let first = builder.bolt("first", |_| Hold(Vec::new(), true));
-    let first = first.shuffle(&numbers).tick_every(hour).parallelism(2);
-    builder.bolt("second", |_| Hold(Vec::new(), false)).shuffle(&first).tick_every(hour);
-    let topology = builder.start().unwrap();
-    // All of them are held, and nothing else will happen.
-    while topology.metrics()[1].held < 1000 {
-        std::thread::yield_now();
-    }
-    let metrics = topology.drain(Duration::from_secs(60)).unwrap();
-    assert_eq!((metrics[0].acked, metrics[0].pending), (1000, 0));
-    assert!(metrics[2].acked >= 2);
-}
-
 /// A bolt cannot be made for a while, say because its database is away. That costs no message:
 /// messages wait for it. The task tries again after pauses that grow.
 #[test]
@@ -897,171 +466,10 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
     let took = run(&mut topology, &clock, SECOND * 60);
     assert!(topology.is_finished());
     assert!(took < SECOND * 10, "{took:?}");
-    let acked = told.all().iter().filter(|told| matches!(told, Told::Ack(_))).count();
+    let acked = acks(&told).len();
     let failed = told.all().contains(&Told::Fail(5, Why::Failed));
     assert_eq!((acked, failed, topology.metrics()[0].failed), (9, true, 1));
     let tries = tries.all();
     assert_eq!(tries[..6], [0, 1, 3, 7, 15, 31], "{tries:?}");
     assert!(tries.len() < 20, "{tries:?}");
-}
-
-/// Emits what it is sent, and notes which thread calls it.
-struct Sent {
-    numbers: mpsc::Receiver<u64>,
-    calls: Log<(Told, ThreadId)>,
-}
-
-impl Sent {
-    /// Adds the spout, and returns what sends it numbers. It is asked again after each of them.
-    fn add<'t>(
-        builder: &'t TopologyBuilder,
-        calls: &Log<(Told, ThreadId)>,
-    ) -> (SpoutStage<'t, u64>, Box<dyn Fn(u64)>) {
-        let (sender, numbers) = mpsc::channel();
-        let (give, wakers) = mpsc::channel();
-        let (numbers, calls) = (Mutex::new(Some(numbers)), calls.clone());
-        let stage = builder.spout("numbers", move |context| {
-            give.send(context.waker()).unwrap();
-            let numbers = numbers.lock().unwrap().take().unwrap();
-            Sent { numbers, calls: calls.clone() }
-        });
-        let waker = OnceCell::new();
-        let send = move |number| {
-            sender.send(number).unwrap();
-            waker.get_or_init(|| wakers.recv().unwrap()).wake();
-        };
-        (stage, Box::new(send))
-    }
-
-    fn note(&self, told: Told) {
-        self.calls.note((told, thread::current().id()));
-    }
-}
-
-impl Spout<u64> for Sent {
-    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-        match self.numbers.try_recv() {
-            Ok(number) => {
-                self.note(Told::Emitted(number));
-                out.emit(number, number).unwrap();
-                Next::Ready
-            }
-            Err(mpsc::TryRecvError::Empty) => Next::Asleep,
-            Err(mpsc::TryRecvError::Disconnected) => Next::Done,
-        }
-    }
-    fn ack(&mut self, id: u64) {
-        self.note(Told::Ack(id));
-    }
-    fn fail(&mut self, id: u64, failure: &Failure) {
-        self.note(Told::Fail(id, failure.into()));
-    }
-}
-
-/// A thread asks its strategy in each round without work, and counts such rounds from the last one
-/// with work.
-#[test]
-fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
-    const MESSAGES: u64 = 3;
-    let (asked, calls, worked) = (Log::new(), Log::new(), Log::new());
-    let builder = TopologyBuilder::new();
-    builder.wait({
-        let asked = asked.clone();
-        move |nth| {
-            asked.note((thread::current().id(), nth));
-            Wait::Park(Duration::from_millis(1))
-        }
-    });
-    let (numbers, send) = Sent::add(&builder, &calls);
-    bolt_with(&builder, "sink", &numbers, worked.clone(), move |worked, tuple, out| {
-        worked.note(thread::current().id());
-        out.ack(tuple);
-    });
-    let topology = builder.start().unwrap();
-    for number in 0..MESSAGES {
-        let before = asked.all().len();
-        wait_for("both threads to be idle for some rounds", || {
-            let all = asked.all();
-            let idle = all[before..].iter().filter(|(_, nth)| *nth > 3).map(|(thread, _)| thread);
-            idle.collect::<HashSet<_>>().len() == 2
-        });
-        send(number);
-        wait_for("the ack", || calls.all().iter().any(|(told, _)| *told == Told::Ack(number)));
-    }
-    topology.kill();
-    let (spout, bolt) = (calls.all()[0].1, worked.all()[0]);
-    assert_ne!(spout, bolt);
-    for (thread, name) in [(spout, "the spout's"), (bolt, "the bolt's")] {
-        let all = asked.all();
-        let rounds = all.iter().filter(|(of, _)| *of == thread).map(|(_, nth)| *nth);
-        let rounds: Vec<u32> = rounds.collect();
-        let goes_on = rounds.windows(2).all(|two| two[1] == two[0] + 1 || two[1] == 0);
-        assert!(rounds[0] == 0 && goes_on, "{name}: {rounds:?}");
-        let begins = rounds.iter().filter(|nth| **nth == 0).count() as u64;
-        assert!(begins > MESSAGES, "{name} thread has not begun anew: {rounds:?}");
-    }
-}
-
-/// A spout's thread is parked, and only an outcome wakes it. Another thread brings the outcome
-/// about, and the spout's own thread calls the spout.
-#[test]
-fn an_outcome_from_another_thread_comes_back_to_the_spouts() {
-    let (asked, calls, settled) = (Log::new(), Log::new(), Log::new());
-    let builder = TopologyBuilder::new();
-    builder.timeout(Duration::from_secs(3600)).wait({
-        let asked = asked.clone();
-        move |_| {
-            asked.note(thread::current().id());
-            Wait::Park(Duration::MAX)
-        }
-    });
-    let (numbers, send) = Sent::add(&builder, &calls);
-    let pass = builder.bolt("pass", passes).shuffle(&numbers);
-    // Settles a tuple when the test says so: 0 is acked, 1 is failed, 2 is kept.
-    let (go, may_go) = mpsc::channel::<()>();
-    let may_go = Mutex::new(Some(may_go));
-    builder
-        .bolt("settles", {
-            let settled = settled.clone();
-            move |_| {
-                let (settled, may_go) = (settled.clone(), may_go.lock().unwrap().take().unwrap());
-                let mut kept = Vec::new();
-                each(move |tuple: Tuple<u64>, out| {
-                    may_go.recv().unwrap();
-                    settled.note(thread::current().id());
-                    match *tuple {
-                        0 => out.ack(tuple),
-                        1 => out.fail(tuple),
-                        _ => kept.push(tuple),
-                    }
-                })
-            }
-        })
-        .shuffle(&pass);
-    let topology = builder.start().unwrap();
-    // If an assertion fails, the bolt waits no more before the topology is dropped.
-    let go = go;
-    for number in 0..2 {
-        send(number);
-        wait_for("the message", || {
-            calls.all().iter().any(|(told, _)| *told == Told::Emitted(number))
-        });
-        let spout = calls.all()[0].1;
-        // The spout's thread has nothing to do until the message is settled.
-        wait_for("its thread to sleep", || asked.all().contains(&spout));
-        asked.take();
-        go.send(()).unwrap();
-        wait_for("the bolt", || settled.all().len() as u64 == number + 1);
-        let expected = match number {
-            0 => Told::Ack(0),
-            _ => Told::Fail(1, Why::Failed),
-        };
-        let is_told = || calls.all().iter().any(|(told, _)| *told == expected);
-        wait_for("the spout is told", is_told);
-    }
-    let threads: HashSet<_> = calls.all().iter().map(|(_, thread)| *thread).collect();
-    assert_eq!(threads.len(), 1, "one thread calls all functions of a spout");
-    assert!(settled.all().iter().all(|thread| !threads.contains(thread)));
-    assert!(!threads.contains(&thread::current().id()));
-    topology.kill();
 }

@@ -11,5 +11,6 @@ mod graph;
 mod making;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod tail;
+mod panics;
+mod threads;
 mod trees;

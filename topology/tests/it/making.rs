@@ -76,27 +76,35 @@ fn an_instance_that_cannot_be_made_again_is_tried_later() {
     assert_eq!((sink.panics, sink.errors), (1, 3));
 }
 
-/// A topology that starts inactive makes the spouts that may fail, and opens none.
+/// A topology that starts inactive makes the spouts that may fail, and opens none. One that ends so
+/// closes none.
 #[test]
 fn an_inactive_start_makes_what_may_fail() {
-    let (clock, told, builder) = rig();
-    let (made, came) = (Log::new(), Collect::new());
-    builder.start_inactive();
-    let (log, make) = (made.clone(), numbers([7], &told));
-    let may_fail = builder.try_spout("may fail", move |context| {
-        log.note("may fail");
-        Ok::<_, String>(make(context))
-    });
-    let (log, make) = (made.clone(), numbers([7], &told));
-    let cannot_fail = builder.spout("cannot fail", move |context| {
-        log.note("cannot fail");
-        make(context)
-    });
-    builder.bolt("sink", came.instances()).shuffle(&may_fail).shuffle(&cannot_fail);
-    let mut topology = settled(builder, &clock);
-    assert_eq!((made.all(), told.all()), (vec!["may fail"], vec![]));
-    topology.activate();
-    settle(&mut topology);
-    assert_eq!((made.all(), came.all()), (vec!["may fail", "cannot fail"], vec![7, 7]));
-    assert_eq!(told.all().iter().filter(|told| **told == Told::Open).count(), 2);
+    for ends in [true, false] {
+        let (clock, told, builder) = rig();
+        let (made, came) = (Log::new(), Collect::new());
+        builder.start_inactive();
+        let (log, make) = (made.clone(), numbers([7], &told));
+        let may_fail = builder.try_spout("may fail", move |context| {
+            log.note("may fail");
+            Ok::<_, String>(make(context))
+        });
+        let (log, make) = (made.clone(), numbers([7], &told));
+        let cannot_fail = builder.spout("cannot fail", move |context| {
+            log.note("cannot fail");
+            make(context)
+        });
+        builder.bolt("sink", came.instances()).shuffle(&may_fail).shuffle(&cannot_fail);
+        let mut topology = settled(builder, &clock);
+        assert_eq!((made.all(), told.all()), (vec!["may fail"], vec![]));
+        if ends {
+            drop(topology);
+            assert_eq!((made.all(), told.all()), (vec!["may fail"], vec![]));
+            continue;
+        }
+        topology.activate();
+        settle(&mut topology);
+        assert_eq!((made.all(), came.all()), (vec!["may fail", "cannot fail"], vec![7, 7]));
+        assert_eq!(told.all().iter().filter(|told| **told == Told::Open).count(), 2);
+    }
 }

@@ -1,7 +1,7 @@
 //! Publishing through the facade `metrics`: each component's counters, set and never added.
 
 use expiry_topology::publish::{describe, Labels};
-use expiry_topology::{basic, sink, Next, Spout, SpoutCollector, TopologyBuilder};
+use expiry_topology::{basic, sink, TopologyBuilder, VecSpout};
 use metrics::{
     with_local_recorder, Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
     Unit,
@@ -10,20 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-struct Lines(Vec<String>);
-
-impl Spout<String> for Lines {
-    fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
-        match self.0.pop() {
-            Some(line) => {
-                out.emit(line, 0).expect("there is room for a message");
-                Next::Ready
-            }
-            None => Next::Done,
-        }
-    }
-}
 
 #[derive(Default)]
 struct Kept {
@@ -74,11 +60,10 @@ impl Recorder for Kept {
 #[test]
 fn components_are_published_by_their_names() {
     let topology = TopologyBuilder::new();
-    let lines =
-        topology.spout("lines", |_| Lines(["to be or", "not to be"].map(String::from).to_vec()));
+    let lines = topology.spout("lines", |_| VecSpout::new(["to be or", "not to be"]));
     let split = topology
         .bolt("split", |_| {
-            basic(|line: &String, out| line.split(' ').for_each(|word| out.emit(word.into())))
+            basic(|line: &&str, out| line.split(' ').for_each(|word| out.emit(word.into())))
         })
         .shuffle(&lines);
     let words = |context: &expiry_topology::Context| {

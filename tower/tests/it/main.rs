@@ -4,9 +4,9 @@
 mod body;
 mod clock;
 mod examples;
-mod hostile;
 mod idle;
 mod layer;
+mod limits;
 mod timer;
 
 use expiry::{ManualClock, Timeouts, TimeoutsBuilder};

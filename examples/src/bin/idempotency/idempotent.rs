@@ -106,8 +106,6 @@ mod tests {
     use crossbeam_channel::bounded;
     use expiry::ManualClock;
     use std::panic::{catch_unwind, AssertUnwindSafe};
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    use std::sync::Barrier;
     use std::thread;
     use Answer::{Again, Executed};
     use Meanwhile::{Refuse, Wait};
@@ -164,27 +162,6 @@ mod tests {
         });
         clock.advance(WINDOW - NANO);
         assert_eq!(calls.call("key", Wait, || 4), Ok(Again(1)));
-    }
-
-    #[test]
-    fn of_calls_at_the_same_time_one_is_executed() {
-        let (_, calls) = calls();
-        let (executed, together) = (AtomicU32::new(0), Barrier::new(4));
-        for key in 0..500 {
-            let key = key.to_string();
-            executed.store(0, Relaxed);
-            let call = || {
-                together.wait();
-                calls.call(&key, Wait, || executed.fetch_add(1, Relaxed))
-            };
-            let answers = thread::scope(|scope| {
-                [(); 4].map(|()| scope.spawn(call)).map(|one| one.join().unwrap().unwrap())
-            });
-            assert_eq!(executed.load(Relaxed), 1);
-            let first = answers.iter().filter(|one| **one == Executed(0)).count();
-            let again = answers.iter().filter(|one| **one == Again(0)).count();
-            assert_eq!((first, again), (1, 3));
-        }
     }
 
     #[test]

@@ -159,24 +159,6 @@ mod tests {
     }
 
     #[test]
-    fn of_many_who_wait_one_takes_it_over() {
-        let scene = Scene::set();
-        let lost = scene.acquire().unwrap();
-        for lost in 1..=50 {
-            scene.pass_and_end(TIME + INTERVAL, lost);
-            let taken = std::thread::scope(|scope| {
-                let who_wait = [(); 4].map(|()| scope.spawn(|| scene.acquire().is_some()));
-                who_wait.map(|one| one.join().unwrap())
-            });
-            assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
-        }
-        assert!(!scene.leases.renew(&lost).unwrap());
-        let ended = scene.ended();
-        assert!(ended.windows(2).all(|pair| pair[0].token < pair[1].token));
-        assert_eq!(ended.len(), 50);
-    }
-
-    #[test]
     fn who_has_lost_it_can_neither_renew_nor_release_the_next_ones_lease() {
         let scene = Scene::set();
         let lost = scene.acquire().unwrap();

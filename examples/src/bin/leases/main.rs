@@ -41,7 +41,7 @@ struct Options {
 
 /// What a holder does when it has done its work.
 #[derive(Clone, Copy)]
-enum ShutdownMode {
+enum Fate {
     Release,
     Die,
     /// It does not renew for twice the time of a lease, and then means to go on.
@@ -85,10 +85,10 @@ impl Worker<'_> {
     /// Renews a lease now and then, until its fate.
     fn hold(&mut self, lease: Lease, mut held: Held, is_last: bool) -> Done<Held> {
         let fate = match self.random.random_range(0..4) {
-            _ if is_last => ShutdownMode::Release,
-            0 => ShutdownMode::Die,
-            1 => ShutdownMode::Stall,
-            _ => ShutdownMode::Release,
+            _ if is_last => Fate::Release,
+            0 => Fate::Die,
+            1 => Fate::Stall,
+            _ => Fate::Release,
         };
         for _ in 0..self.random.random_range(0..6) {
             sleep(self.options.time / 3);
@@ -97,14 +97,14 @@ impl Worker<'_> {
             }
         }
         match fate {
-            ShutdownMode::Die => {}
-            ShutdownMode::Stall => {
+            Fate::Die => {}
+            Fate::Stall => {
                 sleep(2 * self.options.time);
                 // The renewal may succeed, if the reaper has not ended the lease. Then it dies.
                 self.renew(&lease, &mut held)?;
             }
-            ShutdownMode::Release if self.leases.release(lease) => held.end = End::Released,
-            ShutdownMode::Release => held.end = End::Refused,
+            Fate::Release if self.leases.release(lease) => held.end = End::Released,
+            Fate::Release => held.end = End::Refused,
         }
         Ok(held)
     }

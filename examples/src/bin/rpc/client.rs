@@ -1,10 +1,9 @@
 //! One connection for the calls of many tasks.
 
+use crate::in_flight::Requests;
 use expiry::StoreError;
-use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
 /// What a connection carries in either direction: the id of a call, and a number.
@@ -24,28 +23,6 @@ pub enum CallError {
 /// What a call returns.
 pub type Answer = Result<u64, CallError>;
 
-/// The requests that wait for their replies.
-pub trait InFlight: Send + Sync + 'static {
-    /// Returns the id of a new request, and the channel that receives its answer.
-    fn begin(&self) -> Result<(u64, oneshot::Receiver<Answer>), CallError>;
-
-    /// Waits for the answer.
-    fn end(
-        &self,
-        id: u64,
-        answer: oneshot::Receiver<Answer>,
-    ) -> impl Future<Output = Answer> + Send;
-
-    /// A reply has come. Returns whether its request was still waiting.
-    fn reply(&self, id: u64, reply: u64) -> bool;
-
-    /// Ends all requests, and refuses new ones.
-    fn close(&self);
-
-    /// Number of requests that have timed out.
-    fn timed_out(&self) -> u64;
-}
-
 /// Number of replies by where they have gone, and number of calls that have timed out.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Replies {
@@ -54,16 +31,16 @@ pub struct Replies {
     pub timed_out: u64,
 }
 
-pub struct Client<R> {
-    requests: Arc<R>,
+pub struct Client {
+    requests: Arc<Requests>,
     frames: UnboundedSender<Frame>,
     reader: JoinHandle<Replies>,
 }
 
-impl<R: InFlight> Client<R> {
+impl Client {
     /// A client that sends requests to `frames` and reads replies from `replies`.
     pub fn new(
-        requests: R,
+        requests: Requests,
         frames: UnboundedSender<Frame>,
         replies: UnboundedReceiver<Frame>,
     ) -> Self {
@@ -76,7 +53,8 @@ impl<R: InFlight> Client<R> {
     pub async fn call(&self, number: u64) -> Answer {
         let (id, answer) = self.requests.begin()?;
         self.frames.send((id, number)).map_err(|_| CallError::Closed)?;
-        self.requests.end(id, answer).await
+        // A sender that is dropped unused is a request that the close has ended.
+        answer.await.unwrap_or(Err(CallError::Closed))
     }
 
     /// Makes no more calls, and waits until the server has sent its last reply.
@@ -86,7 +64,7 @@ impl<R: InFlight> Client<R> {
     }
 }
 
-async fn read(mut frames: UnboundedReceiver<Frame>, requests: Arc<impl InFlight>) -> Replies {
+async fn read(mut frames: UnboundedReceiver<Frame>, requests: Arc<Requests>) -> Replies {
     let mut replies = Replies::default();
     while let Some((id, reply)) = frames.recv().await {
         if requests.reply(id, reply) {

@@ -1,6 +1,6 @@
 //! Requests that wait for their replies: each gets one, or learns that none has come in time.
 
-use crate::client::{Answer, CallError, InFlight};
+use crate::client::{Answer, CallError};
 use expiry::{BuildError, Clock, Lifetime, PendingTable, StoreError, Ticket};
 use std::time::Duration;
 use tokio::sync::oneshot::{channel, Receiver, Sender};
@@ -18,32 +18,30 @@ impl Requests {
             .build()?;
         Ok(Requests(table))
     }
-}
 
-impl InFlight for Requests {
-    fn begin(&self) -> Result<(u64, Receiver<Answer>), CallError> {
+    /// Returns the id of a new request, and the channel that receives its answer.
+    pub fn begin(&self) -> Result<(u64, Receiver<Answer>), CallError> {
         let (caller, answer) = channel();
         let ticket = self.0.insert(caller, Lifetime::Default).map_err(StoreError::from)?;
         Ok((ticket.into(), answer))
     }
 
-    async fn end(&self, _: u64, answer: Receiver<Answer>) -> Answer {
-        answer.await.unwrap_or(Err(CallError::Closed))
-    }
-
-    fn reply(&self, id: u64, reply: u64) -> bool {
+    /// A reply has come. Returns whether its request was still waiting.
+    pub fn reply(&self, id: u64, reply: u64) -> bool {
         // Either this call or the reaper gets the sender.
         let caller = self.0.take(Ticket::from(id));
         // The send is refused if the caller has stopped waiting.
         caller.map(|caller| caller.send(Ok(reply))).is_some()
     }
 
-    fn close(&self) {
+    /// Ends all requests, and refuses new ones.
+    pub fn close(&self) {
         // A sender that is dropped tells its receiver.
         drop(self.0.shutdown());
     }
 
-    fn timed_out(&self) -> u64 {
+    /// Number of requests that have timed out.
+    pub fn timed_out(&self) -> u64 {
         self.0.metrics().expired
     }
 }
@@ -99,27 +97,5 @@ mod tests {
         requests.close();
         assert_eq!(answer(waiting), Err(CallError::Closed));
         assert_eq!(requests.begin().unwrap_err(), StoreError::Closed.into());
-    }
-
-    /// Replies come while the requests time out: of each the two sides agree which it was.
-    #[test]
-    fn a_reply_that_meets_the_timeout_is_the_answer_or_late() {
-        for _ in 0..20 {
-            let (clock, requests) = requests();
-            let (ids, answers): (Vec<_>, Vec<_>) =
-                (0..100).map(|_| requests.begin().unwrap()).unzip();
-            let in_time: Vec<bool> = std::thread::scope(|scope| {
-                let replies = scope.spawn(|| ids.iter().map(|&id| requests.reply(id, 7)).collect());
-                clock.advance(2 * TIMEOUT);
-                requests.expire();
-                replies.join().unwrap()
-            });
-            let answers: Vec<Answer> = answers.into_iter().map(answer).collect();
-            for (answer, in_time) in answers.into_iter().zip(&in_time) {
-                assert_eq!(answer, if *in_time { Ok(7) } else { Err(CallError::TimedOut) });
-            }
-            let late = in_time.iter().filter(|in_time| !**in_time).count();
-            assert_eq!(requests.timed_out(), late as u64);
-        }
     }
 }

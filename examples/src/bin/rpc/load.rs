@@ -1,6 +1,6 @@
-//! Calls: each caller's one after the other, or so many a second; and how long each has taken.
+//! So many calls a second, and how long each has taken.
 
-use crate::client::{CallError, Client, InFlight};
+use crate::client::{CallError, Client};
 use expiry_examples::Done;
 use std::fmt;
 use std::sync::Arc;
@@ -44,47 +44,20 @@ impl fmt::Display for Latencies {
     }
 }
 
-impl Ended {
-    fn add(&mut self, other: Ended) {
-        self.answered.0.extend(other.answered.0);
-        self.timed_out.0.extend(other.timed_out.0);
-    }
-
-    /// Makes the call, which should have begun at `began`.
-    async fn call(&mut self, client: &Client<impl InFlight>, number: u64, began: Instant) -> Done {
-        let ended = match client.call(number).await {
-            Ok(square) if square == number.wrapping_mul(number) => &mut self.answered,
-            Ok(square) => return Err(format!("{number} squared is not {square}").into()),
-            Err(CallError::TimedOut) => &mut self.timed_out,
-            Err(error) => return Err(format!("a call was refused: {error}").into()),
-        };
-        ended.0.push(began.elapsed());
-        Ok(())
-    }
-}
-
-/// Each caller makes its share of the calls, one at a time.
-pub async fn one_by_one<R: InFlight>(
-    client: &Arc<Client<R>>,
-    calls: u64,
-    callers: usize,
-) -> Done<Ended> {
-    let mut tasks = JoinSet::new();
-    for caller in 0..callers {
-        let client = client.clone();
-        tasks.spawn(async move {
-            let mut ended = Ended::default();
-            for number in (caller as u64..calls).step_by(callers) {
-                ended.call(&client, number, Instant::now()).await?;
-            }
-            Ok(ended)
-        });
-    }
-    all(tasks).await
+/// Makes the call, which should have begun at `began`. Returns whether it was answered, and how long
+/// it has taken.
+async fn call(client: Arc<Client>, number: u64, began: Instant) -> Done<(bool, Duration)> {
+    let is_answered = match client.call(number).await {
+        Ok(square) if square == number.wrapping_mul(number) => true,
+        Ok(square) => return Err(format!("{number} squared is not {square}").into()),
+        Err(CallError::TimedOut) => false,
+        Err(error) => return Err(format!("a call was refused: {error}").into()),
+    };
+    Ok((is_answered, began.elapsed()))
 }
 
 /// Begins `rate` calls a second, whether or not earlier ones have ended.
-pub async fn at_rate<R: InFlight>(client: &Arc<Client<R>>, calls: u64, rate: u64) -> Done<Ended> {
+pub async fn at_rate(client: &Arc<Client>, calls: u64, rate: u64) -> Done<Ended> {
     let (mut tasks, mut begun) = (JoinSet::new(), 0);
     let (began, mut every) = (Instant::now(), interval(Duration::from_millis(1)));
     while begun < calls {
@@ -92,22 +65,15 @@ pub async fn at_rate<R: InFlight>(client: &Arc<Client<R>>, calls: u64, rate: u64
         let now = every.tick().await;
         let due = now.saturating_duration_since(began).as_secs_f64() * rate as f64;
         for number in begun..calls.min(due as u64) {
-            let client = client.clone();
-            tasks.spawn(async move {
-                let mut ended = Ended::default();
-                ended.call(&client, number, now).await?;
-                Ok(ended)
-            });
+            tasks.spawn(call(client.clone(), number, now));
         }
         begun = begun.max(calls.min(due as u64));
     }
-    all(tasks).await
-}
-
-async fn all(mut tasks: JoinSet<Done<Ended>>) -> Done<Ended> {
     let mut ended = Ended::default();
-    while let Some(more) = tasks.join_next().await {
-        ended.add(more??);
+    while let Some(call) = tasks.join_next().await {
+        let (is_answered, took) = call??;
+        let latencies = if is_answered { &mut ended.answered } else { &mut ended.timed_out };
+        latencies.0.push(took);
     }
     Ok(ended)
 }

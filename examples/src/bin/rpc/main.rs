@@ -5,15 +5,13 @@
 //! cargo run -p expiry-examples --bin rpc
 //! ```
 
-mod by_hand;
 mod client;
 mod in_flight;
 mod load;
 mod server;
 
-use by_hand::ByHand;
 use clap::Parser;
-use client::{Client, InFlight, Replies};
+use client::{Client, Replies};
 use expiry::{CoarseClock, Timeouts};
 use expiry_examples::{at_least_one, exit, Done};
 use humantime::parse_duration;
@@ -30,35 +28,22 @@ use tokio::sync::mpsc::unbounded_channel;
 struct Options {
     #[arg(long, default_value_t = 10_000)]
     calls: u64,
-    /// Tasks that call, one call at a time each.
-    #[arg(long, default_value_t = 100, value_parser = at_least_one())]
-    callers: usize,
-    /// Begins so many calls a second instead, each in a task of its own.
-    #[arg(long, value_parser = at_least_one(), conflicts_with = "callers")]
-    rate: Option<usize>,
+    /// Number of calls that begin each second, each in a task of its own.
+    #[arg(long, default_value_t = 20_000, value_parser = at_least_one())]
+    rate: usize,
     #[arg(long, value_parser = parse_duration, default_value = "200ms")]
     timeout: Duration,
-    /// With a map under a lock and a timer for each call, in place of `PendingTable`.
-    #[arg(long)]
-    by_hand: bool,
     #[command(flatten)]
     faults: Faults,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = Options::parse();
-    exit(if options.by_hand {
-        run(ByHand::new(options.timeout), options).await
-    } else {
-        match Requests::new(options.timeout, CoarseClock::new()) {
-            Ok(requests) => run(requests, options).await,
-            Err(error) => Err(error.into()),
-        }
-    })
+    exit(run(Options::parse()).await)
 }
 
-async fn run(requests: impl InFlight, options: Options) -> Done {
+async fn run(options: Options) -> Done {
+    let requests = Requests::new(options.timeout, CoarseClock::new())?;
     // Two channels are the connection.
     let (to_server, received) = unbounded_channel();
     let (to_client, replies) = unbounded_channel();
@@ -67,10 +52,7 @@ async fn run(requests: impl InFlight, options: Options) -> Done {
     let server = tokio::spawn(serve(received, to_client, options.faults, delay, timeouts));
 
     let began = Instant::now();
-    let ended = match options.rate {
-        Some(rate) => load::at_rate(&client, options.calls, rate as u64).await?,
-        None => load::one_by_one(&client, options.calls, options.callers).await?,
-    };
+    let ended = load::at_rate(&client, options.calls, options.rate as u64).await?;
     let rate = options.calls as f64 / began.elapsed().as_secs_f64();
     let client = Arc::into_inner(client).ok_or("a caller is left")?;
     let Replies { in_time, late, timed_out: expired } = client.close().await?;

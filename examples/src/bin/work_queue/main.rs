@@ -44,7 +44,7 @@ struct Options {
 
 /// What has become of one job.
 #[derive(Debug, Default)]
-struct ShutdownMode {
+struct Fate {
     done: AtomicU32,
     acknowledged: AtomicU32,
     dead: AtomicU32,
@@ -55,7 +55,7 @@ struct Site<'a> {
     options: &'a Options,
     queue: WorkQueue<usize>,
     dead_letters: Receiver<Arc<usize>>,
-    fates: Vec<ShutdownMode>,
+    fates: Vec<Fate>,
     /// Jobs that are neither acknowledged nor given up.
     open: AtomicIsize,
     deaths: AtomicUsize,
@@ -133,7 +133,7 @@ fn run(options: &Options) -> Done {
         options,
         queue,
         dead_letters,
-        fates: (0..options.jobs).map(|_| ShutdownMode::default()).collect(),
+        fates: (0..options.jobs).map(|_| Fate::default()).collect(),
         open: AtomicIsize::new(options.jobs as isize),
         deaths: AtomicUsize::new(0),
         most_attempts: AtomicU32::new(0),

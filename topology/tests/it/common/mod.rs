@@ -40,6 +40,21 @@ impl<T: Clone> Log<T> {
     }
 }
 
+/// Panics without a message on the terminal.
+pub fn panic() -> ! {
+    std::panic::resume_unwind(Box::new("it was to panic"))
+}
+
+/// Panics when it is dropped.
+#[derive(Debug, Clone)]
+pub struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic();
+    }
+}
+
 /// What became of a message that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
@@ -71,11 +86,28 @@ pub enum Told {
     Close,
 }
 
+/// The ids that were acked, in that order.
+pub fn acks(told: &Log<Told>) -> Vec<u64> {
+    let id = |told| match told {
+        Told::Ack(id) => Some(id),
+        _ => None,
+    };
+    told.all().into_iter().filter_map(id).collect()
+}
+
+/// The outcomes of messages, in that order.
+pub fn ends(told: &Log<Told>) -> Vec<Told> {
+    let mut told = told.all();
+    told.retain(|told| matches!(told, Told::Ack(_) | Told::Fail(..)));
+    told
+}
+
 /// Emits numbers, each as its own id, a given many each time it is asked; then it is done.
 pub struct Numbers {
     left: Peekable<Box<dyn Iterator<Item = u64> + Send>>,
     at_once: usize,
     told: Log<Told>,
+    then: Box<dyn FnMut(Told) + Send>,
 }
 
 impl Numbers {
@@ -85,7 +117,7 @@ impl Numbers {
         I::IntoIter: Send + 'static,
     {
         let numbers: Box<dyn Iterator<Item = u64> + Send> = Box::new(numbers.into_iter());
-        Numbers { left: numbers.peekable(), at_once: 1, told: told.clone() }
+        Numbers { left: numbers.peekable(), at_once: 1, told: told.clone(), then: Box::new(drop) }
     }
 
     /// Emits so many each time that it is asked.
@@ -93,11 +125,22 @@ impl Numbers {
         self.at_once = at_once;
         self
     }
+
+    /// Does this in each call that is noted, at its end.
+    pub fn then(mut self, then: impl FnMut(Told) + Send + 'static) -> Self {
+        self.then = Box::new(then);
+        self
+    }
+
+    fn note(&mut self, told: Told) {
+        self.told.note(told);
+        (self.then)(told);
+    }
 }
 
 impl Spout<u64> for Numbers {
     fn open(&mut self, _context: &Context) {
-        self.told.note(Told::Open);
+        self.note(Told::Open);
     }
 
     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
@@ -108,7 +151,7 @@ impl Spout<u64> for Numbers {
             match out.emit(number, number) {
                 Ok(()) => {
                     self.left.next();
-                    self.told.note(Told::Emitted(number));
+                    self.note(Told::Emitted(number));
                 }
                 Err(_) => {
                     assert_eq!(out.room(), 0);
@@ -120,23 +163,23 @@ impl Spout<u64> for Numbers {
     }
 
     fn ack(&mut self, id: u64) {
-        self.told.note(Told::Ack(id));
+        self.note(Told::Ack(id));
     }
 
     fn fail(&mut self, id: u64, failure: &Failure) {
-        self.told.note(Told::Fail(id, failure.into()));
+        self.note(Told::Fail(id, failure.into()));
     }
 
     fn activate(&mut self) {
-        self.told.note(Told::Activate);
+        self.note(Told::Activate);
     }
 
     fn deactivate(&mut self) {
-        self.told.note(Told::Deactivate);
+        self.note(Told::Deactivate);
     }
 
     fn close(&mut self) {
-        self.told.note(Told::Close);
+        self.note(Told::Close);
     }
 }
 
@@ -152,6 +195,44 @@ impl<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send> Bolt<u64, u64> fo
 /// Types the closure.
 pub fn each<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send>(f: F) -> Each<F> {
     Each(f)
+}
+
+/// A bolt that holds what comes, and does something with it at each tick.
+pub struct Holds<F>(Vec<Tuple<u64>>, F);
+
+impl<F> Bolt<u64, u64> for Holds<F>
+where
+    F: FnMut(&mut Vec<Tuple<u64>>, &mut BoltCollector<'_, u64>) + Send,
+{
+    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+        self.0.push(tuple);
+    }
+    fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+        (self.1)(&mut self.0, out);
+    }
+}
+
+/// Adds a bolt behind `source` each of whose instances calls a clone of this function at its ticks,
+/// with what it holds.
+pub fn holds<'t, F>(
+    builder: &'t TopologyBuilder,
+    name: &str,
+    source: impl Source<'t, Message = u64>,
+    f: F,
+) -> BoltStage<'t, u64, u64>
+where
+    F: FnMut(&mut Vec<Tuple<u64>>, &mut BoltCollector<'_, u64>) + Clone + Send + Sync + 'static,
+{
+    builder.bolt(name, move |_| Holds(Vec::new(), f.clone())).shuffle(source)
+}
+
+/// Adds a bolt behind `source` that acks what comes.
+pub fn acks_all<'t>(
+    builder: &'t TopologyBuilder,
+    name: &str,
+    source: impl Source<'t, Message = u64>,
+) -> BoltStage<'t, u64, u64> {
+    bolt(builder, name, source, |tuple, out| out.ack(tuple))
 }
 
 /// A builder on a manual clock, with timeouts of ten seconds in steps of one.
