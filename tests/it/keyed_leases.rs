@@ -18,9 +18,21 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-/// The calls that renew a lease.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident,)*) => {
+        /// The calls that renew a lease.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum Kind {
+            $($(#[$about])* $kind,)*
+        }
+
+        use Kind::*;
+
+        const ALL: &[Kind] = &[$($kind,)*];
+    };
+}
+
+kinds! {
     QueueTouch,
     QueueTouchBy,
     QueueUpdate,
@@ -42,28 +54,6 @@ enum Kind {
     CollectedTouchFor,
     CollectedTouchByFor,
 }
-
-use Kind::*;
-
-const ALL: [Kind; 17] = [
-    QueueTouch,
-    QueueTouchBy,
-    QueueUpdate,
-    MapTouch,
-    MapTouchWith,
-    MapTouchBound,
-    MapTouchWithBound,
-    MapTouchIdle,
-    MapGetIdle,
-    SessionTouch,
-    SessionTouchFor,
-    SessionTouchBy,
-    SessionTouchByFor,
-    SessionTrack,
-    SessionBatch,
-    CollectedTouchFor,
-    CollectedTouchByFor,
-];
 
 impl Kind {
     /// Whether the caller says for how long.
@@ -208,7 +198,7 @@ fn left_after<const N: usize>(kind: Kind, mine: Duration, others: [Duration; N])
 
 #[test]
 fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
-    for kind in ALL {
+    for &kind in ALL {
         let left = left_after(kind, TIME, [TIME]);
         assert!(!left.is_empty());
         assert!(left.iter().all(|&left| left == TIME), "{kind:?}: {left:?}");
@@ -219,7 +209,7 @@ fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
 /// nothing to do.
 #[test]
 fn a_delayed_renewal_that_would_change_nothing_shortens_nothing() {
-    for kind in ALL {
+    for &kind in ALL {
         for readings in 0.. {
             let clock = Delayed::default();
             let subject = subject(kind, SECOND, clock.clone());
@@ -245,7 +235,7 @@ fn a_delayed_renewal_that_would_change_nothing_shortens_nothing() {
 /// first.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         let left = left_after(kind, TIME / 10, [2 * TIME]);
         // The time to live of an entry with a time to idle is a word of its own, which the call
         // looks at after its first reading. And `track` reads the clock for an insertion before it
@@ -262,7 +252,7 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
 /// So did a call that asked for less if the lease has come back to the tick that the call saw.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         // The five seconds that have gone by.
         let back = TIME - 5 * SECOND;
         for between in [TIME / 2, 2 * TIME] {
@@ -280,7 +270,7 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick()
 /// What asks for more and was delayed counts from when it was through.
 #[test]
 fn a_delayed_renewal_for_more_is_the_last_one() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         let left = left_after(kind, 3 * TIME, [2 * TIME]);
         // That word is set before the call's last reading: the other call came last then, and was
         // no shorter for it.
@@ -293,7 +283,6 @@ fn a_delayed_renewal_for_more_is_the_last_one() {
     }
 }
 
-/// A renewal that asks for less and is not disturbed gets it.
 /// An update that lost to another one, and then slept, reports no later expiry than the key has.
 #[test]
 fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
@@ -330,9 +319,10 @@ fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
     }
 }
 
+/// A renewal that asks for less and is not disturbed gets it.
 #[test]
 fn what_asks_for_less_gets_it() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         for time in [50, 3, 99, 100] {
             let clock = ManualClock::new();
             let subject = subject(kind, SECOND, clock.clone());
@@ -348,7 +338,7 @@ fn what_asks_for_less_gets_it() {
 #[test]
 fn a_thread_whose_clock_lags_shortens_nothing() {
     let interval = 4 * LAG;
-    for kind in ALL {
+    for &kind in ALL {
         // Wherever in an interval it is.
         for step in 0..8 {
             let clock = Lagging(ManualClock::new());

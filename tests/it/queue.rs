@@ -620,30 +620,6 @@ fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<E
 }
 
 #[test]
-fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
-    let (queue, mut channel) = with_channel(WhenFull::Wait, 100);
-    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
-    assert_eq!((queue.metrics().spilled, queue.metrics().undelivered), (0, 0));
-    drop(queue);
-    assert!(channel.next().is_none());
-
-    let (queue, channel) = with_channel(WhenFull::Spill, 100);
-    while !queue.is_empty() {
-        std::thread::yield_now();
-    }
-    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
-    assert!(queue.metrics().spilled > 0);
-
-    let (queue, channel) = with_channel(WhenFull::Drop, 100);
-    // The reaper has come back for the last one, and so has reported the others.
-    while queue.metrics().undelivered < 99 {
-        std::thread::yield_now();
-    }
-    assert_eq!(channel.len(), 1);
-    assert_eq!(queue.metrics().undelivered, 99);
-}
-
-#[test]
 fn a_shutdown_does_not_wait_for_who_reads_the_channel() {
     let (queue, channel) = with_channel(WhenFull::Wait, 100);
     while channel.is_empty() {

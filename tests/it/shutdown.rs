@@ -6,7 +6,7 @@ use crate::support::Task;
 use expiry::timeouts::TimerError;
 use expiry::{
     edge, AckError, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, Reason,
-    RemovalCause, SessionInfo, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
+    RemovalCause, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -48,20 +48,6 @@ fn a_cancelled_tracker_tells_on_the_reapers_thread() {
     assert!(tracker.is_empty());
     assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(tracker.shutdown(ShutdownMode::Return).is_empty());
-}
-
-#[test]
-fn what_is_in_flight_is_returned_once() {
-    let (tracker, told) = tracker();
-    for owner in 0..3 {
-        tracker.issue(edge(), owner).unwrap();
-    }
-    drop(tracker.shutdown_async(ShutdownMode::Return)); // goes on
-    let mut returned = block_on(tracker.shutdown_async(ShutdownMode::Return));
-    returned.sort_unstable_by_key(|outcome| outcome.owner);
-    assert!(returned.iter().map(|outcome| outcome.owner).eq(0..3));
-    assert!(block_on(tracker.shutdown_async(ShutdownMode::Return)).is_empty());
-    assert!(told.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -310,20 +296,6 @@ fn what_is_kept_is_given_once_or_dropped() {
 }
 
 #[test]
-fn sessions_are_given_back() {
-    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| {}).build().unwrap();
-    let ids = [7, 8].map(|owner| sessions.create(SECOND * 60, owner).unwrap().id());
-    let ended = sessions.shutdown_async();
-    assert!(sessions.create(SECOND * 60, 9).is_err());
-    let mut left: Vec<_> = block_on(ended).iter().map(|session| session.id).collect();
-    left.sort_unstable();
-    assert_eq!(left, ids);
-    let polled = SessionTracker::builder().build_manual().unwrap();
-    polled.create(SECOND * 60, 7).unwrap();
-    assert_eq!(block_on(polled.shutdown_async())[0].owner, 7);
-}
-
-#[test]
 fn a_maps_listener_is_told_before_the_end() {
     for manual in [false, true] {
         let ends = Arc::new(AtomicUsize::new(0));
@@ -355,59 +327,6 @@ fn what_waits_in_timeouts_is_told() {
     block_on(ended);
     assert_eq!(task.woken(), 1);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
-}
-
-/// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on
-/// one thread.
-#[test]
-fn a_server_comes_to_its_end_on_one_thread() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
-        let (tracker, outcomes) =
-            AckTracker::builder().capacity(4).build_with_channel(2, WhenFull::Spill).unwrap();
-        let tracker = Arc::new(tracker);
-        let workers: Vec<_> = (0..10u64)
-            .map(|owner| {
-                let tracker = tracker.clone();
-                tokio::spawn(async move {
-                    let edge = edge();
-                    let root = loop {
-                        match tracker.issue(edge, owner) {
-                            Err(AckError::Full) => match tracker.room().await {
-                                Ok(()) => {}
-                                Err(_) => return false,
-                            },
-                            Err(_) => return false,
-                            Ok(root) => break root,
-                        }
-                    };
-                    for _ in 0..owner {
-                        tokio::task::yield_now().await;
-                    }
-                    tracker.ack(root, edge).is_ok()
-                })
-            })
-            .collect();
-        let mut outcomes = outcomes.into_stream();
-        let told = tokio::spawn(async move {
-            let mut told = 0;
-            while let Some(outcome) = outcomes.recv().await {
-                assert!(outcome.is_acked());
-                told += 1;
-            }
-            told
-        });
-        for _ in 0..5 {
-            tokio::task::yield_now().await;
-        }
-        assert!(tracker.shutdown_async(ShutdownMode::Drain(LONG)).await.is_empty());
-        let mut done = 0;
-        for worker in workers {
-            done += u32::from(worker.await.unwrap());
-        }
-        assert_eq!(told.await.unwrap(), done);
-        assert!(done >= 4, "{done}");
-    });
 }
 
 /// What the system knows of a thread of this process: how often it has gone to sleep, and for how
