@@ -724,26 +724,6 @@ fn f04_a_full_channel_may_drop() {
     }
 }
 
-/// F4: the iterator gives everything, what was spilled too, and ends when the tracker has been
-/// dropped.
-#[test]
-fn f04_the_iterator_ends_with_the_tracker() {
-    for when_full in [WhenFull::Wait, WhenFull::Spill] {
-        let (tracker, outcomes) = AckTracker::builder()
-            .build_with_channel(if when_full == WhenFull::Wait { 100 } else { 3 }, when_full)
-            .unwrap();
-        let reader = std::thread::spawn(move || outcomes.map(|o| o.owner).collect::<HashSet<_>>());
-        for owner in 0..50 {
-            let root = tracker.issue(1, owner).unwrap();
-            if owner % 2 == 0 {
-                tracker.ack(root, 1).unwrap();
-            }
-        }
-        drop(tracker);
-        assert_eq!(reader.join().unwrap(), (0..50).collect());
-    }
-}
-
 /// F6: families of ids that collide under plain hashing behave as any others do, all in one table.
 #[test]
 fn f06_hostile_keys() {

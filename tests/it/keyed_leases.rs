@@ -1,13 +1,14 @@
-//! What keyed stores promise of their leases: a renewal that was reported holds, and an entry lives
-//! for its full lifetime after the call that has put it in.
+//! What stores promise of their leases: a renewal that was reported holds, and an entry lives for
+//! its full lifetime after the call that has put it in. What trackers promise beyond that is in
+//! `tracker_leases.rs`.
 
 use crate::rig;
 use crate::support::clocks;
 
 use clocks::{Delayed, Lagging, LAG, LAGS};
 use expiry::expiring_map::Entry;
-use expiry::{Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
-use expiry::{Lifetime, Lifetimes, TimeCacheMap, Updated};
+use expiry::{AckTracker, Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
+use expiry::{Lifetime, Lifetimes, RootId, TimeCacheMap, Updated};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -53,14 +54,25 @@ kinds! {
     /// Of a tracker that collects touches.
     CollectedTouchFor,
     CollectedTouchByFor,
+    ResetIssued,
+    ResetChosen,
+    /// Of a chosen root of which the first signs have come only.
+    ResetEarly,
 }
 
 impl Kind {
-    /// Whether the caller says for how long.
+    /// Whether the caller says for how long. (It does so for early signs too, of which no test asks
+    /// for less or more.)
     fn chooses(self) -> bool {
         !matches!(
             self,
-            MapTouch | MapTouchBound | MapTouchIdle | MapGetIdle | SessionTouch | SessionTouchBy
+            MapTouch
+                | MapTouchBound
+                | MapTouchIdle
+                | MapGetIdle
+                | SessionTouch
+                | SessionTouchBy
+                | ResetEarly
         )
     }
 }
@@ -81,6 +93,7 @@ fn subject(kind: Kind, interval: Duration, clock: impl Clock) -> Arc<Subject> {
         MapTouch | MapTouchWith | MapTouchBound | MapTouchWithBound | MapTouchIdle | MapGetIdle => {
             map(kind, interval, clock)
         }
+        ResetIssued | ResetChosen | ResetEarly => tracker(kind, interval, clock),
         _ => sessions(kind, interval, clock),
     })
 }
@@ -124,6 +137,28 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         is_there: Box::new(move || {
             while same.poll(1000).more {}
             same.contains_key(&1)
+        }),
+    }
+}
+
+fn tracker(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
+    let builder = AckTracker::builder().timeout(TIME).early_timeout(TIME);
+    let tracker = Arc::new(builder.interval(interval).clock(clock).build_manual().unwrap());
+    let root: RootId = match kind {
+        ResetIssued => tracker.issue(7, 42).unwrap().into(),
+        _ => 1_u64.into(),
+    };
+    match kind {
+        ResetChosen => tracker.init(1, 7, 42).unwrap(),
+        ResetEarly => drop(tracker.ack(root, 1).unwrap()),
+        _ => {}
+    }
+    let same = tracker.clone();
+    Subject {
+        renew: Box::new(move |time| tracker.reset_timeout_to(root, time).is_ok()),
+        is_there: Box::new(move || {
+            while same.poll(1000).more {}
+            !same.is_empty()
         }),
     }
 }

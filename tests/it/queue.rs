@@ -601,14 +601,6 @@ fn what_a_touch_has_ended_after_a_jump_is_polled() {
     assert_eq!(queue.len(), 1);
 }
 
-/// What comes out of a channel by then, which is long.
-fn received(channel: &Receiver<Expired<u64>>, keys: usize) -> Vec<u64> {
-    let next = |_| *channel.next_within(Duration::from_secs(60)).expect("a key").key();
-    let mut keys: Vec<u64> = (0..keys).map(next).collect();
-    keys.sort_unstable();
-    keys
-}
-
 /// A queue with a reaper and a channel of one, into which keys expire.
 fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<Expired<u64>>) {
     let builder = ExpiryQueue::builder().interval(Duration::from_millis(1));
@@ -668,28 +660,6 @@ fn a_key_is_looked_at_without_touching_it() {
     assert!(queue.contains(&1), "nobody has polled it");
     assert_eq!(seconds(&queue.poll()), [(7, 1)]);
     assert!(!queue.contains(&1));
-}
-
-#[test]
-fn what_a_poll_finds_goes_where_it_was_to_go() {
-    let clock = ManualClock::new();
-    let told = Arc::new(AtomicUsize::new(0));
-    let into = told.clone();
-    let handled = builder(&clock)
-        .expiry_listener(move |_: &u64| {
-            into.fetch_add(1, Relaxed);
-        })
-        .build()
-        .unwrap();
-    let (sent, channel) = builder(&clock).build_with_channel(10, WhenFull::Wait).unwrap();
-    handled.update(1, SECOND).unwrap();
-    sent.update(1, SECOND).unwrap();
-    clock.advance(SECOND * 2);
-    while told.load(Relaxed) == 0 || channel.is_empty() {
-        assert!(handled.poll().is_empty() && sent.poll().is_empty());
-    }
-    assert_eq!(received(&channel, 1), [1]);
-    assert_eq!(told.load(Relaxed), 1);
 }
 
 type Act = Box<dyn FnOnce() + Send>;

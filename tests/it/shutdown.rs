@@ -1,8 +1,7 @@
 //! Shutting down without blocking a thread: by wakers that count, and under tokio.
 
-use crate::support;
-
-use crate::support::Task;
+use crate::drops::census::{Census, Counted};
+use crate::support::{self, Task};
 use expiry::timeouts::TimerError;
 use expiry::{
     edge, AckError, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, Reason,
@@ -261,29 +260,12 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
 /// the queue.
 #[test]
 fn what_is_kept_is_given_once_or_dropped() {
-    struct Key(u64, Arc<AtomicUsize>);
-    impl Drop for Key {
-        fn drop(&mut self) {
-            self.1.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            self.0 == other.0
-        }
-    }
-    impl Eq for Key {}
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
     for asks in [false, true] {
-        let dropped = Arc::new(AtomicUsize::new(0));
+        let census = Census::new();
         let builder = ExpiryQueue::builder();
-        let queue = builder.expiry_listener(|_: &Key| {}).build().unwrap();
+        let queue = builder.expiry_listener(|_: &Counted| {}).build().unwrap();
         for key in 0..5 {
-            queue.update(Key(key, dropped.clone()), LONG).unwrap();
+            queue.update(Counted::of(&census, key), LONG).unwrap();
         }
         drop(queue.shutdown_async());
         if asks {
@@ -291,7 +273,7 @@ fn what_is_kept_is_given_once_or_dropped() {
         }
         // The last handle to the store drops what is left in it.
         drop(queue);
-        assert_eq!(dropped.load(Ordering::SeqCst), 5, "a key is lost");
+        assert_eq!(census.left(), 0, "a key is lost");
     }
 }
 

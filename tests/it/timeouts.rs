@@ -278,6 +278,20 @@ fn another_waker_after_a_jump_that_nobody_has_polled_since() {
 }
 
 #[test]
+fn another_waker_when_the_time_is_up_is_not_woken_but_told() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let (first, second) = (Task::new(), Task::new());
+    let mut sleep = timeouts.sleep(30 * MS);
+    assert!(first.poll(&mut sleep).is_pending());
+    clock.advance(31 * MS);
+    assert_eq!(second.poll(&mut sleep), Poll::Ready(Ok(())));
+    assert_eq!((first.held(), second.held()), (0, 0), "it waits for nobody");
+    drive(&timeouts);
+    assert_eq!((first.woken(), second.woken()), (0, 0));
+    assert_eq!(timeouts.metrics().fired, 1);
+}
+
+#[test]
 fn a_clock_that_goes_back() {
     let (timeouts, clock) = manual(|settings| settings);
     let task = Task::new();
