@@ -240,14 +240,9 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
             census.left() == 0
         });
     }
-    let left = unreclaimed(&map).max(unreclaimed(&manual));
-    assert_eq!(left, 0);
+    assert_eq!((map.metrics().unreclaimed, manual.metrics().unreclaimed), (0, 0));
     // As is what its own map lends.
     assert!(stuck.get(&1).is_none());
-}
-
-fn unreclaimed<V: Send + Sync + 'static>(map: &ExpiringMap<u64, V>) -> u64 {
-    map.metrics().unreclaimed
 }
 
 // ---- fault 3: listeners run unpinned ----
@@ -288,7 +283,7 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
     // What the listener's own call has ended is lent to the listener.
     wait_for(what, || {
         map.flush(Duration::ZERO);
-        unreclaimed(&map) == 0 && census.left() <= before
+        map.metrics().unreclaimed == 0 && census.left() <= before
     });
     drop(opens);
     caller.join().unwrap();
@@ -493,11 +488,7 @@ fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Bad, Bad>, &Arc<Cens
     }
     map.clear();
     assert!(map.flush(GENEROUS), "{what}");
-    assert_eq!((census.left(), unreclaimed_of(&map)), (0, 0), "{what}");
-}
-
-fn unreclaimed_of(map: &ExpiringMap<Bad, Bad>) -> u64 {
-    map.metrics().unreclaimed
+    assert_eq!((census.left(), map.metrics().unreclaimed), (0, 0), "{what}");
 }
 
 #[test]
@@ -894,7 +885,7 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
     drop(kept);
     wait_for("both are free", || {
         clock.advance(interval);
-        unreclaimed(&map) == 0
+        map.metrics().unreclaimed == 0
     });
 }
 

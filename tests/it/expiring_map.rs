@@ -18,34 +18,13 @@ use crate::support::GENEROUS;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn manual<K, V>(clock: &ManualClock) -> ExpiringMap<K, V>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap()
-}
-
-fn drive<K, V>(map: &ExpiringMap<K, V>)
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    while map.poll(usize::MAX).more {}
-}
-
 fn pass<K, V>(map: &ExpiringMap<K, V>, clock: &ManualClock, by: Duration)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     clock.advance(by);
-    drive(map);
+    while map.poll(usize::MAX).more {}
 }
 
 #[test]
@@ -159,9 +138,8 @@ impl Eq for Touchy {}
 
 #[test]
 fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
-    let clock = ManualClock::new();
     let held = Arc::new(());
-    let map = manual(&clock);
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     map.insert(Touchy(1), held.clone()).unwrap();
     for bad in [&BAD_HASH, &BAD_EQ] {
         bad.set(true);
@@ -210,9 +188,8 @@ impl Drop for Odd {
 
 #[test]
 fn a_panic_of_a_values_drop_loses_nothing_else() {
-    let clock = ManualClock::new();
     let dropped = Arc::new(AtomicUsize::new(0));
-    let map = manual(&clock);
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     let before = map.metrics().drop_panics;
     for key in 0..1000u64 {
         map.insert(key, Odd(key, dropped.clone())).unwrap();

@@ -1,6 +1,7 @@
 //! Keyed stores: one test per promise.
 
 use crate::rig;
+use crate::support::Random;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, StoreShardMetrics, Updated};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::Arc;
@@ -64,19 +65,17 @@ fn no_key_is_stranded() {
                 .map(|thread| {
                     let (queue, removed, inserted, meet) = (&queue, &removed, &inserted, &meet);
                     scope.spawn(move || {
-                        let mut random = thread + 1;
+                        let mut seed = Random(thread + 1);
                         meet.wait();
                         for key in 0..KEYS {
                             for _ in 0..2 {
-                                random ^= random << 13;
-                                random ^= random >> 7;
-                                random ^= random << 17;
+                                let random = seed.next();
                                 let timeout = interval * (random % 5) as u32 + interval / 2;
                                 let updated = queue.update(key, timeout).unwrap();
                                 let fresh = matches!(updated, Updated::Inserted { .. });
                                 inserted.fetch_add(usize::from(fresh), Relaxed);
                             }
-                            if removes && random >> 32 & 3 == 0 {
+                            if removes && seed.0 >> 32 & 3 == 0 {
                                 let there = queue.remove(&key).is_some();
                                 removed.fetch_add(usize::from(there), Relaxed);
                             }

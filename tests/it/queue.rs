@@ -2,6 +2,7 @@
 //! are asserted after each step of the histories of `oracle.rs`.
 
 use crate::rig;
+use crate::support::Random;
 use expiry::{
     BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause,
 };
@@ -19,18 +20,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn builder(clock: &ManualClock) -> ExpiryQueueBuilder<u64> {
     ExpiryQueue::builder().interval(SECOND).clock(clock.clone())
-}
-
-/// A small generator, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }
 
 /// Keys and expiry times in seconds, as polled.

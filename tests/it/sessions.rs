@@ -1,13 +1,14 @@
 //! Sessions: promises, and bad input, in simulated time. What each call does to a session, and what
 //! a leader collects, is asserted by the histories of `oracle.rs`.
 
+use crate::support::{wait_for, Random};
 use expiry::{
     BuildError, ManualClock, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -255,15 +256,6 @@ fn ids_are_issued_once() {
     assert_eq!(sessions.len(), all.len());
 }
 
-/// Waits for the reaper, with a deadline.
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + SECOND * 30;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain for: {what}");
-        std::thread::yield_now();
-    }
-}
-
 fn reaped(handler: impl Fn(&SessionInfo) + Send + Sync + 'static) -> SessionTracker {
     let builder = SessionTracker::builder().interval(Duration::from_millis(1));
     builder.expiry_listener(handler).build().unwrap()
@@ -339,12 +331,10 @@ fn every_session_ends_once() {
         for thread in 0..THREADS {
             let (sessions, removed) = (&sessions, &removed);
             scope.spawn(move || {
-                let mut random = thread + 1;
+                let mut seed = Random(thread + 1);
                 let mut mine = std::collections::VecDeque::new();
                 for _ in 0..EACH {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
+                    let random = seed.next();
                     let timeout = Duration::from_millis(random >> 40 & 3);
                     mine.push_back(sessions.create(timeout, thread).unwrap());
                     let session = mine[random as usize % mine.len()];
