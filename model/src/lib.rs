@@ -2,9 +2,9 @@
 //!
 //! The property tests (`tests/it/oracle.rs`) call [`random`], which makes the bytes. The fuzz
 //! targets (`fuzz/`) call the functions in [`TARGETS`] with bytes of the fuzzer's, and
-//! `tests/corpus.rs` calls them with the bytes that were kept. Both read a history by the same
-//! [`Histories`], and run it beside the same model. The wheel has its driver in `tests/unit/wheel`,
-//! because that looks inside.
+//! `tests/corpus.rs` calls them with the bytes that were kept, and two of them with random ones.
+//! Both read a history by the same [`Histories`], and run it beside the same model. The wheel has
+//! its driver in `tests/unit/wheel`, because that looks inside.
 
 #![cfg(not(expiry_loom))]
 

@@ -107,6 +107,7 @@ struct Run<'t> {
     capacity: Option<usize>,
     now: u64,
     shut: bool,
+    refused: u64,
     places: [Option<Place<'t>>; PLACES],
 }
 
@@ -158,7 +159,11 @@ impl<'t> Run<'t> {
         let waker = Waker::from(place.wakers[with].0.clone());
         let context = &mut Context::from_waker(&waker);
         let said = match &mut place.future {
-            Fut::Sleep(sleep) => sleep.as_mut().poll(context).map_err(TimeoutError::Timer),
+            Fut::Sleep(sleep) => {
+                let said = sleep.as_mut().poll(context);
+                assert_eq!(sleep.is_elapsed(), said == Poll::Ready(Ok(())));
+                said.map_err(TimeoutError::Timer)
+            }
             Fut::Timeout(limited) => match limited.as_mut().poll(context) {
                 Poll::Ready(Ok(())) => {
                     assert!(place.finished.get());
@@ -199,6 +204,7 @@ impl<'t> Run<'t> {
                 assert!(full && place.waits.is_none(), "refused with {waiting}");
                 assert!(now < latest && !place.said, "refused when it was over");
                 place.over = Some((earliest, latest.max(counts.1)));
+                self.refused += 1;
             }
             Poll::Ready(Err(TimeoutError::Timer(TimerError::Closed))) => {
                 assert!(shut && place.waits.is_none(), "closed, and was not");
@@ -216,7 +222,10 @@ impl<'t> Run<'t> {
         let Some(place) = &mut self.places[at] else { return };
         let length = Duration::from_nanos(after);
         match &mut place.future {
-            Fut::Sleep(sleep) => sleep.reset(length),
+            Fut::Sleep(sleep) => {
+                sleep.reset(length);
+                assert!(!sleep.is_elapsed());
+            }
             Fut::Timeout(limited) => limited.as_mut().reset(length),
         }
         place.over = Some((self.now + after, over.1));
@@ -303,6 +312,12 @@ impl<'t> Run<'t> {
         }
         self.heard(None);
         assert_eq!(self.timeouts.len(), self.waiting());
+        for place in self.places.iter().flatten() {
+            for (which, (count, _)) in place.wakers.iter().enumerate() {
+                let waits = place.waits.is_some_and(|(with, _)| with == which);
+                assert_eq!(Arc::strong_count(count) - 1, usize::from(waits), "wakers are held");
+            }
+        }
     }
 }
 
@@ -331,6 +346,7 @@ pub(crate) fn timeouts(bytes: &[u8]) {
         capacity,
         now: 0,
         shut: false,
+        refused: 0,
         places: Default::default(),
     };
     for &op in &ops {
@@ -343,5 +359,7 @@ pub(crate) fn timeouts(bytes: &[u8]) {
     let metrics = timeouts.metrics();
     let ended = metrics.fired + metrics.cancelled + metrics.closed;
     assert_eq!(metrics.registered, ended, "{metrics:?}");
+    let capacity = capacity.map(|capacity| capacity as u64);
+    assert_eq!((metrics.capacity, metrics.refused), (capacity, run.refused));
     assert_eq!(metrics.waker_panics, 0);
 }

@@ -1,11 +1,12 @@
 //! What an attack on the keyed stores found, each as the shortest sequence that reached it.
 
+use crate::drops::census::{Census, Counted};
 use crate::rig;
 use expiry::{
     Clock, ExpiringMap, Lifetime, ManualClock, RemovalCause, SessionTracker, StoreError,
     TimeCacheMap,
 };
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -122,26 +123,17 @@ fn who_waits_is_told_of_what_a_creation_has_ended() {
     assert_eq!(sessions.poll()[0].id, old.id());
 }
 
-/// A value that notes that it was dropped.
-struct Counted(Arc<Vec<AtomicU8>>, usize);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0[self.1].fetch_add(1, Relaxed);
-    }
-}
-
 /// A clock that replaces a value so often that its lease comes round, while an insertion which has
 /// found it looks at the time: a thread that is stalled just then sees no more of it.
 struct Meddler {
     map: OnceLock<Weak<ExpiringMap<u64, Counted>>>,
-    drops: Arc<Vec<AtomicU8>>,
+    census: Arc<Census>,
     /// Which reading from now on; 0: none.
     armed: AtomicUsize,
 }
 
 /// Occupancies of a slot until a generation comes again.
-const ROUND: usize = (1 << 16) - 1;
+const ROUND: u64 = (1 << 16) - 1;
 
 impl Clock for Meddler {
     fn now(&self) -> u64 {
@@ -150,7 +142,7 @@ impl Clock for Meddler {
         if armed == 1 {
             let map = self.map.get().and_then(Weak::upgrade).unwrap();
             for value in 1..=ROUND {
-                map.insert(0, Counted(self.drops.clone(), value)).unwrap();
+                map.insert(0, Counted::of(&self.census, value)).unwrap();
             }
         }
         0
@@ -161,22 +153,20 @@ impl Clock for Meddler {
 /// time.
 #[test]
 fn a_replacement_that_has_slept_through_all_generations_retires_what_it_has_replaced() {
-    let drops: Arc<Vec<AtomicU8>> = Arc::new((0..ROUND + 2).map(|_| AtomicU8::new(0)).collect());
-    let clock = Arc::new(Meddler {
-        map: OnceLock::new(),
-        drops: drops.clone(),
-        armed: AtomicUsize::new(0),
-    });
-    let map = ExpiringMap::builder().clock(clock.clone()).build_manual();
-    let map = Arc::new(map.unwrap());
+    let census = Census::new();
+    let armed = AtomicUsize::new(0);
+    let clock = Arc::new(Meddler { map: OnceLock::new(), census: census.clone(), armed });
+    let map = Arc::new(ExpiringMap::builder().clock(clock.clone()).build_manual().unwrap());
     clock.map.set(Arc::downgrade(&map)).unwrap();
-    map.insert(0, Counted(drops.clone(), 0)).unwrap();
+    map.insert(0, Counted::of(&census, 0)).unwrap();
     // The only reading.
     clock.armed.store(1, Relaxed);
-    let replaced = map.insert(0, Counted(drops.clone(), ROUND + 1)).unwrap();
-    assert_eq!(replaced.unwrap().value().1, ROUND);
-    assert_eq!(map.get(&0).unwrap().value().1, ROUND + 1);
+    let replaced = map.insert(0, Counted::of(&census, ROUND + 1)).unwrap();
+    assert_eq!(replaced.unwrap().value().id(), ROUND);
+    assert_eq!(map.get(&0).unwrap().value().id(), ROUND + 1);
     assert_eq!(map.metrics().total.live, 1);
+    drop(map);
+    assert_eq!(census.left(), 0);
 }
 
 /// The same for a listener, which no call makes wait until what is due has ended.

@@ -5,11 +5,11 @@
 //! store.
 
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{ExpiringMap, ExpiryQueue, Lifetime, ManualClock, RemovalCause};
+use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{mpsc, Arc, Mutex, OnceLock};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 pub mod census;
@@ -193,70 +193,6 @@ fn a_value_is_not_dropped_in_a_call_of_a_thread_that_holds_a_lock() {
     }
 }
 
-/// A value that notes which threads drop its kind, and takes its time.
-struct Slow {
-    by: Arc<Mutex<Vec<ThreadId>>>,
-    time: Duration,
-    _counted: Counted,
-}
-
-impl Drop for Slow {
-    fn drop(&mut self) {
-        self.by.lock().unwrap().push(thread::current().id());
-        thread::sleep(self.time);
-    }
-}
-
-/// Values that take 10 ms each to drop are dropped by their map's reaper alone: another map's calls
-/// and reaper, which are at work all the while, drop none.
-#[test]
-fn slow_drops_delay_no_other_map() {
-    const SLOW: usize = 60;
-    let (census, by) = (Census::new(), Arc::new(Mutex::new(Vec::new())));
-    let slow = ExpiringMap::builder().interval(MS).build().unwrap();
-    for key in 0..SLOW {
-        let value = Slow { by: by.clone(), time: 10 * MS, _counted: Counted::new(&census) };
-        // Half of them expire, the others are removed.
-        let time = if key % 2 == 0 { Lifetime::Never } else { (20 * MS).into() };
-        slow.insert_with_lifetime(key, value, time).unwrap();
-    }
-    let reapers = Arc::new(Mutex::new(Vec::new()));
-    let noted = reapers.clone();
-    let quick = ExpiringMap::builder()
-        .interval(MS)
-        .removal_listener(move |_: &usize, _: &Vec<u8>, cause| {
-            if cause == RemovalCause::Expired {
-                noted.lock().unwrap().push(thread::current().id());
-            }
-        })
-        .build()
-        .unwrap();
-    for key in (0..SLOW).step_by(2) {
-        assert!(slow.remove(&key).is_some());
-    }
-    let mut turn = 0;
-    let mut expired_meanwhile = 0;
-    wait_for("the slow ones are dropped", || {
-        // At work: look-ups, ends on this thread, expirations on its reaper.
-        for _ in 0..100 {
-            turn += 1;
-            quick.insert(turn % 100, vec![0; 10]).unwrap();
-            quick.insert_with_lifetime(100 + turn % 500, vec![1], MS).unwrap();
-            assert!(quick.get(&(turn % 100)).is_some());
-        }
-        if census.left() > 0 {
-            expired_meanwhile = reapers.lock().unwrap().len();
-        }
-        census.left() == 0
-    });
-    let by = by.lock().unwrap();
-    assert_eq!(by.len(), SLOW);
-    assert!(by.iter().all(|id| *id == by[0]), "one reaper drops them");
-    assert!(!by.contains(&thread::current().id()));
-    assert!(expired_meanwhile > 0, "the other map's reaper is at work");
-    assert!(!by.contains(&reapers.lock().unwrap()[0]));
-}
-
 /// A value that waits at a door when it is dropped.
 struct Stuck {
     door: Door,
@@ -304,14 +240,9 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
             census.left() == 0
         });
     }
-    let left = unreclaimed(&map).max(unreclaimed(&manual));
-    assert_eq!(left, 0);
+    assert_eq!((map.metrics().unreclaimed, manual.metrics().unreclaimed), (0, 0));
     // As is what its own map lends.
     assert!(stuck.get(&1).is_none());
-}
-
-fn unreclaimed<V: Send + Sync + 'static>(map: &ExpiringMap<u64, V>) -> u64 {
-    map.metrics().unreclaimed
 }
 
 // ---- fault 3: listeners run unpinned ----
@@ -352,7 +283,7 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
     // What the listener's own call has ended is lent to the listener.
     wait_for(what, || {
         map.flush(Duration::ZERO);
-        unreclaimed(&map) == 0 && census.left() <= before
+        map.metrics().unreclaimed == 0 && census.left() <= before
     });
     drop(opens);
     caller.join().unwrap();
@@ -374,6 +305,11 @@ fn a_listener_that_is_stuck_holds_back_nothing() {
         Entry::Occupied(entry) => drop(entry.remove()),
         Entry::Vacant(_) => unreachable!("it is there"),
     });
+    listener_holds_nothing_back("upsert", move |map| map.upsert(0, |_| (value(), ())).unwrap());
+    listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
+        Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
+        Entry::Vacant(_) => unreachable!("it is there"),
+    });
     listener_holds_nothing_back("expired", |map| while map.poll(1000).more {});
     listener_holds_nothing_back("expired", |map| drop(map.remove(&0)));
     listener_holds_nothing_back("expired", move |map| drop(map.insert(0, value()).unwrap()));
@@ -381,18 +317,6 @@ fn a_listener_that_is_stuck_holds_back_nothing() {
         drop(map.entry(0).or_insert(value()).unwrap())
     });
     listener_holds_nothing_back("expired", move |map| map.upsert(0, |_| (value(), ())).unwrap());
-}
-
-/// The same for updates.
-#[test]
-fn a_listener_of_an_upsert_that_is_stuck_holds_back_nothing() {
-    use expiry::expiring_map::Entry;
-    let value = || Counted::new(&Census::new());
-    listener_holds_nothing_back("upsert", move |map| map.upsert(0, |_| (value(), ())).unwrap());
-    listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
-        Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
-        Entry::Vacant(_) => unreachable!("it is there"),
-    });
 }
 
 /// A key that has the hash of all others, and at one of whose comparisons something happens.
@@ -564,11 +488,7 @@ fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Bad, Bad>, &Arc<Cens
     }
     map.clear();
     assert!(map.flush(GENEROUS), "{what}");
-    assert_eq!((census.left(), unreclaimed_of(&map)), (0, 0), "{what}");
-}
-
-fn unreclaimed_of(map: &ExpiringMap<Bad, Bad>) -> u64 {
-    map.metrics().unreclaimed
+    assert_eq!((census.left(), map.metrics().unreclaimed), (0, 0), "{what}");
 }
 
 #[test]
@@ -658,41 +578,7 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
     });
 }
 
-/// A value whose `Drop` panics is counted, and the values after it are dropped.
-#[test]
-fn a_drop_that_panics_in_the_driver_is_counted() {
-    let census = Census::new();
-    let map = ExpiringMap::builder().build_manual().unwrap();
-    for key in 0..100 {
-        map.insert(key, Bad::new(key, key % 10 == 0, &census)).unwrap();
-    }
-    map.clear();
-    assert!(map.flush(GENEROUS));
-    assert_eq!((census.left(), map.metrics().drop_panics), (0, 10));
-    assert_eq!(map.metrics().unreclaimed, 0);
-}
-
 // ---- D9: how soon values are dropped, and on which thread ----
-
-/// A process that went idle kept what it had removed, without limit.
-#[test]
-fn what_an_idle_process_has_removed_is_dropped() {
-    for interval in [MS, 20 * MS, 200 * MS] {
-        let census = Census::new();
-        let map = ExpiringMap::builder().interval(interval).build().unwrap();
-        let large = || (Counted::new(&census), vec![0_u8; 8 << 20]);
-        for key in 0..40 {
-            map.insert(key, large()).unwrap();
-        }
-        for key in 0..20 {
-            drop(map.remove(&key));
-        }
-        for key in 20..40 {
-            drop(map.insert(key, large()).unwrap());
-        }
-        wait_for("they are dropped", || census.left() == 20);
-    }
-}
 
 #[test]
 fn a_flush_has_dropped_all_that_had_ended() {
@@ -999,7 +885,7 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
     drop(kept);
     wait_for("both are free", || {
         clock.advance(interval);
-        unreclaimed(&map) == 0
+        map.metrics().unreclaimed == 0
     });
 }
 

@@ -362,28 +362,20 @@ fn the_next_shutdown_returns_all<S: Sync>(
 }
 
 #[test]
-fn the_shutdown_after_one_in_a_listener_returns_all_sessions() {
-    let make = || {
+fn the_shutdown_after_one_in_a_listener_returns_all() {
+    let sessions = || {
         let sessions = SessionTracker::builder().interval(MS).build_manual().unwrap();
         (0..200).for_each(|owner| assert!(sessions.create(HOUR, owner).is_ok()));
         sessions
     };
-    the_next_shutdown_returns_all(make, |it| it.poll().len(), |it| it.shutdown().len());
-}
-
-#[test]
-fn the_shutdown_after_one_in_a_listener_returns_all_keys() {
-    let make = || {
+    the_next_shutdown_returns_all(sessions, |it| it.poll().len(), |it| it.shutdown().len());
+    let queue = || {
         let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
         (0..200u64).for_each(|key| assert!(queue.update(key, HOUR).is_ok()));
         queue
     };
-    the_next_shutdown_returns_all(make, |it| it.poll().len(), |it| it.shutdown().len());
-}
-
-#[test]
-fn the_shutdown_after_one_in_a_listener_returns_all_roots() {
-    let make = || {
+    the_next_shutdown_returns_all(queue, |it| it.poll().len(), |it| it.shutdown().len());
+    let tracker = || {
         let tracker = AckTracker::builder().timeout(HOUR).build_manual().unwrap();
         (0..200).for_each(|owner| assert!(tracker.issue(edge(), owner).is_ok()));
         tracker
@@ -392,5 +384,5 @@ fn the_shutdown_after_one_in_a_listener_returns_all_roots() {
         it.poll(1000);
         0
     };
-    the_next_shutdown_returns_all(make, poll, |it| it.shutdown(ShutdownMode::Return).len());
+    the_next_shutdown_returns_all(tracker, poll, |it| it.shutdown(ShutdownMode::Return).len());
 }

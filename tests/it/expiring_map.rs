@@ -18,34 +18,13 @@ use crate::support::GENEROUS;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn manual<K, V>(clock: &ManualClock) -> ExpiringMap<K, V>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap()
-}
-
-fn drive<K, V>(map: &ExpiringMap<K, V>)
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    while map.poll(usize::MAX).more {}
-}
-
 fn pass<K, V>(map: &ExpiringMap<K, V>, clock: &ManualClock, by: Duration)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     clock.advance(by);
-    drive(map);
+    while map.poll(usize::MAX).more {}
 }
 
 #[test]
@@ -159,9 +138,8 @@ impl Eq for Touchy {}
 
 #[test]
 fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
-    let clock = ManualClock::new();
     let held = Arc::new(());
-    let map = manual(&clock);
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     map.insert(Touchy(1), held.clone()).unwrap();
     for bad in [&BAD_HASH, &BAD_EQ] {
         bad.set(true);
@@ -210,9 +188,8 @@ impl Drop for Odd {
 
 #[test]
 fn a_panic_of_a_values_drop_loses_nothing_else() {
-    let clock = ManualClock::new();
     let dropped = Arc::new(AtomicUsize::new(0));
-    let map = manual(&clock);
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     let before = map.metrics().drop_panics;
     for key in 0..1000u64 {
         map.insert(key, Odd(key, dropped.clone())).unwrap();
@@ -465,34 +442,11 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
 }
 
 #[test]
-fn a_time_cache_does_what_the_old_one_did() {
-    let clock = ManualClock::new();
-    let expired: Arc<Mutex<Vec<&str>>> = Arc::default();
-    let list = expired.clone();
-    let map = TimeCacheMap::builder(SECOND * 10)
-        .clock(clock.clone())
-        .expiry_listener(move |key: &&str, _: &u64| list.lock().unwrap().push(key))
-        .build_manual()
-        .unwrap();
-    map.put("renewed", 1).unwrap();
-    map.put("removed", 2).unwrap();
-    map.put("read", 3).unwrap();
-    assert_eq!(map.len(), 3);
-    clock.advance(SECOND * 9);
-    map.put("renewed", 4).unwrap();
-    assert_eq!(map.remove("removed").map(|ended| *ended.value()), Some(2));
-    assert_eq!(map.get("read").as_deref(), Some(&3));
-    clock.advance(SECOND * 6);
-    map.poll(usize::MAX);
-    assert_eq!(*expired.lock().unwrap(), ["read"], "reading does not renew");
-    assert!(map.contains_key("renewed") && !map.contains_key("read") && map.len() == 1);
-    assert_eq!(
-        TimeCacheMap::<u8, u8>::builder(SECOND).buckets(1).build().err(),
-        Some(BuildError::TooFewBuckets { buckets: 1 })
-    );
+fn bad_settings_of_a_time_cache_are_refused() {
+    let buckets = |buckets| TimeCacheMap::<u8, u8>::builder(SECOND).buckets(buckets).build().err();
+    assert_eq!(buckets(1), Some(BuildError::TooFewBuckets { buckets: 1 }));
+    assert!(matches!(buckets(usize::MAX), Some(BuildError::IntervalTooShort { .. })));
     assert_eq!(TimeCacheMap::<u8, u8>::new(Duration::ZERO).err(), Some(BuildError::ZeroTimeout));
-    let fine = TimeCacheMap::<u8, u8>::builder(SECOND).buckets(usize::MAX).build();
-    assert!(matches!(fine.err(), Some(BuildError::IntervalTooShort { .. })));
 }
 
 #[test]
@@ -540,26 +494,6 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     assert!(map.contains_key(&200) && !map.contains_key(&0));
     // However often room was looked for.
     assert_eq!(map.metrics().refused, 101);
-}
-
-/// More keys than homes have room of their own for.
-#[test]
-fn each_of_many_keys_is_found_and_removed_once() {
-    let map = manual(&ManualClock::new());
-    let keys = || 0..5_000u64;
-    for key in keys() {
-        assert!(map.insert(key, key).unwrap().is_none());
-    }
-    // Where one table is left, a look at a key's home is mostly enough.
-    drive(&map);
-    for key in keys() {
-        assert_eq!(map.get(&key).as_deref(), Some(&key));
-    }
-    for key in keys() {
-        assert_eq!(map.remove(&key).map(|old| *old.value()), Some(key));
-        assert!(map.get(&key).is_none() && map.remove(&key).is_none());
-    }
-    assert_eq!(map.metrics().total.removed, 5_000);
 }
 
 const STAYING: u64 = 1000;

@@ -1,18 +1,19 @@
-//! Tests of promises of the feature list, named after its rows: A1 to A18 (ack trees) and F2 to F7,
-//! F9 (the engine).
+//! Tests of promises of the feature list, named after its rows: A5 to A14 (ack trees), F2 to F7 and
+//! F12 (the engine).
 //!
 //! What single calls do in each state is asserted by the histories of `oracle.rs`, beside a model:
-//! answers and outcomes (A1, A2, A4, A12, A16), times (A10), latencies (A5), batches (A17), what an
-//! operator sees (A18), and the bound on the capacity (F5). A15 is the `compile_fail` examples of
-//! `Tuple`; F8 has a test binary of its own, `memory.rs`, because it measures the process; what
-//! needs many threads is in `threads.rs`.
+//! answers and outcomes (A1 to A4, A12, A16), times (A10), latencies (A5), batches (A17), what an
+//! operator sees (A18, F7), the ways to end (F2), what a poll returns (F3), and the bound on the
+//! capacity (F5). A15 is the `compile_fail` examples of `Tuple`. F8 has a test binary of its own,
+//! `memory.rs`, because it measures the process. What needs many threads is in `threads.rs`, also
+//! growth (F5). What a clock that lags may delay (F9) is in `tracker_leases.rs`.
 
 use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
 };
 use expiry::{
-    edge, Ack, AckError, AckTracker, Clock, Done, ExpiringMap, Lifetime, ManualClock, OnDrop,
-    Outcome, Outcomes, Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
+    edge, Ack, AckError, AckTracker, Done, ExpiringMap, Lifetime, ManualClock, OnDrop, Outcome,
+    Outcomes, Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,36 +21,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 // ---- A: ack trees ----
-
-/// A1, W11: a timeout that is made shorter takes effect, also while a longer one is already being
-/// waited for.
-#[test]
-fn a01_reset_may_shorten() {
-    let (tracker, clock, told) = manual();
-    let root = tracker.issue(1, 7).unwrap();
-    settle(&tracker);
-    tracker.reset_timeout_to(root, after(3 * MS)).unwrap();
-    let polled = tracker.poll(1000);
-    assert_eq!(polled.next, Some(3 * MS));
-    pass(&tracker, &clock, 3 * MS);
-    assert!(told.only().is_timed_out());
-}
-
-/// A3: one entry per root, whatever the size of its tree.
-#[test]
-fn a03_a_large_tree_is_one_entry() {
-    let (tracker, _, told) = manual_with(|builder| builder.capacity(1));
-    let mut front = edge();
-    let root = tracker.issue(front, 0).unwrap();
-    for _ in 0..100_000 {
-        let next = edge();
-        assert_eq!(tracker.ack(root, front ^ next), Ok(Ack::Pending));
-        front = next;
-    }
-    assert_eq!(tracker.len(), 1);
-    assert_eq!(tracker.ack(root, front), Ok(Ack::Completed));
-    assert!(told.only().is_acked());
-}
 
 /// A5: latency from init to outcome, for all roots, none, or a share of them.
 #[test]
@@ -169,21 +140,17 @@ fn a08_edges_are_cached_in_the_parent() {
     assert!(told.only().is_acked());
 }
 
-/// A9: a root without edges completes at once; an unanchored tuple is not tracked.
+/// A9: an unanchored tuple is not tracked.
 #[test]
-fn a09_no_edges_and_no_anchor() {
+fn a09_no_anchor() {
     let (tracker, _, told) = manual();
-    let root = tracker.issue(0, 3).unwrap();
-    assert_eq!(told.only().root, root.into());
-    tracker.init(8, 0, 3).unwrap();
-    assert_eq!(told.only().root, RootId::Chosen(8));
     let mut tuple = Tuple::unanchored(&tracker);
     let child = tuple.emit();
     assert_eq!(child.roots().count(), 0);
     assert_eq!(child.ack(), Ok(Ack::Pending));
     assert_eq!(tuple.fail(), Ok(()));
     assert!(tracker.is_empty() && told.take().is_empty());
-    assert_eq!(tracker.metrics().total.inserted, 2);
+    assert_eq!(tracker.metrics().total.inserted, 0);
 }
 
 /// A10: with timeouts off there is no timeout that an interval could be above.
@@ -340,35 +307,6 @@ fn a_dropped_tuple_fails_its_trees() {
     assert_eq!(told.only().reason, Reason::Failed { by: None });
 }
 
-/// A4, W8: a tracker that is dropped reports every root in flight, once.
-#[test]
-fn a_dropped_tracker_cancels_what_is_in_flight() {
-    for manual in [true, false] {
-        let told = Told::default();
-        let builder = AckTracker::builder().on_outcome(told.handler());
-        let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
-        let mut live = HashSet::new();
-        for n in 0..10_000 {
-            live.insert(RootId::from(tracker.issue(1, n).unwrap()));
-            tracker.init(n, 1, n).unwrap();
-            live.insert(RootId::from(n));
-        }
-        tracker.ack(77_777, 1).unwrap();
-        for n in 0..100 {
-            tracker.ack(n, 1).unwrap();
-            live.remove(&RootId::from(n));
-        }
-        told.take();
-        drop(tracker);
-        let told = told.take();
-        assert_eq!(told.len(), live.len());
-        for outcome in told {
-            assert_eq!(outcome.reason, Reason::Cancelled);
-            assert!(live.remove(&outcome.root));
-        }
-    }
-}
-
 /// A handler may use the tracker that called it: on the path of an ack, a fail and an expiry, and
 /// even poll.
 #[test]
@@ -443,26 +381,6 @@ fn a_handler_that_panics_in_an_ack() {
 }
 
 // ---- F: the engine ----
-
-/// F2: with a reaper, roots time out without a poll.
-#[test]
-fn f02_the_reaper_expires_without_a_poll() {
-    let (tracker, outcomes) =
-        AckTracker::builder().timeout(20 * MS).build_with_channel(1000, WhenFull::Wait).unwrap();
-    for owner in 0..500 {
-        tracker.issue(1, owner).unwrap();
-        tracker.init(owner, 1, owner).unwrap();
-    }
-    for _ in 0..1000 {
-        let outcome = outcomes.next_within(GENEROUS).expect("an outcome");
-        let Reason::TimedOut { due, seen } = outcome.reason else { panic!("{outcome:?}") };
-        assert!(seen >= due && due >= 20 * MS);
-    }
-    assert!(tracker.is_empty());
-    let metrics = tracker.metrics();
-    assert!(metrics.reaper_rounds > 0);
-    assert_eq!(metrics.total.lateness.total(), 1000);
-}
 
 /// F2, W4: a reaper that sleeps for an hour wakes for what is due in 20 ms, be it new or renewed.
 #[test]
@@ -582,53 +500,6 @@ fn f02_a_shutdown_finds_all_chunks() {
     }
 }
 
-/// F2: each fate of what is live at shutdown; the reaper is joined, everything is accounted for.
-#[test]
-fn f02_shutdown_settles_the_stated_fate() {
-    for manual in [true, false] {
-        for fate in [
-            ShutdownMode::Cancel,
-            ShutdownMode::Return,
-            ShutdownMode::Drain(Duration::ZERO),
-            ShutdownMode::Drain(GENEROUS),
-        ] {
-            let told = Told::default();
-            let builder = AckTracker::builder()
-                .timeout(Duration::from_secs(3600))
-                .interval(MS)
-                .on_outcome(told.handler());
-            let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
-            let drains = fate == ShutdownMode::Drain(GENEROUS);
-            let timeout = if drains { after(30 * MS) } else { Lifetime::Default };
-            for n in 0..1000 {
-                tracker.issue_with(1, n, timeout).unwrap();
-                tracker.init_with(n, 1, n, timeout).unwrap();
-            }
-            let returned = tracker.shutdown(fate);
-            assert!(tracker.is_empty());
-            let told = told.take();
-            let (list, none) = match fate {
-                ShutdownMode::Return => (returned, told),
-                _ => (told, returned),
-            };
-            assert!(none.is_empty(), "{fate:?}");
-            assert_eq!(list.len(), 2000, "{fate:?}");
-            assert_eq!(list.iter().map(|outcome| outcome.root).collect::<HashSet<_>>().len(), 2000);
-            for outcome in list {
-                if drains {
-                    assert!(outcome.is_timed_out());
-                } else {
-                    assert_eq!(outcome.reason, Reason::Cancelled);
-                }
-            }
-            let total = tracker.metrics().total;
-            assert_eq!(total.expired + total.cancelled, 2000);
-            assert_eq!(tracker.issue(1, 0), Err(AckError::Closed));
-            assert!(tracker.shutdown(ShutdownMode::Return).is_empty());
-        }
-    }
-}
-
 /// F2: a handler on the reaper's thread that shuts the tracker down has the reaper stop, and cancel
 /// what is left.
 #[test]
@@ -688,46 +559,6 @@ fn f02_acks_count_while_draining() {
     assert_eq!(told.iter().filter(|outcome| outcome.is_failed()).count(), 50);
 }
 
-/// F3: driven by the caller: nothing expires but in `poll`, with a budget, and `next` says when to
-/// come back.
-#[test]
-fn f03_driven_by_the_caller() {
-    let (tracker, clock, told) = manual();
-    assert_eq!(tracker.poll(100).next, None);
-    for owner in 0..1000 {
-        tracker.issue(1, owner).unwrap();
-    }
-    clock.advance(40 * MS);
-    tracker.init(5, 1, 0).unwrap();
-    let polled = tracker.poll(usize::MAX);
-    assert_eq!((polled.more, polled.next), (false, Some(60 * MS)));
-    clock.advance(60 * MS);
-    assert!(told.take().is_empty());
-    let mut calls = 0;
-    loop {
-        let polled = tracker.poll(10);
-        let now = told.take().len();
-        // "About": what has been begun is finished, a group of buckets of 16.
-        assert!(now <= 10 + 128, "a budget of 10 ended {now} at once");
-        calls += usize::from(now > 0);
-        if !polled.more {
-            assert_eq!(polled.next, Some(40 * MS));
-            break;
-        }
-    }
-    assert!(calls > 6, "1000 roots in {calls} calls of 10");
-    assert_eq!(tracker.len(), 1);
-    pass(&tracker, &clock, 40 * MS);
-    assert_eq!(told.only().root, RootId::Chosen(5));
-    // Once the memory is looked after there is nothing to come back for.
-    let mut looks = 0;
-    while let Some(next) = tracker.poll(usize::MAX).next {
-        clock.advance(next);
-        looks += 1;
-        assert!(looks < 100, "an empty tracker never comes to rest");
-    }
-}
-
 /// F3: a poll that had budget to spare has seen everything, also what came after an earlier poll
 /// ran out of budget.
 #[test]
@@ -744,18 +575,6 @@ fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
         clock.advance(10 * MS);
         assert!(!tracker.poll(usize::MAX).more);
         assert_eq!(told.only().owner, which as u64);
-    }
-}
-
-/// F3: what `poll` says about when to come back is the earliest of all shards.
-#[test]
-fn f03_next_is_the_earliest_of_all_shards() {
-    let (tracker, ..) = manual_with(|builder| builder.shards(4));
-    let roots: Vec<Root> = (0..40_000).map(|_| tracker.issue(1, 0).unwrap()).collect();
-    for (root, ms) in roots.iter().step_by(4_000).zip((1..90).rev().step_by(9)) {
-        tracker.reset_timeout_to(*root, after(ms * MS)).unwrap();
-        settle(&tracker);
-        assert_eq!(tracker.poll(usize::MAX).next, Some(ms * MS));
     }
 }
 
@@ -905,52 +724,6 @@ fn f04_a_full_channel_may_drop() {
     }
 }
 
-/// F4: the iterator gives everything, what was spilled too, and ends when the tracker has been
-/// dropped.
-#[test]
-fn f04_the_iterator_ends_with_the_tracker() {
-    for when_full in [WhenFull::Wait, WhenFull::Spill] {
-        let (tracker, outcomes) = AckTracker::builder()
-            .build_with_channel(if when_full == WhenFull::Wait { 100 } else { 3 }, when_full)
-            .unwrap();
-        let reader = std::thread::spawn(move || outcomes.map(|o| o.owner).collect::<HashSet<_>>());
-        for owner in 0..50 {
-            let root = tracker.issue(1, owner).unwrap();
-            if owner % 2 == 0 {
-                tracker.ack(root, 1).unwrap();
-            }
-        }
-        drop(tracker);
-        assert_eq!(reader.join().unwrap(), (0..50).collect());
-    }
-}
-
-/// F5: from empty to a hundred thousand and back, twice; each is found, under its id, throughout.
-#[test]
-fn f05_growth() {
-    let (tracker, _, told) = manual_with(|builder| builder.shards(1));
-    for _ in 0..2 {
-        for n in 0..100_000u64 {
-            tracker.init(n, n + 1, n).unwrap();
-            if n % 1000 == 999 {
-                // What is old is found while it grows, and refused while it is there.
-                assert_eq!(tracker.init(n / 2, 1, 0), Err(AckError::Duplicate));
-                assert_eq!(tracker.ack(n / 3, 1 << 40), Ok(Ack::Pending));
-                assert_eq!(tracker.ack(n / 3, 1 << 40), Ok(Ack::Pending));
-                tracker.poll(10);
-            }
-        }
-        assert_eq!(tracker.len(), 100_000);
-        for n in 0..100_000u64 {
-            assert_eq!(tracker.ack(n, n + 1), Ok(Ack::Completed));
-        }
-        let told = told.take();
-        assert_eq!(told.len(), 100_000);
-        assert!(told.iter().all(|told| told.root == RootId::Chosen(told.owner)));
-        assert!(tracker.is_empty());
-    }
-}
-
 /// F6: families of ids that collide under plain hashing behave as any others do, all in one table.
 #[test]
 fn f06_hostile_keys() {
@@ -988,43 +761,6 @@ fn f06_hostile_keys() {
     assert_eq!(told.only().owner, 1);
 }
 
-/// F7: every counter counts what it says, shard by shard, and the lateness histogram has what was
-/// late by how much.
-#[test]
-fn f07_metrics() {
-    let (tracker, clock, _) = manual();
-    for n in 0..10 {
-        tracker.init(n, 1, 0).unwrap();
-    }
-    let late = tracker.issue(1, 0).unwrap();
-    tracker.ack(late, 1).unwrap();
-    tracker.ack(late, 1).unwrap_err();
-    tracker.ack(0, 1).unwrap();
-    tracker.fail(1).unwrap();
-    tracker.init(2, 1, 0).unwrap_err();
-    tracker.ack(50, 1).unwrap();
-    tracker.init(50, 3, 0).unwrap();
-    tracker.ack(51, 1).unwrap();
-    pass(&tracker, &clock, 103 * MS);
-    tracker.issue(1, 0).unwrap();
-    let metrics = tracker.metrics();
-    let total = &metrics.total;
-    assert_eq!(total.live, 1);
-    assert_eq!(total.inserted, 13);
-    assert_eq!((total.acked, total.failed, total.expired), (2, 1, 9));
-    assert_eq!((total.late, total.duplicate), (1, 1));
-    assert_eq!((total.early_held, total.early_merged, total.early_expired), (2, 1, 1));
-    assert_eq!(total.lateness.total(), 9);
-    assert!(total.lateness.quantile(0.0).unwrap() >= 3 * MS);
-    assert!(total.lateness.quantile(1.0).unwrap() <= 6 * MS);
-    assert_eq!(metrics.shards.iter().map(|shard| shard.inserted).sum::<u64>(), 13);
-    assert_eq!(metrics.shards.iter().map(|shard| shard.live).sum::<u64>(), 1);
-    assert_eq!(
-        AckTracker::builder().build_manual().unwrap().metrics().total.lateness.quantile(0.5),
-        None
-    );
-}
-
 /// F7: what the reaper works is counted, and stays a small share.
 #[test]
 fn f07_the_reaper_reports_its_work() {
@@ -1038,54 +774,4 @@ fn f07_the_reaper_reports_its_work() {
     }
     wait_for("the round to be counted", || tracker.metrics().reaper_busy > Duration::ZERO);
     assert!(tracker.metrics().reaper_rounds > 0);
-}
-
-/// A clock whose cheap reading lags, as much as it says it may.
-#[derive(Clone)]
-struct Lagging(ManualClock);
-
-const LAG: Duration = Duration::from_micros(200);
-
-impl Clock for Lagging {
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-    fn coarse(&self) -> u64 {
-        self.0.now().saturating_sub(self.lag())
-    }
-    fn lag(&self) -> u64 {
-        LAG.as_nanos() as u64
-    }
-}
-
-/// F9: the clock is a choice, and one whose cheap reading lags makes an expiry late by the lag at
-/// most, never early.
-#[test]
-fn f09_a_lagging_clock_is_never_early() {
-    for interval in [MS, Duration::from_micros(100)] {
-        let clock = ManualClock::new();
-        clock.advance(Duration::from_secs(5));
-        let told = Told::default();
-        let tracker = AckTracker::builder()
-            .timeout(100 * MS)
-            .interval(interval)
-            .clock(Lagging(clock.clone()))
-            .on_outcome(told.handler())
-            .build_manual()
-            .unwrap();
-        for offset in 0..50 {
-            clock.advance(Duration::from_micros(37 * offset));
-            let (issued, chosen) = (tracker.issue(1, 0).unwrap(), offset);
-            tracker.init(chosen, 1, 0).unwrap();
-            if offset % 3 == 0 {
-                clock.advance(5 * MS);
-                tracker.reset_timeout(issued).unwrap();
-                tracker.reset_timeout(chosen).unwrap();
-            }
-            pass(&tracker, &clock, 100 * MS - Duration::from_nanos(1));
-            assert!(told.take().is_empty(), "early at {offset}");
-            pass(&tracker, &clock, Duration::from_nanos(1) + interval + LAG);
-            assert_eq!(told.take().len(), 2, "late at {offset}");
-        }
-    }
 }

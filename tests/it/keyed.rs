@@ -1,10 +1,9 @@
 //! Keyed stores: one test per promise.
 
 use crate::rig;
-use expiry::{
-    ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, StoreError, StoreShardMetrics, Updated,
-};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
+use crate::support::Random;
+use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, StoreShardMetrics, Updated};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,111 +39,6 @@ fn an_entry_is_found_until_its_time_is_up() {
     assert_eq!((map.len(), ends.load(Relaxed)), (0, 1));
 }
 
-/// Threads insert, replace, remove and let expire the same few keys: every value has exactly one
-/// end.
-#[test]
-fn every_value_ends_exactly_once() {
-    const THREADS: u64 = 4;
-    const EACH: u64 = 200_000;
-    let ends: Arc<Vec<AtomicU8>> =
-        Arc::new((0..THREADS * EACH).map(|_| AtomicU8::new(0)).collect());
-    let map = {
-        let ends = ends.clone();
-        Arc::new(
-            ExpiringMap::builder()
-                .time_to_live(Duration::from_millis(2))
-                .interval(Duration::from_millis(1))
-                .removal_listener(move |_: &u64, value: &Vec<u64>, _| {
-                    ends[usize::try_from(value[0]).unwrap()].fetch_add(1, Relaxed);
-                })
-                .build()
-                .unwrap(),
-        )
-    };
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let map = &map;
-            scope.spawn(move || {
-                let mut random = thread + 1;
-                for at in 0..EACH {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
-                    let key = random % 8;
-                    let value = thread * EACH + at;
-                    map.insert(key, vec![value]).unwrap();
-                    match random >> 8 & 7 {
-                        0 => {
-                            map.remove(&key);
-                        }
-                        1 => {
-                            std::hint::black_box(map.get(&(random >> 16 & 7)).map(|v| v[0]));
-                        }
-                        _ => {}
-                    }
-                }
-            });
-        }
-    });
-    drop(Arc::into_inner(map));
-    for (value, ends) in ends.iter().enumerate() {
-        assert_eq!(ends.load(Relaxed), 1, "value {value}");
-    }
-}
-
-fn queue<K: std::hash::Hash + Eq + Send + Sync + 'static>(clock: &ManualClock) -> ExpiryQueue<K> {
-    ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap()
-}
-
-fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug + 'static>(
-    [a, b, c]: [K; 3],
-) {
-    let clock = ManualClock::new();
-    let queue = queue(&clock);
-    let inserted = queue.update(a.clone(), SECOND * 5).unwrap();
-    let Updated::Inserted { expiry, handle } = inserted else { panic!("{inserted:?}") };
-    assert_eq!(expiry, SECOND * 5);
-    let again = queue.update(a.clone(), SECOND * 5).unwrap();
-    assert_eq!(again, Updated::Unchanged);
-    queue.update(b.clone(), SECOND * 5).unwrap();
-    queue.update(c.clone(), SECOND * 7).unwrap();
-    assert_eq!(queue.len(), 3);
-    let dump = queue.dump();
-    assert_eq!(dump[&(SECOND * 7)], vec![c.clone()]);
-    assert_eq!(dump[&(SECOND * 5)].len(), 2);
-    clock.advance(SECOND * 3);
-    assert!(queue.touch_by(handle, SECOND * 10).unwrap());
-    assert!(queue.touch(&c, SECOND).unwrap());
-    clock.advance(SECOND * 2);
-    let mut expired: Vec<K> = queue.poll().iter().map(|key| (**key).clone()).collect();
-    expired.sort();
-    let mut due = vec![b.clone(), c.clone()];
-    due.sort();
-    assert_eq!(expired, due);
-    assert!(!queue.touch(&b, SECOND).unwrap(), "it has expired");
-    assert_eq!(queue.remove(&a), Some(SECOND * 13));
-    assert_eq!(queue.remove(&a), None);
-    assert!(!queue.touch_by(handle, SECOND).unwrap());
-    assert!(queue.is_empty() && queue.poll().is_empty());
-    assert_eq!(queue.touch(&a, Duration::ZERO), Err(StoreError::ZeroTimeout));
-    // Centuries are cut to what 64 bits of nanoseconds hold.
-    assert!(queue.update(a.clone(), Duration::MAX).is_ok());
-    clock.advance(SECOND * 1_000_000_000);
-    assert!(queue.poll().is_empty() && queue.remove(&a).is_some());
-}
-
-#[test]
-fn a_queue_of_integers() {
-    a_queue_of([1u64, 2, 3]);
-    a_queue_of([-1i32, 0, i32::MIN]);
-    a_queue_of([u64::MAX, 0, 1 << 63]);
-}
-
-#[test]
-fn a_queue_of_strings() {
-    a_queue_of(["a", "b", "c"].map(String::from));
-}
-
 /// ZooKeeper's class, driven like this, strands one element in 25 to 150: fresh keys on which two
 /// threads meet with a few updates each, at timeouts of 0 to 4 intervals, and never again; with a
 /// poller, and with removes.
@@ -171,19 +65,17 @@ fn no_key_is_stranded() {
                 .map(|thread| {
                     let (queue, removed, inserted, meet) = (&queue, &removed, &inserted, &meet);
                     scope.spawn(move || {
-                        let mut random = thread + 1;
+                        let mut seed = Random(thread + 1);
                         meet.wait();
                         for key in 0..KEYS {
                             for _ in 0..2 {
-                                random ^= random << 13;
-                                random ^= random >> 7;
-                                random ^= random << 17;
+                                let random = seed.next();
                                 let timeout = interval * (random % 5) as u32 + interval / 2;
                                 let updated = queue.update(key, timeout).unwrap();
                                 let fresh = matches!(updated, Updated::Inserted { .. });
                                 inserted.fetch_add(usize::from(fresh), Relaxed);
                             }
-                            if removes && random >> 32 & 3 == 0 {
+                            if removes && seed.0 >> 32 & 3 == 0 {
                                 let there = queue.remove(&key).is_some();
                                 removed.fetch_add(usize::from(there), Relaxed);
                             }

@@ -1,13 +1,14 @@
-//! What keyed stores promise of their leases: a renewal that was reported holds, and an entry lives
-//! for its full lifetime after the call that has put it in.
+//! What stores promise of their leases: a renewal that was reported holds, and an entry lives for
+//! its full lifetime after the call that has put it in. What trackers promise beyond that is in
+//! `tracker_leases.rs`.
 
 use crate::rig;
 use crate::support::clocks;
 
 use clocks::{Delayed, Lagging, LAG, LAGS};
 use expiry::expiring_map::Entry;
-use expiry::{Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
-use expiry::{Lifetime, Lifetimes, TimeCacheMap, Updated};
+use expiry::{AckTracker, Clock, ExpiringMap, ExpiryQueue, ManualClock, SessionId, SessionTracker};
+use expiry::{Lifetime, Lifetimes, RootId, TimeCacheMap, Updated};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,9 +19,21 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-/// The calls that renew a lease.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident,)*) => {
+        /// The calls that renew a lease.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum Kind {
+            $($(#[$about])* $kind,)*
+        }
+
+        use Kind::*;
+
+        const ALL: &[Kind] = &[$($kind,)*];
+    };
+}
+
+kinds! {
     QueueTouch,
     QueueTouchBy,
     QueueUpdate,
@@ -41,36 +54,25 @@ enum Kind {
     /// Of a tracker that collects touches.
     CollectedTouchFor,
     CollectedTouchByFor,
+    ResetIssued,
+    ResetChosen,
+    /// Of a chosen root of which the first signs have come only.
+    ResetEarly,
 }
 
-use Kind::*;
-
-const ALL: [Kind; 17] = [
-    QueueTouch,
-    QueueTouchBy,
-    QueueUpdate,
-    MapTouch,
-    MapTouchWith,
-    MapTouchBound,
-    MapTouchWithBound,
-    MapTouchIdle,
-    MapGetIdle,
-    SessionTouch,
-    SessionTouchFor,
-    SessionTouchBy,
-    SessionTouchByFor,
-    SessionTrack,
-    SessionBatch,
-    CollectedTouchFor,
-    CollectedTouchByFor,
-];
-
 impl Kind {
-    /// Whether the caller says for how long.
+    /// Whether the caller says for how long. (It does so for early signs too, of which no test asks
+    /// for less or more.)
     fn chooses(self) -> bool {
         !matches!(
             self,
-            MapTouch | MapTouchBound | MapTouchIdle | MapGetIdle | SessionTouch | SessionTouchBy
+            MapTouch
+                | MapTouchBound
+                | MapTouchIdle
+                | MapGetIdle
+                | SessionTouch
+                | SessionTouchBy
+                | ResetEarly
         )
     }
 }
@@ -91,6 +93,7 @@ fn subject(kind: Kind, interval: Duration, clock: impl Clock) -> Arc<Subject> {
         MapTouch | MapTouchWith | MapTouchBound | MapTouchWithBound | MapTouchIdle | MapGetIdle => {
             map(kind, interval, clock)
         }
+        ResetIssued | ResetChosen | ResetEarly => tracker(kind, interval, clock),
         _ => sessions(kind, interval, clock),
     })
 }
@@ -134,6 +137,28 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         is_there: Box::new(move || {
             while same.poll(1000).more {}
             same.contains_key(&1)
+        }),
+    }
+}
+
+fn tracker(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
+    let builder = AckTracker::builder().timeout(TIME).early_timeout(TIME);
+    let tracker = Arc::new(builder.interval(interval).clock(clock).build_manual().unwrap());
+    let root: RootId = match kind {
+        ResetIssued => tracker.issue(7, 42).unwrap().into(),
+        _ => 1_u64.into(),
+    };
+    match kind {
+        ResetChosen => tracker.init(1, 7, 42).unwrap(),
+        ResetEarly => drop(tracker.ack(root, 1).unwrap()),
+        _ => {}
+    }
+    let same = tracker.clone();
+    Subject {
+        renew: Box::new(move |time| tracker.reset_timeout_to(root, time).is_ok()),
+        is_there: Box::new(move || {
+            while same.poll(1000).more {}
+            !same.is_empty()
         }),
     }
 }
@@ -208,7 +233,7 @@ fn left_after<const N: usize>(kind: Kind, mine: Duration, others: [Duration; N])
 
 #[test]
 fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
-    for kind in ALL {
+    for &kind in ALL {
         let left = left_after(kind, TIME, [TIME]);
         assert!(!left.is_empty());
         assert!(left.iter().all(|&left| left == TIME), "{kind:?}: {left:?}");
@@ -219,7 +244,7 @@ fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
 /// nothing to do.
 #[test]
 fn a_delayed_renewal_that_would_change_nothing_shortens_nothing() {
-    for kind in ALL {
+    for &kind in ALL {
         for readings in 0.. {
             let clock = Delayed::default();
             let subject = subject(kind, SECOND, clock.clone());
@@ -245,7 +270,7 @@ fn a_delayed_renewal_that_would_change_nothing_shortens_nothing() {
 /// first.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         let left = left_after(kind, TIME / 10, [2 * TIME]);
         // The time to live of an entry with a time to idle is a word of its own, which the call
         // looks at after its first reading. And `track` reads the clock for an insertion before it
@@ -262,7 +287,7 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
 /// So did a call that asked for less if the lease has come back to the tick that the call saw.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         // The five seconds that have gone by.
         let back = TIME - 5 * SECOND;
         for between in [TIME / 2, 2 * TIME] {
@@ -280,7 +305,7 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick()
 /// What asks for more and was delayed counts from when it was through.
 #[test]
 fn a_delayed_renewal_for_more_is_the_last_one() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         let left = left_after(kind, 3 * TIME, [2 * TIME]);
         // That word is set before the call's last reading: the other call came last then, and was
         // no shorter for it.
@@ -293,7 +318,6 @@ fn a_delayed_renewal_for_more_is_the_last_one() {
     }
 }
 
-/// A renewal that asks for less and is not disturbed gets it.
 /// An update that lost to another one, and then slept, reports no later expiry than the key has.
 #[test]
 fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
@@ -330,9 +354,10 @@ fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
     }
 }
 
+/// A renewal that asks for less and is not disturbed gets it.
 #[test]
 fn what_asks_for_less_gets_it() {
-    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+    for kind in ALL.iter().copied().filter(|kind| kind.chooses()) {
         for time in [50, 3, 99, 100] {
             let clock = ManualClock::new();
             let subject = subject(kind, SECOND, clock.clone());
@@ -348,7 +373,7 @@ fn what_asks_for_less_gets_it() {
 #[test]
 fn a_thread_whose_clock_lags_shortens_nothing() {
     let interval = 4 * LAG;
-    for kind in ALL {
+    for &kind in ALL {
         // Wherever in an interval it is.
         for step in 0..8 {
             let clock = Lagging(ManualClock::new());

@@ -1,11 +1,11 @@
 //! `PendingTable`: each value leaves once, by value, and a ticket reaches no other.
 
+use crate::drops::census::{Census, Counted};
 use crate::support::{wait_for, GENEROUS, MS};
 use expiry::{
     BuildError, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull,
 };
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -17,22 +17,13 @@ fn manual<T: Send + 'static>(clock: &ManualClock) -> PendingTableBuilder<T> {
 }
 
 #[test]
-fn a_value_is_taken_once() {
-    let table = PendingTable::builder().build().unwrap();
-    let ticket = table.insert(String::from("one"), SECOND).unwrap();
-    assert!(table.contains(ticket) && table.len() == 1);
-    assert_eq!(table.take(ticket).as_deref(), Some("one"));
-    assert!(table.take(ticket).is_none() && !table.contains(ticket) && table.is_empty());
-    assert_eq!(ticket.to_string().parse(), Ok(ticket));
-}
-
-#[test]
 fn numbers_that_are_no_tickets_name_nothing() {
     let (table, other) =
         (PendingTable::builder().build().unwrap(), PendingTable::builder().build().unwrap());
     let tickets: Vec<Ticket> = (0..1000).map(|n| table.insert(n, SECOND).unwrap()).collect();
     for &ticket in &tickets {
         let bits = u64::from(ticket);
+        assert_eq!(ticket.to_string().parse(), Ok(ticket));
         let _ = other.insert(0, SECOND).unwrap();
         assert!(other.take(ticket).is_none());
         for bit in 0..64 {
@@ -95,34 +86,19 @@ fn what_expires_goes_to_the_listener_or_the_channel_by_value() {
     assert!(all.into_iter().eq(0..10));
 }
 
-/// What a value counts when it is dropped.
-#[derive(Clone)]
-struct Live(Arc<AtomicU64>);
-
-struct Counted<const SIZE: usize>(Live, [u8; SIZE]);
-
-impl<const SIZE: usize> Counted<SIZE> {
-    fn new(live: &Live) -> Self {
-        live.0.fetch_add(1, Ordering::SeqCst);
-        Counted(live.clone(), [7; SIZE])
-    }
-}
-
-impl<const SIZE: usize> Drop for Counted<SIZE> {
-    fn drop(&mut self) {
-        assert!(self.1.iter().all(|&byte| byte == 7));
-        self.0 .0.fetch_sub(1, Ordering::SeqCst);
-    }
+/// A value that is counted, larger than that by so many bytes.
+fn sized<const SIZE: usize>(census: &Arc<Census>) -> (Counted, [u8; SIZE]) {
+    (Counted::new(census), [7; SIZE])
 }
 
 /// In the slot, and in a box.
 fn every_value_is_dropped_once<const SIZE: usize>() {
-    let live = Live(Arc::default());
-    let count = || live.0.load(Ordering::SeqCst);
+    let census = Census::new();
+    let count = || census.left();
     let clock = ManualClock::new();
     let table = manual(&clock).build_manual().unwrap();
     let tickets: Vec<Ticket> = (1..=100_u64)
-        .map(|n| table.insert(Counted::<SIZE>::new(&live), n as u32 * SECOND).unwrap())
+        .map(|n| table.insert(sized::<SIZE>(&census), n as u32 * SECOND).unwrap())
         .collect();
     assert_eq!(count(), 100);
     drop(table.take(tickets[99]));
@@ -131,7 +107,7 @@ fn every_value_is_dropped_once<const SIZE: usize>() {
     assert_eq!(count(), 49);
     assert_eq!(table.cancel_all().len(), 49);
     assert_eq!((count(), table.len()), (0, 0));
-    let _ = table.insert(Counted::<SIZE>::new(&live), SECOND).unwrap();
+    let _ = table.insert(sized::<SIZE>(&census), SECOND).unwrap();
     drop(table);
     assert_eq!(count(), 0);
 }
@@ -262,14 +238,13 @@ fn a_task_waits_for_room_and_for_the_shutdown() {
 mod by_key {
     //! `PendingMap`: the same under the caller's keys.
 
-    use super::{Counted, Live, SECOND};
+    use super::{sized, SECOND};
     use crate::drops::census;
     use crate::support::{wait_for, GENEROUS, MS};
     use expiry::{Lifetime, ManualClock, PendingMap, PendingMapBuilder};
     use expiry::{PendingMapError, StoreError, WhenFull};
     use std::collections::HashSet;
     use std::hash::Hash;
-    use std::sync::atomic::Ordering;
     use std::sync::{mpsc, Arc, Mutex};
     use std::thread;
     use std::time::Duration;
@@ -393,13 +368,13 @@ mod by_key {
     }
 
     fn every_value_is_dropped_once<const SIZE: usize>() {
-        let live = Live(Arc::default());
-        let count = || live.0.load(Ordering::SeqCst);
+        let census = census::Census::new();
+        let count = || census.left();
         let clock = ManualClock::new();
         let map = manual(&clock).build_manual().unwrap();
         for round in 0..2 {
             for n in 1..=100_u32 {
-                let old = map.insert(n, Counted::<SIZE>::new(&live), n * SECOND).unwrap();
+                let old = map.insert(n, sized::<SIZE>(&census), n * SECOND).unwrap();
                 assert_eq!(old.is_some(), round == 1);
             }
         }
@@ -412,7 +387,7 @@ mod by_key {
         drop(expired);
         assert_eq!(map.cancel_all().len(), 49);
         assert_eq!(count(), 0);
-        map.insert(1, Counted::<SIZE>::new(&live), SECOND).unwrap();
+        map.insert(1, sized::<SIZE>(&census), SECOND).unwrap();
         drop(map);
         assert_eq!(count(), 0);
     }

@@ -2,6 +2,7 @@
 //! are asserted after each step of the histories of `oracle.rs`.
 
 use crate::rig;
+use crate::support::Random;
 use expiry::{
     BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause,
 };
@@ -19,18 +20,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn builder(clock: &ManualClock) -> ExpiryQueueBuilder<u64> {
     ExpiryQueue::builder().interval(SECOND).clock(clock.clone())
-}
-
-/// A small generator, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }
 
 /// Keys and expiry times in seconds, as polled.
@@ -601,14 +590,6 @@ fn what_a_touch_has_ended_after_a_jump_is_polled() {
     assert_eq!(queue.len(), 1);
 }
 
-/// What comes out of a channel by then, which is long.
-fn received(channel: &Receiver<Expired<u64>>, keys: usize) -> Vec<u64> {
-    let next = |_| *channel.next_within(Duration::from_secs(60)).expect("a key").key();
-    let mut keys: Vec<u64> = (0..keys).map(next).collect();
-    keys.sort_unstable();
-    keys
-}
-
 /// A queue with a reaper and a channel of one, into which keys expire.
 fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<Expired<u64>>) {
     let builder = ExpiryQueue::builder().interval(Duration::from_millis(1));
@@ -617,30 +598,6 @@ fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<E
         queue.update(key, Duration::from_millis(1)).unwrap();
     }
     (queue, channel)
-}
-
-#[test]
-fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
-    let (queue, mut channel) = with_channel(WhenFull::Wait, 100);
-    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
-    assert_eq!((queue.metrics().spilled, queue.metrics().undelivered), (0, 0));
-    drop(queue);
-    assert!(channel.next().is_none());
-
-    let (queue, channel) = with_channel(WhenFull::Spill, 100);
-    while !queue.is_empty() {
-        std::thread::yield_now();
-    }
-    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
-    assert!(queue.metrics().spilled > 0);
-
-    let (queue, channel) = with_channel(WhenFull::Drop, 100);
-    // The reaper has come back for the last one, and so has reported the others.
-    while queue.metrics().undelivered < 99 {
-        std::thread::yield_now();
-    }
-    assert_eq!(channel.len(), 1);
-    assert_eq!(queue.metrics().undelivered, 99);
 }
 
 #[test]
@@ -692,28 +649,6 @@ fn a_key_is_looked_at_without_touching_it() {
     assert!(queue.contains(&1), "nobody has polled it");
     assert_eq!(seconds(&queue.poll()), [(7, 1)]);
     assert!(!queue.contains(&1));
-}
-
-#[test]
-fn what_a_poll_finds_goes_where_it_was_to_go() {
-    let clock = ManualClock::new();
-    let told = Arc::new(AtomicUsize::new(0));
-    let into = told.clone();
-    let handled = builder(&clock)
-        .expiry_listener(move |_: &u64| {
-            into.fetch_add(1, Relaxed);
-        })
-        .build()
-        .unwrap();
-    let (sent, channel) = builder(&clock).build_with_channel(10, WhenFull::Wait).unwrap();
-    handled.update(1, SECOND).unwrap();
-    sent.update(1, SECOND).unwrap();
-    clock.advance(SECOND * 2);
-    while told.load(Relaxed) == 0 || channel.is_empty() {
-        assert!(handled.poll().is_empty() && sent.poll().is_empty());
-    }
-    assert_eq!(received(&channel, 1), [1]);
-    assert_eq!(told.load(Relaxed), 1);
 }
 
 type Act = Box<dyn FnOnce() + Send>;

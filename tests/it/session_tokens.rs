@@ -2,6 +2,7 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::support::MS;
+use crate::tokens::Panics;
 use expiry::{
     ManualClock, Session, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
     StoreError, Tracked, WhenFull,
@@ -146,15 +147,6 @@ fn tokens_are_dropped_with_the_tracker() {
     assert_eq!(census.left(), 0);
 }
 
-/// Panics when it is dropped.
-struct Panics;
-
-impl Drop for Panics {
-    fn drop(&mut self) {
-        panic!("of a token");
-    }
-}
-
 #[test]
 fn a_token_whose_drop_panics_loses_nothing() {
     let clock = ManualClock::new();
@@ -169,28 +161,6 @@ fn a_token_whose_drop_panics_loses_nothing() {
     std::mem::forget(expired.try_next().unwrap().token);
     full.create_with_token(10 * MS, 4, Panics).unwrap_or_else(|_| unreachable!());
     drop(full);
-}
-
-#[test]
-fn tokens_of_every_size_and_alignment() {
-    #[derive(Clone, Debug, PartialEq)]
-    #[repr(align(128))]
-    struct Wide(u8);
-
-    fn comes_back<T: Send + Clone + PartialEq + std::fmt::Debug + 'static>(token: &T) {
-        let sessions = SessionTracker::with_tokens().build_manual().unwrap();
-        for owner in 0..100 {
-            sessions.create_with_token(MS, owner, token.clone()).unwrap();
-        }
-        let left = sessions.shutdown();
-        assert!(left.len() == 100 && left.iter().all(|session| session.token == *token));
-    }
-    comes_back(&());
-    comes_back(&7_u8);
-    comes_back(&[7_u64; 4]);
-    comes_back(&[7_u64; 5]);
-    comes_back(&String::from("seven"));
-    comes_back(&Wide(7));
 }
 
 /// Threads create, touch, close and remove sessions, which expire meanwhile. A shutdown ends it.

@@ -1,12 +1,11 @@
 //! Shutting down without blocking a thread: by wakers that count, and under tokio.
 
-use crate::support;
-
-use crate::support::Task;
+use crate::drops::census::{Census, Counted};
+use crate::support::{self, Task};
 use expiry::timeouts::TimerError;
 use expiry::{
     edge, AckError, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, Reason,
-    RemovalCause, SessionInfo, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
+    RemovalCause, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -48,20 +47,6 @@ fn a_cancelled_tracker_tells_on_the_reapers_thread() {
     assert!(tracker.is_empty());
     assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(tracker.shutdown(ShutdownMode::Return).is_empty());
-}
-
-#[test]
-fn what_is_in_flight_is_returned_once() {
-    let (tracker, told) = tracker();
-    for owner in 0..3 {
-        tracker.issue(edge(), owner).unwrap();
-    }
-    drop(tracker.shutdown_async(ShutdownMode::Return)); // goes on
-    let mut returned = block_on(tracker.shutdown_async(ShutdownMode::Return));
-    returned.sort_unstable_by_key(|outcome| outcome.owner);
-    assert!(returned.iter().map(|outcome| outcome.owner).eq(0..3));
-    assert!(block_on(tracker.shutdown_async(ShutdownMode::Return)).is_empty());
-    assert!(told.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -275,29 +260,12 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
 /// the queue.
 #[test]
 fn what_is_kept_is_given_once_or_dropped() {
-    struct Key(u64, Arc<AtomicUsize>);
-    impl Drop for Key {
-        fn drop(&mut self) {
-            self.1.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    impl PartialEq for Key {
-        fn eq(&self, other: &Self) -> bool {
-            self.0 == other.0
-        }
-    }
-    impl Eq for Key {}
-    impl std::hash::Hash for Key {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-        }
-    }
     for asks in [false, true] {
-        let dropped = Arc::new(AtomicUsize::new(0));
+        let census = Census::new();
         let builder = ExpiryQueue::builder();
-        let queue = builder.expiry_listener(|_: &Key| {}).build().unwrap();
+        let queue = builder.expiry_listener(|_: &Counted| {}).build().unwrap();
         for key in 0..5 {
-            queue.update(Key(key, dropped.clone()), LONG).unwrap();
+            queue.update(Counted::of(&census, key), LONG).unwrap();
         }
         drop(queue.shutdown_async());
         if asks {
@@ -305,22 +273,8 @@ fn what_is_kept_is_given_once_or_dropped() {
         }
         // The last handle to the store drops what is left in it.
         drop(queue);
-        assert_eq!(dropped.load(Ordering::SeqCst), 5, "a key is lost");
+        assert_eq!(census.left(), 0, "a key is lost");
     }
-}
-
-#[test]
-fn sessions_are_given_back() {
-    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| {}).build().unwrap();
-    let ids = [7, 8].map(|owner| sessions.create(SECOND * 60, owner).unwrap().id());
-    let ended = sessions.shutdown_async();
-    assert!(sessions.create(SECOND * 60, 9).is_err());
-    let mut left: Vec<_> = block_on(ended).iter().map(|session| session.id).collect();
-    left.sort_unstable();
-    assert_eq!(left, ids);
-    let polled = SessionTracker::builder().build_manual().unwrap();
-    polled.create(SECOND * 60, 7).unwrap();
-    assert_eq!(block_on(polled.shutdown_async())[0].owner, 7);
 }
 
 #[test]
@@ -355,59 +309,6 @@ fn what_waits_in_timeouts_is_told() {
     block_on(ended);
     assert_eq!(task.woken(), 1);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
-}
-
-/// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on
-/// one thread.
-#[test]
-fn a_server_comes_to_its_end_on_one_thread() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
-        let (tracker, outcomes) =
-            AckTracker::builder().capacity(4).build_with_channel(2, WhenFull::Spill).unwrap();
-        let tracker = Arc::new(tracker);
-        let workers: Vec<_> = (0..10u64)
-            .map(|owner| {
-                let tracker = tracker.clone();
-                tokio::spawn(async move {
-                    let edge = edge();
-                    let root = loop {
-                        match tracker.issue(edge, owner) {
-                            Err(AckError::Full) => match tracker.room().await {
-                                Ok(()) => {}
-                                Err(_) => return false,
-                            },
-                            Err(_) => return false,
-                            Ok(root) => break root,
-                        }
-                    };
-                    for _ in 0..owner {
-                        tokio::task::yield_now().await;
-                    }
-                    tracker.ack(root, edge).is_ok()
-                })
-            })
-            .collect();
-        let mut outcomes = outcomes.into_stream();
-        let told = tokio::spawn(async move {
-            let mut told = 0;
-            while let Some(outcome) = outcomes.recv().await {
-                assert!(outcome.is_acked());
-                told += 1;
-            }
-            told
-        });
-        for _ in 0..5 {
-            tokio::task::yield_now().await;
-        }
-        assert!(tracker.shutdown_async(ShutdownMode::Drain(LONG)).await.is_empty());
-        let mut done = 0;
-        for worker in workers {
-            done += u32::from(worker.await.unwrap());
-        }
-        assert_eq!(told.await.unwrap(), done);
-        assert!(done >= 4, "{done}");
-    });
 }
 
 /// What the system knows of a thread of this process: how often it has gone to sleep, and for how

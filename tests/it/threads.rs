@@ -7,7 +7,7 @@
 use crate::support::{after, wait_for, MS};
 use expiry::{
     edge, Ack, AckError, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason, Root, RootId,
-    ShutdownMode, Tuple,
+    ShutdownMode,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -263,8 +263,8 @@ fn growth_under_all_threads() {
     }
 }
 
-/// A bounded capacity is exact under all threads: never more than it, and not one less either. The
-/// reaper at once migrates an index that has outgrown its table, not when something next expires.
+/// The reaper at once migrates an index that has outgrown its table, not when something next
+/// expires.
 fn wait_for_one_table(tracker: &AckTracker) {
     let settled = || tracker.metrics().shards.iter().all(|shard| shard.tables == 1);
     wait_for("the index to be carried over", settled);
@@ -294,6 +294,7 @@ fn growth_wakes_the_reaper_in_the_first_interval() {
     wait_for_one_table(&tracker);
 }
 
+/// A bounded capacity is exact under all threads: never more than it, and not one less either.
 #[test]
 fn a_bounded_capacity_under_all_threads() {
     const CAPACITY: usize = 500;
@@ -320,42 +321,6 @@ fn a_bounded_capacity_under_all_threads() {
         for root in taken {
             tracker.ack(root, 1).unwrap();
         }
-    }
-}
-
-/// Tuples that travel from thread to thread, each emitting on its way: every tree completes, and
-/// only when it is done.
-#[test]
-fn tuples_travel_between_threads() {
-    const ROOTS: usize = 1000;
-    let ledger = Ledger::new(ROOTS);
-    let tracker = Arc::new(AckTracker::builder().on_outcome(ledger.handler()).build().unwrap());
-    let (sender, receiver) = std::sync::mpsc::channel::<Tuple<Arc<AckTracker>>>();
-    let receiver = Arc::new(Mutex::new(receiver));
-    let workers: Vec<_> = (0..THREADS)
-        .map(|_| {
-            let receiver = receiver.clone();
-            std::thread::spawn(move || loop {
-                let next = receiver.lock().unwrap().recv();
-                let Ok(word) = next else { return };
-                word.ack().unwrap();
-            })
-        })
-        .collect();
-    for owner in 0..ROOTS {
-        let mut line = Tuple::root(tracker.clone(), owner as u64).unwrap();
-        for _ in 0..5 {
-            sender.send(line.emit()).unwrap();
-        }
-        assert_eq!(ledger.of(owner), [0; 4], "the line itself is not done");
-        line.ack().unwrap();
-    }
-    drop(sender);
-    for worker in workers {
-        worker.join().unwrap();
-    }
-    for owner in 0..ROOTS {
-        assert_eq!(ledger.of(owner), [1, 0, 0, 0]);
     }
 }
 

@@ -1,8 +1,10 @@
-//! Timeouts of futures: by a manual clock and wakers that count, and under tokio.
+//! Timeouts of futures: by a manual clock and wakers that count, and under tokio. What single calls
+//! do in each state is asserted by random histories beside the model (`model/tests/corpus.rs`).
 
-use crate::support::{bad_drop, poll_with, waker, Task};
+use crate::support::clocks::{Lagging, LAG, LAGS};
+use crate::support::{bad_drop, poll_with, waker, Task, MS};
 use expiry::timeouts::{self, Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
-use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
+use expiry::{ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::{pending, poll_fn, ready, Future};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
@@ -10,8 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
-
-const MS: Duration = Duration::from_millis(1);
 
 /// Whether it ticks.
 fn tick(task: &Arc<Task>, interval: &mut Interval<'_>) -> bool {
@@ -21,23 +21,6 @@ fn tick(task: &Arc<Task>, interval: &mut Interval<'_>) -> bool {
             true
         }
         Poll::Pending => false,
-    }
-}
-
-/// Ready when it has been polled so often.
-struct Polls(usize);
-
-impl Future for Polls {
-    type Output = &'static str;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.0.checked_sub(1) {
-            None => Poll::Ready("done"),
-            Some(left) => {
-                self.0 = left;
-                Poll::Pending
-            }
-        }
     }
 }
 
@@ -76,263 +59,26 @@ fn now_is_the_clocks_reading_and_never_goes_back() {
 fn what_is_ready_at_once_costs_nothing() {
     let (timeouts, _) = manual(|settings| settings);
     let task = Task::new();
-    let mut limited = timeouts.timeout(MS, Polls(0));
+    let mut limited = timeouts.timeout(MS, ready("done"));
     assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
     assert_eq!(timeouts.metrics().registered, 0);
     assert_eq!(timeouts.metrics().slots, 0, "not even memory");
 }
 
 #[test]
-fn an_entry_is_there_from_the_first_pending_poll_to_the_end() {
-    let (timeouts, _) = manual(|settings| settings);
-    let task = Task::new();
-    let mut limited = timeouts.timeout(30 * MS, Polls(2));
-    assert_eq!(timeouts.len(), 0);
-    assert!(task.poll(&mut limited).is_pending());
-    assert_eq!((timeouts.len(), task.held()), (1, 1));
-    assert!(task.poll(&mut limited).is_pending());
-    assert_eq!((timeouts.len(), task.held()), (1, 1), "the same waker");
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
-    assert_eq!((timeouts.len(), task.held()), (0, 0), "not only when dropped");
-    drop(limited);
-    let metrics = timeouts.metrics();
-    assert_eq!((metrics.registered, metrics.cancelled), (1, 1));
-}
-
-#[test]
-fn a_drop_frees_at_once() {
-    let (timeouts, clock) = manual(|settings| settings.capacity(1));
-    let task = Task::new();
-    for _ in 0..10_000 {
-        let mut sleep = timeouts.sleep(Duration::from_secs(3600));
-        assert!(task.poll(&mut sleep).is_pending());
-    }
-    assert_eq!((timeouts.len(), task.held()), (0, 0));
-    pass(&timeouts, &clock, Duration::from_secs(4000));
-    assert_eq!(task.woken(), 0);
-}
-
-#[test]
-fn nothing_is_early_and_nothing_later_than_an_interval() {
-    let (timeouts, clock) = manual(|settings| settings.interval(10 * MS));
-    clock.advance(Duration::from_micros(3_700));
-    for micros in [1, 9, 6_299, 6_300, 6_301, 10_000, 16_300, 123_456, 1_000_001] {
-        let after = Duration::from_micros(micros);
-        let (task, begun) = (Task::new(), clock.now());
-        let mut limited = timeouts.timeout(after, never());
-        let mut sleep = timeouts.sleep(after);
-        assert!(task.poll(&mut limited).is_pending());
-        assert!(task.poll(&mut sleep).is_pending());
-        while task.woken() == 0 {
-            pass(&timeouts, &clock, Duration::from_micros(100));
-        }
-        assert_eq!(task.woken(), 2);
-        let took = Duration::from_nanos(clock.now() - begun);
-        assert!(took >= after && took < after + 10 * MS + Duration::from_micros(100));
-        assert_eq!(task.poll(&mut limited), Poll::Ready(Err(TimeoutError::Elapsed)));
-        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())), "it stays ready");
-        assert!(sleep.is_elapsed());
-        assert_eq!((task.held(), timeouts.len()), (0, 0));
-    }
-}
-
-#[test]
-fn when_time_begins() {
-    let (timeouts, clock) = manual(|settings| settings);
-    let task = Task::new();
-    let mut sleep = timeouts.sleep(10 * MS);
-    let mut limited = timeouts.timeout(10 * MS, never());
-    clock.advance(6 * MS);
-    assert!(task.poll(&mut sleep).is_pending());
-    assert!(task.poll(&mut limited).is_pending());
-    pass(&timeouts, &clock, 4 * MS);
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())), "from its creation");
-    pass(&timeouts, &clock, 5 * MS);
-    assert!(task.poll(&mut limited).is_pending(), "from its first poll");
-    pass(&timeouts, &clock, MS);
-    assert!(task.poll(&mut limited).is_ready());
-    let mut late = timeouts.sleep(10 * MS);
-    clock.advance(20 * MS);
-    assert_eq!(task.poll(&mut late), Poll::Ready(Ok(())), "not registered any more");
-}
-
-#[test]
-fn the_waker_of_the_last_poll_is_woken() {
-    let (timeouts, clock) = manual(|settings| settings);
-    let tasks = [Task::new(), Task::new(), Task::new()];
-    let mut sleep = timeouts.sleep(10 * MS);
-    for task in &tasks {
-        assert!(task.poll(&mut sleep).is_pending());
-        drive(&timeouts);
-    }
-    assert_eq!(tasks.each_ref().map(Task::held), [0, 0, 1]);
-    assert_eq!(timeouts.metrics().registered, 1, "in place");
-    pass(&timeouts, &clock, 10 * MS);
-    assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 0, 1]);
-    assert_eq!(tasks[0].poll(&mut sleep), Poll::Ready(Ok(())));
-}
-
-/// The bucket has been looked through, and is looked at again later only, when the entry changes
-/// its waker: in the full store no slot is to be had, and none is needed.
-#[test]
-fn another_waker_needs_no_room() {
-    let (timeouts, clock) = manual(|settings| settings.capacity(2));
+fn a_shutdown_closes_nothing_whose_time_was_up() {
+    let clock = Lagging(ManualClock::new());
+    clock.0.advance(MS);
+    let builder = Timeouts::builder().interval(4 * LAG).clock(clock.clone());
+    let timeouts = builder.build_manual().unwrap();
     let task = Task::new();
     let mut sleep = timeouts.sleep(20 * MS);
-    let mut other = timeouts.sleep(10 * MS);
-    assert!(Task::new().poll(&mut sleep).is_pending());
-    assert!(task.poll(&mut other).is_pending());
-    pass(&timeouts, &clock, 10 * MS);
-    assert_eq!(task.woken(), 1);
-    let mut third = timeouts.sleep(30 * MS);
-    assert!(task.poll(&mut third).is_pending());
     assert!(task.poll(&mut sleep).is_pending());
-    pass(&timeouts, &clock, 10 * MS);
-    assert_eq!(task.woken(), 2);
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-}
-
-#[test]
-fn a_reset_counts_from_now() {
-    let (timeouts, clock) = manual(|settings| settings);
-    let task = Task::new();
-    let mut sleep = timeouts.sleep(10 * MS);
-    sleep.reset(20 * MS);
-    assert!(task.poll(&mut sleep).is_pending());
-    // Again and again, later.
-    for _ in 0..50 {
-        pass(&timeouts, &clock, 15 * MS);
-        sleep.reset(20 * MS);
-    }
-    assert_eq!((task.woken(), timeouts.metrics().registered), (0, 1));
-    // Nearer: the driver would come in 20 ms.
-    sleep.reset(3 * MS);
-    pass(&timeouts, &clock, 2 * MS);
-    assert_eq!(task.woken(), 0);
-    pass(&timeouts, &clock, MS);
-    assert_eq!(task.woken(), 1);
-    // It has fired, and no task has polled it yet.
-    sleep.reset(5 * MS);
-    assert!(task.poll(&mut sleep).is_pending());
-    pass(&timeouts, &clock, 5 * MS);
-    assert_eq!(task.woken(), 2);
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-    // It was ready.
-    sleep.reset(5 * MS);
-    assert!(!sleep.is_elapsed() && task.poll(&mut sleep).is_pending());
-    // At once, at the next poll. A task that waits is woken for it.
-    let woken = task.woken();
-    sleep.reset(Duration::ZERO);
-    assert!(!sleep.is_elapsed());
-    pass(&timeouts, &clock, MS);
-    assert_eq!(task.woken(), woken + 1);
-    sleep.reset(Duration::from_secs(60));
-    assert!(task.poll(&mut sleep).is_pending());
-    sleep.reset(Duration::ZERO);
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-    assert!(sleep.is_elapsed());
-    sleep.reset(Duration::ZERO);
-    assert!(!sleep.is_elapsed());
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-    let mut none = timeouts.sleep(Duration::ZERO);
-    assert!(!none.is_elapsed());
-    assert_eq!(task.poll(&mut none), Poll::Ready(Ok(())));
-    assert_eq!(timeouts.len(), 0);
-
-    let mut limited = timeouts.timeout(10 * MS, Polls(3));
-    assert!(task.poll(&mut limited).is_pending());
-    pass(&timeouts, &clock, 10 * MS);
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Err(TimeoutError::Elapsed)));
-    Pin::new(&mut limited).reset(10 * MS);
-    assert!(task.poll(&mut limited).is_pending());
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
-}
-
-#[test]
-fn a_refused_future_has_lost_nothing() {
-    let (timeouts, _) = manual(|settings| settings.capacity(1));
-    let task = Task::new();
-    let mut first = timeouts.sleep(MS);
-    assert!(task.poll(&mut first).is_pending());
-    let mut limited = timeouts.timeout(MS, Polls(3));
-    let full = Err(TimeoutError::Timer(TimerError::Full));
-    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
-    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
-    assert_eq!(task.held(), 1);
-    let mut sleep = timeouts.sleep(MS);
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Full)));
-    let metrics = timeouts.metrics();
-    assert_eq!((metrics.capacity, metrics.refused), (Some(1), 3));
-    drop(first);
-    assert!(task.poll(&mut limited).is_pending());
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
-    assert!(task.poll(&mut sleep).is_pending());
+    clock.0.advance(20 * MS);
+    LAGS.set(true);
     timeouts.shutdown();
-    let mut late = timeouts.sleep(MS);
-    assert_eq!(task.poll(&mut late), Poll::Ready(Err(TimerError::Closed)));
-    assert_eq!(timeouts.metrics().refused, 3);
-}
-
-/// The time of a limit begins with the first poll that finds its future pending, also where there
-/// was no room for it.
-#[test]
-fn a_refused_limit_has_begun() {
-    let (timeouts, clock) = manual(|settings| settings.capacity(1));
-    let task = Task::new();
-    let mut first = timeouts.sleep(MS);
-    assert!(task.poll(&mut first).is_pending());
-    let mut limited = timeouts.timeout(10 * MS, never());
-    let full = Err(TimeoutError::Timer(TimerError::Full));
-    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
-    drop(first);
-    clock.advance(20 * MS);
-    let elapsed = Err(TimeoutError::Elapsed);
-    assert_eq!(task.poll(&mut limited), Poll::Ready(elapsed));
-}
-
-/// A clock whose cheap reading lags by as much as may be beside an interval of a millisecond.
-struct Lagging(ManualClock);
-
-impl Clock for Lagging {
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-
-    fn coarse(&self) -> u64 {
-        self.now().saturating_sub(self.lag())
-    }
-
-    fn lag(&self) -> u64 {
-        250_000
-    }
-}
-
-#[test]
-fn a_shutdown_closes_nothing_whose_time_was_up() {
-    let clock = ManualClock::new();
-    let builder = Timeouts::builder().interval(MS);
-    let timeouts = builder.clock(Lagging(clock.clone())).build_manual();
-    let timeouts = timeouts.unwrap();
-    let task = Task::new();
-    let mut sleep = timeouts.sleep(5 * MS);
-    assert!(task.poll(&mut sleep).is_pending());
-    clock.advance(5 * MS);
-    timeouts.shutdown();
+    LAGS.set(false);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-}
-
-#[test]
-fn the_same_timeout_a_moment_after_a_tick_is_over_a_tick_later() {
-    let (timeouts, clock) = manual(|settings| settings);
-    let tasks = [Task::new(), Task::new()];
-    let mut first = timeouts.sleep(5 * MS);
-    clock.advance(Duration::from_nanos(1));
-    let mut second = timeouts.sleep(5 * MS);
-    assert!(tasks[0].poll(&mut first).is_pending());
-    assert!(tasks[1].poll(&mut second).is_pending());
-    pass(&timeouts, &clock, 5 * MS - Duration::from_nanos(1));
-    assert_eq!(tasks.each_ref().map(|task| task.woken()), [1, 0]);
 }
 
 #[test]
@@ -350,43 +96,6 @@ fn a_waker_that_panics_when_another_takes_its_place_leaves_nothing_behind() {
         drop(sleep);
         assert_eq!((timeouts.len(), task.held()), (0, 0));
     }
-}
-
-#[test]
-fn a_shutdown_wakes_what_waits() {
-    let (timeouts, clock) = manual(|settings| settings);
-    let task = Task::new();
-    let mut sleep = timeouts.sleep(10 * MS);
-    let mut limited = timeouts.timeout(10 * MS, Polls(1));
-    let mut fired = timeouts.sleep(MS);
-    assert!(task.poll(&mut sleep).is_pending());
-    assert!(task.poll(&mut limited).is_pending());
-    assert!(task.poll(&mut fired).is_pending());
-    pass(&timeouts, &clock, MS);
-    assert_eq!(task.woken(), 1);
-    timeouts.shutdown();
-    assert_eq!((task.woken(), task.held()), (3, 0));
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
-    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
-    assert_eq!(task.poll(&mut fired), Poll::Ready(Ok(())));
-    let mut late = timeouts.timeout(MS, never());
-    let closed = Err(TimeoutError::Timer(TimerError::Closed));
-    assert_eq!(task.poll(&mut late), Poll::Ready(closed));
-    assert_eq!(task.poll(&mut timeouts.timeout(MS, Polls(0))), Poll::Ready(Ok("done")));
-    let metrics = timeouts.metrics();
-    assert_eq!((metrics.closed, metrics.fired, metrics.waiting), (2, 1, 0));
-}
-
-#[test]
-fn zero_is_over_at_once() {
-    let (timeouts, _) = manual(|settings| settings);
-    let task = Task::new();
-    assert_eq!(task.poll(&mut timeouts.sleep(Duration::ZERO)), Poll::Ready(Ok(())));
-    let mut limited = timeouts.timeout(Duration::ZERO, Polls(1));
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Err(TimeoutError::Elapsed)));
-    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
-    assert_eq!(timeouts.metrics().registered, 0);
 }
 
 /// 2^39 ticks of 10 us are 63 days.
@@ -412,30 +121,6 @@ fn what_is_further_off_than_a_lease_can_say() {
     }
     assert_eq!(woken, 3 * 4 + 3, "each for as long as can be said, and again");
     assert_eq!(task.held(), 1);
-}
-
-#[test]
-fn a_jump_of_years() {
-    const YEAR: Duration = Duration::from_secs(365 * 86_400);
-    let (timeouts, clock) = manual(|settings| settings);
-    let task = Task::new();
-    let mut before = timeouts.sleep(Duration::from_secs(30));
-    let mut touched = timeouts.sleep(2000 * YEAR / 100);
-    assert!(task.poll(&mut before).is_pending());
-    assert!(task.poll(&mut touched).is_pending());
-    // No thread polls meanwhile.
-    clock.advance(10 * YEAR);
-    let mut after = timeouts.sleep(Duration::from_secs(30));
-    assert!(task.poll(&mut after).is_pending());
-    touched.reset(Duration::from_secs(60));
-    drive(&timeouts);
-    assert_eq!(task.poll(&mut before), Poll::Ready(Ok(())));
-    assert!(task.poll(&mut after).is_pending());
-    pass(&timeouts, &clock, Duration::from_secs(30));
-    assert_eq!(task.poll(&mut after), Poll::Ready(Ok(())));
-    assert!(task.poll(&mut touched).is_pending());
-    pass(&timeouts, &clock, Duration::from_secs(30));
-    assert_eq!(task.poll(&mut touched), Poll::Ready(Ok(())));
 }
 
 /// Its slot is found before the clock is read, and is then not to be one of a bucket that has
@@ -861,106 +546,6 @@ fn a_tick_that_is_abandoned_comes_later() {
     assert_eq!(ticks, 10);
 }
 
-/// Whatever is done to sleeps, each wakes its last waker at its last deadline, to the millisecond,
-/// and says so then; and nothing stays.
-#[test]
-fn sleeps_at_random() {
-    struct Tracked<'t> {
-        sleep: Sleep<'t>,
-        due: u64,
-        task: Option<usize>,
-    }
-    for seed in 1..12_u64 {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut draw = |below: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % below
-        };
-        let (timeouts, clock) = manual(|settings| settings.shards(2));
-        let tasks: Vec<_> = (0..4).map(|_| Task::new()).collect();
-        let mut woken = vec![0; tasks.len()];
-        let mut all: Vec<Tracked<'_>> = Vec::new();
-        let after = |draw: &mut dyn FnMut(u64) -> u64| match draw(3) {
-            0 => 1 + draw(4),
-            1 => 1 + draw(60),
-            _ => 1 + draw(3000),
-        };
-        let mut now = 0;
-        for _ in 0..3000 {
-            match draw(8) {
-                0..=2 => {
-                    let after = after(&mut draw);
-                    all.push(Tracked {
-                        sleep: timeouts.sleep(MS * u32::try_from(after).unwrap()),
-                        due: now + after,
-                        task: None,
-                    });
-                }
-                3..=4 if !all.is_empty() => {
-                    let at = usize::try_from(draw(all.len() as u64)).unwrap();
-                    let one = &mut all[at];
-                    let task = usize::try_from(draw(tasks.len() as u64)).unwrap();
-                    let ready = tasks[task].poll(&mut one.sleep).is_ready();
-                    assert_eq!(ready, one.due <= now, "seed {seed}");
-                    one.task = (!ready).then_some(task);
-                }
-                5 if !all.is_empty() => {
-                    let at = usize::try_from(draw(all.len() as u64)).unwrap();
-                    let after = after(&mut draw);
-                    let one = &mut all[at];
-                    one.sleep.reset(MS * u32::try_from(after).unwrap());
-                    if one.due <= now {
-                        one.task = None;
-                    }
-                    one.due = now + after;
-                }
-                6 if !all.is_empty() => {
-                    let at = usize::try_from(draw(all.len() as u64)).unwrap();
-                    all.swap_remove(at);
-                }
-                _ => {
-                    now += draw(20);
-                    clock.set(now * 1_000_000);
-                    drive(&timeouts);
-                    for one in &mut all {
-                        if let Some(task) = one.task.filter(|_| one.due <= now) {
-                            woken[task] += 1;
-                            one.task = None;
-                        }
-                    }
-                    let told: Vec<_> = tasks.iter().map(|task| task.woken()).collect();
-                    assert_eq!(told, woken, "seed {seed} at {now}");
-                }
-            }
-            let waiting = all.iter().filter(|one| one.task.is_some()).count();
-            assert_eq!(timeouts.len(), waiting, "seed {seed}");
-        }
-        drop(all);
-        assert!(timeouts.is_empty());
-        assert!(tasks.iter().all(|task| task.held() == 0));
-    }
-}
-
-/// Runs a future on this thread, by nothing but the standard library.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Thread(std::thread::Thread);
-    impl Wake for Thread {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Thread(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
 /// What a task may do, with every kind of end.
 async fn work(timeouts: &Timeouts, rounds: u32) {
     for round in 0..rounds {
@@ -985,7 +570,7 @@ async fn work(timeouts: &Timeouts, rounds: u32) {
 /// The reaper is alive, nothing is left, and what waits is woken by the shutdown.
 fn is_well(timeouts: &Timeouts) {
     assert_eq!(timeouts.len(), 0);
-    block_on(timeouts.sleep(MS)).unwrap();
+    Task::new().block_on(timeouts.sleep(MS)).unwrap();
     let metrics = timeouts.metrics();
     let ended = metrics.fired + metrics.cancelled + metrics.closed;
     assert_eq!(metrics.registered, ended);
@@ -996,43 +581,22 @@ fn without_any_runtime() {
     let timeouts = Timeouts::new().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| block_on(work(&timeouts, 10)));
+            scope.spawn(|| Task::new().block_on(work(&timeouts, 10)));
         }
     });
     is_well(&timeouts);
 }
 
-#[test]
-fn under_tokio_on_one_thread() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// So many tasks. The first ones are aborted: dropped wherever they are, by whichever thread.
+fn under_tokio(mut runtime: tokio::runtime::Builder, tasks: usize, aborted: usize) {
     let timeouts = Arc::new(Timeouts::new().unwrap());
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..100)
+    runtime.build().unwrap().block_on(async {
+        let tasks: Vec<_> = (0..tasks)
             .map(|_| {
                 let timeouts = timeouts.clone();
                 tokio::spawn(async move { work(&timeouts, 5).await })
             })
             .collect();
-        for task in tasks {
-            task.await.unwrap();
-        }
-    });
-    is_well(&timeouts);
-}
-
-#[test]
-fn under_tokio_on_many_threads() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
-    let timeouts = Arc::new(Timeouts::new().unwrap());
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..500)
-            .map(|_| {
-                let timeouts = timeouts.clone();
-                tokio::spawn(async move { work(&timeouts, 5).await })
-            })
-            .collect();
-        // Some are aborted: dropped wherever they are, by whichever thread.
-        let aborted = tasks.len() / 5;
         for task in &tasks[..aborted] {
             task.abort();
         }
@@ -1042,6 +606,14 @@ fn under_tokio_on_many_threads() {
         }
     });
     is_well(&timeouts);
+}
+
+#[test]
+fn under_tokio_on_one_and_on_many_threads() {
+    under_tokio(tokio::runtime::Builder::new_current_thread(), 100, 0);
+    let mut many = tokio::runtime::Builder::new_multi_thread();
+    many.worker_threads(4);
+    under_tokio(many, 500, 100);
 }
 
 #[test]
@@ -1066,7 +638,7 @@ fn a_shutdown_under_tokio() {
             })
         })
         .collect();
-    block_on(timeouts.sleep(20 * MS)).unwrap();
+    Task::new().block_on(timeouts.sleep(20 * MS)).unwrap();
     timeouts.shutdown();
     for task in tasks {
         runtime.block_on(task).unwrap();

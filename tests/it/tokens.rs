@@ -4,7 +4,7 @@ use crate::drops::census::{Census, Counted};
 use crate::support::MS;
 use expiry::{
     edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, ManualClock, Outcome,
-    Reason, RootId, ShutdownMode, Tuple, WhenFull,
+    Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
 };
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -169,7 +169,7 @@ fn tokens_are_dropped_with_the_tracker() {
 }
 
 /// Panics when it is dropped.
-struct Panics;
+pub struct Panics;
 
 impl Drop for Panics {
     fn drop(&mut self) {
@@ -217,10 +217,18 @@ fn tokens_of_every_size_and_alignment() {
         }
         let left = tracker.shutdown(ShutdownMode::Return);
         assert!(left.len() == 100 && left.iter().all(|outcome| outcome.token == *token));
+        let sessions = SessionTracker::with_tokens().build_manual().unwrap();
+        for owner in 0..100 {
+            sessions.create_with_token(MS, owner, token.clone()).unwrap();
+        }
+        let left = sessions.shutdown();
+        assert!(left.len() == 100 && left.iter().all(|session| session.token == *token));
     }
     comes_back(&());
     comes_back(&7_u8);
     comes_back(&u128::MAX);
+    comes_back(&[7_u64; 4]);
+    comes_back(&[7_u64; 5]);
     comes_back(&[7_u64; 8]);
     comes_back(&[7_u64; 9]);
     comes_back(&String::from("seven"));

@@ -1,9 +1,9 @@
 //! What a tracker promises of its leases: an operator's call ends only what it saw, ages and
-//! latencies are right for years, and a renewal that was reported holds.
+//! latencies are right for years, and a renewal in the middle of an init holds.
 
 use crate::support::clocks;
 
-use clocks::{Delayed, Lagging, LAG, LAGS};
+use clocks::Delayed;
 use expiry::{Ack, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason, RootId};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -174,127 +174,6 @@ fn latencies_are_right_for_ten_years() {
     }
 }
 
-/// Issued, chosen, or of a chosen one the first signs only.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
-    Issued,
-    Chosen,
-    Early,
-}
-
-/// A renewal, with `mine` as its timeout, is held up at each of its clock readings in turn.
-/// Meanwhile five seconds go by and another thread renews the root for each of `others`, which is
-/// reported. What is left of the root when both are done. All times are in seconds.
-fn left_after(kind: Kind, mine: u32, others: &'static [u32]) -> Vec<u32> {
-    let mut left = Vec::new();
-    for readings in 0.. {
-        let clock = Delayed::default();
-        let tracker = AckTracker::builder()
-            .timeout(100 * SECOND)
-            .early_timeout(100 * SECOND)
-            .interval(SECOND)
-            .clock(clock.clone())
-            .build_manual()
-            .unwrap();
-        let tracker = Arc::new(tracker);
-        let root: RootId = match kind {
-            Kind::Issued => tracker.issue(7, 42).unwrap().into(),
-            Kind::Chosen | Kind::Early => 1_u64.into(),
-        };
-        if kind == Kind::Chosen {
-            tracker.init(1, 7, 42).unwrap();
-        } else if kind == Kind::Early {
-            tracker.ack(1_u64, 1).unwrap();
-        }
-        let (theirs, passing) = (tracker.clone(), clock.clone());
-        clock.after(readings, move || {
-            passing.clock.advance(5 * SECOND);
-            for &other in others {
-                theirs.reset_timeout_to(root, other * SECOND).unwrap();
-            }
-        });
-        tracker.reset_timeout_to(root, mine * SECOND).unwrap();
-        if !clock.has_been() {
-            break;
-        }
-        // How long it is there, to the second: an early sign is in no list.
-        let mut rest = 0;
-        while !tracker.is_empty() {
-            clock.clock.advance(SECOND);
-            rest += 1;
-            while tracker.poll(1000).more {}
-        }
-        left.push(rest);
-    }
-    left
-}
-
-/// A renewal for `mine` is held up, wherever it reads the clock, while others are reported. What is
-/// left then is always as `expected`.
-fn left_after_any(
-    kinds: &[Kind],
-    mine: u32,
-    others: &'static [u32],
-    expected: impl Fn(u32) -> bool,
-) {
-    for &kind in kinds {
-        let left = left_after(kind, mine, others);
-        assert!(!left.is_empty());
-        assert!(left.iter().copied().all(&expected), "{kind:?}: {left:?}");
-    }
-}
-
-#[test]
-fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
-    let kinds = [Kind::Issued, Kind::Chosen, Kind::Early];
-    left_after_any(&kinds, 100, &[100], |left| left == 100);
-}
-
-/// A call that asked for less, and looked at the lease before it was renewed for longer, came
-/// first.
-#[test]
-fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
-    left_after_any(&[Kind::Issued, Kind::Chosen], 10, &[200], |left| left == 200);
-}
-
-/// So did a call that asked for less if the lease has come back to the tick that the call saw: of
-/// the 100 seconds that it had then, five have gone by.
-#[test]
-fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick() {
-    let kinds = [Kind::Issued, Kind::Chosen];
-    left_after_any(&kinds, 10, &[50, 95], |left| left == 95);
-    left_after_any(&kinds, 10, &[200, 95], |left| left == 95);
-}
-
-/// What asks for more and was delayed counts from when it was through.
-#[test]
-fn a_delayed_renewal_for_more_is_the_last_one() {
-    left_after_any(&[Kind::Issued, Kind::Chosen], 300, &[200], |left| left >= 295);
-}
-
-/// A renewal that asks for less and is not disturbed is one.
-#[test]
-fn what_asks_for_less_gets_it() {
-    let clock = ManualClock::new();
-    let builder = AckTracker::builder().timeout(100 * SECOND).interval(SECOND);
-    let tracker = builder.clock(clock.clone()).build_manual().unwrap();
-    let issued = tracker.issue(7, 42).unwrap();
-    tracker.init(1, 7, 42).unwrap();
-    for root in [issued.into(), RootId::Chosen(1)] {
-        for (timeout, wanted) in [
-            (Lifetime::Never, None),
-            (Lifetime::After(50 * SECOND), Some(50 * SECOND)),
-            (Lifetime::After(3 * SECOND), Some(3 * SECOND)),
-            (Lifetime::Default, Some(100 * SECOND)),
-            (Lifetime::After(99 * SECOND), Some(99 * SECOND)),
-        ] {
-            assert_eq!(tracker.reset_timeout_to(root, timeout), Ok(Done::Now));
-            let found = tracker.owned_by(42).into_iter().find(|one| one.root == root);
-            assert_eq!(found.unwrap().remaining, wanted, "{root:?}");
-        }
-    }
-}
-
 /// An init that finds early signs takes them over in two steps. A renewal between them is reported,
 /// and holds.
 #[test]
@@ -335,55 +214,6 @@ fn a_renewal_in_the_middle_of_an_init_holds() {
         assert_eq!(tracker.ack(1_u64, 6), Ok(Ack::Completed));
     }
     assert_eq!(met, 1, "the renewal came between the two steps");
-}
-
-/// The cheap reading of one thread may be older than the one that another thread took before it.
-/// Two renewals for the same time: the later one does not take back what the earlier one has
-/// returned.
-#[test]
-fn a_thread_whose_clock_lags_shortens_nothing() {
-    let interval = 4 * LAG;
-    for kind in [Kind::Issued, Kind::Chosen, Kind::Early] {
-        // Wherever in an interval it is.
-        for step in 0..8 {
-            let clock = Lagging(ManualClock::new());
-            clock.0.advance(SECOND);
-            let tracker = AckTracker::builder()
-                .timeout(SECOND)
-                .early_timeout(SECOND)
-                .interval(interval)
-                .clock(clock.clone())
-                .build_manual()
-                .unwrap();
-            let root: RootId = match kind {
-                Kind::Issued => tracker.issue(7, 42).unwrap().into(),
-                Kind::Chosen | Kind::Early => 1_u64.into(),
-            };
-            if kind == Kind::Chosen {
-                tracker.init(1, 7, 42).unwrap();
-            } else if kind == Kind::Early {
-                tracker.ack(1_u64, 1).unwrap();
-            }
-            let now = SECOND / 2 + step * LAG / 2;
-            clock.0.advance(now);
-            tracker.reset_timeout(root).unwrap();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    LAGS.set(true);
-                    tracker.reset_timeout(root).unwrap();
-                });
-            });
-            // The first renewal has had this deadline, counted from when the tracker was built.
-            let due = (now + LAG + SECOND).as_nanos().div_ceil(interval.as_nanos());
-            let due = interval * u32::try_from(due).unwrap();
-            clock.0.advance(due - now - Duration::from_nanos(1));
-            while tracker.poll(1000).more {}
-            assert_eq!(tracker.len(), 1, "{kind:?}, step {step}");
-            clock.0.advance(interval);
-            while tracker.poll(1000).more {}
-            assert_eq!(tracker.len(), 0, "{kind:?}, step {step}: not for ever");
-        }
-    }
 }
 
 /// An init that meets early signs after a jump of the clock by years polls first. What it sets

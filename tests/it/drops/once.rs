@@ -2,7 +2,7 @@
 
 use super::census::{Census, Counted};
 use super::SECOND;
-use crate::support::{wait_for, GENEROUS, MS};
+use crate::support::{wait_for, Random, GENEROUS, MS};
 use expiry::expiring_map::Entry;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, StoreError, WhenFull};
 use std::hash::{Hash, Hasher};
@@ -343,12 +343,10 @@ fn by_many<K: Part, V: Part>() {
             let (map, census) = (&map, &census);
             scope.spawn(move || {
                 CALM.set(true);
-                let mut random = thread + 1;
+                let mut seed = Random(thread + 1);
                 let mut kept = Vec::new();
                 for turn in 0..10_000 {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
+                    let random = seed.next();
                     let id = random % 16;
                     let key = K::new(id, census);
                     match random >> 8 & 7 {

@@ -189,6 +189,18 @@ pub fn let_pass(time: Duration) {
     assert!(outcomes.next_within(GENEROUS).unwrap().is_timed_out());
 }
 
+/// A small generator, so that a failure can be repeated.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
 pub fn after(time: Duration) -> Lifetime {
     Lifetime::After(time)
 }

@@ -2,7 +2,7 @@
 //! history would state less plainly. `wheel_dense/named.rs` has those of times and levels, over the
 //! same geometries and more: the public wheel keeps no times of its own.
 
-use super::{Fired, Geometry, NotScheduled, TimerId, TimerWheel};
+use super::{Fired, Geometry, TimerId, TimerWheel};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 const PRESETS: [Geometry; 4] =
@@ -10,9 +10,6 @@ const PRESETS: [Geometry; 4] =
 
 const ORIGINS: [u64; 7] =
     [i64::MIN as u64, i64::MIN as u64 - 3, 0_u64.wrapping_sub(7), 0, 7, i64::MAX as u64, u64::MAX];
-
-const SECOND: u64 = 1_000_000_000;
-const YEAR: u64 = 365 * 24 * 3600 * SECOND;
 
 /// Advances and returns the values in order.
 fn fire<T>(wheel: &mut TimerWheel<T>, now: u64) -> Vec<T> {
@@ -62,58 +59,6 @@ fn clock_not_restored_after_a_panic() {
         assert_eq!(panics, if position == 20 { 21 } else { 1 });
         assert!(fired.into_iter().eq(0..=20));
     }
-}
-
-#[test]
-fn panics_under_a_limit_lose_nothing_either() {
-    let mut wheel = TimerWheel::new(Geometry::NANOS_1MS, 0);
-    for n in 0..200 {
-        wheel.schedule(n * 77 * SECOND, n);
-    }
-    let (mut fired, mut calls) = (Vec::new(), 0);
-    let mut more = true;
-    while more {
-        calls += 1;
-        let limit = 1 + calls % 5;
-        let round = catch_unwind(AssertUnwindSafe(|| {
-            wheel.advance_limited(YEAR, limit, |_, next| {
-                fired.push(next.value);
-                if next.value % 3 == 0 {
-                    resume_unwind(Box::new(()));
-                }
-            })
-        }));
-        wheel.validate();
-        more = round.map_or(true, |progress| progress.more);
-    }
-    assert!(fired.into_iter().eq(0..200));
-}
-
-#[test]
-fn nested_deschedule_strands_the_chain() {
-    let mut wheel = TimerWheel::new(Geometry::CAFFEINE, 0);
-    let due = 5 * SECOND;
-    let ids: Vec<TimerId> = (0..60).map(|n| wheel.schedule(due + n, n)).collect();
-    let mut fired = Vec::new();
-    wheel.advance(due + SECOND, |wheel, next| {
-        let n = next.value;
-        fired.push(n);
-        // The one being fired is out already; saying so again is harmless.
-        assert_eq!(wheel.cancel(next.id), None);
-        match n % 6 {
-            0 => assert_eq!(wheel.cancel(ids[n as usize + 1]), Some(n + 1)),
-            2 => assert_eq!(wheel.reschedule(ids[n as usize + 1], 2 * due), Ok(())),
-            4 => assert_eq!(wheel.rearm(next, 2 * due + 1), ids[n as usize]),
-            _ => {}
-        }
-        wheel.validate();
-    });
-    let expected = (0..60).filter(|n| !matches!(n % 6, 1 | 3));
-    assert!(fired.into_iter().eq(expected));
-    assert!(fire(&mut wheel, 2 * due - 1).is_empty());
-    let again = (0..60).filter(|n| matches!(n % 6, 3 | 4));
-    assert!(fire(&mut wheel, 2 * due + 1).into_iter().eq(again));
-    assert!(wheel.is_empty());
 }
 
 #[test]
@@ -185,75 +130,6 @@ fn a_rearmed_timer_keeps_its_id_until_another_is_fired() {
     wheel.clear();
     assert_ne!(wheel.rearm(fired, 30), new);
     wheel.validate();
-}
-
-#[test]
-fn stale_ids_do_nothing_however_often_their_place_is_used_again() {
-    let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    let mut stale = vec![wheel.schedule(1, 0)];
-    wheel.cancel(stale[0]);
-    for n in 1..200 {
-        let id = wheel.schedule(1000, n);
-        assert_eq!(id.index, stale[0].index, "the same place");
-        for old in &stale {
-            assert_eq!(wheel.cancel(*old), None);
-            assert_eq!(wheel.reschedule(*old, 5), Err(NotScheduled));
-            assert!(wheel.get(*old).is_none() && wheel.get_mut(*old).is_none());
-            assert!(wheel.deadline(*old).is_none() && !wheel.contains(*old));
-        }
-        assert_eq!((wheel.len(), wheel.deadline(id)), (1, Some(1000)));
-        if n % 50 == 0 {
-            wheel.clear();
-            wheel.shrink_to_fit();
-        }
-        wheel.cancel(id);
-        stale.push(id);
-    }
-    let text = NotScheduled.to_string();
-    assert!(text.contains("drop the id"), "{text}");
-}
-
-#[test]
-fn foreign_ids_do_nothing() {
-    let mut ours = TimerWheel::new(Geometry::TICKS, 0);
-    let mut theirs = TimerWheel::new(Geometry::TICKS, 0);
-    for n in 0..100 {
-        let (a, b) = (ours.schedule(9, n), theirs.schedule(9, n));
-        assert_eq!(a.index, b.index);
-        assert_eq!(ours.cancel(b), None);
-        assert_eq!(ours.reschedule(b, 1), Err(NotScheduled));
-        assert!(!theirs.contains(a) && theirs.deadline(a).is_none());
-    }
-    // Also one whose place does not exist.
-    let mut empty: TimerWheel<i32> = TimerWheel::new(Geometry::TICKS, 0);
-    let far = ours.schedule(9, 100);
-    assert_eq!(empty.cancel(far), None);
-    assert_eq!((ours.len(), theirs.len()), (101, 100));
-}
-
-#[test]
-fn iteration_is_by_deadline_also_in_the_middle_of_a_backlog() {
-    let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    for n in 0..200 {
-        wheel.schedule(4096 + n * 37 % 200, n);
-    }
-    let progress = wheel.advance_limited(4150, 150, |_, _| ());
-    assert!(progress.more);
-    wheel.schedule(3, 1000);
-    wheel.schedule(4100, 1001);
-    wheel.schedule(9_000_000, 1002);
-    let up: Vec<u64> = wheel.iter().map(|timer| timer.deadline).collect();
-    assert_eq!(up.len(), wheel.len());
-    assert!(up.windows(2).all(|pair| pair[0] <= pair[1]), "{up:?}");
-    assert_eq!((up[0], up[up.len() - 1]), (3, 9_000_000));
-    let mut down: Vec<u64> = wheel.iter().rev().map(|timer| timer.deadline).collect();
-    down.reverse();
-    assert_eq!(up, down);
-    let copy = wheel.iter();
-    assert_eq!(copy.clone().count(), copy.len());
-    assert_eq!(format!("{copy:?}"), format!("Iter {{ left: {}, .. }}", up.len()));
-    let total: u64 = (&wheel).into_iter().map(|timer| *timer.value).sum();
-    assert!(total > 3000);
 }
 
 /// Half of the circle is ahead, the last unit of it included.

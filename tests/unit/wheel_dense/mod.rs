@@ -5,7 +5,7 @@ mod model;
 mod named;
 mod random;
 
-use super::{Geometry, Pop, Wheel, LATE, PENDING, READY};
+use super::{Geometry, Pop, Wheel, LATE, READY};
 use crate::wheel::GeometryError;
 
 /// Marsaglia's xorshift: deterministic, and no dependency.
