@@ -144,7 +144,7 @@ fn a_claimer_that_dies_is_replaced_and_a_late_one_is_refused() {
     });
 }
 
-/// The brokers take what they were sent before they stopped, and nobody hears their answers.
+/// The brokers take what they were sent before they stopped, and their answers reach no worker.
 #[test]
 fn a_claim_and_an_answer_whose_replies_are_lost_are_found_again() {
     let rig = Rig::bare();

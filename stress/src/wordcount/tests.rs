@@ -1,5 +1,5 @@
-//! What each fault does, a run that does not end, and a line that comes again. That each check fails
-//! when it should is shown by the seeded bugs (`xtask/bugs`).
+//! What each fault does, a run that does not end, and a line that comes again. The seeded bugs
+//! (`xtask/bugs`) show that each check fails when it should.
 
 use super::*;
 use crate::options::{parsed, Scenario};

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// A dead letter's message, its number of attempts, and its failure.
 type Letter = (u64, u32, String);
 
-/// Runs a topology whose spout emits these numbers, each up to five times, with these bolts. Returns
-/// a log of its dead letters.
+/// Runs a topology whose spout emits these numbers, each up to five times, with these bolts.
+/// Returns a log of its dead letters.
 fn rejecting<const N: usize>(
     numbers_of: [u64; N],
     declare: impl FnOnce(&TopologyBuilder, &SpoutStage<'_, u64>),
@@ -134,8 +134,8 @@ fn a_function_rejects_its_input() {
     assert_eq!((picky.failed, picky.errors, picky.panics), (3, 3, 1), "{:?}", told.all());
 }
 
-/// On threads, where rejections, failures and acks of the same trees race: a rejection that ends its
-/// tree gives up its message, whose letter is acked once, and all other messages are acked.
+/// On threads, where rejections, failures and acks of the same trees race: a rejection that ends
+/// its tree gives up its message, whose letter is acked once, and all other messages are acked.
 #[test]
 fn each_rejection_that_ends_a_tree_gives_up_its_message() {
     const MESSAGES: u64 = 30_000;

@@ -44,8 +44,8 @@ impl fmt::Display for Latencies {
     }
 }
 
-/// Makes the call, which should have begun at `began`. Returns whether it was answered, and how long
-/// it has taken.
+/// Makes the call, which should have begun at `began`. Returns whether it was answered, and how
+/// long it has taken.
 async fn call(client: Arc<Client>, number: u64, began: Instant) -> Done<(bool, Duration)> {
     let is_answered = match client.call(number).await {
         Ok(square) if square == number.wrapping_mul(number) => true,
