@@ -33,6 +33,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 pub(crate) use wire::{Entry, NO, UNSURE, YES};
 use wire::{Request, Write};
@@ -83,6 +84,8 @@ pub(crate) struct Served {
     pub(crate) prefix: String,
     pub(crate) count: u32,
     pub(crate) lease: Duration,
+    /// The runtime in which the process joined.
+    pub(crate) runtime: Handle,
     lanes: Box<[Mutex<Lane>]>,
     /// The begins and ends of one request.
     most: usize,
@@ -188,7 +191,7 @@ impl Served {
     async fn write(self: &Arc<Self>, write: Write) -> u64 {
         let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
         if let Some(sender) = self.sender(partition, (write, tell)) {
-            tokio::spawn(sender.run());
+            self.runtime.spawn(sender.run());
         }
         told.await.unwrap_or(UNSURE)
     }
@@ -203,7 +206,7 @@ impl Served {
     }
 }
 
-/// A task that sends what waits in a lane. It runs in the runtime of some caller.
+/// A task that sends what waits in a lane.
 struct Sender {
     served: Arc<Served>,
     partition: u32,
@@ -277,6 +280,7 @@ pub(crate) async fn join<F: Front>(
         nats,
         count,
         lease,
+        runtime: Handle::current(),
         lanes: (0..count).map(|_| Mutex::default()).collect(),
         most: MOST_RECORDS.min(payload / LARGEST_WRITE),
         partitions: 0.into(),

@@ -10,7 +10,7 @@ mod leader;
 mod tests;
 
 use crate::base::{debug, setters, stats, DAY};
-use crate::keep::{self, Entry, Part, Served, Terms, NO};
+use crate::keep::{self, Entry, Part, Terms, NO};
 use crate::partitions::check_key;
 use crate::{clock, Nats, NatsError, PartitionSet};
 use holder::Holder;
@@ -18,7 +18,6 @@ pub use leader::{Election, Leader};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -95,44 +94,34 @@ impl LeaseSet {
         let terms = Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) };
         // The sender of a lost lease is dropped, which wakes those that wait in `lost`.
         let part = keep::join(set, (kind, &name), terms, Holder::new(), drop).await?;
-        Ok(Leases(Arc::new(Inner { part, runtime: Handle::current() })))
+        Ok(Leases(Arc::new(part)))
     }
 }
 
-struct Inner {
-    part: Part<Holder<watch::Sender<()>>>,
-    runtime: Handle,
-}
+type Held = Part<Holder<watch::Sender<()>>>;
 
 const ACQUIRE: &str = "acquire a lease";
 
-impl Inner {
-    fn served(&self) -> &Arc<Served> {
-        self.part.served()
-    }
-
-    async fn acquire(
-        self: Arc<Self>,
-        key: Vec<u8>,
-        time: Duration,
-    ) -> Result<Option<Lease>, NatsError> {
-        let id = self.served().new_id(Some(crate::ownership::hash_of(&key)));
-        let (inner, (_, lost)) = (self.clone(), watch::channel(()));
-        let entry = Entry::new(id, key.clone(), time);
-        // Dropped, it frees what the call may have got.
-        let mut lease = Lease { inner, id, key, time, token: 0, lost };
-        loop {
-            let (token, sent_at) = self.served().begin(ACQUIRE, entry.clone()).await?;
-            if token == NO {
-                lease.id = 0; // there is nothing to free
-                return Ok(None);
-            }
-            let (value, lost) = watch::channel(());
-            (lease.token, lease.lost) = (token, lost);
-            let now = clock::now();
-            if self.part.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
-                return Ok(Some(lease));
-            }
+async fn acquire(
+    part: Arc<Held>,
+    key: Vec<u8>,
+    time: Duration,
+) -> Result<Option<Lease>, NatsError> {
+    let id = part.served().new_id(Some(crate::ownership::hash_of(&key)));
+    let (entry, (_, lost)) = (Entry::new(id, key.clone(), time), watch::channel(()));
+    // Dropped, it frees what the call may have got.
+    let mut lease = Lease { part: part.clone(), id, key, time, token: 0, lost };
+    loop {
+        let (token, sent_at) = part.served().begin(ACQUIRE, entry.clone()).await?;
+        if token == NO {
+            lease.id = 0; // there is nothing to free
+            return Ok(None);
+        }
+        let (value, lost) = watch::channel(());
+        (lease.token, lease.lost) = (token, lost);
+        let now = clock::now();
+        if part.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
+            return Ok(Some(lease));
         }
     }
 }
@@ -140,7 +129,7 @@ impl Inner {
 /// A process's part in a set of leases. A clone is the same. When the last clone and the last
 /// [`Lease`] are dropped, the process hands its partitions over in the background.
 #[derive(Clone)]
-pub struct Leases(Arc<Inner>);
+pub struct Leases(Arc<Held>);
 
 debug!(Leases, |it| "Leases({}, {:?})", it.0.served().prefix, it.stats());
 
@@ -184,21 +173,21 @@ impl Leases {
         let needed = "8 times `partition_lease`, which is 2 s by default, to a day";
         NatsError::within("the time of a lease", time, least..=DAY, needed)?;
         // A task: where the caller drops the call, its end cannot overtake the begin.
-        let acquire = self.0.runtime.spawn(Inner::acquire(self.0.clone(), key, time));
+        let acquire = served.runtime.spawn(acquire(self.0.clone(), key, time));
         acquire.await.unwrap_or_else(|_| Err(served.nats.unanswered(ACQUIRE)))
     }
 
     /// Hands the process's partitions over to the others, for two partition leases at most. The
     /// process may go on to acquire leases. They are renewed while it runs.
     pub async fn leave(&self) {
-        self.0.part.leave().await;
+        self.0.leave().await;
     }
 
     /// Counts, without asking a broker.
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
         LeaseStats {
-            held: self.0.part.with(|holder, _| holder.len()),
+            held: self.0.with(|holder, _| holder.len()),
             partitions: self.0.served().partitions.load(Ordering::Relaxed),
             malformed: self.0.served().malformed.load(Ordering::Relaxed),
         }
@@ -213,7 +202,7 @@ impl Leases {
 /// a file.
 #[must_use = "a dropped lease is released"]
 pub struct Lease {
-    inner: Arc<Inner>,
+    part: Arc<Held>,
     /// 0: it is released.
     id: u64,
     key: Vec<u8>,
@@ -250,7 +239,7 @@ impl Lease {
     /// the clock.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.inner.part.with(|holder, _| holder.valid_for(clock::now(), self.id))
+        self.part.with(|holder, _| holder.valid_for(clock::now(), self.id))
     }
 
     /// Returns when the lease is not valid any more.
@@ -276,7 +265,7 @@ impl Lease {
     /// [`NameTaken`](NatsError::NameTaken).
     pub async fn release(mut self) -> Result<(), NatsError> {
         let Some(freed) = self.free() else { return Ok(()) };
-        let gone = || self.inner.served().nats.unanswered("release a lease");
+        let gone = || self.part.served().nats.unanswered("release a lease");
         freed.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -285,11 +274,11 @@ impl Lease {
         if id == 0 {
             return None;
         }
-        self.inner.part.with(|holder, gone| gone.extend(holder.forget(id)));
-        let served = self.inner.served().clone();
+        self.part.with(|holder, gone| gone.extend(holder.forget(id)));
+        let served = self.part.served().clone();
         // After its time the lease ends in any case.
         let end = async move { served.end("release a lease", id, patience).await };
-        Some(self.inner.runtime.spawn(end))
+        Some(self.part.served().runtime.spawn(end))
     }
 }
 

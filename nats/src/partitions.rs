@@ -146,8 +146,7 @@ impl PartitionSet {
     /// As `join`, with any name. One with a `+` meets no set of a user.
     pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
         let leases = Duration::from_secs(1)..=DAY;
-        let needed = "1 s to a day; an election's time is 8 times as long";
-        NatsError::within("the lease of partitions", self.lease, leases, needed)?;
+        NatsError::within("the lease of partitions", self.lease, leases, "1 s to a day")?;
         NatsError::within("the number of partitions", self.count, 1..=1024, "1 to 1024")?;
         NatsError::replicas(self.replicas)?;
         let set = &self;
