@@ -70,6 +70,9 @@ pub enum BuildError {
     /// Both a capacity beyond which new keys are refused, and one beyond which entries are evicted,
     /// were asked for.
     TwoBounds,
+    /// Settings bound the weight, and the program gives no weigher: call
+    /// [`max_weight`](crate::ExpiringMapBuilder::max_weight).
+    NoWeigher,
     /// Fewer than two buckets cannot say how much longer an entry may live.
     TooFewBuckets {
         /// What was asked for.
@@ -134,6 +137,10 @@ impl fmt::Display for BuildError {
             BuildError::TwoBounds => write!(
                 f,
                 "both capacity and max_capacity were asked for; use the first to refuse, the second to evict"
+            ),
+            BuildError::NoWeigher => write!(
+                f,
+                "max_weight of the settings needs a weigher; give one by the builder's max_weight"
             ),
             BuildError::TooFewBuckets { buckets } => {
                 write!(f, "{buckets} buckets are too few; use at least 2")

@@ -13,6 +13,7 @@
 //! |---|---|---|
 //! | `interval` | all | duration |
 //! | `timeout` | [`AckTrackerSettings`] | duration, or as only key `"never"` or `"default"` |
+//! | `timeout` | [`PendingTableSettings`], [`PendingMapSettings`] | duration. For ever: leave it out |
 //! | `early_timeout` | [`AckTrackerSettings`] | duration |
 //! | `early_capacity` | [`AckTrackerSettings`] | integer |
 //! | `latency_sampling` | [`AckTrackerSettings`] | number from `0.0` to `1.0` |
@@ -22,6 +23,8 @@
 //! | `minimum_timeout`, `maximum_timeout` | [`SessionTrackerSettings`] | duration |
 //! | `server_id` | [`SessionTrackerSettings`] | integer, 0 to 255 |
 //! | `collect_touches` | [`SessionTrackerSettings`] | `true` or `false` |
+//! | `max_capacity`, `max_weight` | [`ExpiringMapSettings`] | integer, at least 1 |
+//! | `statistics` | [`ExpiringMapSettings`] | `true` or `false` |
 //! | `capacity`, `reaper_budget` | all | integer, at least 1 |
 //! | `shards` | all | a power of two up to 256 |
 //!
@@ -82,8 +85,8 @@
 #[cfg(feature = "async")]
 use crate::TimeoutsBuilder;
 use crate::{
-    AckTrackerBuilder, ExpiringMapBuilder, ExpiryQueueBuilder, Lifetime, OnDrop,
-    SessionTrackerBuilder,
+    AckTrackerBuilder, ExpiringMapBuilder, ExpiryQueueBuilder, Lifetime, OnDrop, PendingMapBuilder,
+    PendingTableBuilder, SessionTrackerBuilder,
 };
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -250,7 +253,7 @@ settings! {
     /// assert_eq!(tracker.ack(8, edge()), Err(AckError::EarlyFull));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    AckTrackerSettings sets AckTrackerBuilder, impl [] [AckTrackerBuilder] {
+    AckTrackerSettings sets AckTrackerBuilder, impl [<T: Send + 'static>] [AckTrackerBuilder<T>] {
         durations { interval, early_timeout }
         values {
             shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
@@ -263,7 +266,10 @@ settings! {
     }
 }
 
-fn set_timeout(builder: AckTrackerBuilder, timeout: Lifetime) -> AckTrackerBuilder {
+fn set_timeout<T: Send + 'static>(
+    builder: AckTrackerBuilder<T>,
+    timeout: Lifetime,
+) -> AckTrackerBuilder<T> {
     match timeout {
         Lifetime::Default => builder,
         Lifetime::After(time) => builder.timeout(time),
@@ -293,6 +299,62 @@ settings! {
     /// ```
     ExpiringMapSettings sets ExpiringMapBuilder, impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
         durations { time_to_live, time_to_idle, interval }
+        values { shards: usize, capacity: usize, max_capacity: usize, statistics: bool, reaper_budget: usize }
+        others {
+            /// The weight of [`max_weight`](ExpiringMapBuilder::max_weight). The program gives the
+            /// weigher there.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            max_weight: Option<usize> => set_max_weight
+        }
+    }
+}
+
+fn set_max_weight<K, V, S>(
+    builder: ExpiringMapBuilder<K, V, S>,
+    weight: Option<usize>,
+) -> ExpiringMapBuilder<K, V, S> {
+    builder.set_max_weight(weight)
+}
+
+settings! {
+    /// Settings of a [`PendingTable`](crate::PendingTable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::PendingTableSettings;
+    /// use expiry::{Lifetime, PendingTable};
+    ///
+    /// let settings: PendingTableSettings = toml::from_str("timeout = \"30s\"\ncapacity = 1")?;
+    /// let requests = PendingTable::builder().settings(&settings).build_manual()?;
+    /// requests.insert("request", Lifetime::Default)?;
+    /// assert!(requests.insert("another", Lifetime::Default).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    PendingTableSettings sets PendingTableBuilder, impl [<T: Send + 'static>] [PendingTableBuilder<T>] {
+        durations { timeout, interval }
+        values { shards: usize, capacity: usize, reaper_budget: usize }
+        others {}
+    }
+}
+
+settings! {
+    /// Settings of a [`PendingMap`](crate::PendingMap).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::PendingMapSettings;
+    /// use expiry::{Lifetime, PendingMap};
+    ///
+    /// let settings: PendingMapSettings = toml::from_str("timeout = \"30s\"\ncapacity = 1")?;
+    /// let requests = PendingMap::builder().settings(&settings).build_manual()?;
+    /// requests.insert(7, "request", Lifetime::Default)?;
+    /// assert!(requests.insert(8, "another", Lifetime::Default).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    PendingMapSettings sets PendingMapBuilder, impl [<K: Hash + Eq + Send + Sync + 'static, T: Send + 'static>] [PendingMapBuilder<K, T>] {
+        durations { timeout, interval }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}
     }

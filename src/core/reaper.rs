@@ -81,6 +81,10 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long it leaves a store alone after a round in which the store's clock has panicked.
 const RECOVERY: Duration = Duration::from_millis(10);
 
+/// How long it sleeps at most where the store's clock counts a suspend of the machine, which the
+/// sleep does not count.
+const UNSEEN_SUSPEND: Duration = Duration::from_secs(1);
+
 /// What a store wants of its reaper after a [round](drive).
 pub(crate) enum Next {
     /// Another one at once.
@@ -133,7 +137,9 @@ pub(crate) fn drive<P: Payload, C>(
     }
     // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
     let now = goes_on(|| engine.deadlines.clock().now());
-    let until = |now| engine.deadlines.ticks().until(now, next);
+    let longest =
+        if engine.deadlines.clock().pauses_in_suspend() { Duration::MAX } else { UNSEEN_SUSPEND };
+    let until = |now| engine.deadlines.ticks().until(now, next).min(longest);
     Next::Sleep((next != NEVER).then(|| now.map_or(RECOVERY, until)))
 }
 

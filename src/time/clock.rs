@@ -52,6 +52,15 @@ pub trait Clock: Send + Sync + 'static {
     fn lag(&self) -> u64 {
         0
     }
+
+    /// Whether this clock stands still while the machine is suspended. Defaults to `false`: a
+    /// reaper then sleeps for at most a second while anything is scheduled, because the time that
+    /// it sleeps by stands still. So what came due during a suspend ends within about a second of
+    /// the resume.
+    #[inline]
+    fn pauses_in_suspend(&self) -> bool {
+        false
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -66,6 +75,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     #[inline]
     fn lag(&self) -> u64 {
         (**self).lag()
+    }
+    #[inline]
+    fn pauses_in_suspend(&self) -> bool {
+        (**self).pauses_in_suspend()
     }
 }
 
@@ -104,6 +117,10 @@ impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> u64 {
         nanos(self.origin.elapsed())
+    }
+
+    fn pauses_in_suspend(&self) -> bool {
+        true
     }
 }
 
@@ -237,14 +254,17 @@ impl Clock for CoarseClock {
         #[cfg(not(target_os = "linux"))]
         0
     }
+
+    fn pauses_in_suspend(&self) -> bool {
+        true
+    }
 }
 
 /// `CLOCK_BOOTTIME` as a [`Clock`]: the time that the machine spends suspended counts. About 20 ns
 /// a reading, no lag. Linux only.
 ///
-/// Look-ups never return an entry that expired during a suspend. A reaper that slept meanwhile
-/// sleeps for what was left of its sleep, and reports such entries only then: poll after a resume
-/// if that matters.
+/// Look-ups never return an entry that expired during a suspend. The reaper reports such entries
+/// within about a second of the resume: it sleeps for at most a second while anything is scheduled.
 ///
 /// ```
 /// use expiry::{BootClock, ExpiringMap};

@@ -102,12 +102,17 @@ pub struct Interval<'t> {
 }
 
 impl<'t> Interval<'t> {
-    /// Ticks first so long from now.
-    pub(super) fn new(waiters: &'t Waiters, first: Duration, period: Duration) -> Self {
+    /// Ticks first so long from now. `ago` is how long ago the first tick was due, if it was.
+    pub(super) fn new(
+        waiters: &'t Waiters,
+        first: Duration,
+        ago: Duration,
+        period: Duration,
+    ) -> Self {
         let deadlines = &waiters.engine.deadlines;
         Interval {
             sleep: Sleep::from_now(waiters, first),
-            at: deadlines.now().saturating_add(nanos(first)),
+            at: deadlines.now().saturating_add(nanos(first)).saturating_sub(nanos(ago)),
             period: nanos(period).max(deadlines.ticks().interval_nanos()),
             missed: MissedTick::default(),
         }
@@ -145,7 +150,7 @@ impl<'t> Interval<'t> {
         ready!(self.sleep.poll_over(context.waker()))?;
         let engine = &self.sleep.waiters().engine;
         let now = engine.deadlines.now();
-        let kept = KEPT.max(2 * engine.deadlines.ticks().interval_nanos());
+        let kept = KEPT.max(engine.deadlines.ticks().interval_nanos().saturating_mul(2));
         let next = if now.saturating_sub(self.at) > kept {
             self.missed.next(self.at, now, self.period)
         } else {

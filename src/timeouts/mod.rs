@@ -243,14 +243,17 @@ impl Timeouts {
 
     /// Ticks at once, and then at this period, or at the interval if that is longer.
     pub fn interval(&self, period: Duration) -> Interval<'_> {
-        Interval::new(&self.waiters, Duration::ZERO, period)
+        Interval::new(&self.waiters, Duration::ZERO, Duration::ZERO, period)
     }
 
     /// As [`interval`](Self::interval), but the first tick is at an instant of the system's
-    /// monotonic clock; at once if that has passed.
+    /// monotonic clock. If that has passed, the first tick is at once, and what was missed since
+    /// `start` is treated as [`missed_tick`](Interval::missed_tick) says. Ticks that lie before the
+    /// origin of the clock of these timeouts are left out.
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval<'_> {
-        let wait = start.saturating_duration_since(Instant::now());
-        Interval::new(&self.waiters, wait, period)
+        let now = Instant::now();
+        let wait = start.saturating_duration_since(now);
+        Interval::new(&self.waiters, wait, now.saturating_duration_since(start), period)
     }
 
     /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a

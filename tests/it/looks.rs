@@ -3,9 +3,10 @@
 
 use crate::support::{GENEROUS, MS};
 use expiry::{
-    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetime, ManualClock, ParseIdError, Root, RootId,
-    SessionId, TimeCacheMap,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetime, ManualClock, ParseIdError, RemovalCause,
+    Root, RootId, SessionId, TimeCacheMap,
 };
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -54,6 +55,8 @@ fn what_expires_says_when() {
         (map.expires_at("ever"), map.expires_at("none"), queue.expires_at("none")),
         (None, None, None)
     );
+    assert_eq!(map.expires_at("an hour"), map.expires_at("an hour"), "the same until a renewal");
+    assert_eq!(queue.expires_at("an hour"), queue.expires_at("an hour"));
     // The time that one entry ends at may be another's lifetime.
     let until = map.expires_at("an hour").unwrap();
     map.insert_with_lifetime("as long", (), until).unwrap();
@@ -175,4 +178,22 @@ fn drain_in_a_listener_does_not_wait() {
     other.insert(1, 1).unwrap();
     drop(other.remove(&1));
     assert_eq!((other.metrics().listener_panics, map.len()), (0, 1));
+}
+
+#[test]
+fn clear_leaves_nothing_of_what_has_expired() {
+    let clock = ManualClock::new();
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let told = ended.clone();
+    let builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+    let builder =
+        builder.removal_listener(move |&key, (), cause| told.lock().unwrap().push((key, cause)));
+    let map = builder.build_manual().unwrap();
+    map.insert_with_lifetime(1, (), SECOND).unwrap();
+    map.insert(2, ()).unwrap();
+    clock.advance(2 * SECOND);
+    map.clear();
+    assert_eq!(map.len(), 0);
+    let expected = [(1, RemovalCause::Expired), (2, RemovalCause::Removed)];
+    assert_eq!(*ended.lock().unwrap(), expected);
 }

@@ -5,10 +5,11 @@ use expiry::{
     edge, AckTracker, BuildError, Clock, ExpiringMap, ExpiryQueue, MonotonicClock, Outcome,
     PendingTable, Reaper, SessionTracker, ShutdownMode, Timeouts, WhenFull,
 };
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, OnceLock};
 use std::time::Duration;
 
+const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// How many threads of this process have this name, of 15 bytes at most.
@@ -52,6 +53,36 @@ fn a_thousand_stores_have_one_thread_which_ends_with_them() {
     drop(maps);
     assert_eq!(ended.load(SeqCst), 2000, "each entry ends once");
     wait_for("the thread's end", || threads("a-thousand") == 0);
+}
+
+/// A clock that goes on where the machine's stands still: in a suspend.
+struct Suspended(MonotonicClock, AtomicU64);
+
+impl Clock for Suspended {
+    fn now(&self) -> u64 {
+        self.0.now() + self.1.load(SeqCst)
+    }
+}
+
+#[test]
+fn what_came_due_in_a_suspend_ends_soon_after_it() {
+    for reaper in [None, Some(Reaper::new().unwrap())] {
+        let clock = Arc::new(Suspended(MonotonicClock::new(), AtomicU64::new(0)));
+        let (sender, ended) = mpsc::channel();
+        let builder = ExpiringMap::builder().clock(clock.clone());
+        let builder =
+            builder.removal_listener(move |&key: &u64, (), _| sender.send(key).unwrap_or_default());
+        let builder = match &reaper {
+            Some(reaper) => builder.reaper(reaper),
+            None => builder,
+        };
+        let map = builder.build().unwrap();
+        map.insert_with_lifetime(1, (), 20 * SECOND).unwrap();
+        // The reaper has time to go to sleep until the entry's deadline.
+        std::thread::sleep(100 * MS);
+        clock.1.store(40_000_000_000, SeqCst);
+        assert_eq!(ended.recv_timeout(15 * SECOND), Ok(1));
+    }
 }
 
 #[test]

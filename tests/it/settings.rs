@@ -1,11 +1,12 @@
 //! Settings from configuration files: there and back, and what the format or the builder refuses.
 
 use expiry::settings::{
-    AckTrackerSettings, ExpiringMapSettings, ExpiryQueueSettings, SessionTrackerSettings,
+    AckTrackerSettings, ExpiringMapSettings, ExpiryQueueSettings, PendingMapSettings,
+    PendingTableSettings, SessionTrackerSettings,
 };
 use expiry::{
-    edge, AckError, AckTracker, BuildError, ExpiringMap, ExpiryQueue, Lifetime, OnDrop,
-    SessionTracker, StoreError, Tuple, WhenFull,
+    edge, AckError, AckTracker, BuildError, ExpiringMap, ExpiryQueue, Lifetime, ManualClock,
+    OnDrop, PendingMap, PendingTable, SessionTracker, StoreError, Tuple, WhenFull,
 };
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -104,6 +105,48 @@ fn a_map_is_as_its_settings_say() {
     let full = map.insert(2, 2).unwrap_err();
     assert_eq!(full.error, StoreError::Full);
     round_trip(&settings);
+}
+
+#[test]
+fn a_cache_is_as_its_settings_say() {
+    let settings: ExpiringMapSettings = read("max_capacity = 1\nstatistics = true");
+    let map = ExpiringMap::builder().settings(&settings).build_manual().unwrap();
+    (1..=3).for_each(|key| drop(map.insert(key, key).unwrap()));
+    assert!(map.get(&3).is_some() && map.get(&1).is_none());
+    assert_eq!((map.len(), map.metrics().hits), (1, 1));
+    round_trip(&settings);
+    let settings: ExpiringMapSettings = read("max_weight = 10");
+    let refused = ExpiringMap::<u64, u32>::builder().settings(&settings).build_manual();
+    assert_eq!(refused.err(), Some(BuildError::NoWeigher));
+    let builder = ExpiringMap::builder().max_weight(1, |_: &u64, weight: &u32| *weight);
+    let map = builder.settings(&settings).build_manual().unwrap();
+    (1..=3).for_each(|key| drop(map.insert(key, 4).unwrap()));
+    assert_eq!(map.len(), 2, "entries of weight 4 in a map of 10");
+    round_trip(&settings);
+}
+
+#[test]
+fn pending_values_and_tokens_are_as_their_settings_say() {
+    let text = "timeout = \"4s\"\ninterval = \"1s\"\nshards = 2\ncapacity = 1\nreaper_budget = 9";
+    let clock = ManualClock::new();
+    let settings: PendingTableSettings = read(text);
+    let table = PendingTable::builder().settings(&settings).clock(clock.clone());
+    let table = table.build_manual().unwrap();
+    let ticket = table.insert(1, Lifetime::Default).unwrap();
+    assert!(table.insert(2, Lifetime::Default).is_err());
+    let again: PendingMapSettings = read(text);
+    let map = PendingMap::builder().settings(&again).clock(clock.clone()).build_manual().unwrap();
+    map.insert(1, 1, Lifetime::Default).unwrap();
+    assert!(map.insert(2, 2, Lifetime::Default).is_err());
+    clock.advance(4 * SECOND);
+    assert_eq!(table.poll().len() + map.poll().len(), 2);
+    assert_eq!((table.take(ticket), map.take(&1)), (None, None));
+    round_trip(&settings);
+    round_trip(&again);
+    let settings: AckTrackerSettings = read("capacity = 1");
+    let tracker = AckTracker::with_tokens().settings(&settings).build_manual().unwrap();
+    tracker.issue_with_token(edge(), 1, "a token", Lifetime::Default).unwrap();
+    assert!(tracker.issue_with_token(edge(), 1, "another", Lifetime::Default).is_err());
 }
 
 #[test]

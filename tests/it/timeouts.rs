@@ -724,3 +724,28 @@ fn an_interval_that_starts_later_ticks_from_there_on() {
     assert!(tick(&task, &mut beat) && tick(&task, &mut beat), "two seconds have passed");
     assert!(!tick(&task, &mut beat));
 }
+
+#[test]
+fn an_interval_that_began_earlier_keeps_its_phase() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(100));
+    let timeouts = Timeouts::builder().clock(clock.clone()).build_manual().unwrap();
+    let second = Duration::from_secs(1);
+    let start = Instant::now().checked_sub(5 * second / 2).unwrap();
+    let mut beat = timeouts.interval_at(start, second).missed_tick(MissedTick::Skip);
+    let task = Task::new();
+    assert!(tick(&task, &mut beat) && !tick(&task, &mut beat));
+    // The next one is due half a second from now, less what this test has taken so far.
+    clock.advance(3 * second / 5);
+    timeouts.poll(1000);
+    assert!(tick(&task, &mut beat) && !tick(&task, &mut beat));
+}
+
+#[test]
+fn an_interval_of_a_clock_whose_ticks_are_centuries_can_be_polled() {
+    let builder = Timeouts::builder().interval(Duration::from_secs(293 * 365 * 86_400));
+    let timeouts = builder.clock(ManualClock::new()).build_manual().unwrap();
+    let mut beat = timeouts.interval(Duration::from_secs(1));
+    let task = Task::new();
+    assert!(tick(&task, &mut beat) && !tick(&task, &mut beat));
+}

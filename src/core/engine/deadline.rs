@@ -24,7 +24,7 @@ use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have
 /// waited that long.
@@ -38,6 +38,14 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// See [`Clock::pauses_in_suspend`].
+    pub(crate) fn pauses_in_suspend(&self) -> bool {
+        match self {
+            Source::Default(clock) => clock.pauses_in_suspend(),
+            Source::Custom(clock) => clock.pauses_in_suspend(),
+        }
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match self {
@@ -164,12 +172,15 @@ pub(crate) struct Deadlines {
     driven: CachePadded<AtomicU64>,
     /// The latest tick up to which everything that was due has been ended.
     caught_up: AtomicU64,
+    /// An instant, and the clock reading just after it.
+    born: (Instant, u64),
 }
 
 impl Deadlines {
     /// Ticks from now on. `exact`: no coarse reading, whatever its lag.
     pub(super) fn new(clock: Source, precision: Precision, exact: bool) -> Self {
-        let now = clock.now();
+        let born = (Instant::now(), clock.now());
+        let now = born.1;
         let lag = clock.lag();
         // A lag that is small beside the interval, or the grain, is made up for by adding it to
         // every deadline.
@@ -187,6 +198,7 @@ impl Deadlines {
             clock,
             driven: CachePadded::new(AtomicU64::new(now)),
             caught_up: AtomicU64::new(0),
+            born,
         }
     }
 
@@ -339,6 +351,22 @@ impl Deadlines {
         match lease.deadline_near(self.about_now()) {
             NEVER => Duration::MAX,
             deadline => self.ticks.until(now, deadline),
+        }
+    }
+
+    /// When an entry expires by the system's monotonic clock; `None` if it never does. The default
+    /// clock keeps its distance from that, so the answer is the same until a renewal.
+    pub(crate) fn instant(&self, lease: Lease) -> Option<Instant> {
+        let (at, now) = match &self.clock {
+            Source::Default(_) => self.born,
+            Source::Custom(clock) => (Instant::now(), clock.now()),
+        };
+        match lease.deadline_near(self.about_now()) {
+            NEVER => None,
+            deadline => match self.ticks.begins(deadline) {
+                begins if begins < now => at.checked_sub(Duration::from_nanos(now - begins)),
+                begins => at.checked_add(Duration::from_nanos(begins - now)),
+            },
         }
     }
 

@@ -49,7 +49,8 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     max_capacity: Option<usize>,
-    max_weight: Option<(usize, Weigher<K, V>)>,
+    max_weight: Option<usize>,
+    weigher: Option<Weigher<K, V>>,
     statistics: bool,
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
@@ -69,7 +70,7 @@ impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
     fn clone(&self) -> Self {
         ExpiringMapBuilder {
             setup: self.setup.clone(),
-            max_weight: self.max_weight.clone(),
+            weigher: self.weigher.clone(),
             listener: self.listener.clone(),
             hasher: self.hasher.clone(),
             ..*self
@@ -95,6 +96,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_idle: None,
             max_capacity: None,
             max_weight: None,
+            weigher: None,
             statistics: false,
             listener: None,
             expired_only: false,
@@ -190,7 +192,15 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         weight: usize,
         weigher: impl Fn(&K, &V) -> u32 + Send + Sync + 'static,
     ) -> Self {
-        self.max_weight = Some((weight, Arc::new(weigher)));
+        self.max_weight = Some(weight);
+        self.weigher = Some(Arc::new(weigher));
+        self
+    }
+
+    /// Sets the weight of [`max_weight`](Self::max_weight), and leaves the weigher as it is.
+    #[cfg(feature = "serde")]
+    pub(crate) fn set_max_weight(mut self, weight: Option<usize>) -> Self {
+        self.max_weight = weight.or(self.max_weight);
         self
     }
 
@@ -234,6 +244,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             time_to_idle: self.time_to_idle,
             max_capacity: self.max_capacity,
             max_weight: self.max_weight,
+            weigher: self.weigher,
             statistics: self.statistics,
             listener: self.listener,
             expired_only: self.expired_only,
@@ -367,7 +378,10 @@ where
             Hashing::ByDefault(make) => make(&self.setup),
         };
         let mut setup = self.setup;
-        let weight = self.max_weight.as_ref().map(|&(weight, _)| weight);
+        let weight = self.max_weight;
+        if weight.is_some() && self.weigher.is_none() {
+            return Err(BuildError::NoWeigher);
+        }
         let bounds = [setup.capacity, self.max_capacity, weight];
         if bounds.iter().flatten().count() > 1 {
             return Err(BuildError::TwoBounds);
@@ -379,7 +393,7 @@ where
             (Some(capacity), _) => Some(Eviction::new(capacity)),
             (_, weight) => weight.map(Eviction::of_weight),
         };
-        store.weigher = self.max_weight.map(|(_, weigher)| weigher);
+        store.weigher = self.weigher;
         store.counts_lookups = self.statistics;
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);

@@ -75,6 +75,10 @@ where
 
     /// How long until a key's entry expires, unless it is used; [`Duration::MAX`] if it never does.
     /// This is no use of the entry.
+    ///
+    /// Deadlines are rounded up, so this may exceed the lifetime that was asked for: by an
+    /// [interval](crate::ExpiringMapBuilder::interval), or without one by a 256th of the lifetime,
+    /// and by the clock's lag. Subtract it with [`Duration::saturating_sub`].
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -85,14 +89,16 @@ where
         Some(deadlines.left(found.lease, deadlines.now_for_look()))
     }
 
-    /// When a key's entry expires, unless it is used: [`remaining`](Self::remaining) from now on.
-    /// `None` also where it never does.
+    /// When a key's entry expires, unless it is used, by the system's monotonic clock. `None` also
+    /// where it never does. With the default clock the answer stays the same until the entry is
+    /// renewed; with another clock it is reckoned from a reading of both clocks.
     pub fn expires_at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
     {
-        let now = Instant::now();
-        self.remaining(key).and_then(|left| now.checked_add(left))
+        let (wanted, pin) = self.seek(key);
+        let found = self.store.living(&pin, wanted)?;
+        self.store.engine.deadlines.instant(found.lease)
     }
 
     /// The `n` keys whose entries expire next, soonest first, and how long each has left; fewer if

@@ -141,8 +141,10 @@ where
 
     /// Removes every key that is there when this is called, whatever value it has by the time that
     /// the call comes to it. Keys that other threads insert meanwhile may stay. All loads under way
-    /// are invalidated.
+    /// are invalidated. Entries whose time is up end first, as expired, as in
+    /// [`poll`](Self::poll).
     pub fn clear(&self) {
+        self.poll(usize::MAX);
         self.retain(|_, _| false);
     }
 }

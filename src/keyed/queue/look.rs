@@ -40,13 +40,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         Some(deadlines.left(found.lease, deadlines.now()))
     }
 
-    /// When the key expires, unless it is renewed: [`remaining`](Self::remaining) from now on.
+    /// When the key expires, unless it is renewed, by the system's monotonic clock. With the default
+    /// clock the answer stays the same until a renewal.
     pub fn expires_at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
     {
-        let now = Instant::now();
-        self.remaining(key).and_then(|left| now.checked_add(left))
+        let (store, wanted) = (self.store(), Wanted::new(self.hash(key), key));
+        let found = store.find(&store.engine.pin(), wanted)?;
+        store.engine.deadlines.instant(found.lease)
     }
 
     /// The `n` keys that expire next, soonest first, and how long each has left. Walks all keys, as
