@@ -210,6 +210,15 @@ impl Index {
         unsafe { &*self.oldest.load(Ordering::Acquire) }
     }
 
+    /// Starts fetching the home of `hash` in the oldest table, where a pinned thread will look.
+    /// Needs no pin: the address is all that this takes.
+    #[inline(always)]
+    pub(crate) fn fetch_oldest(&self, hash: u32) {
+        // SAFETY: as in `oldest`: tables are freed only with `self`.
+        let table = unsafe { &*self.oldest.load(Ordering::Acquire) };
+        super::prefetch(table.home_of(hash));
+    }
+
     /// One thread at a time: `new`, and then the migrating one.
     fn set_oldest(&self, class: usize) {
         let table: *const Table = self.table(class);

@@ -15,7 +15,7 @@ where
     /// The entry of a key, unless its time is up; this is a use of it. Wait-free, but where another
     /// thread replaces the value just then, or the index grows; one clock reading. With a time to
     /// idle also a swap, once in every interval.
-    #[inline]
+    #[inline(always)]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -43,7 +43,7 @@ where
     }
 
     /// As [`get`](Self::get), without using it.
-    #[inline]
+    #[inline(always)]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,

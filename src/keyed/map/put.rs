@@ -87,7 +87,7 @@ where
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
-    #[inline]
+    #[inline(always)]
     pub fn touch_with_lifetime<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,

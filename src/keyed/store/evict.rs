@@ -24,9 +24,10 @@
 //! The bound is the permits of `core::engine::admission`, and so exact: the inserting thread evicts
 //! before it claims its slot.
 
-use super::{Found, Store};
+use super::{Found, Pair, Store};
 use crate::core::lease::{set, Lease, State};
 use crate::core::params::BUCKET;
+use crate::core::slot::Slot;
 use crate::keyed::living::Notice;
 use crate::keyed::store::RemovalCause;
 use crossbeam_queue::ArrayQueue;
@@ -192,22 +193,24 @@ impl Hand {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Notes that an entry is used, unless its lease has changed meanwhile. Returns it with the
-    /// lease that it has then.
+    /// Notes that an entry is used, where the map evicts, and unless its lease has changed
+    /// meanwhile. Returns it with the lease that it has then.
     #[inline(always)]
     pub(in crate::keyed) fn mark_used<'a>(&self, found: &Found<'a, K, V>) -> Found<'a, K, V> {
-        if found.lease.is_used() {
+        if self.eviction.is_none() || found.lease.is_used() {
             return *found;
         }
-        Self::mark_first_use(*found)
+        Found { lease: Self::mark_first_use(found.slot, found.lease), ..*found }
     }
 
+    /// Slot and lease go in registers: the place that a look-up has found does not have to be in
+    /// memory.
     #[inline(never)]
-    fn mark_first_use(found: Found<'_, K, V>) -> Found<'_, K, V> {
-        let used = found.lease.used();
-        match found.slot.swap_lease(found.lease, used) {
-            Ok(()) => Found { lease: used, ..found },
-            Err(_) => found,
+    fn mark_first_use(slot: Slot<'_, Pair<K, V>>, lease: Lease) -> Lease {
+        let used = lease.used();
+        match slot.swap_lease(lease, used) {
+            Ok(()) => used,
+            Err(_) => lease,
         }
     }
 
