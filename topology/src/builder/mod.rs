@@ -35,7 +35,7 @@ use crate::lanes::Batch;
 use crate::run::{Simulation, Topology};
 use crate::spout_task::{SpoutFactory, SpoutTask};
 use bolt::Inboxes;
-use expiry::ManualClock;
+use expiry::{Lifetime, ManualClock};
 use spec::{BoltKind, SpoutKind};
 use stage::Stage;
 use std::cell::RefCell;
@@ -142,7 +142,7 @@ impl TopologyBuilder {
                 Box::new(SpoutTask::new(parts, factory.clone(), ports))
             }),
             max_pending: 4096,
-            timeout: None,
+            timeout: Lifetime::Default,
             replay: None,
         });
         SpoutStage { stage: self.add(Spec::new(name, kind)), output, letters }

@@ -24,7 +24,6 @@ use crate::instance::{Instance, Made};
 use crate::outcomes::Ended;
 use crate::replay::DeadLetter;
 use crate::task::{nanos, Sampler, Step, Task};
-use expiry::Lifetime;
 use places::Places;
 use replays::Replays;
 use std::collections::VecDeque;
@@ -78,7 +77,6 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     ) -> Self {
         let shared = &parts.task.shared;
         let last = shared.clock.now();
-        let timeout = parts.timeout.map_or(Lifetime::Default, Lifetime::After);
         let tick = parts.task.tick.map(nanos);
         SpoutTask {
             spout: Instance::new(),
@@ -92,7 +90,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 port,
                 letters,
                 places: Places::new(parts.max_pending),
-                trees: Trees::new(parts.number, timeout),
+                trees: Trees::new(parts.number, parts.timeout),
                 acked: VecDeque::new(),
                 now: last,
             },
