@@ -116,9 +116,9 @@ impl TopologyBuilder {
     /// As [`spout`](Self::spout), where an instance may be impossible to make.
     /// [`start`](Self::start) makes the first instance of each task, on the calling thread, before
     /// it starts any thread; it returns the first error as [`BuildError::NoInstance`]. A topology
-    /// that starts inactive makes these spouts too, and opens them with the first activation. An
-    /// instance that follows a panic is made on the task's thread. There an error is reported, and
-    /// the task tries again after a pause.
+    /// that starts inactive makes these instances too, and opens or prepares them with the first
+    /// activation. An instance that follows a panic is made on the task's thread. There an error is
+    /// reported, and the task tries again after a pause.
     pub fn try_spout<M, Id, S, E>(
         &self,
         name: &str,
