@@ -370,8 +370,8 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
                 return Next::Asleep;
             };
             if let Err(refused) = out.emit(message, id) {
-                out.report(&refused);
                 self.tell(Outcome::Unused(refused.id));
+                out.report(&refused); // last: a panic of users' code there costs no outcome
             }
         }
         Next::Ready
@@ -405,3 +405,7 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
         let _ = closed.recv_timeout(Duration::from_secs(5));
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/unit/source.rs"]
+mod tests;

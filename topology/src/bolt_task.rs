@@ -35,8 +35,8 @@ pub(crate) struct Bench<Out> {
 }
 
 impl<Out> Workplace for Bench<Out> {
-    fn emitter(&self) -> &Emitter {
-        &self.task.emitter
+    fn task(&self) -> &TaskParts {
+        &self.task
     }
 
     fn now(&self) -> u64 {
@@ -448,19 +448,20 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
         let due = if self.bolt.is_alive() {
             self.tick.map(|_| self.next_tick)
         } else {
-            Some(self.bolt.due())
+            self.bolt.due(&self.bench)
         };
         Step { worked, due }
     }
 
     fn has_input(&self) -> bool {
         let waits = self.bench.port.overflow() > 0;
-        let takes = (!waits || self.jams.is_some()) && self.bolt.is_alive();
+        let takes = !waits || self.jams.is_some();
+        let is_due = self.bolt.due(&self.bench).is_some_and(|due| due <= self.bench.now);
         let is_called = self.bench.task.emitter.context.call.is_there();
         let has_tuples =
             self.work.is_ready && !(self.work.batch.is_empty() && self.inbox.is_empty());
-        (takes && (has_tuples || is_called || self.hurries()))
-            || (waits && self.bench.port.look_for_room())
+        let has_come = self.bolt.is_alive() && (has_tuples || is_called || self.hurries());
+        (takes && (has_come || is_due)) || (waits && self.bench.port.look_for_room())
     }
 
     fn close(&mut self) {

@@ -6,6 +6,8 @@ use crate::sync::{fence, AtomicBool, Ordering};
 /// Any thread may open and close the gate. It is one for all spouts.
 pub(crate) struct Gate {
     open: AtomicBool,
+    /// Whether it is open, or was before.
+    has_opened: AtomicBool,
 }
 
 /// One spout's task: between [`enter`](Self::enter) and [`leave`](Self::leave) it may be asked.
@@ -21,10 +23,14 @@ pub(crate) struct Visitor {
 
 impl Gate {
     pub(crate) fn new(open: bool) -> Self {
-        Gate { open: AtomicBool::new(open) }
+        Gate { open: AtomicBool::new(open), has_opened: AtomicBool::new(open) }
     }
 
     pub(crate) fn set(&self, open: bool) {
+        if open {
+            // Pairs with `has_opened`: an instance that is made sees what the user did before.
+            self.has_opened.store(true, Ordering::Release);
+        }
         // survives: stronger than needed: a full fence follows. The spout that is activated sees
         // what the user did before the gate opened.
         self.open.store(open, Ordering::Release);
@@ -35,6 +41,11 @@ impl Gate {
     pub(crate) fn is_open(&self) -> bool {
         // survives: stronger than needed: a full fence precedes it; nothing is behind the flag.
         self.open.load(Ordering::Acquire)
+    }
+
+    /// Whether the gate is open, or was before.
+    pub(crate) fn has_opened(&self) -> bool {
+        self.has_opened.load(Ordering::Acquire)
     }
 }
 

@@ -1,12 +1,17 @@
 //! A component's own code: made, called under a guard, and made again where it has panicked.
 
+use crate::builder::TaskParts;
 use crate::component::Context;
 use crate::emit::Emitter;
 use crate::task::{caught, discard, Panicked};
 
-/// Where a component's code is called: by whose stats a panic is counted, and the time.
+/// Where a component's code is called: its task, by whose stats a panic is counted, and the time.
 pub(crate) trait Workplace {
-    fn emitter(&self) -> &Emitter;
+    fn task(&self) -> &TaskParts;
+
+    fn emitter(&self) -> &Emitter {
+        &self.task().emitter
+    }
 
     /// The clock reading of this step.
     fn now(&self) -> u64;
@@ -31,9 +36,10 @@ pub(crate) fn guarded<W: Workplace, R>(
 /// A component's new instance, or why there is none.
 pub(crate) type Made<C> = Result<Box<C>, String>;
 
-/// A task's instance of a spout or a bolt, if there is one. One that has panicked is gone. Another
-/// one is made at once; if that cannot be made, after a pause of a millisecond, and twice as long
-/// each time, up to a second. Dropping this drops the instance, whose own drop may panic.
+/// A task's instance of a spout or a bolt, if there is one. None begins before the topology has been
+/// active. One that has panicked is gone. Another one is made at once; if that cannot be made, after
+/// a pause of a millisecond, and twice as long each time, up to a second. Dropping this drops the
+/// instance, whose own drop may panic.
 pub(crate) struct Instance<C: ?Sized> {
     /// The first instance, if it was made before its task runs. It has not begun.
     first: Option<Box<C>>,
@@ -52,9 +58,10 @@ impl<C: ?Sized> Instance<C> {
         self.alive.is_some()
     }
 
-    /// The clock reading from which on it may be made.
-    pub(crate) fn due(&self) -> u64 {
-        self.due
+    /// The clock reading from which on it may be made. `None` if there is one, or if the topology
+    /// has not been active yet.
+    pub(crate) fn due<W: Workplace>(&self, at: &W) -> Option<u64> {
+        (!self.is_alive() && at.task().shared.gate.has_opened()).then_some(self.due)
     }
 
     /// Makes the first one before the task runs. Returns why it cannot be made.
@@ -68,8 +75,8 @@ impl<C: ?Sized> Instance<C> {
         Ok(())
     }
 
-    /// Whether there is one; if not it is made, and begins, unless that fails or panics, or has a
-    /// moment ago.
+    /// Whether there is one; if not it is made when it is [due](Self::due), and begins, unless that
+    /// fails or panics.
     pub(crate) fn is_made<W: Workplace>(
         &mut self,
         at: &mut W,
@@ -77,7 +84,7 @@ impl<C: ?Sized> Instance<C> {
         begin: impl FnOnce(&mut C, &Context),
     ) -> bool {
         let now = at.now();
-        if self.is_alive() || now < self.due {
+        if !self.due(at).is_some_and(|due| due <= now) {
             return self.is_alive();
         }
         let (first, alive) = (&mut self.first, &mut self.alive);

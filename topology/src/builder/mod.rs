@@ -35,7 +35,7 @@ use crate::lanes::Batch;
 use crate::run::{Simulation, Topology};
 use crate::spout_task::{SpoutFactory, SpoutTask};
 use bolt::Inboxes;
-use expiry::ManualClock;
+use expiry::{Lifetime, ManualClock};
 use spec::{BoltKind, SpoutKind};
 use stage::Stage;
 use std::cell::RefCell;
@@ -116,9 +116,9 @@ impl TopologyBuilder {
     /// As [`spout`](Self::spout), where an instance may be impossible to make.
     /// [`start`](Self::start) makes the first instance of each task, on the calling thread, before
     /// it starts any thread; it returns the first error as [`BuildError::NoInstance`]. A topology
-    /// that starts inactive makes these spouts too, and opens them with the first activation. An
-    /// instance that follows a panic is made on the task's thread. There an error is reported, and
-    /// the task tries again after a pause.
+    /// that starts inactive makes these instances too, and opens or prepares them with the first
+    /// activation. An instance that follows a panic is made on the task's thread. There an error is
+    /// reported, and the task tries again after a pause.
     pub fn try_spout<M, Id, S, E>(
         &self,
         name: &str,
@@ -142,7 +142,7 @@ impl TopologyBuilder {
                 Box::new(SpoutTask::new(parts, factory.clone(), ports))
             }),
             max_pending: 4096,
-            timeout: None,
+            timeout: Lifetime::Default,
             replay: None,
         });
         SpoutStage { stage: self.add(Spec::new(name, kind)), output, letters }

@@ -138,8 +138,9 @@ impl TopologyBuilder {
         self.set(|settings| settings.clock = Some(Arc::new(clock)))
     }
 
-    /// Spouts are neither made nor opened before [`Topology::activate`](crate::Topology::activate).
-    /// Bolts are made at once, and so are spouts of [`try_spout`](Self::try_spout).
+    /// Spouts and bolts are neither made, opened nor prepared before
+    /// [`Topology::activate`](crate::Topology::activate). Those of [`try_spout`](Self::try_spout) and
+    /// [`try_bolt`](Self::try_bolt) are made at once.
     pub fn start_inactive(&self) -> &Self {
         self.set(|settings| settings.inactive = true)
     }

@@ -8,6 +8,7 @@ use crate::outcomes::Ended;
 use crate::replay::Replay;
 use crate::task::{Shared, Task};
 use crate::wait::WaitStrategy;
+use expiry::Lifetime;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub(crate) struct SpoutParts {
     pub(crate) outcomes: Arc<Inbox<Ended>>,
     pub(crate) jam: Arc<Jam>,
     pub(crate) max_pending: usize,
-    pub(crate) timeout: Option<Duration>,
+    pub(crate) timeout: Lifetime,
     pub(crate) replay: Option<Replay>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct SpoutKind {
     /// Makes a task. The types of messages and ids appear in no other part of a declaration.
     pub(crate) make: Box<dyn Fn(SpoutParts) -> Box<dyn Task> + Send>,
     pub(crate) max_pending: usize,
-    pub(crate) timeout: Option<Duration>,
+    pub(crate) timeout: Lifetime,
     pub(crate) replay: Option<Replay>,
 }
 
@@ -143,7 +144,9 @@ impl Spec {
             }
             Kind::Spout(spout) => {
                 let replay = spout.replay.as_ref().and_then(Replay::check);
-                let zero = spout.timeout.filter(Duration::is_zero).map(|_| ("timeout", "is zero"));
+                let is_zero = spout.timeout == Lifetime::After(Duration::ZERO);
+                let zero =
+                    is_zero.then_some(("timeout", "is zero; for none it takes Duration::MAX"));
                 replay.map(|why| ("replay", why)).or(zero)
             }
             Kind::Bolt(_) => None,

@@ -5,6 +5,7 @@ use super::stage::{stage, Stage};
 use super::Stream;
 use crate::emit::Output;
 use crate::replay::{DeadLetter, Replay};
+use expiry::Lifetime;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,9 +47,12 @@ impl<'t, M: Clone + Send + 'static> SpoutStage<'t, M> {
         self.set(|spout| spout.max_pending = most)
     }
 
-    /// How long a message may take, instead of the topology's timeout.
+    /// How long a message may take, instead of the topology's timeout. `Duration::MAX` sets no
+    /// limit.
     pub fn timeout(self, timeout: Duration) -> Self {
-        self.set(|spout| spout.timeout = Some(timeout))
+        let is_never = timeout == Duration::MAX;
+        let timeout = if is_never { Lifetime::Never } else { Lifetime::After(timeout) };
+        self.set(|spout| spout.timeout = timeout)
     }
 
     /// Messages that fail or time out are emitted again. Without this setting the spout's `fail` is

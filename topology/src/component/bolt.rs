@@ -38,7 +38,9 @@ use crate::tuple::Tuple;
 /// It takes messages of type `In` and emits messages of type `Out`; a bolt that emits none has
 /// `Out = ()`.
 pub trait Bolt<In, Out = ()>: Send {
-    /// The first call of an instance, also after a restart.
+    /// The first call of an instance, also after a restart. A topology that
+    /// [starts inactive](crate::TopologyBuilder::start_inactive) prepares its bolts at the first
+    /// activation.
     fn prepare(&mut self, context: &Context) {
         let _ = context;
     }
@@ -57,9 +59,10 @@ pub trait Bolt<In, Out = ()>: Send {
     }
 
     /// The time that [`tick_every`](crate::BoltStage::tick_every) set has passed. Ticks come also
-    /// while the topology is inactive; none comes while the bolt's output waits for room. While the
-    /// topology is [drained](crate::Topology::drain), a tick comes early: once when the bolt has
-    /// executed what there is, is not [ready](Self::is_ready), or was [woken](Self::woken).
+    /// while the topology is inactive, once the bolt is prepared; none comes while the bolt's output
+    /// waits for room. While the topology is [drained](crate::Topology::drain), a tick comes early:
+    /// once when the bolt has executed what there is, is not [ready](Self::is_ready), or was
+    /// [woken](Self::woken).
     fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {
         let _ = out;
     }

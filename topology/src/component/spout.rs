@@ -113,7 +113,7 @@ pub enum Next {
 pub trait Spout<M, Id = u64>: Send {
     /// The first call of an instance, also after a restart. It can neither fail nor report: do what
     /// may go wrong in [`next`](Self::next). A topology that
-    /// [starts inactive](crate::TopologyBuilder::start_inactive) makes its spouts at the first
+    /// [starts inactive](crate::TopologyBuilder::start_inactive) opens its spouts at the first
     /// activation. After that an instance that panics is replaced at once, also while the topology
     /// is inactive.
     fn open(&mut self, context: &Context) {

@@ -16,7 +16,7 @@ use crate::sync::Parker;
 use crate::task::{nanos, Shared, Task};
 use crate::wait::WaitStrategy;
 use crate::TopologyBuilder;
-use expiry::{AckTracker, Clock, CoarseClock};
+use expiry::{AckTracker, Clock, CoarseClock, Lifetime};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use std::sync::atomic::AtomicBool;
@@ -34,7 +34,10 @@ pub(super) struct Parts {
 /// Whether the interval allows the spouts' timeouts.
 fn check_timeouts(specs: &[Spec], longest: Duration) -> Result<(), BuildError> {
     for spec in specs {
-        if matches!(&spec.kind, Kind::Spout(spout) if spout.timeout > Some(longest)) {
+        let Kind::Spout(spout) = &spec.kind else {
+            continue;
+        };
+        if matches!(spout.timeout, Lifetime::After(timeout) if timeout > longest) {
             return Err(BuildError::Setting {
                 component: spec.name.to_string(),
                 setting: "timeout",

@@ -3,7 +3,7 @@
 use super::places::{Pending, Places};
 use super::trees::Trees;
 use crate::builder::TaskParts;
-use crate::emit::{Emitter, Port};
+use crate::emit::Port;
 use crate::error::EmitError;
 use crate::instance::Workplace;
 use crate::lanes::Tie;
@@ -31,8 +31,8 @@ pub(crate) struct Desk<M, Id> {
 }
 
 impl<M, Id> Workplace for Desk<M, Id> {
-    fn emitter(&self) -> &Emitter {
-        &self.task.emitter
+    fn task(&self) -> &TaskParts {
+        &self.task
     }
 
     fn now(&self) -> u64 {

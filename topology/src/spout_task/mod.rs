@@ -24,7 +24,6 @@ use crate::instance::{Instance, Made};
 use crate::outcomes::Ended;
 use crate::replay::DeadLetter;
 use crate::task::{nanos, Sampler, Step, Task};
-use expiry::Lifetime;
 use places::Places;
 use replays::Replays;
 use std::collections::VecDeque;
@@ -54,8 +53,6 @@ pub(crate) struct SpoutTask<M, Id> {
     jam: Arc<Jam>,
     /// Whether the last step emitted nothing because of the jam.
     is_jammed: bool,
-    /// Whether the topology has been active. The spout is not made before.
-    has_begun: bool,
     /// Whether the spout was activated, and not deactivated since.
     is_active: bool,
     /// Whether the spout has said that it will emit no more.
@@ -78,11 +75,9 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     ) -> Self {
         let shared = &parts.task.shared;
         let last = shared.clock.now();
-        let timeout = parts.timeout.map_or(Lifetime::Default, Lifetime::After);
         let tick = parts.task.tick.map(nanos);
         SpoutTask {
             spout: Instance::new(),
-            has_begun: shared.gate.is_open(),
             sampler: Sampler::new(shared.sample_every),
             next_tick: last.saturating_add(tick.unwrap_or(0)),
             tick,
@@ -92,7 +87,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 port,
                 letters,
                 places: Places::new(parts.max_pending),
-                trees: Trees::new(parts.number, timeout),
+                trees: Trees::new(parts.number, parts.timeout),
                 acked: VecDeque::new(),
                 now: last,
             },
@@ -111,11 +106,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     }
 
     /// Makes an instance of the spout if there is none. Returns whether there is one: making it may
-    /// panic, and is not repeated for a while then. None is made before the first activation.
+    /// panic, and is not repeated for a while then.
     fn is_made(&mut self) -> bool {
-        if !self.has_begun {
-            return false;
-        }
         let SpoutTask { spout, factory, desk, is_active, .. } = self;
         spout.is_made(
             desk,
@@ -182,7 +174,6 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         if is_open {
             let desk = &self.desk;
             if desk.task.emitter.stats.visitor.enter(&desk.task.shared.gate) {
-                self.has_begun = true;
                 self.call(|spout, _| spout.activate());
                 // This comes after the call: an instance that the call makes would be activated
                 // twice.
@@ -276,7 +267,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
         }
         let later = self.replays.next();
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
-        let made = (self.has_begun && !self.spout.is_alive()).then_some(self.spout.due());
+        let made = self.spout.due(&self.desk);
         let due = later.into_iter().chain(again).chain(made).chain(self.tick_due()).min();
         Step { worked, due }
     }

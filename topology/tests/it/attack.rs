@@ -398,6 +398,23 @@ fn times_at_their_limits() {
     assert!(started > 0);
 }
 
+/// A message of a spout without a timeout is pending for as long as it takes.
+#[test]
+fn a_spout_may_have_no_timeout() {
+    let (clock, told, builder) = rig();
+    let never = builder.spout("never", numbers([1], &told)).timeout(Duration::MAX);
+    let default = builder.spout("default", numbers([2], &told));
+    holds(&builder, "holds", &never, |_, _| ()).shuffle(&default);
+    let mut topology = settled(builder, &clock);
+    for _ in 0..10 {
+        clock.advance(SECOND * 86_400);
+        settle(&mut topology);
+    }
+    assert_eq!(ends(&told), [Told::Fail(2, Why::TimedOut)]);
+    let pending: Vec<u64> = topology.metrics().iter().map(|metrics| metrics.pending).collect();
+    assert_eq!((pending, topology.next_due()), (vec![1, 0, 0], None));
+}
+
 /// A window of many tuples is joined in less than their number squared.
 #[test]
 fn a_join_of_many_is_quick() {

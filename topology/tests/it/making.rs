@@ -1,8 +1,13 @@
 //! Instances that may be impossible to make.
 
 use crate::common::*;
-use expiry_topology::{BuildError, Collect, Replay, TopologyBuilder, VecSpout};
+use expiry_topology::{
+    Bolt, BoltCollector, BuildError, Collect, Context, Replay, TopologyBuilder, Tuple, VecSpout,
+    Wait,
+};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{mpsc, Mutex};
+use std::time::Duration;
 
 /// Notes its drop, and panics there.
 struct Drops(Log<usize>, usize);
@@ -76,8 +81,8 @@ fn an_instance_that_cannot_be_made_again_is_tried_later() {
     assert_eq!((sink.panics, sink.errors), (1, 3));
 }
 
-/// A topology that starts inactive makes the spouts that may fail, and opens none. One that ends so
-/// closes none.
+/// A topology that starts inactive makes the components that may fail, and opens and prepares none.
+/// One that ends so closes none and cleans none up.
 #[test]
 fn an_inactive_start_makes_what_may_fail() {
     for ends in [true, false] {
@@ -95,16 +100,92 @@ fn an_inactive_start_makes_what_may_fail() {
             make(context)
         });
         builder.bolt("sink", came.instances()).shuffle(&may_fail).shuffle(&cannot_fail);
+        let (log, calls) = (made.clone(), Log::new());
+        let noted = calls.clone();
+        let may_fail = builder
+            .try_bolt("bolt", move |_| {
+                log.note("bolt");
+                Ok::<_, String>(Noted(noted.clone()))
+            })
+            .shuffle(&may_fail)
+            .tick_every(SECOND);
+        let (log, noted) = (made.clone(), calls.clone());
+        let cannot_fail = builder.bolt("last bolt", move |_| {
+            log.note("last bolt");
+            Noted(noted.clone())
+        });
+        cannot_fail.shuffle(&may_fail);
         let mut topology = settled(builder, &clock);
-        assert_eq!((made.all(), told.all()), (vec!["may fail"], vec![]));
+        run(&mut topology, &clock, SECOND * 10);
+        let first = vec!["may fail", "bolt"];
+        let all = || (made.all(), told.all(), calls.all());
+        assert_eq!((all(), topology.next_due()), ((first.clone(), vec![], vec![]), None));
         if ends {
             drop(topology);
-            assert_eq!((made.all(), told.all()), (vec!["may fail"], vec![]));
+            assert_eq!(all(), (first, vec![], vec![]));
             continue;
         }
         topology.activate();
         settle(&mut topology);
-        assert_eq!((made.all(), came.all()), (vec!["may fail", "cannot fail"], vec![7, 7]));
+        assert_eq!(made.all(), [&first[..], &["cannot fail", "last bolt"]].concat());
+        assert_eq!((came.all(), calls.all()), (vec![7, 7], vec!["prepare"; 2]));
         assert_eq!(told.all().iter().filter(|told| **told == Told::Open).count(), 2);
     }
+}
+
+/// Notes its first and its last call.
+struct Noted(Log<&'static str>);
+
+impl Bolt<u64, u64> for Noted {
+    fn prepare(&mut self, _: &Context) {
+        self.0.note("prepare");
+    }
+    fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+        out.ack(tuple);
+    }
+    fn cleanup(&mut self) {
+        self.0.note("cleanup");
+    }
+}
+
+/// A bolt that has not looked while the topology was active is made, and executes what came.
+#[test]
+fn a_bolt_that_missed_the_activation_executes_what_came() {
+    let (clock, told, builder) = rig();
+    builder.start_inactive();
+    let numbers = builder.spout("numbers", numbers(0..3, &told));
+    acks_all(&builder, "sink", &numbers);
+    let mut topology = settled(builder, &clock);
+    topology.deactivate();
+    topology.activate();
+    topology.hold("sink", true);
+    settle(&mut topology);
+    topology.deactivate();
+    settle(&mut topology);
+    topology.hold("sink", false);
+    settle(&mut topology);
+    assert_eq!(acks(&told).len(), 3);
+}
+
+/// An activation that comes when a bolt's thread has looked, and does not sleep yet, is not missed.
+#[test]
+fn an_activation_wakes_the_bolts() {
+    let (calls, builder) = (Log::new(), TopologyBuilder::new());
+    let (asks, asked) = mpsc::channel();
+    let (answer, answers) = mpsc::channel::<()>();
+    let answers = Mutex::new(answers);
+    let empty = builder.start_inactive().spout("empty", |_| VecSpout::new([]));
+    let log = calls.clone();
+    let noted = builder.bolt("noted", move |_| Noted(log.clone())).wait(move |_: u32| {
+        let _ = (asks.send(()), answers.lock().unwrap().recv());
+        Wait::Park(Duration::MAX)
+    });
+    noted.shuffle(&empty);
+    let topology = builder.start().unwrap();
+    asked.recv().unwrap();
+    topology.activate();
+    drop(answer);
+    wait_for("the bolt", || calls.all() == ["prepare"]);
+    topology.kill();
+    assert_eq!(calls.all(), ["prepare", "cleanup"]);
 }

@@ -7,7 +7,7 @@ use expiry_topology::{
 };
 use std::collections::HashSet;
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Strategies decide how a thread waits, and are asked in rounds counted from the last time that
 /// there was something to do.
@@ -65,6 +65,59 @@ fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
         let begins = rounds.iter().filter(|nth| **nth == 0).count() as u64;
         assert!(begins >= MESSAGES, "a thread has not begun anew: {rounds:?}");
     }
+}
+
+/// A spout's thread asks the spout's own strategy, and other threads ask the topology's.
+#[test]
+fn a_spouts_thread_waits_its_own_way() {
+    struct Idles(Log<ThreadId>);
+    impl Spout<u64> for Idles {
+        fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.note(thread::current().id());
+            Next::Idle
+        }
+    }
+    fn asks(log: &Log<ThreadId>) -> impl WaitStrategy {
+        let log = log.clone();
+        move |_: u32| {
+            log.note(thread::current().id());
+            Wait::Park(Duration::from_millis(1))
+        }
+    }
+    let (called, own, others) = (Log::new(), Log::new(), Log::new());
+    let builder = TopologyBuilder::new();
+    builder.wait(asks(&others));
+    let log = called.clone();
+    let idles = builder.spout("idles", move |_| Idles(log.clone())).wait(asks(&own));
+    acks_all(&builder, "sink", &idles);
+    let topology = builder.start().unwrap();
+    wait_for("the bolt's thread, and rounds of the spout's", || {
+        called.all().iter().zip(others.all()).any(|(spout, other)| *spout != other)
+            && called.all().len() > 2
+    });
+    topology.kill();
+    let spout = called.all()[0];
+    assert!(!others.all().contains(&spout));
+    assert!(own.all().len() > 1 && own.all().iter().all(|thread| *thread == spout));
+}
+
+/// A thread that is to sleep sleeps for the whole time, whatever comes.
+#[test]
+fn a_thread_sleeps_for_as_long_as_its_strategy_says() {
+    const SLEEP: Duration = Duration::from_millis(20);
+    let (asked, builder) = (Log::new(), TopologyBuilder::new());
+    let numbers = builder.spout("numbers", |_| Numbers::new(0..10, &Log::new())).max_pending(1);
+    let log = asked.clone();
+    acks_all(&builder, "sink", &numbers).wait(move |_: u32| {
+        log.note(Instant::now());
+        Wait::Sleep(SLEEP)
+    });
+    let topology = builder.start().unwrap();
+    topology.wait(SECOND * 60).unwrap();
+    wait_for("some sleeps", || asked.all().len() > 5);
+    topology.kill();
+    let asked = asked.all();
+    assert!(asked.windows(2).all(|two| two[1] - two[0] >= SLEEP), "{asked:?}");
 }
 
 /// A thread that waits by a strategy that panics parks instead.
