@@ -111,6 +111,29 @@ fn an_entry_whose_time_is_up_is_reported_as_expired() {
 }
 
 #[test]
+fn what_is_due_goes_before_what_lives() {
+    let (map, clock, told) = bounded(2);
+    map.insert_with_lifetime(1, 1, SECOND).unwrap();
+    map.insert_with_lifetime(2, 2, 100 * SECOND).unwrap();
+    clock.advance(2 * SECOND);
+    map.insert(3, 3).unwrap();
+    assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
+    assert_eq!(map.metrics().total.evicted, 0);
+
+    // Many are due, and all of them go first.
+    let (map, clock, told) = bounded(1000);
+    for key in 0..1000 {
+        let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
+        map.insert_with_lifetime(key, key, lifetime).unwrap();
+    }
+    clock.advance(2 * SECOND);
+    (1000..1500).for_each(|key| drop(map.insert(key, key).unwrap()));
+    let told = told.lock().unwrap();
+    assert!(told.iter().all(|&(key, cause)| (key % 2, cause) == (0, RemovalCause::Expired)));
+    assert_eq!((told.len(), map.len()), (500, 1000));
+}
+
+#[test]
 fn an_entry_that_is_looked_at_is_swept_and_read_and_has_not_changed() {
     let (map, ..) = bounded(300);
     assert_eq!(hits(&map, (0..300).chain(0..300)), 300);
@@ -235,6 +258,52 @@ fn a_value_that_grows_makes_room_and_one_that_is_too_heavy_changes_nothing() {
     map.insert_with_lifetime(1, 5, kept).unwrap();
     map.insert(2, 95).unwrap();
     assert_eq!(map.len(), 2);
+}
+
+/// A map of `n` entries that weigh 4 and has room for 2 more, of which those in `read` were read.
+fn fours(n: u64, read: u64) -> (ExpiringMap<u64, u64>, Told) {
+    let told = Told::default();
+    let into = told.clone();
+    let map = ExpiringMap::builder()
+        .max_weight(4 * n as usize + 2, |_: &u64, &weight: &u64| u32::try_from(weight).unwrap())
+        .removal_listener(move |&key: &u64, _: &u64, cause| into.lock().unwrap().push((key, cause)))
+        .build_manual()
+        .unwrap();
+    for key in 0..n {
+        map.insert(key, 4).unwrap();
+    }
+    for key in (0..n).filter(|key| read >> key & 1 == 1) {
+        map.get(&key);
+    }
+    (map, told)
+}
+
+#[test]
+fn a_call_does_not_evict_the_entry_that_it_replaces() {
+    for n in 2..16 {
+        let reads = [0, u64::MAX, 0x5555, 0xAAAA, 0x00FF, 0xFF00, 1, 1 << (n - 1)];
+        for (key, read) in (0..n).flat_map(|key| reads.map(|read| (key, read))) {
+            let check = |told: Told| {
+                let told = told.lock().unwrap();
+                let own: Vec<_> = told.iter().filter(|&&(told, _)| told == key).collect();
+                assert_eq!(own, [&(key, RemovalCause::Replaced)], "{n} {key} {read:x}");
+            };
+            let (map, told) = fours(n, read);
+            assert_eq!(map.insert(key, 8).unwrap().as_deref(), Some(&4));
+            check(told);
+            let (map, told) = fours(n, read);
+            let Entry::Occupied(entry) = map.entry(key) else { panic!("it is there") };
+            assert_eq!(*entry.insert(8).unwrap(), 4);
+            check(told);
+            let (map, told) = fours(n, read);
+            map.upsert(key, |value| {
+                assert_eq!(value, Some(&4));
+                (8, ())
+            })
+            .unwrap();
+            check(told);
+        }
+    }
 }
 
 #[test]

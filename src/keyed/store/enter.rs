@@ -194,9 +194,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.end_anyway(pin, found, RemovalCause::Closed)
     }
 
-    /// Makes room after an insertion was refused with this error, if entries are due. Returns
-    /// whether the caller tries again; it does also where the key has an entry by now, which may
-    /// need no room. The caller is unpinned.
+    /// Makes room after an insertion was refused with this error: ends what is due, and if nothing
+    /// is due, evicts where the map evicts. The key's own entry is not evicted: the caller replaces
+    /// it. Returns whether the caller tries again; it does also where the key of a map that refuses
+    /// has an entry by now, which may need no room. The caller is unpinned.
     #[cold]
     pub(in crate::keyed) fn makes_room(
         &self,
@@ -211,18 +212,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if !matches!(error, StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions) {
             return false;
         }
-        if let (StoreError::Full, Some(eviction)) = (error, &self.eviction) {
-            return self.evict_one(eviction, attempts);
-        }
         let now = self.engine.deadlines.clock().now();
+        let own = || self.find(&self.engine.pin(), wanted).map(|found| found.id);
+        let eviction = self.eviction.as_ref().filter(|_| error == StoreError::Full);
+        let full = match eviction {
+            Some(eviction) => eviction
+                .may_be_due(self.engine.deadlines.ticks().at(now), || self.engine.is_due(now)),
+            None => error == StoreError::Full && self.engine.is_due(now),
+        };
+        if let (Some(eviction), true) = (eviction, !full || *attempts + 1 >= ATTEMPTS) {
+            return self.evict_one(eviction, own(), attempts);
+        }
         *attempts += 1;
-        if error != StoreError::Collisions
+        if eviction.is_none()
+            && error != StoreError::Collisions
             && *attempts < ATTEMPTS
-            && self.find(&self.engine.pin(), wanted).is_some()
+            && own().is_some()
         {
             return true;
         }
-        let full = error == StoreError::Full && self.engine.is_due(now);
         // Slots that wait to be freed are room where there is no memory for more.
         let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
         let tries = (full || waits) && *attempts < ATTEMPTS;

@@ -74,6 +74,8 @@ pub(in crate::keyed) struct Eviction {
     evictions: Option<Hint>,
     /// Where the next sweep begins: a [`Hand`].
     hand: Hint,
+    /// The tick up to which nothing is due: the store's shards are not asked twice a tick.
+    clear: Hint,
 }
 
 impl Eviction {
@@ -86,7 +88,18 @@ impl Eviction {
             ghosts: Ghosts::new(capacity / ENTRIES_A_WORD + 1),
             evictions: None,
             hand: Hint::new(0),
+            clear: Hint::new(0),
         }
+    }
+
+    /// Whether something is due at `tick`, as `is_due` says. Asks once a tick where nothing is.
+    pub(super) fn may_be_due(&self, tick: u64, is_due: impl FnOnce() -> bool) -> bool {
+        let asks = self.clear.load(Relaxed) < tick;
+        let due = asks && is_due();
+        if asks && !due {
+            self.clear.store(tick, Relaxed);
+        }
+        due
     }
 
     /// For a map whose entries weigh at most so much, and of whose number nothing is known.
@@ -211,10 +224,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Evicts an entry, and reports it. Returns whether the caller is to try again. It is unpinned.
+    /// Evicts an entry other than `spared`, and reports it. Returns whether the caller is to try
+    /// again. It is unpinned.
     #[cold]
-    pub(super) fn evict_one(&self, eviction: &Eviction, attempts: &mut u32) -> bool {
-        match self.evict(eviction) {
+    pub(super) fn evict_one(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        attempts: &mut u32,
+    ) -> bool {
+        match self.evict(eviction, spared) {
             Some(notice) => notice.tell(),
             None => {
                 *attempts += 1;
@@ -223,14 +242,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 std::thread::yield_now();
             }
         }
-        if *attempts == FRUITLESS {
+        if *attempts >= FRUITLESS {
             self.engine.count_refusal();
         }
         *attempts < FRUITLESS
     }
 
-    /// Ends an entry that the policy chooses. The caller reports it, unpinned.
-    fn evict(&self, eviction: &Eviction) -> Option<Notice<'_, K, V>> {
+    /// Ends an entry that the policy chooses, other than `spared`. The caller reports it, unpinned.
+    fn evict(&self, eviction: &Eviction, spared: Option<u32>) -> Option<Notice<'_, K, V>> {
         let now = self.engine.deadlines.now_for_look();
         if let Some(evictions) = &eviction.evictions {
             if evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
@@ -245,7 +264,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if lease.generation() != generation || !lease.is_in(EVICTABLE) {
                 continue; // It has ended, or has another value by now.
             }
-            if lease.is_used() {
+            // The caller replaces the spared entry: that is a use of it.
+            if lease.is_used() || spared == Some(id) {
                 break;
             }
             let hash = self.hash_of(id);
@@ -254,11 +274,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 return Some(notice);
             }
         }
-        self.sweep(eviction, now)
+        self.sweep(eviction, spared, now)
     }
 
-    /// Ends the next entry of main that has not been used since the hand last came by.
-    fn sweep(&self, eviction: &Eviction, now: u64) -> Option<Notice<'_, K, V>> {
+    /// Ends the next entry of main, other than `spared`, that has not been used since the hand last
+    /// came by.
+    fn sweep(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        now: u64,
+    ) -> Option<Notice<'_, K, V>> {
         let mut hand = Hand::of(eviction.hand.load(Relaxed));
         let (mut met, mut turns) = (0, 0);
         while turns < TURNS {
@@ -277,7 +303,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                     continue;
                 };
                 let lease = slot.lease();
-                if !lease.is_in(EVICTABLE) {
+                if !lease.is_in(EVICTABLE) || spared == Some(first + hand.at) {
                     continue;
                 }
                 met += 1;
