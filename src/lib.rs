@@ -276,7 +276,9 @@ pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Entries, guards and iterators of [`ExpiringMap`].
 pub mod expiring_map {
-    pub use crate::keyed::{Entry, Guard, Iter, LoadGuard, Loaded, OccupiedEntry, VacantEntry};
+    pub use crate::keyed::{
+        Entry, Guard, Iter, LoadGuard, Loaded, OccupiedEntry, VacantEntry, Value,
+    };
 }
 
 /// Iterators of [`RotatingMap`].

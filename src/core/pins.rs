@@ -11,7 +11,7 @@
 
 #[cfg(not(expiry_loom))]
 use super::threads::Vacant;
-use super::threads::{Holding, Stripes};
+use super::threads::{index, Holding, Stripes};
 #[cfg(expiry_loom)]
 use crate::sync::epoch::{Collector, Guard, LocalHandle};
 use crate::sync::exclusive::Exclusive;
@@ -76,9 +76,10 @@ impl Pins {
     /// while this lives. One pin inside another costs next to nothing.
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
-        let (holding, index) = Holding::begin();
+        let index = index();
+        let holding = index.hold();
         // SAFETY: the seat is this thread's, as is the index, which the pin keeps.
-        let seat = unsafe { &mut *self.seats.get(index).0.get() };
+        let seat = unsafe { &mut *self.seats.get(&index).0.get() };
         let guard = match seat {
             Some(handle) => handle.pin(),
             None => self.sit_down(seat),

@@ -142,17 +142,6 @@ pub(crate) struct Holding {
     _not_send: PhantomData<*mut ()>,
 }
 
-impl Holding {
-    /// Returns the index, too.
-    #[inline(always)]
-    pub(crate) fn begin() -> (Self, usize) {
-        let index = index().get();
-        HELD.with(|held| held.set(held.get() + 1));
-        let _not_send = PhantomData;
-        (Holding { _not_send }, index)
-    }
-}
-
 impl Drop for Holding {
     #[inline(always)]
     fn drop(&mut self) {
@@ -208,9 +197,19 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// The number, which is this thread's while this lives. A copy of it may be another thread's
+    /// afterwards, so a stripe is looked up by the [`Index`].
     #[inline(always)]
-    pub(crate) fn get(&self) -> usize {
+    pub(crate) fn number(&self) -> usize {
         self.index
+    }
+
+    /// Keeps the index beyond this value. The borrow shows that no other thread has the index when
+    /// the count goes up: in a destructor of a thread-local this value may be all that keeps it.
+    #[inline(always)]
+    pub(crate) fn hold(&self) -> Holding {
+        HELD.with(|held| held.set(held.get() + 1));
+        Holding { _not_send: PhantomData }
     }
 }
 
@@ -328,14 +327,19 @@ impl<T> Stripes<T> {
         // see how stripes are published.
         #[cfg(expiry_loom)]
         (0..LOOM_THREADS).for_each(|index| {
-            stripes.get(index);
+            stripes.numbered(index);
         });
         stripes
     }
 
-    /// The stripe of thread index `index`. Allocates on its first use.
+    /// The stripe of `index`. Allocates on its first use.
     #[inline(always)]
-    pub(crate) fn get(&self, index: usize) -> &T {
+    pub(crate) fn get<'a>(&'a self, index: &'a Index) -> &'a T {
+        self.numbered(index.number())
+    }
+
+    #[inline(always)]
+    fn numbered(&self, index: usize) -> &T {
         if let Some(place) = self.near.get(index) {
             // Acquire pairs with `publish`.
             // survives: loom does not see this standard atomic.
@@ -348,7 +352,7 @@ impl<T> Stripes<T> {
         self.get_far(index)
     }
 
-    /// As [`get`](Self::get), also of an index that has no stripe yet, or is not near.
+    /// As [`numbered`](Self::numbered), also of an index that has no stripe yet, or is not near.
     #[inline(never)]
     fn get_far(&self, index: usize) -> &T {
         let place = self.place(index);

@@ -3,6 +3,7 @@
 
 #![cfg(not(expiry_loom))]
 
+mod dying_threads;
 #[cfg(feature = "tracing")]
 mod events;
 #[cfg(all(feature = "tracing", target_os = "linux"))]
@@ -40,6 +41,8 @@ macro_rules! tests {
 
 fn tests() -> Vec<(&'static str, fn())> {
     tests![
+        dying_threads::thread_locals_older_than_the_threads_index_use_every_store,
+        dying_threads::thread_locals_younger_than_the_threads_index_use_every_store,
         #[cfg(feature = "tracing")]
         events::a_handler_that_panics,
         #[cfg(feature = "tracing")]

@@ -431,7 +431,7 @@ fn a_listener_of_a_shutdown_that_is_stuck_holds_back_nothing() {
 // ---- fault 4: panics of `Drop` on the way of a reference ----
 
 /// Panics when it is dropped, if it is armed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Bad {
     key: u64,
     armed: bool,

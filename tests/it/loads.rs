@@ -1,10 +1,11 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
+use crate::support::wait_for;
 use expiry::expiring_map::Loaded;
 use expiry::{ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -56,7 +57,9 @@ fn a_load_that_fails_or_panics_hands_over() {
             let waiter = scope.spawn(|| *map.get_or_insert_with(1, || 7).unwrap());
             in_load.wait();
             match loader.join().unwrap() {
-                Ok(loaded) => assert!(matches!(loaded, Err(LoadError::Failed("no")))),
+                Ok(loaded) => {
+                    assert!(matches!(loaded, Err(LoadError::Failed(error)) if *error == "no"))
+                }
                 Err(_) => assert!(panics),
             }
             assert_eq!(waiter.join().unwrap(), 7);
@@ -86,7 +89,8 @@ fn a_guard_inserts_or_hands_over() {
     assert_eq!(*guard.insert(3).unwrap(), 3);
     let Loaded::Absent(guard) = map.get_or_guard(2).unwrap() else { panic!("nothing is there") };
     map.insert(2, 8).unwrap();
-    assert_eq!(*guard.insert(9).unwrap(), 8, "another call was faster");
+    assert_eq!(*guard.insert(9).unwrap(), 9, "what it has loaded");
+    assert_eq!(map.get_cloned(&2), Some(8), "another call was faster");
 }
 
 #[test]
@@ -131,6 +135,151 @@ fn a_closed_or_full_map_loads_nothing() {
     map.shutdown();
     let closed = map.get_or_insert_with(3, || panic!("it is not called"));
     assert!(matches!(closed, Err(LoadError::Closed)));
+}
+
+/// The calls that invalidate the load of key 1.
+const INVALIDATIONS: [fn(&ExpiringMap<u64, u64>); 5] = [
+    |map| assert!(map.remove(&1).is_none()),
+    |map| assert_eq!(map.remove_many([&0, &1]), 0),
+    |map| assert!(map.remove_if(&1, |_, _| true).is_none()),
+    |map| map.retain(|_, _| true),
+    |map| map.clear(),
+];
+
+#[test]
+fn an_invalidation_wins_over_a_load_under_way() {
+    for invalidate in INVALIDATIONS {
+        let map = map();
+        let Loaded::Absent(first) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        invalidate(&map);
+        // A caller that comes afterwards loads, and does not wait.
+        let Loaded::Absent(second) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        let value = first.insert(5).unwrap();
+        assert_eq!((*value.key(), *value), (1, 5));
+        assert!(!map.contains_key(&1), "the map does not keep it");
+        assert_eq!(*second.insert(6).unwrap(), 6);
+        assert_eq!((map.get_cloned(&1), *value), (Some(6), 5));
+    }
+}
+
+#[test]
+fn a_removal_of_another_key_leaves_a_load_alone() {
+    let map = map();
+    let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+    assert!(map.remove(&2).is_none());
+    drop(guard.insert(5).unwrap());
+    assert_eq!(map.get_cloned(&1), Some(5));
+}
+
+/// Has eight threads load key 1 while a loader is in the middle of it, and then lets that end with
+/// what `outcome` says. Returns their results, and how many of them have loaded.
+fn beside_eight(
+    map: &ExpiringMap<u64, u64>,
+    outcome: fn() -> Result<(u64, Lifetimes), &'static str>,
+    after: fn(&ExpiringMap<u64, u64>),
+) -> (Vec<Result<u64, &'static str>>, usize) {
+    let (loads, started) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+    let loaded = thread::scope(|scope| {
+        let Loaded::Absent(guard) = map.get_or_guard(0).unwrap() else { panic!("it is empty") };
+        let load = move || {
+            loads.fetch_add(1, Ordering::Relaxed);
+            drop(map.get_or_guard(0).unwrap()); // until all wait
+            outcome()
+        };
+        let load = move || {
+            let result = map.try_get_or_insert_with(1, load);
+            after(map);
+            result.map(|value| *value).map_err(|error| match error {
+                LoadError::Failed(error) => *error,
+                other => panic!("{other}"),
+            })
+        };
+        let threads: Vec<_> = (0..9)
+            .map(|_| {
+                scope.spawn(move || {
+                    started.fetch_add(1, Ordering::Relaxed);
+                    load()
+                })
+            })
+            .collect();
+        wait_for("all have asked", || map.metrics().misses == 9 + 1 + 1);
+        drop(guard.insert(0).unwrap());
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    (loaded, loads.load(Ordering::Relaxed))
+}
+
+#[test]
+fn all_that_wait_get_the_first_failure() {
+    let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
+    let (failed, loads) = beside_eight(&map, || Err("an outage"), |_| ());
+    assert_eq!((failed, loads), (vec![Err("an outage"); 9], 1));
+    let loaded = map.try_get_or_insert_with(1, || Ok::<_, &str>((5, Lifetimes::new())));
+    assert_eq!(*loaded.unwrap(), 5, "a caller that comes later loads anew");
+}
+
+#[test]
+fn all_that_wait_get_the_first_value_though_it_is_gone() {
+    let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
+    let after = |map: &ExpiringMap<u64, u64>| drop(map.remove(&1));
+    let (loaded, loads) = beside_eight(&map, || Ok((5, Lifetimes::new())), after);
+    assert_eq!((loaded, loads), (vec![Ok(5); 9], 1));
+}
+
+/// Keys of one hash, of which no load brings another one's value.
+#[test]
+fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
+    #[derive(Clone, Default)]
+    struct Same;
+    impl std::hash::BuildHasher for Same {
+        type Hasher = Same;
+        fn build_hasher(&self) -> Same {
+            Same
+        }
+    }
+    impl std::hash::Hasher for Same {
+        fn write(&mut self, _: &[u8]) {}
+        fn finish(&self) -> u64 {
+            7
+        }
+    }
+    let map = ExpiringMap::builder().hasher(Same).statistics(true).build_manual().unwrap();
+    thread::scope(|scope| {
+        let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        let other = scope.spawn(|| *map.get_or_insert_with(2, || 20).unwrap());
+        wait_for("it has asked", || map.metrics().misses == 2);
+        drop(guard.insert(10).unwrap());
+        assert_eq!(other.join().unwrap(), 20);
+    });
+}
+
+/// Panics when it is dropped.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct BadKey;
+
+impl Drop for BadKey {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("as this test wants it");
+        }
+    }
+}
+
+#[test]
+fn an_error_is_dropped_though_the_drop_of_its_key_panics() {
+    let error = Arc::new(());
+    let map: ExpiringMap<BadKey, u64> = ExpiringMap::builder().build_manual().unwrap();
+    let load = || Err(error.clone());
+    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(BadKey, load))));
+    assert!(failed.is_err());
+    #[cfg(feature = "async")]
+    {
+        let load = async { Err(error.clone()) };
+        let load = map.try_get_or_insert_async(BadKey, load);
+        let task = crate::support::Task::new();
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(task.block_on(load)))).is_err());
+    }
+    assert_eq!(Arc::strong_count(&error), 1);
 }
 
 #[cfg(feature = "async")]
@@ -183,8 +332,8 @@ mod tasks {
         assert!(task.poll(&mut third).is_pending());
         drop(first);
         assert_eq!(task.woken(), 2);
-        let refused = task.block_on(second);
-        assert!(matches!(refused, Err(LoadError::Failed("no"))));
+        let failed = task.block_on(second);
+        assert!(matches!(failed, Err(LoadError::Failed(error)) if *error == "no"));
         assert_eq!(*task.block_on(third).unwrap(), 3);
     }
 
@@ -198,6 +347,45 @@ mod tasks {
         assert_eq!(tasks.each_ref().map(Task::held), [0, 1]);
         drop(waiting);
         assert_eq!(tasks.each_ref().map(Task::held), [0, 0]);
+    }
+
+    #[test]
+    fn a_task_that_waits_gets_the_value_though_the_entry_has_ended() {
+        let clock = ManualClock::new();
+        let map = ExpiringMap::builder().clock(clock.clone()).max_capacity(1).build_manual();
+        let (map, task) = (map.unwrap(), Task::new());
+        let ends: [&dyn Fn(); 3] =
+            [&|| drop(map.remove(&1)), &|| clock.advance(Duration::from_secs(2)), &|| {
+                drop((0..100).map(|key| map.insert(2 + key, 0)).collect::<Vec<_>>())
+            }];
+        for end in ends {
+            let Ok(Loaded::Absent(guard)) = map.get_or_guard(1) else { panic!("nothing is there") };
+            let mut second = pin!(map.get_or_insert_async(1, async { panic!("it waits") }));
+            assert!(task.poll(&mut second).is_pending());
+            drop(guard.insert_with_lifetime(5, Duration::from_secs(1)).unwrap());
+            end();
+            assert!(!map.contains_key(&1));
+            assert_eq!(*task.block_on(second).unwrap(), 5);
+        }
+    }
+
+    #[test]
+    fn a_task_loads_a_value_that_chooses_its_lifetime() {
+        let clock = ManualClock::new();
+        let map = ExpiringMap::builder()
+            .interval(Duration::from_secs(1))
+            .clock(clock.clone())
+            .build_manual()
+            .unwrap();
+        let task = Task::new();
+        for seconds in [2, 5] {
+            let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
+            let load =
+                map.try_get_or_insert_async(seconds, ready(Ok::<_, ()>((seconds, lifetime))));
+            assert_eq!(*task.block_on(pin!(load)).unwrap(), seconds);
+        }
+        clock.advance(Duration::from_secs(4));
+        assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Unit tests of `src/core/threads.rs`.
 
 use super::*;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Barrier;
 
@@ -12,8 +13,8 @@ fn running_threads_have_different_indices() {
         let handles: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
-                    let at = index().get();
-                    assert_eq!(at, index().get());
+                    let at = index().number();
+                    assert_eq!(at, index().number());
                     barrier.wait();
                     at
                 })
@@ -30,7 +31,7 @@ fn an_ending_thread_borrows_one_index_at_a_time() {
     impl Drop for AtExit {
         fn drop(&mut self) {
             let held = index();
-            let _ = self.0.send([held.get(), index().get()]);
+            let _ = self.0.send([held.number(), index().number()]);
         }
     }
     thread_local!(static LAST: Cell<Option<AtExit>> = const { Cell::new(None) });
@@ -47,14 +48,38 @@ fn an_ending_thread_borrows_one_index_at_a_time() {
     assert_eq!(held, again);
 }
 
+/// In a destructor that runs after this thread's own index has gone, a borrowed index is kept by
+/// what holds it on.
+#[test]
+fn an_index_that_an_ending_thread_holds_on_is_no_other_threads() {
+    struct AtExit(std::sync::mpsc::Sender<[usize; 2]>);
+    impl Drop for AtExit {
+        fn drop(&mut self) {
+            let _held = index().hold();
+            let other = std::thread::spawn(|| index().number()).join();
+            let _ = self.0.send([index().number(), other.unwrap_or(UNKNOWN)]);
+        }
+    }
+    thread_local!(static LAST: RefCell<Option<AtExit>> = const { RefCell::new(None) });
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        LAST.with(|last| last.replace(Some(AtExit(sender))));
+        index();
+    })
+    .join()
+    .unwrap();
+    let [mine, other] = receiver.recv().unwrap();
+    assert_ne!(mine, other);
+}
+
 #[test]
 fn stripes_are_distinct_and_stay_put() {
     let stripes: Stripes<Counter> = Stripes::new(Counter::default);
     for index in 0..500 {
-        stripes.get(index).add(index as u64);
+        stripes.numbered(index).add(index as u64);
     }
     for index in 0..500 {
-        assert_eq!(stripes.get(index).get(), index as u64);
+        assert_eq!(stripes.numbered(index).get(), index as u64);
     }
     let counted: Vec<u64> = stripes.iter().map(Counter::get).collect();
     assert!(counted.into_iter().eq(0..500));
@@ -66,7 +91,7 @@ fn a_high_index_makes_one_stripe() {
     let counts = made.clone();
     let stripes = Stripes::new(move || counts.fetch_add(1, Ordering::Relaxed));
     for index in [5000, 63, 64, 5000] {
-        stripes.get(index);
+        stripes.numbered(index);
     }
     assert_eq!(made.load(Ordering::Relaxed), 3);
     assert_eq!(stripes.iter().count(), 3);

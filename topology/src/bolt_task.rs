@@ -50,9 +50,18 @@ impl<Out> Bench<Out> {
         Out: Clone + 'static,
     {
         let emitter = &mut self.task.emitter;
-        emitter.offer(&mut self.port, message);
-        let random = &mut emitter.random;
-        self.port.send(|| Tie::Of(derive(parents, || Emitter::edge(random))));
+        match emitter.offer(&mut self.port, || message) {
+            Ok(()) => {
+                let random = &mut emitter.random;
+                self.port.send(|| Tie::Of(derive(parents, || Emitter::edge(random))));
+            }
+            Err(panicked) => {
+                let mut roots = Roots::new();
+                parents.each(|anchor| roots.push(anchor.root));
+                let cause = Cause::Failed(panicked.to_string().into());
+                self.fail_trees(roots.into_iter(), Some(&cause));
+            }
+        }
     }
 
     /// The component that a tuple comes from.
@@ -97,19 +106,24 @@ impl<Out> Bench<Out> {
         received: u64,
         cause: Option<Cause>,
     ) {
+        self.fail_trees(roots, cause.as_ref());
+        let emitter = &self.task.emitter;
+        emitter.stats.input(origin).failed.add(1);
+        let took = self.process(origin, received);
+        emitter.tell(|hook| hook.fail(&emitter.context, &self.seen(origin, took)));
+    }
+
+    fn fail_trees(&self, roots: impl Iterator<Item = Root>, cause: Option<&Cause>) {
         let (shared, emitter) = (&self.task.shared, &self.task.emitter);
         if let Some(tracker) = &shared.tracker {
             for root in roots {
                 let fail = || tracker.fail_by(root, self.component);
-                match shared.desks.because(cause.as_ref(), fail) {
+                match shared.desks.because(cause, fail) {
                     Ok(_) => emitter.stats.trees_failed.add(1),
                     Err(error) => refused(emitter, error),
                 }
             }
         }
-        emitter.stats.input(origin).failed.add(1);
-        let took = self.process(origin, received);
-        emitter.tell(|hook| hook.fail(&emitter.context, &self.seen(origin, took)));
     }
 
     /// Sends what has been emitted.

@@ -3,7 +3,7 @@
 use crate::component::{Context, Hook};
 use crate::lanes::{Listener, Sender, Tie};
 use crate::metrics::Stats;
-use crate::task::caught;
+use crate::task::{caught, Panicked};
 use expiry::Root;
 use rand::rngs::SmallRng;
 use rand::RngCore;
@@ -33,13 +33,33 @@ impl Emitter {
         }
     }
 
-    /// Offers a message to all listeners of a port, and counts it. The caller then sends it.
+    /// Offers a message to all listeners of a port, and counts it. The caller then sends it. Users'
+    /// code copies the message, and chooses its tasks. If that panics, the emitter counts and
+    /// reports it, no task gets a copy, and the component's instance goes on.
     #[inline]
-    pub(crate) fn offer<M: Clone + 'static>(&self, port: &mut Port<M>, message: M) {
-        self.tell(|hook| hook.emit(&self.context, &message));
-        let copies = port.offer(message);
-        self.stats.emitted.add(1);
-        self.stats.transferred.add(copies as u64);
+    pub(crate) fn offer<M: Clone + 'static>(
+        &self,
+        port: &mut Port<M>,
+        message: impl FnOnce() -> M,
+    ) -> Result<(), Panicked> {
+        let offered = caught(|| {
+            let message = message();
+            self.tell(|hook| hook.emit(&self.context, &message));
+            port.offer(message)
+        });
+        match offered {
+            Ok(copies) => {
+                self.stats.emitted.add(1);
+                self.stats.transferred.add(copies as u64);
+                Ok(())
+            }
+            Err(panicked) => {
+                port.listeners.iter_mut().for_each(|listener| listener.withdraw());
+                self.stats.panics.add(1);
+                self.report(&panicked);
+                Err(panicked)
+            }
+        }
     }
 
     pub(crate) fn report(&self, error: &dyn std::fmt::Display) {

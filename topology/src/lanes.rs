@@ -77,10 +77,10 @@ pub(crate) struct Sender {
 /// offered, then sent.
 pub(crate) trait Listener<M: Clone>: Send {
     /// Keeps a copy of the message for each task that is to get it, and returns their number. Runs
-    /// users' code, which may panic: nothing has been counted or sent yet.
+    /// users' code, which may panic. The caller then withdraws the message.
     fn offer(&mut self, message: Cow<'_, M>) -> usize;
 
-    /// Forgets what was offered before.
+    /// Forgets what was offered or sent before.
     fn withdraw(&mut self);
 
     /// Puts the copies into their lanes. Returns whether a batch is full that waits for roots.
@@ -258,12 +258,12 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
 
     fn withdraw(&mut self) {
         self.copies.drain(..).for_each(discard);
+        self.sent.clear();
     }
 
     #[inline]
     fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
         let (mut waits, origin, most) = (false, self.origin, self.sender.batch);
-        self.sent.clear();
         for (at, message) in self.copies.drain(..) {
             self.sent.push(at);
             let lane = &mut self.lanes[at];

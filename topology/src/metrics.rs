@@ -241,8 +241,8 @@ pub struct ComponentMetrics {
     pub replayed: u64,
     /// Messages given up. Of spouts.
     pub dead_letters: u64,
-    /// Panics that were caught: of its instances, each followed by a restart; and of hooks, which
-    /// go on.
+    /// Panics that were caught: of its instances, each followed by a restart; and of hooks, and of
+    /// what copies and groups its messages, where the instance goes on.
     pub panics: u64,
     /// Errors that it has reported, and one for each panic.
     pub errors: u64,

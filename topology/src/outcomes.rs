@@ -63,7 +63,8 @@ impl Desks {
         self.0.as_ptr() as usize
     }
 
-    fn tell(&self, spout: usize, ended: Ended) {
+    /// Puts an outcome into the queue of a spout's task.
+    pub(crate) fn tell(&self, spout: usize, ended: Ended) {
         let told = self.0[spout].push(ended);
         debug_assert!(told.is_ok(), "more outcomes than messages pending");
     }

@@ -123,7 +123,7 @@ impl Replay {
 pub enum Failure {
     /// A bolt failed one of its tuples, or panicked over it.
     Failed {
-        /// The bolt; `None` if the message could not be emitted again.
+        /// The bolt; `None` if users' code panicked while the message was offered.
         by: Option<Arc<str>>,
         /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
         why: Option<Arc<str>>,

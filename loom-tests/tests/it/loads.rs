@@ -39,16 +39,40 @@ model!(a_failed_load_hands_over, || {
         |rig| *rig.get_or_insert_with(1, || 2).unwrap(),
     );
     assert_eq!(b, 2);
-    assert!(matches!(a, Ok(2) | Err(LoadError::Failed("no"))));
+    match a {
+        Ok(value) => assert_eq!(value, 2),
+        Err(error) => assert!(matches!(error, LoadError::Failed(error) if *error == "no")),
+    }
 });
 
-// A value is removed just after its load: the waiting caller loads anew. Guards: it looks again.
+// A key is removed during its load. Guards: the removal takes the flight out of the table before it
+// looks for the entry, and the loader asks whether that happened after it has put the value in.
 model!(a_load_beside_a_removal, || {
     let rig = used();
+    let Loaded::Absent(guard) = rig.get_or_guard(1).unwrap() else { panic!("it is empty") };
     let a = aside(&rig, |rig| drop(rig.remove(&1)));
-    let b = *rig.get_or_insert_with(1, || 2).unwrap();
+    assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
-    assert_eq!(b, 2);
+    assert!(!rig.contains_key(&1));
+});
+
+// Two callers want a key that another thread removes. Guards: a caller that waited has the flight's
+// value, whatever has become of the entry.
+model!(a_waiting_caller_beside_a_removal, || {
+    let (rig, loads) = (used(), Arc::new(AtomicUsize::new(0)));
+    let Loaded::Absent(guard) = rig.get_or_guard(1).unwrap() else { panic!("it is empty") };
+    let counted = loads.clone();
+    let a = aside(&rig, move |rig| {
+        let load = || {
+            counted.fetch_add(1, Relaxed);
+            3
+        };
+        let value = *rig.get_or_insert_with(1, load).unwrap();
+        assert_eq!(value, if counted.load(Relaxed) == 0 { 2 } else { 3 });
+    });
+    assert_eq!(*guard.insert(2).unwrap(), 2);
+    drop(rig.remove(&1));
+    a.join().unwrap();
 });
 
 // A task waits for a guard that another thread drops. Guards: the task registers, or finds the

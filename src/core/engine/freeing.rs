@@ -206,7 +206,7 @@ impl<P: Payload, C> Engine<P, C> {
         let mut left = share.budget;
         let mut more = false;
         let driving = self.driving();
-        let mine = &self.stripes.get(driving.index.get()).reclaim;
+        let mine = &self.stripes.get(&driving.index).reclaim;
         while let Some(slot) = due.pop(&self.slots) {
             let generation = slot.lease().generation();
             frontend.discard(slot, || slot.set_lease(Lease::free(generation)));

@@ -116,7 +116,7 @@ struct Driving<'a, P: Payload, C> {
 
 impl<P: Payload, C> Drop for Driving<'_, P, C> {
     fn drop(&mut self) {
-        let driving = &self.engine.stripes.get(self.index.get()).driving;
+        let driving = &self.engine.stripes.get(&self.index).driving;
         driving.set(driving.get() - 1);
     }
 }
@@ -250,14 +250,14 @@ impl<P: Payload, C> Engine<P, C> {
         #[cfg(test)]
         crate::sync::counted::LOOKUPS.set(crate::sync::counted::LOOKUPS.get() + 1);
         let index = index();
-        f(self.stripes.get(index.get()), index.get())
+        f(self.stripes.get(&index), index.number())
     }
 
     /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped.
     /// Marks nest.
     fn driving(&self) -> Driving<'_, P, C> {
         let index = index();
-        self.stripes.get(index.get()).driving.add(1);
+        self.stripes.get(&index).driving.add(1);
         Driving { engine: self, index }
     }
 

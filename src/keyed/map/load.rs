@@ -3,16 +3,68 @@
 use super::{ExpiringMap, Ref};
 use crate::keyed::store::Store;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
-use crate::sync::flights::{Begun, Flight, Waiting};
+use crate::sync::flights::{Begun, Flight, Loading, Outcome, Waiting};
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
+
+/// A key and its value, of a call that loads what is missing. Dereferences to the value.
+///
+/// If the map had the value, this lends it, as a [`Ref`] does, and pins the map. If a load has
+/// brought it, this shares the load's own clone with the other callers that waited. So it stays
+/// what it is whatever becomes of the entry.
+pub struct Value<'a, K: 'static, V: 'static>(Held<'a, K, V>);
+
+enum Held<'a, K: 'static, V: 'static> {
+    Lent(Ref<'a, K, V>),
+    /// Of a flight that has loaded it.
+    Loaded(Arc<Flight<K, V>>),
+}
+
+impl<K, V> Value<'_, K, V> {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        match &self.0 {
+            Held::Lent(entry) => entry.key(),
+            Held::Loaded(flight) => flight.key(),
+        }
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &V {
+        match &self.0 {
+            Held::Lent(entry) => entry.value(),
+            Held::Loaded(flight) => match flight.outcome() {
+                Some(Outcome::Loaded(value)) => value,
+                _ => unreachable!("its value has been loaded"),
+            },
+        }
+    }
+}
+
+impl<K, V> Deref for Value<'_, K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.value()
+    }
+}
+
+impl<K, V: fmt::Debug> fmt::Debug for Value<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
 
 /// What [`ExpiringMap::get_or_guard`] returns.
 #[derive(Debug)]
 pub enum Loaded<'a, K: 'static, V: 'static, S> {
-    /// The key has this value.
-    Found(Ref<'a, K, V>),
+    /// The key has this value, or another caller has just loaded it.
+    Found(Value<'a, K, V>),
     /// The key has none, and the caller is to load it.
     Absent(LoadGuard<'a, K, V, S>),
 }
@@ -36,8 +88,7 @@ pub struct LoadGuard<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     key: K,
     count: Count<'a, K, V>,
-    /// Dropped after the value is in the map.
-    flight: Flight<'a>,
+    loading: Loading<'a, K, V>,
 }
 
 /// Counts a load when it is over.
@@ -58,8 +109,8 @@ impl<K: 'static, V: 'static> Drop for Count<'_, K, V> {
 /// Why a key's value was not loaded.
 #[non_exhaustive]
 pub enum LoadError<K, V, E = Infallible> {
-    /// The loader failed.
-    Failed(E),
+    /// The loader failed, this caller's or the one that it waited for.
+    Failed(Arc<E>),
     /// The loader's value was refused. This gives it back.
     Refused(InsertError<K, V>),
     /// This thread has begun to load the key, or another key of the same 64-bit hash: it would wait
@@ -102,7 +153,7 @@ impl<K, V, E: fmt::Display> fmt::Display for LoadError<K, V, E> {
 impl<K, V, E: std::error::Error + 'static> std::error::Error for LoadError<K, V, E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            LoadError::Failed(error) => Some(error),
+            LoadError::Failed(error) => Some(&**error),
             LoadError::Refused(refused) => Some(&refused.error),
             LoadError::Recursive | LoadError::Closed => None,
         }
@@ -112,25 +163,30 @@ impl<K, V, E: std::error::Error + 'static> std::error::Error for LoadError<K, V,
 /// The next step of a caller that wants a value, or a guard.
 enum Step<'a, K: 'static, V: 'static, S> {
     Done(Loaded<'a, K, V, S>),
-    Wait(Waiting<'a>, K),
+    Wait(Waiting<K, V>, K),
 }
 
 impl<K, V, S> ExpiringMap<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     /// The value of a key; if it has none, what `load` makes, inserted with the map's lifetime,
     /// which begins then. Of several callers that miss the key one calls its `load`; the others wait
-    /// for that, and get its value. If a `load` panics, a waiting caller calls its own.
+    /// for that, and get its value, also where the entry has ended by then. If a `load` panics, a
+    /// waiting caller calls its own.
+    ///
+    /// An invalidation wins: if the key is removed during the load, or the map is cleared, the
+    /// callers that waited get the value, and the map does not keep it. A caller that comes after
+    /// the removal loads anew.
     ///
     /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller.
     ///
     /// # Cost
     ///
-    /// That of [`get`](Self::get), if the key has a value. Otherwise a lock is taken twice, for some
-    /// instructions, and callers that wait block their thread. Two loaders that each want the other
+    /// That of [`get`](Self::get), if the key has a value. Otherwise locks are taken for some
+    /// instructions, key and value are cloned once, and callers that wait block their thread. Two loaders that each want the other
     /// one's key wait for ever.
     ///
     /// # Errors
@@ -160,13 +216,15 @@ where
         &self,
         key: K,
         load: impl FnOnce() -> V,
-    ) -> Result<Ref<'_, K, V>, LoadError<K, V>> {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V>> {
         self.try_get_or_insert_with(key, || Ok((load(), Lifetimes::new())))
     }
 
     /// As [`get_or_insert_with`](Self::get_or_insert_with), with a `load` that may fail, and that
-    /// chooses the value's lifetime. If it fails, its caller gets the error, and a waiting caller
-    /// calls its own.
+    /// chooses the value's lifetime. If it fails, its caller gets the error, and so do all that
+    /// waited for it with the same `E`; a caller that comes later loads anew. To have each waiting
+    /// caller try its own load instead, one after the other, take
+    /// [`get_or_guard`](Self::get_or_guard), and drop the guard if the load fails.
     ///
     /// # Errors
     ///
@@ -179,33 +237,38 @@ where
     /// # use expiry::{Lifetimes, LoadError};
     /// let tokens = expiry::ExpiringMap::builder().build()?;
     /// let refused = tokens.try_get_or_insert_with("ada", || Err("no such user"));
-    /// assert!(matches!(refused, Err(LoadError::Failed("no such user"))));
+    /// assert!(matches!(refused, Err(LoadError::Failed(error)) if *error == "no such user"));
     /// let lifetime = Lifetimes::new().live(Duration::from_secs(5)); // as the token says
     /// let token = tokens.try_get_or_insert_with("ada", || Ok::<_, &str>((4711, lifetime)));
     /// assert_eq!(*token.unwrap(), 4711);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_get_or_insert_with<E>(
+    pub fn try_get_or_insert_with<E: Send + Sync + 'static>(
         &self,
         key: K,
         load: impl FnOnce() -> Result<(V, Lifetimes), E>,
-    ) -> Result<Ref<'_, K, V>, LoadError<K, V, E>> {
-        match self.get_or_guard(key).map_err(LoadError::into_other)? {
-            Loaded::Found(value) => {
-                // Before the reference is on its way out: a `Drop` that panics would leave it
-                // pinned.
+    ) -> Result<Value<'_, K, V>, LoadError<K, V, E>> {
+        match self.guard_or(key) {
+            // Before the reference, or the error, is on its way out: a `Drop` that panics would
+            // leave the one pinned, and leak the other.
+            Ok(Loaded::Found(value)) => {
                 drop(load);
                 Ok(value)
             }
-            Loaded::Absent(guard) => {
-                let (value, lifetime) = load().map_err(LoadError::Failed)?;
-                Ok(guard.insert_with_lifetime(value, lifetime)?)
+            Err(error) => {
+                drop(load);
+                Err(error)
             }
+            Ok(Loaded::Absent(guard)) => match load() {
+                Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
+                Err(error) => Err(guard.fail(error)),
+            },
         }
     }
 
     /// The value of a key; if it has none, a guard for the caller to load it. Blocks while another
-    /// caller loads it.
+    /// caller loads it, and gets the value of that load. If that load fails, one of the callers that
+    /// wait here gets a guard.
     ///
     /// A guard that is forgotten holds up all callers that want its key, for ever, and a shutdown
     /// does not end their wait. The same is true of a loading future that no task polls.
@@ -214,39 +277,49 @@ where
     ///
     /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the guard
     /// to another thread. That one is not refused: it would wait for itself. [`LoadError::Closed`].
-    pub fn get_or_guard(&self, mut key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
+    pub fn get_or_guard(&self, key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
+        self.guard_or(key)
+    }
+
+    /// As [`get_or_guard`](Self::get_or_guard), or the error of the load that this has waited for.
+    fn guard_or<E: Send + Sync + 'static>(
+        &self,
+        mut key: K,
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>> {
         loop {
-            match self.load_step(key, true)? {
+            let (waiting, back) = match self.load_step(key, true)? {
                 Step::Done(loaded) => return Ok(loaded),
-                Step::Wait(waiting, back) => {
-                    waiting.wait();
-                    key = back;
-                }
+                Step::Wait(waiting, back) => (waiting, back),
+            };
+            waiting.wait();
+            match landed(waiting, back) {
+                ControlFlow::Break(landed) => return Ok(Loaded::Found(landed?)),
+                ControlFlow::Continue(back) => key = back,
             }
         }
     }
 
     /// Looks for the value, and begins to load it if there is none.
-    fn load_step(&self, key: K, blocks: bool) -> Result<Step<'_, K, V, S>, LoadError<K, V>> {
+    fn load_step<E>(&self, key: K, blocks: bool) -> Result<Step<'_, K, V, S>, LoadError<K, V, E>> {
         if let Some(value) = self.get(&key) {
             drop(key); // before the reference is on its way out, as above
-            return Ok(Step::Done(Loaded::Found(value)));
+            return Ok(Step::Done(Loaded::Found(Value(Held::Lent(value)))));
         }
         if self.store.engine.admission.is_refusing() {
             return Err(LoadError::Closed);
         }
-        match self.flights.begin(self.hasher.hash_one(&key), blocks) {
+        match self.flights.begin(self.hasher.hash_one(&key), &key, blocks) {
             Begun::Own => Err(LoadError::Recursive),
             Begun::Wait(waiting) => Ok(Step::Wait(waiting, key)),
-            Begun::Loader(flight) => Ok(Step::Done(match self.peek(&key) {
+            Begun::Loader(loading) => Ok(Step::Done(match self.peek(&key) {
                 // Another flight has ended between the look and the beginning of this one.
                 Some(value) => {
-                    drop((key, flight));
-                    Loaded::Found(value)
+                    drop((key, loading));
+                    Loaded::Found(Value(Held::Lent(value)))
                 }
                 None => {
                     let count = Count { store: &self.store, has_inserted: false };
-                    Loaded::Absent(LoadGuard { map: self, key, count, flight })
+                    Loaded::Absent(LoadGuard { map: self, key, count, loading })
                 }
             })),
         }
@@ -257,8 +330,8 @@ where
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 impl<K, V, S> ExpiringMap<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     /// As [`get_or_insert_with`](Self::get_or_insert_with), of a future, on any runtime. Callers
@@ -285,7 +358,7 @@ where
         &self,
         key: K,
         load: impl std::future::Future<Output = V>,
-    ) -> Result<Ref<'_, K, V>, LoadError<K, V>> {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V>> {
         let load = async { Ok((load.await, Lifetimes::new())) };
         self.try_get_or_insert_async(key, load).await
     }
@@ -295,20 +368,26 @@ where
     /// # Errors
     ///
     /// [`LoadError::Failed`], and as [`get_or_insert_async`](Self::get_or_insert_async).
-    pub async fn try_get_or_insert_async<E>(
+    pub async fn try_get_or_insert_async<E: Send + Sync + 'static>(
         &self,
         key: K,
         load: impl std::future::Future<Output = Result<(V, Lifetimes), E>>,
-    ) -> Result<Ref<'_, K, V>, LoadError<K, V, E>> {
-        let guard = match self.get_or_guard_async(key).await.map_err(LoadError::into_other)? {
-            Loaded::Found(value) => {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V, E>> {
+        let guard = match self.guard_or_async(key).await {
+            Ok(Loaded::Found(value)) => {
                 drop(load); // before the reference is on its way out, as above
                 return Ok(value);
             }
-            Loaded::Absent(guard) => guard,
+            Err(error) => {
+                drop(load);
+                return Err(error);
+            }
+            Ok(Loaded::Absent(guard)) => guard,
         };
-        let (value, lifetime) = load.await.map_err(LoadError::Failed)?;
-        Ok(guard.insert_with_lifetime(value, lifetime)?)
+        match load.await {
+            Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
+            Err(error) => Err(guard.fail(error)),
+        }
     }
 
     /// As [`get_or_guard`](Self::get_or_guard), for a task.
@@ -316,37 +395,59 @@ where
     /// # Errors
     ///
     /// [`LoadError::Closed`].
-    pub async fn get_or_guard_async(
+    pub async fn get_or_guard_async(&self, key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
+        self.guard_or_async(key).await
+    }
+
+    async fn guard_or_async<E: Send + Sync + 'static>(
         &self,
         mut key: K,
-    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>> {
         loop {
             let (mut waiting, back) = match self.load_step(key, false)? {
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting, back) => (waiting, back),
             };
             std::future::poll_fn(|context| waiting.poll(context)).await;
-            key = back;
+            match landed(waiting, back) {
+                ControlFlow::Break(landed) => return Ok(Loaded::Found(landed?)),
+                ControlFlow::Continue(back) => key = back,
+            }
         }
     }
 }
 
-impl<K, V> LoadError<K, V> {
-    /// The same error of a call whose loader may fail.
-    fn into_other<E>(self) -> LoadError<K, V, E> {
-        match self {
-            LoadError::Failed(never) => match never {},
-            LoadError::Refused(refused) => LoadError::Refused(refused),
-            LoadError::Recursive => LoadError::Recursive,
-            LoadError::Closed => LoadError::Closed,
+/// What a flight that is over brings a caller that has waited for it; its key, if that is nothing.
+fn landed<'a, K: Eq, V, E: Send + Sync + 'static>(
+    waiting: Waiting<K, V>,
+    key: K,
+) -> ControlFlow<Result<Value<'a, K, V>, LoadError<K, V, E>>, K> {
+    let flight = waiting.flight();
+    drop(waiting);
+    if *flight.key() != key {
+        return ControlFlow::Continue(key);
+    }
+    // The `Drop` of a key may panic: it runs before what is returned is on its way out.
+    match flight.outcome() {
+        Some(Outcome::Loaded(_)) => {
+            drop(key);
+            ControlFlow::Break(Ok(Value(Held::Loaded(flight))))
         }
+        Some(Outcome::Failed(error)) => match error.clone().downcast::<E>() {
+            Ok(error) => {
+                drop((key, flight));
+                ControlFlow::Break(Err(LoadError::Failed(error)))
+            }
+            Err(_) => ControlFlow::Continue(key),
+        },
+        _ => ControlFlow::Continue(key),
     }
 }
 
 impl<'a, K, V, S> LoadGuard<'a, K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     /// The key.
@@ -354,14 +455,18 @@ where
         &self.key
     }
 
-    /// Inserts the value, with the map's lifetime, and lets the waiting callers go on. If another
-    /// call has inserted a value meanwhile, this drops its own and returns that one. The wakers of
-    /// waiting tasks are called while the returned `Ref` pins the map.
+    /// Inserts the value, with the map's lifetime, and gives it to the waiting callers too. This
+    /// clones it once.
+    ///
+    /// The map does not keep it if the key has been given another value since the load began, or
+    /// has been [removed](ExpiringMap::remove), or the map was [cleared](ExpiringMap::clear). A
+    /// look-up may find it for a moment if the removal comes in the midst of this call; then the
+    /// listener hears of it as [`Removed`](crate::RemovalCause::Removed).
     ///
     /// # Errors
     ///
     /// As [`ExpiringMap::insert`].
-    pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+    pub fn insert(self, value: V) -> Result<Value<'a, K, V>, InsertError<K, V>> {
         self.insert_with_lifetime(value, Lifetimes::new())
     }
 
@@ -374,12 +479,42 @@ where
         self,
         value: V,
         lifetime: impl Into<Lifetimes>,
-    ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        let LoadGuard { map, key, mut count, flight } = self;
-        let settled = map.put(key, value, lifetime.into(), false)?;
+    ) -> Result<Value<'a, K, V>, InsertError<K, V>> {
+        let LoadGuard { map, key, mut count, loading } = self;
+        let held = |flight| Ok(Value(Held::Loaded(flight)));
+        if loading.is_invalidated() {
+            drop(key); // its `Drop` may panic
+            count.has_inserted = true;
+            return held(loading.end(Outcome::Loaded(value)));
+        }
+        let shared = Outcome::Loaded(value.clone());
+        let settled = match map.put(key, value, lifetime.into(), false) {
+            Ok(settled) => settled,
+            Err(refused) => {
+                drop(loading.end(shared));
+                return Err(refused);
+            }
+        };
         count.has_inserted = true;
-        drop(flight);
-        Ok(settled.into_ref())
+        // A removal may have come between the question above and the insertion, and have found
+        // nothing: this call takes its own entry back.
+        let is_lost = settled.refused.is_none() && loading.is_invalidated();
+        let lost = is_lost.then(|| map.store.remove_this(&settled.pin, &settled.entry.new));
+        drop(settled.into_ref());
+        if let Some(Some(lost)) = lost {
+            lost.tell();
+        }
+        held(loading.end(shared))
+    }
+
+    /// Ends the load without a value. Waiting callers get the error.
+    fn fail<E: Send + Sync + 'static>(self, error: E) -> LoadError<K, V, E> {
+        let error = Arc::new(error);
+        let LoadGuard { key, loading, .. } = self;
+        // Before the error is on its way out: the `Drop` of a key may panic.
+        drop(loading.end(Outcome::Failed(error.clone())));
+        drop(key);
+        LoadError::Failed(error)
     }
 }
 

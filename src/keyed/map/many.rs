@@ -105,6 +105,7 @@ where
         let (mut keys, mut group, mut removed) = (keys.into_iter(), Vec::new(), 0);
         while self.fetch(&mut keys, |key| self.hash(*key), &mut group) {
             for (hash, key) in group.drain(..) {
+                self.invalidate_load(key);
                 removed += usize::from(self.remove_hashed(Wanted::new(hash, key)).is_some());
             }
         }

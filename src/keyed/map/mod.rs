@@ -15,7 +15,7 @@ pub use builder::ExpiringMapBuilder;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::Iter;
 pub use lent::Ref;
-pub use load::{LoadError, LoadGuard, Loaded};
+pub use load::{LoadError, LoadGuard, Loaded, Value};
 pub use many::Guard;
 
 use super::store::{Store, Wanted};
@@ -107,7 +107,7 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     hasher: S,
     owner: Arc<Owner<Store<K, V>>>,
     /// The keys whose values threads and tasks are loading.
-    flights: Arc<Flights>,
+    flights: Arc<Flights<K, V>>,
 }
 
 impl<K: 'static, V: 'static, S: Clone> Clone for ExpiringMap<K, V, S> {

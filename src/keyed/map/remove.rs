@@ -31,12 +31,23 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// Ends the entry of a key. Returns it, unless its time was up. [`Removed::try_into_value`]
-    /// gives the value itself.
+    /// gives the value itself. A load of the key that is under way is
+    /// [invalidated](Self::get_or_insert_with).
+    ///
+    /// Lock-free while no load is under way; else it takes a lock for some instructions. This is so
+    /// for all calls that remove.
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {
+        self.invalidate_load(key);
         self.remove_hashed(Wanted::new(self.hash(key), key))
+    }
+
+    /// Before a removal looks for the entry. The caller is unpinned.
+    #[inline(always)]
+    pub(super) fn invalidate_load<Q: Hash + ?Sized>(&self, key: &Q) {
+        self.flights.invalidate(|| self.hasher.hash_one(key));
     }
 
     #[inline(always)]
@@ -59,7 +70,8 @@ where
     }
 
     /// As [`remove`](Self::remove), if `condition` holds for it; of that very value. It may be
-    /// called several times, if others replace it meanwhile.
+    /// called several times, if others replace it meanwhile. A load of the key is invalidated in any
+    /// case.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().build()?;
@@ -76,6 +88,7 @@ where
     where
         K: Borrow<Q>,
     {
+        self.invalidate_load(key);
         let (wanted, pin) = self.seek(key);
         let notice = loop {
             let found = self.store.living(&pin, wanted)?;
@@ -98,8 +111,9 @@ where
     /// Removes the entries for which `keep` is false, and only the very value that `keep` was asked
     /// about. Each key that is there all the while is asked about, as [`iter`](Self::iter) meets
     /// it. If another thread replaces a value that `keep` has just rejected, `keep` is asked again,
-    /// about the new value.
+    /// about the new value. All loads under way are invalidated: `keep` has not seen their values.
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
+        self.flights.invalidate_all();
         let (mut walk, mut met) = (Walk::default(), Vec::new());
         let mut notices = Notices(Vec::new());
         loop {
@@ -126,7 +140,8 @@ where
     }
 
     /// Removes every key that is there when this is called, whatever value it has by the time that
-    /// the call comes to it. Keys that other threads insert meanwhile may stay.
+    /// the call comes to it. Keys that other threads insert meanwhile may stay. All loads under way
+    /// are invalidated.
     pub fn clear(&self) {
         self.retain(|_, _| false);
     }

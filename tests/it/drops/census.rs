@@ -41,6 +41,12 @@ impl Census {
     }
 }
 
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Counted::of(&self.census, self.id)
+    }
+}
+
 const ALIVE: u64 = 0x5eed_5eed_0000_0000;
 const DROPPED: u64 = 0xdead_dead_0000_0000;
 

@@ -54,6 +54,8 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
 
     /// Emits a message that is derived from `parents`: `&tuple`, `&[&a, &b]`, or `()` for an
     /// untracked message. Never waits. Emit before acking the parents; the compiler enforces that.
+    /// If a grouping's closure or `M::clone` panics, no task gets the message, and the parents'
+    /// trees fail, as by [`fail_with`](Self::fail_with). A later ack of a parent is then late.
     pub fn emit(&mut self, parents: impl Parents, message: M) {
         self.bench.emit(&parents, message);
     }

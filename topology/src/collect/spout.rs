@@ -58,7 +58,8 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
 
     /// Emits a message, and tracks all that is derived from it. The spout is called with the
     /// outcome once, by `id`, after `next` has returned. If no bolt gets the message, it is acked.
-    /// Never waits.
+    /// Never waits. A panic of `M::clone` or of a grouping's closure is caught: it is a failed
+    /// attempt of the message, which is replayed or given up.
     ///
     /// # Errors
     ///
@@ -67,7 +68,8 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
         self.desk.emit(message, id)
     }
 
-    /// Emits an untracked message. It is never pending.
+    /// Emits an untracked message. It is never pending. If a grouping's closure or `M::clone`
+    /// panics, the message is dropped, and the panic is counted and reported.
     pub fn emit_untracked(&mut self, message: M) {
         self.desk.emit_untracked(message);
     }

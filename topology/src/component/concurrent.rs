@@ -182,10 +182,7 @@ type Queue<Out> = SegQueue<(u64, Ended<Out>)>;
 
 /// Emits the results of an input and acks it, or fails it.
 fn end<Out: Clone + 'static>(tuple: Tuple<()>, done: Done<Out>, out: &mut BoltCollector<'_, Out>) {
-    let emitted = done.and_then(|all| {
-        let emit = || all.into_iter().for_each(|message| out.emit(&tuple, message));
-        caught(emit).map_err(Failed::new)
-    });
+    let emitted = done.map(|all| all.into_iter().for_each(|message| out.emit(&tuple, message)));
     let Err(Failed { why, is_final }) = emitted else {
         return out.ack(tuple);
     };

@@ -7,10 +7,11 @@ use crate::emit::{Emitter, Port};
 use crate::error::EmitError;
 use crate::instance::Workplace;
 use crate::lanes::Tie;
+use crate::outcomes::{Cause, Ended};
 use crate::replay::DeadLetter;
 use crate::task::discard;
 use crate::tuple::Anchors;
-use expiry::AckError;
+use expiry::{AckError, Reason};
 use std::collections::VecDeque;
 
 /// A spout task's messages, from their emission on. One thread has it, and lends it to the spout.
@@ -50,46 +51,61 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         let Some(place) = self.places.next() else {
             return Err(EmitError { message, id });
         };
-        // The calls that may panic come first.
-        let kept = self.keeps.then(|| message.clone());
-        self.task.emitter.offer(&mut self.port, message);
-        let (message, began) = (kept, self.now);
-        self.places.enter(Pending { id, message, attempts: 1, given_up: None, began });
+        let (message, began) = (Some(message), self.now);
+        self.places.enter(Pending { id, message, attempts: 0, given_up: None, began });
         self.count_pending();
-        if self.task.shared.tracker.is_some() {
-            self.send(place);
-        } else {
-            self.port.send(|| Tie::Of(Anchors::new()));
-            // Without a tracker a message is acked as soon as the spout has returned.
-            self.acked.push_back(place);
-        }
+        self.attempt(place);
         Ok(())
     }
 
     /// Emits an untracked message.
     pub(crate) fn emit_untracked(&mut self, message: M) {
-        self.task.emitter.offer(&mut self.port, message);
-        self.port.send(|| Tie::Of(Anchors::new()));
+        if self.task.emitter.offer(&mut self.port, || message).is_ok() {
+            self.port.send(|| Tie::Of(Anchors::new()));
+        }
     }
 
-    /// Offers a copy of what is pending in `place`, a message or a dead letter, once more. Returns
-    /// whether there was something. The caller then sends it.
-    pub(super) fn offer_again(&mut self, place: u32) -> bool {
-        match self.places.get(place) {
-            Some(Pending { given_up: Some(letter), .. }) => {
-                self.task.emitter.offer(&mut self.letters, DeadLetter::clone(letter));
+    /// Emits what is pending in `place`, a message or a dead letter. Returns whether it is sent. A
+    /// panic of users' code meanwhile is a failure of this attempt: its outcome comes by the queue,
+    /// as that of every other attempt.
+    pub(super) fn attempt(&mut self, place: u32) -> bool {
+        let (emitter, keeps) = (&self.task.emitter, self.keeps);
+        let Some(pending) = self.places.get_mut(place) else {
+            return false;
+        };
+        pending.attempts += 1;
+        let offered = match (&pending.given_up, &mut pending.message) {
+            (Some(letter), _) => emitter.offer(&mut self.letters, || DeadLetter::clone(letter)),
+            (None, Some(message)) if keeps => emitter.offer(&mut self.port, || {
+                let copy = message.clone();
+                std::mem::replace(message, copy)
+            }),
+            (None, message) => match message.take() {
+                Some(message) => emitter.offer(&mut self.port, || message),
+                None => return false,
+            },
+        };
+        match offered {
+            Ok(()) => self.send(place),
+            Err(panicked) => {
+                let cause = Some(Cause::Failed(panicked.to_string().into()));
+                let ended = Ended::Otherwise { place, reason: Reason::Failed { by: None }, cause };
+                self.task.shared.desks.tell(self.trees.number as usize, ended);
+                return false;
             }
-            Some(Pending { message: Some(message), .. }) => {
-                self.task.emitter.offer(&mut self.port, message.clone());
-            }
-            _ => return false,
         }
         true
     }
 
     /// Sends what was just offered for `place`, as a tree of its own.
-    pub(super) fn send(&mut self, place: u32) {
+    fn send(&mut self, place: u32) {
         let is_letter = self.places.get(place).is_some_and(|pending| pending.given_up.is_some());
+        if self.task.shared.tracker.is_none() {
+            let tie = || Tie::Of(Anchors::new());
+            let _ = if is_letter { self.letters.send(tie) } else { self.port.send(tie) };
+            // Without a tracker a message is acked as soon as the spout has returned.
+            return self.acked.push_back(place);
+        }
         let random = &mut self.task.emitter.random;
         let waits = if is_letter {
             self.trees.add(place, &mut self.letters, random)

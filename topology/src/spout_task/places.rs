@@ -11,7 +11,8 @@ use crate::task::discard;
 pub(super) struct Pending<M, Id> {
     /// The spout's name for the message.
     pub(super) id: Id,
-    /// A copy, if the message may have to be emitted again, or become a dead letter.
+    /// A copy, if the message may have to be emitted again, or become a dead letter. The message
+    /// itself until it is first offered.
     pub(super) message: Option<M>,
     /// How often the message was emitted.
     pub(super) attempts: u32,

@@ -55,8 +55,7 @@ impl Replays {
 }
 
 impl<M: Clone + 'static, Id: fmt::Debug> Desk<M, Id> {
-    /// Makes the message in `place` its dead letter, and offers that to the bolts that listen.
-    /// Returns whether there was one.
+    /// Makes the message in `place` its dead letter. Returns whether there was one.
     fn bury(&mut self, place: u32, failure: &Failure) -> bool {
         let Some(pending) = self.places.get_mut(place) else {
             return false;
@@ -68,10 +67,10 @@ impl<M: Clone + 'static, Id: fmt::Debug> Desk<M, Id> {
             message,
             id: format!("{:?}", pending.id),
             component: self.task.emitter.context.component().to_string(),
-            attempts: std::mem::replace(&mut pending.attempts, 1),
+            attempts: std::mem::take(&mut pending.attempts),
             failure: failure.clone(),
         }));
-        self.offer_again(place)
+        true
     }
 }
 
@@ -110,7 +109,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
 
     /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is
     /// lost.
-    pub(super) fn give_up(&mut self, place: u32, failure: Failure) {
+    fn give_up(&mut self, place: u32, failure: Failure) {
         let Some(pending) = self.desk.places.get_mut(place) else {
             return;
         };
@@ -124,9 +123,12 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         if !self.desk.letters.is_closed() {
             match guarded(&mut self.desk, |desk| desk.bury(place, &failure)) {
                 Ok(false) => {}
-                Ok(true) => return self.desk.send(place),
+                Ok(true) => {
+                    self.desk.attempt(place);
+                    return;
+                }
                 Err(panicked) => {
-                    let error = format_args!("emitting a dead letter {panicked}");
+                    let error = format_args!("making a dead letter {panicked}");
                     self.desk.task.emitter.report(&error);
                 }
             }
@@ -149,23 +151,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let mut any = false;
         while let Some(place) = self.replays.pop(self.desk.now) {
             any = true;
-            match guarded(&mut self.desk, |desk| desk.offer_again(place)) {
-                Ok(true) => {
-                    self.desk.send(place);
-                    self.desk.task.emitter.stats.replayed.add(1);
-                    if let Some(pending) = self.desk.places.get_mut(place) {
-                        pending.attempts += 1;
-                    }
-                }
-                Ok(false) => {}
-                // With no instance, giving up would call no spout's `fail`.
-                Err(_) if !self.is_made() => self.replays.push(self.spout.due(), place),
-                Err(panicked) => {
-                    let why = format!("emitting it again {panicked}");
-                    self.desk.task.emitter.report(&why);
-                    let why = Some(why.into());
-                    self.give_up(place, Failure::Failed { by: None, why });
-                }
+            if self.desk.attempt(place) {
+                self.desk.task.emitter.stats.replayed.add(1);
             }
         }
         any

@@ -19,7 +19,7 @@ pub(super) struct Trees {
     roots: Vec<Root>,
     timeout: Lifetime,
     /// The number of the spout's task among all spouts' tasks: the upper half of an owner.
-    number: u32,
+    pub(super) number: u32,
 }
 
 impl Trees {

@@ -3,9 +3,10 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    concurrent, Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
-    TopologyBuilder, Tuple,
+    basic, concurrent, sink, Bolt, BoltCollector, Collect, Context, Failure, Hook, Next, Replay,
+    Source, Spout, SpoutCollector, TopologyBuilder, Tuple, VecSpout,
 };
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -237,4 +238,177 @@ fn everything_may_panic() {
         assert_eq!(metrics[0].acked + metrics[0].dead_letters, ended.len() as u64);
     }
     assert!(panics > 10_000, "{panics}");
+}
+
+/// Panics over each tenth number, and over the one in the middle the first time.
+#[derive(Clone, Default)]
+struct Touchy(Arc<Mutex<HashSet<u64>>>);
+
+impl Touchy {
+    fn touch(&self, n: u64) {
+        let is_first = self.0.lock().unwrap().insert(n);
+        if n % 10 == 0 || (n % 10 == 5 && is_first) {
+            panic();
+        }
+    }
+}
+
+/// A message whose copies may panic.
+struct Message(u64, Option<Touchy>);
+
+impl Clone for Message {
+    fn clone(&self) -> Self {
+        self.1.iter().for_each(|touchy| touchy.touch(self.0));
+        Message(self.0, self.1.clone())
+    }
+}
+
+/// The users' code that runs while a message is offered.
+const OFFERS: [&str; 5] = ["fields", "map", "filter", "filter_map", "clone"];
+
+/// Adds a bolt whose grouping calls the code of this name.
+fn touched<'t, S: Source<'t, Message = Message>>(
+    builder: &'t TopologyBuilder,
+    source: S,
+    offer: &str,
+    touchy: &Touchy,
+) {
+    let (sink, touchy) = (builder.bolt("sink", |_| sink(|_: &Message, _| ())), touchy.clone());
+    match offer {
+        "fields" => sink.fields(source, move |message| {
+            touchy.touch(message.0);
+            &message.0
+        }),
+        "map" => sink.shuffle(source.into_stream().map(move |message: Message| {
+            touchy.touch(message.0);
+            message
+        })),
+        "filter" => sink.shuffle(source.into_stream().filter(move |message: &Message| {
+            touchy.touch(message.0);
+            true
+        })),
+        "filter_map" => sink.shuffle(source.into_stream().filter_map(move |message: &Message| {
+            touchy.touch(message.0);
+            Some(Message(message.0, None))
+        })),
+        _ => sink.parallelism(2).all(source),
+    };
+}
+
+fn tenths() -> Vec<u64> {
+    (0..100).step_by(10).collect()
+}
+
+fn ids(failed: &[(u64, Failure)]) -> Vec<u64> {
+    let mut ids: Vec<u64> = failed.iter().map(|(id, _)| *id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// A panic of users' code while a spout's message is offered is a failed attempt of that message.
+/// The message is replayed, then a dead letter. The spout's instance goes on.
+#[test]
+fn a_panic_while_a_message_is_offered_fails_the_attempt() {
+    for offer in OFFERS {
+        let builder = TopologyBuilder::new();
+        let (touchy, made) = (Touchy::default(), Arc::new(AtomicUsize::new(0)));
+        let of = (offer == "clone").then(|| touchy.clone());
+        let given = VecSpout::new((0..100).map(move |n| Message(n, of.clone())));
+        let (spout, count) = (given.clone(), made.clone());
+        let numbers = builder
+            .spout("numbers", move |_| {
+                count.fetch_add(1, Relaxed);
+                spout.clone()
+            })
+            .replay(Replay::default().attempts(3));
+        touched(&builder, &numbers, offer, &touchy);
+        let letters = Collect::new();
+        let letter = numbers.dead_letters().map(|letter| (letter.message.0, letter.attempts));
+        builder.bolt("letters", letters.instances()).shuffle(letter);
+        let mut topology = builder.simulate(&ManualClock::new()).unwrap();
+        assert!(topology.run(100_000), "{offer}");
+        let spout = &topology.metrics()[0];
+        assert_eq!(ids(&given.failed()), tenths(), "{offer}");
+        let (by, why) = (None, Some("panicked: it was to panic".into()));
+        assert_eq!(given.failed()[0].1, Failure::Failed { by, why });
+        let counts = (spout.acked, spout.dead_letters, spout.pending, made.load(Relaxed));
+        assert_eq!(counts, (90, 10, 0, 1), "{offer}");
+        if offer != "clone" {
+            let of = tenths().into_iter().map(|n| (n, 3)).collect::<Vec<_>>();
+            let mut came = letters.all();
+            came.sort_unstable();
+            assert_eq!(came, of, "{offer}");
+            assert_eq!((spout.failed, spout.replayed, spout.panics), (40, 10, 40), "{offer}");
+        }
+    }
+}
+
+/// As before, where no message is emitted again: the spout's `fail` is called at once, with acking
+/// and without. An untracked message is dropped.
+#[test]
+fn a_panic_while_a_message_is_offered_once_ends_it() {
+    for (offer, acking) in OFFERS.iter().flat_map(|offer| [(*offer, true), (*offer, false)]) {
+        let (builder, touchy) = (TopologyBuilder::new(), Touchy::default());
+        builder.acking(acking);
+        let of = (offer == "clone").then(|| touchy.clone());
+        let given = VecSpout::new((0..100).map(move |n| Message(n, of.clone())));
+        let numbers = builder.spout("numbers", given.instances());
+        touched(&builder, &numbers, offer, &touchy);
+        let mut topology = builder.simulate(&ManualClock::new()).unwrap();
+        assert!(topology.run(100_000), "{offer}");
+        let fifths: Vec<u64> = (0..100).step_by(5).collect();
+        assert_eq!((given.acked().len(), ids(&given.failed())), (80, fifths), "{offer}");
+    }
+    struct Untracked(u64);
+    impl Spout<u64> for Untracked {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            (0..10).for_each(|n| out.emit_untracked(n));
+            let sent = out.sent_to().count();
+            out.emit_untracked(10);
+            assert_eq!((sent, out.sent_to().count()), (1, 0));
+            self.0 += 1;
+            Next::Done
+        }
+    }
+    let (builder, touchy) = (TopologyBuilder::new(), Touchy::default());
+    let numbers = builder.spout("numbers", |_| Untracked(0));
+    let came = Collect::new();
+    let touched = numbers.stream().filter(move |n| {
+        touchy.touch(*n);
+        true
+    });
+    builder.bolt("came", came.instances()).shuffle(touched);
+    let mut topology = builder.simulate(&ManualClock::new()).unwrap();
+    assert!(topology.run(1_000));
+    assert_eq!(came.all(), [1, 2, 3, 4, 6, 7, 8, 9]);
+    assert_eq!((topology.metrics()[0].panics, topology.metrics()[0].errors), (3, 3));
+}
+
+/// A panic of users' code while a bolt's message is offered fails the trees that the message is
+/// derived from. The bolt's instance goes on.
+#[test]
+fn a_panic_while_a_bolts_message_is_offered_fails_its_parents() {
+    for offer in OFFERS {
+        let builder = TopologyBuilder::new();
+        let (touchy, made) = (Touchy::default(), Arc::new(AtomicUsize::new(0)));
+        let (given, count) = (VecSpout::new(0..100), made.clone());
+        let of = (offer == "clone").then(|| touchy.clone());
+        let numbers =
+            builder.spout("numbers", given.instances()).replay(Replay::default().attempts(3));
+        let pass = builder.bolt("pass", move |_| {
+            count.fetch_add(1, Relaxed);
+            let of = of.clone();
+            basic(move |n: &u64, out| out.emit(Message(*n, of.clone())))
+        });
+        touched(&builder, &pass.shuffle(&numbers), offer, &touchy);
+        let mut topology = builder.simulate(&ManualClock::new()).unwrap();
+        assert!(topology.run(100_000), "{offer}");
+        assert_eq!(ids(&given.failed()), tenths(), "{offer}");
+        let why = Some("panicked: it was to panic".into());
+        let by = Some("pass".into());
+        assert_eq!(given.failed()[0].1, Failure::Failed { by, why });
+        let (spout, pass) = (&topology.metrics()[0], &topology.metrics()[1]);
+        assert_eq!((spout.acked, spout.failed, spout.timed_out, spout.pending), (90, 40, 0, 0));
+        assert_eq!((pass.trees_failed, pass.panics, made.load(Relaxed)), (40, 40, 1), "{offer}");
+    }
 }
