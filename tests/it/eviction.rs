@@ -2,8 +2,9 @@
 
 use expiry::expiring_map::Entry;
 use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause, StoreError};
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -131,6 +132,39 @@ fn what_is_due_goes_before_what_lives() {
     let told = told.lock().unwrap();
     assert!(told.iter().all(|&(key, cause)| (key % 2, cause) == (0, RemovalCause::Expired)));
     assert_eq!((told.len(), map.len()), (500, 1000));
+}
+
+#[test]
+fn an_insertion_in_a_listener_hides_nothing_that_is_due() {
+    let (clock, told) = (ManualClock::new(), Told::default());
+    let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();
+    let (into, own) = (told.clone(), map.clone());
+    let builder = ExpiringMap::builder().max_capacity(100).interval(SECOND).clock(clock.clone());
+    let built = builder
+        .shards(1)
+        .removal_listener(move |&key: &u64, _: &u64, cause| {
+            into.lock().unwrap().push((key, cause));
+            // The first end that the driver reports leaves one place: this fills the map again.
+            if into.lock().unwrap().len() == 1 {
+                let map = own.get().unwrap();
+                (1000..1002).for_each(|key| drop(map.insert(key, key).unwrap()));
+            }
+        })
+        .build_manual()
+        .unwrap();
+    let map = map.get_or_init(|| built);
+    for key in 0..100 {
+        let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
+        map.insert_with_lifetime(key, key, lifetime).unwrap();
+    }
+    clock.advance(2 * SECOND);
+    while told.lock().unwrap().is_empty() {
+        map.poll(1);
+    }
+    told.lock().unwrap().clear();
+    (0..20).for_each(|key| drop(map.insert(2000 + key, key).unwrap()));
+    let told = told.lock().unwrap();
+    assert!(told.iter().all(|&(_, cause)| cause == RemovalCause::Expired), "{told:?}");
 }
 
 #[test]
@@ -304,6 +338,90 @@ fn a_call_does_not_evict_the_entry_that_it_replaces() {
             check(told);
         }
     }
+}
+
+thread_local! {
+    /// How many entries this thread has evicted, if it counts them.
+    static EVICTED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// A map of at most 1,000, full of entries of weight `theirs`. Whenever a thread that counts its
+/// evictions has evicted an entry, another thread inserts one of that weight; 500 times at most.
+fn contended(theirs: u64) -> Arc<OnceLock<ExpiringMap<u64, u64>>> {
+    let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();
+    let own = map.clone();
+    let built = ExpiringMap::builder()
+        .max_weight(1000, |_: &u64, &weight: &u64| u32::try_from(weight).unwrap())
+        .removal_listener(move |_: &u64, _: &u64, cause| {
+            let evicted = EVICTED.with(Cell::get).filter(|_| cause == RemovalCause::Size);
+            let Some(evicted) = evicted else { return };
+            EVICTED.with(|count| count.set(Some(evicted + 1)));
+            if evicted < 500 {
+                let own = own.clone();
+                let rival =
+                    move || drop(own.get().unwrap().insert(10_000 + evicted, theirs).unwrap());
+                thread::spawn(rival).join().unwrap();
+            }
+        })
+        .build_manual()
+        .unwrap();
+    for key in 0..1000 / theirs {
+        built.insert(key, theirs).unwrap();
+    }
+    map.get_or_init(|| built);
+    map
+}
+
+#[test]
+fn an_insertion_evicts_no_more_entries_than_it_weighs() {
+    type Call = fn(&ExpiringMap<u64, u64>, u64);
+    let calls: [Call; 3] = [
+        |map, weight| drop(map.insert(5000, weight).unwrap()),
+        |map, weight| map.upsert(5000, |_| (weight, ())).unwrap(),
+        |map, weight| match map.entry(5000) {
+            Entry::Occupied(entry) => drop(entry.insert(weight).unwrap()),
+            Entry::Vacant(entry) => drop(entry.insert(weight).unwrap()),
+        },
+    ];
+    for (theirs, weight) in [(1, 1), (1, 100), (1, 1000), (1000, 1), (100, 1), (30, 100)] {
+        for (call, replaces) in calls.iter().flat_map(|call| [(call, false), (call, true)]) {
+            let map = contended(theirs);
+            let map = map.get().unwrap();
+            if replaces && weight > 1 {
+                map.insert(5000, 1).unwrap();
+            }
+            EVICTED.with(|count| count.set(Some(0)));
+            call(map, weight);
+            let evicted = EVICTED.with(|count| count.replace(None)).unwrap();
+            assert!(evicted <= weight, "{evicted} beside {theirs} for {weight}");
+            // Each permit is an entry's, or free: as many light entries fit as at the beginning.
+            assert!(map.iter().map(|entry| *entry).sum::<u64>() <= 1000);
+            map.clear();
+            (0..1000).for_each(|key| drop(map.insert(key, 1).unwrap()));
+            assert_eq!(
+                (map.len(), map.insert(0, 1001).unwrap_err().error),
+                (1000, StoreError::TooHeavy)
+            );
+        }
+    }
+}
+
+#[test]
+fn two_insertions_that_need_most_of_the_bound_both_get_in() {
+    let (map, _) = weighing();
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let map = &map;
+            scope.spawn(move || {
+                let weight = if thread == 0 { 1 } else { 70 };
+                (0..2000).for_each(|n| drop(map.insert(n % 500 * 3 + thread, weight)));
+            });
+        }
+    });
+    assert!(weight(&map) <= 100);
+    map.clear();
+    (0..100).for_each(|n| drop(map.insert(n, 1).unwrap()));
+    assert_eq!(map.len(), 100);
 }
 
 #[test]

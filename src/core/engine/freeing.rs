@@ -51,6 +51,12 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.admission.give_back(1);
+        self.ended(stripe)
+    }
+
+    /// An entry has ended. Its permits are the caller's. Returns as [`freed`](Self::freed) does.
+    #[inline]
+    pub(crate) fn ended(&self, stripe: &Stripe<C>) -> bool {
         stripe.ended.add(1);
         stripe.ended.get() % CHUNK as u64 == 0
     }

@@ -162,6 +162,11 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// entry weighs: 0 counts as 1, and an entry that weighs more than `weight` is refused with
     /// [`StoreError::TooHeavy`]. An entry keeps the weight that it had when it was inserted.
     ///
+    /// An insertion keeps the room that it makes, and other insertions cannot take it. So it evicts
+    /// at most as many entries as the new one weighs. Where it finds nothing to evict, it gives that
+    /// room back and begins anew. After 64 such looks it fails with [`StoreError::Full`]: insertions
+    /// and removals that other threads are in the middle of then hold what it lacks.
+    ///
     /// The inserting thread calls the weigher, unpinned, but in [`upsert`](ExpiringMap::upsert) and
     /// for an [`OccupiedEntry`](crate::expiring_map::OccupiedEntry). If it panics, the map is as it
     /// was.
