@@ -174,7 +174,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let cause = RemovalCause::Expired;
             let ended = self.finish(&named.pin, mine, room, claim, at, cause);
             std::mem::forget(ended);
-            self.engine.free_later(mine, claim.id, true);
+            self.engine.free_later(mine, claim.id, self.weight_of(claim.id), true);
         });
     }
 

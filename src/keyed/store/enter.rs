@@ -54,8 +54,9 @@ impl<K: 'static, V: 'static> Drop for Entering<'_, '_, K, V> {
     #[cold]
     fn drop(&mut self) {
         self.store.keys(self.mine, self.hash).sub(1);
-        self.room.keep(self.store.weight_of(self.claim.id) - 1);
-        self.store.engine.abandon(self.mine, &self.claim);
+        let weight = self.store.weight_of(self.claim.id);
+        self.room.keep(weight - 1);
+        self.store.engine.abandon(self.mine, &self.claim, weight);
     }
 }
 
