@@ -101,6 +101,51 @@ fn a_working_set_that_shifts_is_followed() {
     assert!(mean > 0.9, "{mean}");
 }
 
+/// Of keys 0 to 9,999, the smaller ones far more often.
+fn skewed(count: usize) -> impl Iterator<Item = u64> {
+    let mut random = 1_u64;
+    (0..count).map(move |_| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
+        (10_000_f64.powf(share) - 1.0) as u64
+    })
+}
+
+#[test]
+fn a_map_that_weighs_keeps_what_is_hot() {
+    let by_weight = ExpiringMap::builder().max_weight(64_000, |_: &u64, _: &u64| 64);
+    let by_weight = by_weight.shards(1).build_manual().unwrap();
+    let (by_number, ..) = bounded(1000);
+    let share = |map: &ExpiringMap<u64, u64>| {
+        // Keys that come once only, among the others.
+        let keys = || skewed(100_000).enumerate().flat_map(|(n, key)| [key, 1_000_000 + n as u64]);
+        hits(map, keys()) as f64 / 100_000.0
+    };
+    let (by_weight, by_number) = (share(&by_weight), share(&by_number));
+    assert!(by_number > 0.6, "{by_number}");
+    assert!(by_weight > by_number - 0.01, "{by_weight}, {by_number}");
+}
+
+#[test]
+fn an_insertion_looks_at_256_entries_at_most() {
+    let told = Told::default();
+    let into = told.clone();
+    let builder = ExpiringMap::builder().max_capacity(4096).shards(1);
+    let map = builder
+        .removal_listener(move |&key: &u64, _: &u64, cause| into.lock().unwrap().push((key, cause)))
+        .build_manual()
+        .unwrap();
+    assert_eq!(hits(&map, (0..4096).chain(0..4096)), 4096);
+    for key in 10_000..10_008 {
+        map.insert(key, key).unwrap();
+        (0..4096).chain(10_000..=key).for_each(|key| drop(map.get(&key)));
+    }
+    // All have been used. The hand comes as far as it looks, and takes the entry that it meets.
+    let mut evicted: Vec<_> = told.lock().unwrap().iter().map(|&(key, _)| key).collect();
+    evicted.sort_unstable();
+    assert!(evicted.windows(2).all(|pair| pair[1] - pair[0] >= 200), "{evicted:?}");
+}
+
 #[test]
 fn an_entry_whose_time_is_up_is_reported_as_expired() {
     let (map, clock, told) = bounded(1);
