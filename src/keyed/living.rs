@@ -10,7 +10,7 @@ use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Attempt, Entered, Found, Hindered, RemovalCause, Store, Touched, Wanted};
 use super::{Lifetimes, StoreError};
-use crate::core::engine::Pin;
+use crate::core::engine::{Pin, Room};
 use crate::core::index::Glance;
 use crate::core::lease::State;
 use crate::time::Lifetime;
@@ -190,6 +190,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn put<'a>(
         &'a self,
         pin: &Pin,
+        room: &mut Room<'_>,
         hash: u32,
         aim: Aim<'a, K, V>,
         pair: (K, V),
@@ -199,7 +200,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Eq,
     {
         let Some(found) = aim.found else {
-            return self.enter(pin, hash, pair, aim.term).into();
+            return self.enter(pin, room, hash, pair, aim.term).into();
         };
         if !aim.is_living {
             return match self.make_way(pin, &found) {
@@ -210,7 +211,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if !replaces {
             return Put::Kept(found, pair);
         }
-        self.replace(pin, &found, pair, aim.term).into()
+        self.replace(pin, room, &found, pair, aim.term).into()
     }
 
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.

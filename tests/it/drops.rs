@@ -915,3 +915,128 @@ fn what_waits_to_be_dropped_is_bounded() {
     churn();
     assert!(census.left() < 10_000, "{} wait", census.left());
 }
+
+/// Ended values of a bounded map count against its bound, too: what has ended and is not dropped
+/// weighs at most a quarter of it, and as much as goes between two looks.
+#[test]
+fn what_has_ended_in_a_bounded_map_is_a_share_of_the_bound() {
+    type Map = ExpiringMap<u64, Counted>;
+    let builder = || Map::builder().time_to_live(Duration::from_secs(3600));
+    let weighs = |bound, weight| builder().max_weight(bound, move |_, _| weight);
+    let maps = [
+        (64, weighs(64, 1)),
+        (64, weighs(64_000, 1000)),
+        (4000, weighs(4000, 1)),
+        (64, builder().max_capacity(64)),
+        (4000, builder().max_capacity(4000)),
+        (1000, builder().capacity(1000)),
+    ];
+    for (bound, builder) in maps {
+        let (census, map) = (Census::new(), builder.build_manual().unwrap());
+        let most = Cell::new(0);
+        let look = || most.set(most.get().max(census.left()));
+        for key in 0..20_000 {
+            drop(map.insert(key, Counted::new(&census)));
+            look();
+        }
+        for _ in 0..20_000 {
+            map.insert(0, Counted::new(&census)).ok();
+            look();
+        }
+        for key in 1..20_000 {
+            drop(map.insert(key, Counted::new(&census)));
+            drop(map.remove(&key));
+            look();
+        }
+        let most = most.get();
+        assert!(most <= bound + bound / 4 + bound / 32 + 20, "{most} for {bound}");
+    }
+}
+
+/// The same with a reaper, and threads. A thread that is not running while it is pinned, or while
+/// it drops a batch, holds some back: so the bound is a wide one.
+#[test]
+fn what_has_ended_in_a_bounded_map_is_a_share_of_the_bound_among_threads() {
+    let census = Census::new();
+    let map = ExpiringMap::builder().max_weight(100_000, |_: &u64, _: &Counted| 1000).build();
+    let map = map.unwrap();
+    for key in 0..50_000 {
+        map.insert(key % 200, Counted::new(&census)).unwrap();
+    }
+    assert!(map.flush(Duration::from_secs(60)));
+    assert!(census.left() <= 100);
+}
+
+/// A map with a manual clock, and the milliseconds until all that has ended is dropped.
+fn in_milliseconds() -> (ExpiringMap<u64, Counted>, impl Fn(&Census) -> u32) {
+    let clock = ManualClock::new();
+    let interval = Duration::from_millis(1);
+    let map = ExpiringMap::builder().interval(interval).clock(clock.clone()).build_manual();
+    let map: ExpiringMap<u64, Counted> = map.unwrap();
+    let driven = map.clone();
+    let count = move |census: &Census| {
+        let passes = |_: &u32| {
+            clock.advance(interval);
+            driven.poll(usize::MAX);
+            census.left() > 0
+        };
+        (0..5000).take_while(passes).count() as u32
+    };
+    (map, count)
+}
+
+#[test]
+fn a_value_is_dropped_some_milliseconds_after_its_end() {
+    let census = Census::new();
+    let (map, milliseconds) = in_milliseconds();
+    for key in 0..10 {
+        map.insert(key, Counted::new(&census)).unwrap();
+        drop(map.remove(&key));
+        let taken = milliseconds(&census);
+        assert!(taken <= 8, "{taken} ms");
+    }
+}
+
+#[test]
+fn values_are_dropped_soon_after_a_reader_has_gone() {
+    let census = Census::new();
+    let (map, milliseconds) = in_milliseconds();
+    for key in 0..10 {
+        map.insert(key, Counted::new(&census)).unwrap();
+    }
+    let (say, said) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let lent = &map;
+        let reader = scope.spawn(move || {
+            let kept = lent.get(&0);
+            say.send(()).unwrap();
+            released.recv().unwrap();
+            drop(kept);
+        });
+        said.recv().unwrap();
+        drop(map.remove(&1));
+        // Some end while the first ones wait.
+        assert_eq!(milliseconds(&census), 5000);
+        (0..10).for_each(|key| drop(map.remove(&key)));
+        assert_eq!(milliseconds(&census), 5000);
+        release.send(()).unwrap();
+        reader.join().unwrap();
+        let taken = milliseconds(&census);
+        assert!(taken <= 200, "{taken} ms");
+    });
+}
+
+/// A large map may hold many ended values: an eighth of the live ones waits for the driver.
+#[test]
+fn an_eighth_of_the_live_entries_may_wait() {
+    let census = Census::new();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    for key in 0..80_000 {
+        map.insert(key, Counted::new(&census)).unwrap();
+    }
+    (0..9_000).for_each(|key| drop(map.insert(key, Counted::new(&census)).unwrap()));
+    assert_eq!(census.left(), 89_000, "this thread has dropped some");
+    (0..80_000).for_each(|key| drop(map.insert(key, Counted::new(&census)).unwrap()));
+    assert!(census.left() < 91_000, "{} are there", census.left());
+}

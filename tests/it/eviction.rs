@@ -2,8 +2,9 @@
 
 use expiry::expiring_map::Entry;
 use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause, StoreError};
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -100,6 +101,51 @@ fn a_working_set_that_shifts_is_followed() {
     assert!(mean > 0.9, "{mean}");
 }
 
+/// Of keys 0 to 9,999, the smaller ones far more often.
+fn skewed(count: usize) -> impl Iterator<Item = u64> {
+    let mut random = 1_u64;
+    (0..count).map(move |_| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
+        (10_000_f64.powf(share) - 1.0) as u64
+    })
+}
+
+#[test]
+fn a_map_that_weighs_keeps_what_is_hot() {
+    let by_weight = ExpiringMap::builder().max_weight(64_000, |_: &u64, _: &u64| 64);
+    let by_weight = by_weight.shards(1).build_manual().unwrap();
+    let (by_number, ..) = bounded(1000);
+    let share = |map: &ExpiringMap<u64, u64>| {
+        // Keys that come once only, among the others.
+        let keys = || skewed(100_000).enumerate().flat_map(|(n, key)| [key, 1_000_000 + n as u64]);
+        hits(map, keys()) as f64 / 100_000.0
+    };
+    let (by_weight, by_number) = (share(&by_weight), share(&by_number));
+    assert!(by_number > 0.6, "{by_number}");
+    assert!(by_weight > by_number - 0.01, "{by_weight}, {by_number}");
+}
+
+#[test]
+fn an_insertion_looks_at_256_entries_at_most() {
+    let told = Told::default();
+    let into = told.clone();
+    let builder = ExpiringMap::builder().max_capacity(4096).shards(1);
+    let map = builder
+        .removal_listener(move |&key: &u64, _: &u64, cause| into.lock().unwrap().push((key, cause)))
+        .build_manual()
+        .unwrap();
+    assert_eq!(hits(&map, (0..4096).chain(0..4096)), 4096);
+    for key in 10_000..10_008 {
+        map.insert(key, key).unwrap();
+        (0..4096).chain(10_000..=key).for_each(|key| drop(map.get(&key)));
+    }
+    // All have been used. The hand comes as far as it looks, and takes the entry that it meets.
+    let mut evicted: Vec<_> = told.lock().unwrap().iter().map(|&(key, _)| key).collect();
+    evicted.sort_unstable();
+    assert!(evicted.windows(2).all(|pair| pair[1] - pair[0] >= 200), "{evicted:?}");
+}
+
 #[test]
 fn an_entry_whose_time_is_up_is_reported_as_expired() {
     let (map, clock, told) = bounded(1);
@@ -108,6 +154,62 @@ fn an_entry_whose_time_is_up_is_reported_as_expired() {
     map.insert(2, 2).unwrap();
     assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
     assert_eq!(map.metrics().total.evicted, 0);
+}
+
+#[test]
+fn what_is_due_goes_before_what_lives() {
+    let (map, clock, told) = bounded(2);
+    map.insert_with_lifetime(1, 1, SECOND).unwrap();
+    map.insert_with_lifetime(2, 2, 100 * SECOND).unwrap();
+    clock.advance(2 * SECOND);
+    map.insert(3, 3).unwrap();
+    assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
+    assert_eq!(map.metrics().total.evicted, 0);
+
+    // Many are due, and all of them go first.
+    let (map, clock, told) = bounded(1000);
+    for key in 0..1000 {
+        let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
+        map.insert_with_lifetime(key, key, lifetime).unwrap();
+    }
+    clock.advance(2 * SECOND);
+    (1000..1500).for_each(|key| drop(map.insert(key, key).unwrap()));
+    let told = told.lock().unwrap();
+    assert!(told.iter().all(|&(key, cause)| (key % 2, cause) == (0, RemovalCause::Expired)));
+    assert_eq!((told.len(), map.len()), (500, 1000));
+}
+
+#[test]
+fn an_insertion_in_a_listener_hides_nothing_that_is_due() {
+    let (clock, told) = (ManualClock::new(), Told::default());
+    let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();
+    let (into, own) = (told.clone(), map.clone());
+    let builder = ExpiringMap::builder().max_capacity(100).interval(SECOND).clock(clock.clone());
+    let built = builder
+        .shards(1)
+        .removal_listener(move |&key: &u64, _: &u64, cause| {
+            into.lock().unwrap().push((key, cause));
+            // The first end that the driver reports leaves one place: this fills the map again.
+            if into.lock().unwrap().len() == 1 {
+                let map = own.get().unwrap();
+                (1000..1002).for_each(|key| drop(map.insert(key, key).unwrap()));
+            }
+        })
+        .build_manual()
+        .unwrap();
+    let map = map.get_or_init(|| built);
+    for key in 0..100 {
+        let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
+        map.insert_with_lifetime(key, key, lifetime).unwrap();
+    }
+    clock.advance(2 * SECOND);
+    while told.lock().unwrap().is_empty() {
+        map.poll(1);
+    }
+    let before = told.lock().unwrap().len();
+    (0..20).for_each(|key| drop(map.insert(2000 + key, key).unwrap()));
+    let told = &told.lock().unwrap()[before..];
+    assert!(told.iter().all(|&(_, cause)| cause == RemovalCause::Expired), "{told:?}");
 }
 
 #[test]
@@ -235,6 +337,136 @@ fn a_value_that_grows_makes_room_and_one_that_is_too_heavy_changes_nothing() {
     map.insert_with_lifetime(1, 5, kept).unwrap();
     map.insert(2, 95).unwrap();
     assert_eq!(map.len(), 2);
+}
+
+/// A map of `n` entries that weigh 4 and has room for 2 more, of which those in `read` were read.
+fn fours(n: u64, read: u64) -> (ExpiringMap<u64, u64>, Told) {
+    let told = Told::default();
+    let into = told.clone();
+    let map = ExpiringMap::builder()
+        .max_weight(4 * n as usize + 2, |_: &u64, &weight: &u64| u32::try_from(weight).unwrap())
+        .removal_listener(move |&key: &u64, _: &u64, cause| into.lock().unwrap().push((key, cause)))
+        .build_manual()
+        .unwrap();
+    for key in 0..n {
+        map.insert(key, 4).unwrap();
+    }
+    for key in (0..n).filter(|key| read >> key & 1 == 1) {
+        map.get(&key);
+    }
+    (map, told)
+}
+
+#[test]
+fn a_call_does_not_evict_the_entry_that_it_replaces() {
+    for n in 2..16 {
+        let reads = [0, u64::MAX, 0x5555, 0xAAAA, 0x00FF, 0xFF00, 1, 1 << (n - 1)];
+        for (key, read) in (0..n).flat_map(|key| reads.map(|read| (key, read))) {
+            let check = |told: Told| {
+                let told = told.lock().unwrap();
+                let own: Vec<_> = told.iter().filter(|&&(told, _)| told == key).collect();
+                assert_eq!(own, [&(key, RemovalCause::Replaced)], "{n} {key} {read:x}");
+            };
+            let (map, told) = fours(n, read);
+            assert_eq!(map.insert(key, 8).unwrap().as_deref(), Some(&4));
+            check(told);
+            let (map, told) = fours(n, read);
+            let Entry::Occupied(entry) = map.entry(key) else { panic!("it is there") };
+            assert_eq!(*entry.insert(8).unwrap(), 4);
+            check(told);
+            let (map, told) = fours(n, read);
+            map.upsert(key, |value| {
+                assert_eq!(value, Some(&4));
+                (8, ())
+            })
+            .unwrap();
+            check(told);
+        }
+    }
+}
+
+thread_local! {
+    /// How many entries this thread has evicted, if it counts them.
+    static EVICTED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// A map of at most 1,000, full of entries of weight `theirs`. Whenever a thread that counts its
+/// evictions has evicted an entry, another thread inserts one of that weight; 500 times at most.
+fn contended(theirs: u64) -> Arc<OnceLock<ExpiringMap<u64, u64>>> {
+    let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();
+    let own = map.clone();
+    let built = ExpiringMap::builder()
+        .max_weight(1000, |_: &u64, &weight: &u64| u32::try_from(weight).unwrap())
+        .removal_listener(move |_: &u64, _: &u64, cause| {
+            let evicted = EVICTED.with(Cell::get).filter(|_| cause == RemovalCause::Size);
+            let Some(evicted) = evicted else { return };
+            EVICTED.with(|count| count.set(Some(evicted + 1)));
+            if evicted < 500 {
+                let own = own.clone();
+                let rival =
+                    move || drop(own.get().unwrap().insert(10_000 + evicted, theirs).unwrap());
+                thread::spawn(rival).join().unwrap();
+            }
+        })
+        .build_manual()
+        .unwrap();
+    for key in 0..1000 / theirs {
+        built.insert(key, theirs).unwrap();
+    }
+    map.get_or_init(|| built);
+    map
+}
+
+#[test]
+fn an_insertion_evicts_no_more_entries_than_it_weighs() {
+    type Call = fn(&ExpiringMap<u64, u64>, u64);
+    let calls: [Call; 3] = [
+        |map, weight| drop(map.insert(5000, weight).unwrap()),
+        |map, weight| map.upsert(5000, |_| (weight, ())).unwrap(),
+        |map, weight| match map.entry(5000) {
+            Entry::Occupied(entry) => drop(entry.insert(weight).unwrap()),
+            Entry::Vacant(entry) => drop(entry.insert(weight).unwrap()),
+        },
+    ];
+    for (theirs, weight) in [(1, 1), (1, 100), (1, 1000), (1000, 1), (100, 1), (30, 100)] {
+        for (call, replaces) in calls.iter().flat_map(|call| [(call, false), (call, true)]) {
+            let map = contended(theirs);
+            let map = map.get().unwrap();
+            if replaces && weight > 1 {
+                map.insert(5000, 1).unwrap();
+            }
+            EVICTED.with(|count| count.set(Some(0)));
+            call(map, weight);
+            let evicted = EVICTED.with(|count| count.replace(None)).unwrap();
+            assert!(evicted <= weight, "{evicted} beside {theirs} for {weight}");
+            // Each permit is an entry's, or free: as many light entries fit as at the beginning.
+            assert!(map.iter().map(|entry| *entry).sum::<u64>() <= 1000);
+            map.clear();
+            (0..1000).for_each(|key| drop(map.insert(key, 1).unwrap()));
+            assert_eq!(
+                (map.len(), map.insert(0, 1001).unwrap_err().error),
+                (1000, StoreError::TooHeavy)
+            );
+        }
+    }
+}
+
+#[test]
+fn two_insertions_that_need_most_of_the_bound_both_get_in() {
+    let (map, _) = weighing();
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let map = &map;
+            scope.spawn(move || {
+                let weight = if thread == 0 { 1 } else { 70 };
+                (0..2000).for_each(|n| drop(map.insert(n % 500 * 3 + thread, weight)));
+            });
+        }
+    });
+    assert!(weight(&map) <= 100);
+    map.clear();
+    (0..100).for_each(|n| drop(map.insert(n, 1).unwrap()));
+    assert_eq!(map.len(), 100);
 }
 
 #[test]

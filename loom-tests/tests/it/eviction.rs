@@ -93,15 +93,15 @@ model!(two_evictions, light, || {
     assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Size));
 });
 
-/// A map of at most 3 in all, whose values are weights.
-fn weighing() -> MapRig {
+/// A map of at most so much in all, whose values are weights.
+fn weighing(bound: usize) -> MapRig {
     MapRig::used(|builder| {
-        builder.max_weight(3, |_, &weight| u32::try_from(weight).expect("a small one"))
+        builder.max_weight(bound, |_, &weight| u32::try_from(weight).expect("a small one"))
     })
 }
 
 /// No permit was lost, and none was made.
-fn fits_three(rig: &MapRig) {
+fn fits(rig: &MapRig, bound: u64) {
     let sum: u64 = {
         let mut sum = 0;
         rig.map.retain(|_, &weight| {
@@ -110,31 +110,45 @@ fn fits_three(rig: &MapRig) {
         });
         sum
     };
-    assert!(sum <= 3, "{sum}");
+    assert!(sum <= bound, "{sum}");
     rig.map.clear();
     let before = rig.told().len();
-    for key in 10..13 {
+    for key in 10..10 + bound {
         rig.insert(key, 1).unwrap();
     }
-    assert_eq!((rig.len(), rig.told().len()), (3, before));
+    assert_eq!((rig.len() as u64, rig.told().len()), (bound, before));
 }
 
 // Guards: permits are taken before an entry is published, and all are given back where it is not,
 // or has ended.
 model!(two_insertions_that_weigh, bounded(2), || {
-    let rig = weighing();
+    let rig = weighing(3);
     beside(&rig, |rig| drop(rig.insert(1, 2)), |rig| drop(rig.insert(1, 1)));
-    fits_three(&rig);
+    fits(&rig, 3);
 });
 
 // Guards: a replacement gives back what it took if its swap fails, and the difference if the new
 // value is lighter.
 model!(weights_replaced_beside_a_removal, bounded(2), || {
-    let rig = weighing();
+    let rig = weighing(3);
     at_once(|| drop(rig.insert(1, 2).unwrap()));
     let a = aside(&rig, |rig| drop(rig.remove(&1)));
     drop(rig.insert(1, 3));
     drop(rig.insert(1, 1));
     a.join().unwrap();
-    fits_three(&rig);
+    fits(&rig, 3);
+});
+
+// A call keeps the permits of what it evicts until it has enough, and gives them back where it finds
+// nothing to evict. Guards: each permit is an entry's, a call's, or free.
+model!(a_heavy_insertion_beside_a_light_one, bounded(2), || {
+    let rig = weighing(2);
+    at_once(|| (1..3).for_each(|key| drop(rig.insert(key, 1).unwrap())));
+    let (heavy, light) = beside(
+        &rig,
+        |rig| rig.insert(3, 2).map(drop).map_err(|refused| refused.error),
+        |rig| rig.insert(4, 1).map(drop).map_err(|refused| refused.error),
+    );
+    assert!([heavy, light].iter().all(|done| matches!(done, Ok(()) | Err(StoreError::Full))));
+    fits(&rig, 2);
 });

@@ -41,6 +41,49 @@ pub(crate) enum Refused {
     Closed,
 }
 
+/// The permits that one call keeps for the entry that it puts in: no other call takes them
+/// meanwhile. Gives them back at its end.
+pub(crate) struct Room<'a> {
+    admission: &'a Admission,
+    kept: u64,
+    /// How often the call has looked for room and found none, or has driven the store.
+    pub(crate) attempts: u32,
+}
+
+impl Room<'_> {
+    /// Takes so many permits: those that it keeps, and the rest from the others. Or takes none.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, wanted: u64) -> Result<(), Refused> {
+        let more = wanted.saturating_sub(self.kept);
+        if more > 0 {
+            self.admission.take(more)?;
+        }
+        self.kept = self.kept.saturating_sub(wanted);
+        Ok(())
+    }
+
+    /// Keeps permits that the call has made free, or has [taken](Self::take) for nothing.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, permits: u64) {
+        self.kept += permits;
+    }
+
+    /// Gives back what it keeps.
+    #[inline(always)]
+    pub(crate) fn give_back(&mut self) {
+        if self.kept > 0 {
+            self.admission.give_back(std::mem::take(&mut self.kept));
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
 /// See the module's head.
 pub(crate) struct Admission {
     /// The largest number of slots in use, where that is bounded.
@@ -103,8 +146,14 @@ impl Admission {
         }
     }
 
+    /// For a call that puts an entry in.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> Room<'_> {
+        Room { admission: self, kept: 0, attempts: 0 }
+    }
+
     /// Takes so many permits, or none.
-    pub(crate) fn take(&self, wanted: u64) -> Result<(), Refused> {
+    fn take(&self, wanted: u64) -> Result<(), Refused> {
         let Some(permits) = &self.permits else {
             return Ok(());
         };
@@ -112,7 +161,7 @@ impl Admission {
         let mut left = permits.load(Ordering::Relaxed);
         loop {
             if left < wanted {
-                return Err(Refused::Full);
+                return Err(if self.is_refusing() { Refused::Closed } else { Refused::Full });
             }
             match permits.compare_exchange_weak(
                 left,
@@ -126,10 +175,10 @@ impl Admission {
         }
     }
 
-    /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or what was
-    /// [taken](Self::take) beside those.
+    /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or those
+    /// of a [`Room`].
     #[inline]
-    pub(crate) fn give_back(&self, given: u64) {
+    pub(super) fn give_back(&self, given: u64) {
         let Some(permits) = &self.permits else {
             return;
         };

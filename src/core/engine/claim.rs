@@ -32,10 +32,10 @@ impl<P: Payload, C> Engine<P, C> {
         self.claim_with((stripe, index), deadline, true, refused)
     }
 
-    /// As [`claim`](Self::claim), of a slot that takes another one's place, and its room where that
-    /// is bounded.
+    /// As [`claim`](Self::claim), for an entry whose permits the caller has: from a
+    /// [`Room`](super::Room), or of the entry whose place it takes.
     #[inline(always)]
-    pub(crate) fn claim_instead(
+    pub(crate) fn claim_permitted(
         &self,
         stripe: &Stripe<C>,
         index: usize,
@@ -45,7 +45,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.claim_with((stripe, index), deadline, false, refused)
     }
 
-    /// Claims a slot that `needs_room` of its own, or has another one's.
+    /// Claims a slot that `needs_room`, or has it.
     #[inline(always)]
     fn claim_with(
         &self,

@@ -9,7 +9,8 @@
 //!
 //! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
 //! [`BACKLOG`] payloads wait. Then each thread that ends entries drops some, twice as many as it
-//! ends: slow drops slow down the threads that cause them.
+//! ends: slow drops slow down the threads that cause them. They do so too where the capacity is
+//! bounded, and what waits weighs more than a quarter of the bound.
 
 use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
@@ -36,6 +37,10 @@ const SOME: u64 = 64;
 /// How many payloads may wait to be dropped before the threads that end entries drop some.
 const BACKLOG: u64 = 4096;
 
+/// What waits in a store whose capacity is bounded may weigh so much, if a quarter of the bound is
+/// less.
+const FEW: u64 = 16;
+
 /// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
 const SHARE: usize = 128;
 
@@ -51,6 +56,12 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.admission.give_back(1);
+        self.ended(stripe)
+    }
+
+    /// An entry has ended. Its permits are the caller's. Returns as [`freed`](Self::freed) does.
+    #[inline]
+    pub(crate) fn ended(&self, stripe: &Stripe<C>) -> bool {
         stripe.ended.add(1);
         stripe.ended.get() % CHUNK as u64 == 0
     }
@@ -67,7 +78,7 @@ impl<P: Payload, C> Engine<P, C> {
         if let Removed::Clean = removed {
             return self.free(stripe, claim);
         }
-        self.free_later(stripe, claim.id, true);
+        self.free_later(stripe, claim.id, 1, true);
         self.freed(stripe)
     }
 
@@ -78,12 +89,21 @@ impl<P: Payload, C> Engine<P, C> {
     /// itself. Where payloads have to be dropped (`drops`), it should only if a
     /// [backlog](Self::has_backlog) waits.
     #[inline]
-    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> usize {
+    pub(crate) fn free_later(
+        &self,
+        stripe: &Stripe<C>,
+        id: u32,
+        weight: u64,
+        drops: bool,
+    ) -> usize {
         let Some(spot) = self.slots.spot(id) else {
             return 0;
         };
-        let first = stripe.reclaim.push(id, &spot);
-        let pushed = stripe.reclaim.pushed.get();
+        let mine = &stripe.reclaim;
+        let first = mine.push(id, &spot);
+        mine.dead.add(weight);
+        mine.unasked.add(weight);
+        let pushed = mine.pushed.get();
         let many = pushed % MANY == 0;
         if many && !drops {
             return usize::MAX;
@@ -91,7 +111,9 @@ impl<P: Payload, C> Engine<P, C> {
         if first || many {
             self.ask_to_reclaim(many);
         }
-        if pushed % SOME == 0 && drops {
+        let is_much = self.admission.limit().is_some_and(|limit| mine.unasked.get() > limit / 64);
+        if is_much || pushed % SOME == 0 && drops {
+            mine.unasked.set(0);
             SHARE
         } else {
             0
@@ -99,18 +121,25 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Whether so much waits that the threads that end entries should drop some: more than
-    /// [`BACKLOG`], and than an eighth of the live entries.
+    /// [`BACKLOG`], and than an eighth of the live entries; or more than a quarter of the bound.
     #[cold]
     pub(crate) fn has_backlog(&self, frontend: &impl Frontend<P>) -> bool {
         let waiting = self.unreclaimed();
-        waiting > BACKLOG && waiting > self.len(frontend) as u64 / 8
+        if waiting > BACKLOG && waiting > self.len(frontend) as u64 / 8 {
+            return true;
+        }
+        // Of counters that are read one after another, about: less than nothing is nothing.
+        let sum = |sum: u64, part: &Mine| sum.wrapping_add(part.dead.get());
+        #[allow(clippy::cast_possible_wrap)]
+        let dead = (self.parts().fold(0, sum) as i64).max(0).unsigned_abs();
+        self.admission.limit().is_some_and(|limit| dead > (limit / 4).max(FEW))
     }
 
     /// Hands over a claimed slot with its payload that was never published.
     #[cold]
-    pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) {
+    pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>, weight: u64) {
         claim.slot.set_lease(claim.slot.lease_relaxed().ended());
-        self.free_later(stripe, claim.id, true);
+        self.free_later(stripe, claim.id, weight, true);
         self.freed(stripe);
     }
 
@@ -207,7 +236,8 @@ impl<P: Payload, C> Engine<P, C> {
         let mut more = false;
         let driving = self.driving();
         let mine = &self.stripes.get(&driving.index).reclaim;
-        while let Some(slot) = due.pop(&self.slots) {
+        while let Some((id, slot)) = due.pop(&self.slots) {
+            mine.dead.sub(frontend.weight(id));
             let generation = slot.lease().generation();
             frontend.discard(slot, || slot.set_lease(Lease::free(generation)));
             mine.freed.add(1);

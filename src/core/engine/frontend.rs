@@ -114,6 +114,11 @@ pub(crate) trait Frontend<P: Payload> {
         id
     }
 
+    /// How much of a bounded capacity the entry takes that is in a slot, or has ended there.
+    fn weight(&self, _id: u32) -> u64 {
+        1
+    }
+
     /// No thread looks at an ended slot any more: takes its payload, calls `free`, and drops the
     /// payload. Must not panic.
     fn discard(&self, _slot: Slot<'_, P>, free: impl FnOnce())

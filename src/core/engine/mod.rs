@@ -48,7 +48,7 @@ mod walk;
 
 #[cfg(feature = "async")]
 pub(crate) use admission::Door;
-pub(crate) use admission::Refused;
+pub(crate) use admission::{Refused, Room};
 pub(crate) use deadline::{BadTimeout, Precision, Source};
 pub(crate) use frontend::{Claim, Config, Frontend, Round, Share};
 pub(crate) use renewal::Look;

@@ -29,11 +29,21 @@ pub(super) struct Mine {
     /// How many slots this thread has pushed, and how many it has freed of all that were.
     pub(super) pushed: Counter,
     pub(super) freed: Counter,
+    /// What the slots weigh that this thread has pushed, less those that it has freed.
+    pub(super) dead: Counter,
+    /// What this thread has pushed since it last asked whether too much waits.
+    pub(super) unasked: Counter,
 }
 
 impl Mine {
     pub(super) fn new() -> Self {
-        Mine { list: Deferred::new(), pushed: Counter::default(), freed: Counter::default() }
+        Mine {
+            list: Deferred::new(),
+            pushed: Counter::default(),
+            freed: Counter::default(),
+            dead: Counter::default(),
+            unasked: Counter::default(),
+        }
     }
 
     /// Hands over a slot that the caller has ended, and whose word is out of the index. Returns
@@ -73,7 +83,6 @@ impl Waiting {
         if chains.is_empty() {
             return;
         }
-        self.backoff = 0;
         let done = Done::default();
         // Acquire: a later flush does not ask for the flags dropped here. It enters `waiting` after
         // this thread, and so sees the drops by way of this load.
@@ -83,6 +92,11 @@ impl Waiting {
         // After the lists were taken: these slots have left the index before.
         let wait = Wait::begin(pins, PERIODS);
         self.batches.push(Batch { chains, wait, done });
+    }
+
+    /// Whether a batch is in its first period.
+    fn is_in_first(&self) -> bool {
+        self.batches.iter().any(|batch| batch.wait.is_in_first())
     }
 
     /// Advances the epoch, and takes the batches whose grace periods are over.
@@ -109,12 +123,15 @@ impl Due {
     }
 
     /// The next slot. The caller has freed the one before.
-    pub(super) fn pop<'a, P: Payload>(&mut self, slots: &'a Slots<P>) -> Option<Slot<'a, P>> {
+    pub(super) fn pop<'a, P: Payload>(
+        &mut self,
+        slots: &'a Slots<P>,
+    ) -> Option<(u32, Slot<'a, P>)> {
         loop {
             let batch = self.0.last_mut()?;
             while let Some(chain) = batch.chains.last_mut() {
-                if let Some((_, slot)) = chain.pop(slots) {
-                    return Some(slot);
+                if let Some(next) = chain.pop(slots) {
+                    return Some(next);
                 }
                 batch.chains.pop();
             }
@@ -181,14 +198,18 @@ impl Reclaim {
             let was_due = self.again.swap(NEVER, Ordering::AcqRel) <= tick;
             // One batch in its first period at a time: what comes meanwhile goes into the next one.
             // So there are few batches, however long a period takes and however much ends in it.
-            if !waiting.batches.iter().any(|batch| batch.wait.is_in_first()) {
+            let was_in_first = waiting.is_in_first();
+            if !was_in_first {
                 waiting.gather(&self.pins, parts());
             }
             let due = waiting.passed(&self.pins);
+            let has_moved = !due.0.is_empty() || was_in_first && !waiting.is_in_first();
+            if has_moved {
+                waiting.backoff = 0;
+            } else if was_due {
+                waiting.backoff = put_off(waiting.backoff);
+            }
             if !waiting.batches.is_empty() || !parts().all(|part| part.list.is_empty()) {
-                if was_due && due.0.is_empty() {
-                    waiting.backoff = put_off(waiting.backoff);
-                }
                 self.want(tick + waiting.backoff.max(next));
             }
             due

@@ -22,7 +22,7 @@ const TEND_AGAIN: u64 = 1_000_000_000;
 const TEND_EVERY: u64 = 20_000_000;
 
 /// The longest that a look at a grace period is put off, in nanoseconds.
-const PATIENCE: u64 = 1_000_000_000;
+const PATIENCE: u64 = 100_000_000;
 
 /// What is left of a shard after a visit.
 #[derive(Clone, Copy)]

@@ -216,12 +216,13 @@ where
             Ok(weight) => weight,
             Err(error) => return Err(InsertError::of(pair, error)),
         };
-        let (mut pin, mut found, mut attempts) = (self.entry.into_pin(), self.found, 0);
+        let (mut pin, mut found) = (self.entry.into_pin(), self.found);
+        let mut room = store.engine.admission.room();
         loop {
             let attempt = match store.again(&found).map(|now| (now, store.term(lifetime, weight))) {
                 None => return Err(InsertError::of(pair, StoreError::Changed)),
                 Some((_, Err(error))) => return Err(InsertError::of(pair, error)),
-                Some((now, Ok((term, _)))) => store.replace(&pin, &now, pair, term),
+                Some((now, Ok((term, _)))) => store.replace(&pin, &mut room, &now, pair, term),
             };
             match attempt {
                 Ok(entry) => {
@@ -234,7 +235,7 @@ where
                     drop(pin);
                     pair = back;
                     let wanted = Wanted::new(hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut attempts, store) {
+                    if !store.makes_room(error, wanted, &mut room, store) {
                         return Err(InsertError::of(pair, error));
                     }
                     pin = store.engine.pin();

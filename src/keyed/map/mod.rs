@@ -74,8 +74,9 @@ use std::time::Duration;
 /// # When values are dropped
 ///
 /// A reader may hold a reference to a value that has ended. So the map drops key and value later,
-/// when no thread can hold them: usually within an interval, or a few milliseconds if that is
-/// longer.
+/// when no thread can hold them: within two intervals, or 8 ms if that is longer, unless a thread
+/// holds a reference or is in the midst of a call. If one held a reference for longer, it is within
+/// 0.2 s after that, or two intervals.
 ///
 /// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread
 ///   that drives the map for another reason drops them too: the caller of
@@ -85,8 +86,11 @@ use std::time::Duration;
 ///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last
 ///   handle to the map, and, after a shutdown, the thread that drops a [`Removed`](crate::Removed)
 ///   of the [channel](ExpiringMapBuilder::build_with_channel).
-/// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the
-///   live ones, a thread that lets go of an ended entry drops some first: twice as many as it ends.
+/// * Where more than 4,096 entries wait, and more than an eighth of the live ones, a thread that
+///   lets go of an ended entry drops some first: twice as many as it ends. In a bounded map it does
+///   so too where what waits weighs more than a quarter of the bound (and than 16): an entry weighs
+///   1, unless the map weighs. So live and ended values take at most five quarters of the bound, and
+///   a 64th for each thread, unless a thread holds a reference.
 ///   It does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no
 ///   listener. So slow drops slow down the threads that cause them, and what waits stays bounded,
 ///   unless each entry ends beside a `Ref` or an item.
@@ -97,7 +101,8 @@ use std::time::Duration;
 /// * A slow `Drop` delays this map's reaper, and so the listener. It delays no other map.
 /// * A [`Ref`] or [`OccupiedEntry`] that a thread keeps delays the drops of this map only, for as
 ///   long as it lives. So do the items of an iterator. `unreclaimed` in the metrics counts the
-///   entries that wait. [`flush`](Self::flush) waits for them.
+///   entries that wait. [`flush`](Self::flush) waits for them. Insertions go on meanwhile, and what
+///   they end waits too, also in a bounded map: keep no reference for long.
 ///
 /// A `Ref`, an `OccupiedEntry` and each item of an iterator *pin* the map, as every call does while
 /// it runs. A key's `Eq` runs pinned, and so do the closures of [`retain`](Self::retain),

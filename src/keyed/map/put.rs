@@ -1,7 +1,7 @@
 //! Writing: entries come, are renewed, and get new values.
 
 use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
-use crate::core::engine::Pin;
+use crate::core::engine::{Pin, Room};
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Entered, Hindered, RemovalCause, Store, Wanted};
@@ -154,21 +154,22 @@ where
             Err(error) => return Err(InsertError::of(pair, error)),
         };
         let asked = Asked { hash, lifetime, weight, replaces };
-        match self.attempt(pair, asked) {
+        let mut room = self.store.engine.admission.room();
+        match self.attempt(pair, &mut room, asked) {
             (pin, Put::Done(entry)) => Ok(Settled::new(&self.store, pin, entry)),
-            (pin, put) => self.put_again(pin, put, asked),
+            (pin, put) => self.put_again(pin, put, room, asked),
         }
     }
 
     /// One attempt to put an entry in. The user's code runs while this function owns key and value,
     /// which are dropped after the pin if that panics.
     #[inline(always)]
-    fn attempt(&self, pair: (K, V), asked: Asked) -> (Pin, Put<'_, K, V>) {
+    fn attempt(&self, pair: (K, V), room: &mut Room<'_>, asked: Asked) -> (Pin, Put<'_, K, V>) {
         let store = &*self.store;
         let Asked { hash, lifetime, weight, replaces } = asked;
         let pin = store.engine.pin();
         let put = match store.aim(&pin, Wanted::new(hash, &pair.0), lifetime, weight) {
-            Ok(aim) => store.put(&pin, hash, aim, pair, replaces),
+            Ok(aim) => store.put(&pin, room, hash, aim, pair, replaces),
             Err(error) => Put::Hindered(Hindered::Refused(error), pair),
         };
         (pin, put)
@@ -181,10 +182,10 @@ where
         &'a self,
         mut pin: Pin,
         mut put: Put<'a, K, V>,
+        mut room: Room<'_>,
         asked: Asked,
     ) -> Result<Settled<'a, K, V>, InsertError<K, V>> {
         let store = &*self.store;
-        let mut attempts = 0;
         loop {
             let pair = match put {
                 Put::Done(entry) => return Ok(Settled::new(store, pin, entry)),
@@ -205,13 +206,13 @@ where
                 Put::Hindered(Hindered::Refused(error), pair) => {
                     drop(pin);
                     let wanted = Wanted::new(asked.hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut attempts, store) {
+                    if !store.makes_room(error, wanted, &mut room, store) {
                         return Err(InsertError::of(pair, error));
                     }
                     pair
                 }
             };
-            (pin, put) = self.attempt(pair, asked);
+            (pin, put) = self.attempt(pair, &mut room, asked);
         }
     }
 
@@ -274,7 +275,7 @@ where
         mut update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
         let (store, lifetime) = (&*self.store, lifetime.into());
-        let (mut key, mut attempts) = (key, 0);
+        let (mut key, mut room) = (key, store.engine.admission.room());
         let hash = self.hash(&key);
         loop {
             let pin = store.engine.pin();
@@ -299,9 +300,9 @@ where
             let term = store.weigh(&pair).and_then(|weight| store.term(lifetime, weight));
             let attempt = match (term, found.map(|found| found.again())) {
                 (Err(error), _) => Err((Hindered::Refused(error), pair)),
-                (Ok((term, _)), None) => store.enter(&pin, hash, pair, term),
+                (Ok((term, _)), None) => store.enter(&pin, &mut room, hash, pair, term),
                 (Ok((term, now)), Some(same)) if store.is_living_at(&same, now) => {
-                    store.replace(&pin, &same, pair, term)
+                    store.replace(&pin, &mut room, &same, pair, term)
                 }
                 _ => Err((Hindered::Overtaken, pair)),
             };
@@ -315,7 +316,7 @@ where
             drop(pin);
             if let Hindered::Refused(error) = hindered {
                 let wanted = Wanted::new(hash, &pair.0);
-                if !store.makes_room(error, wanted, &mut attempts, store) {
+                if !store.makes_room(error, wanted, &mut room, store) {
                     return Err(InsertError::of(pair, error));
                 }
             }

@@ -237,16 +237,18 @@ where
     ) -> Result<Option<T>, PendingMapError<K, T>> {
         let store = self.store();
         let hash = self.hash(&key);
-        let (mut pair, mut attempts) = ((key, Given::new(value)), 0);
+        let (mut pair, mut room) = ((key, Given::new(value)), store.engine.admission.room());
         loop {
             let pin = store.engine.pin();
             let attempt = match store.deadline(timeout, &*self.shared) {
                 Err(error) => Err((Hindered::Refused(error), pair)),
                 // After the clock reading: the entry that is replaced is as it is now.
                 Ok(deadline) => match store.find(&pin, Wanted::new(hash, &pair.0)) {
-                    None => store.enter(&pin, hash, pair, Term::until(deadline)),
+                    None => store.enter(&pin, &mut room, hash, pair, Term::until(deadline)),
                     Some(_) if !replaces => Err((Hindered::Refused(StoreError::Occupied), pair)),
-                    Some(found) => store.replace(&pin, &found, pair, Term::until(deadline)),
+                    Some(found) => {
+                        store.replace(&pin, &mut room, &found, pair, Term::until(deadline))
+                    }
                 },
             };
             match attempt {
@@ -265,7 +267,7 @@ where
                     drop(pin);
                     pair = back;
                     let wanted = Wanted::new(hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut attempts, &*self.shared) {
+                    if !store.makes_room(error, wanted, &mut room, &*self.shared) {
                         return Err(PendingMapError::of(pair, error));
                     }
                 }

@@ -20,7 +20,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let (store, timeout) = (self.store(), Lifetime::After(timeout));
         let hash = self.hash(&key);
         let mut pair = (key, ());
-        let (mut attempts, mut lost) = (0, None);
+        let (mut room, mut lost) = (store.engine.admission.room(), None);
         loop {
             let pin = store.engine.pin();
             if let Some(found) = store.find(&pin, Wanted::new(hash, &pair.0)) {
@@ -35,7 +35,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             // The clock is read for each attempt: what went before may have taken its time.
             let deadline = store.deadline(timeout, &*self.shared)?;
             let term = Term::until(deadline);
-            match store.enter(&pin, hash, pair, term) {
+            match store.enter(&pin, &mut room, hash, pair, term) {
                 Ok(Entered { new, closed, .. }) => {
                     drop(pin);
                     if closed.is_some() {
@@ -51,7 +51,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                     drop(pin);
                     pair = back;
                     let wanted = Wanted::new(hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut attempts, &*self.shared) {
+                    if !store.makes_room(error, wanted, &mut room, &*self.shared) {
                         return Err(error);
                     }
                 }

@@ -177,7 +177,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         let store = &*self.store;
         let (timeout, hash) = (seat.timeout(), self.hash(id));
         let mut pair = (id, seat);
-        let (mut attempts, mut lost) = (0, None);
+        let (mut room, mut lost) = (store.engine.admission.room(), None);
         loop {
             let pin = store.engine.pin();
             // The clock is read for each attempt: what went before may have taken its time.
@@ -189,7 +189,7 @@ impl<T: Send + 'static> SessionTracker<T> {
                     None => continue,
                 }
             }
-            match store.enter(&pin, hash, pair, term) {
+            match store.enter(&pin, &mut room, hash, pair, term) {
                 Ok(Entered { new, closed, .. }) => {
                     let place = new.place();
                     drop(pin);
@@ -204,7 +204,7 @@ impl<T: Send + 'static> SessionTracker<T> {
                 Err((Hindered::Refused(error), back)) => {
                     drop(pin);
                     pair = back;
-                    if !store.makes_room(error, wanted, &mut attempts, store) {
+                    if !store.makes_room(error, wanted, &mut room, store) {
                         return Err(TokenError { error, token: pair.1.into_token() });
                     }
                 }

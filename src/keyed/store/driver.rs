@@ -85,6 +85,10 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
         tail(&self.store().engine, id).0
     }
 
+    fn weight(&self, id: u32) -> u64 {
+        self.store().weight_of(id)
+    }
+
     fn discard(&self, slot: Slot<'_, Pair<K, V>>, free: impl FnOnce()) {
         // SAFETY: from the deferred-free list. No thread that could have found it is pinned any
         // more.

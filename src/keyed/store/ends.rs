@@ -3,7 +3,7 @@
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::channel::Sender;
-use crate::core::engine::{Claim, Pin};
+use crate::core::engine::{Claim, Pin, Room};
 use crate::core::lease::Lease;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::EndedSlot;
@@ -67,10 +67,22 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
+        self.end_for(pin, found, cause, &mut self.engine.admission.room())
+    }
+
+    /// As [`end`](Self::end). The call of this room gets the entry's permits.
+    #[inline(always)]
+    pub(super) fn end_for(
+        &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        cause: RemovalCause,
+        room: &mut Room<'_>,
+    ) -> Option<EndedSlot<&Self, K, V>> {
         found.slot.end(found.lease).ok()?;
         let claim = found.claim();
         Some(self.engine.with_stripe(|mine, _| {
-            self.finish(pin, mine, &claim, found.hash, found.position, cause)
+            self.finish(pin, mine, room, &claim, (found.hash, found.position), cause)
         }))
     }
 
@@ -111,15 +123,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Takes a slot that the caller has ended out of the index.
+    /// Takes a slot that the caller has ended out of the index. Its permits go to `room`.
     #[inline(always)]
     pub(super) fn finish(
         &self,
         pin: &Pin,
         mine: &Mine,
+        room: &mut Room<'_>,
         claim: &Claim<'_, Pair<K, V>>,
-        hash: u32,
-        position: usize,
+        (hash, position): (u32, usize),
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         let counts = self.count(mine, claim.id);
@@ -133,8 +145,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let index = self.engine.keys.index_of(hash);
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
-        self.give_back_weight(self.weight_of(claim.id) - 1);
-        if self.engine.freed(mine) {
+        room.keep(self.weight_of(claim.id));
+        if self.engine.ended(mine) {
             self.engine.tend_if_wanted(self);
         }
         // SAFETY: ended by the caller, and out of the index.
@@ -149,7 +161,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         self.engine.with_stripe(|mine, _| {
-            self.finish(&named.pin, mine, claim, named.hash, named.position, cause)
+            let (room, at) = (&mut self.engine.admission.room(), (named.hash, named.position));
+            self.finish(&named.pin, mine, room, claim, at, cause)
         })
     }
 
@@ -157,10 +170,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// freed when it has left the shard.
     pub(in crate::keyed) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
         self.engine.with_stripe(|mine, _| {
-            let (hash, position) = (named.hash, named.position);
-            let ended = self.finish(&named.pin, mine, claim, hash, position, RemovalCause::Expired);
+            let (room, at) = (&mut self.engine.admission.room(), (named.hash, named.position));
+            let cause = RemovalCause::Expired;
+            let ended = self.finish(&named.pin, mine, room, claim, at, cause);
             std::mem::forget(ended);
-            self.engine.free_later(mine, claim.id, true);
+            self.engine.free_later(mine, claim.id, self.weight_of(claim.id), true);
         });
     }
 

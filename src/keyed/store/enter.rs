@@ -2,7 +2,7 @@
 
 use super::lookup::Seen;
 use super::{Found, Mine, Pair, RemovalCause, Store, Wanted};
-use crate::core::engine::{Claim, Frontend, Pin, Refused};
+use crate::core::engine::{Claim, Frontend, Pin, Refused, Room};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Spot;
@@ -42,30 +42,33 @@ pub(in crate::keyed) type Attempt<'a, K, V> = Result<Entered<'a, K, V>, (Hindere
 
 /// A slot on its way in, with key and value in it. A key's `Eq` that panics drops it; then the
 /// driver frees the slot.
-struct Entering<'a, K: 'static, V: 'static> {
+struct Entering<'a, 'r, K: 'static, V: 'static> {
     store: &'a Store<K, V>,
     mine: &'a Mine,
+    room: &'a mut Room<'r>,
     hash: u32,
     claim: Claim<'a, Pair<K, V>>,
 }
 
-impl<K: 'static, V: 'static> Drop for Entering<'_, K, V> {
+impl<K: 'static, V: 'static> Drop for Entering<'_, '_, K, V> {
     #[cold]
     fn drop(&mut self) {
         self.store.keys(self.mine, self.hash).sub(1);
-        self.store.give_back_weight(self.store.weight_of(self.claim.id) - 1);
-        self.store.engine.abandon(self.mine, &self.claim);
+        let weight = self.store.weight_of(self.claim.id);
+        self.room.keep(weight - 1);
+        self.store.engine.abandon(self.mine, &self.claim, weight);
     }
 }
 
-impl<K: 'static, V: 'static> Entering<'_, K, V> {
+impl<K: 'static, V: 'static> Entering<'_, '_, K, V> {
     /// Takes key and value back, and frees the slot, which the index has never named.
     fn give_back(self) -> (K, V) {
-        let this = ManuallyDrop::new(self);
+        let mut this = ManuallyDrop::new(self);
         this.store.keys(this.mine, this.hash).sub(1);
         // SAFETY: never published, so no thread has looked at them.
         let pair = unsafe { this.claim.slot.take() };
-        this.store.give_back_weight(this.store.weight_of(this.claim.id) - 1);
+        let weight = this.store.weight_of(this.claim.id);
+        this.room.keep(weight - 1);
         this.store.engine.free(this.mine, &this.claim);
         pair
     }
@@ -106,6 +109,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn enter(
         &self,
         pin: &Pin,
+        room: &mut Room<'_>,
         hash: u32,
         pair: (K, V),
         term: Term,
@@ -113,14 +117,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Eq,
     {
-        if let Err(error) = self.take_weight(term.weight - 1) {
-            return Err((Hindered::Refused(error), pair));
+        if let Err(refused) = room.take(term.weight) {
+            return Err((Hindered::Refused(refused.into()), pair));
         }
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
-            let Some((claim, spot)) = self.engine.claim(mine, stripe, term.deadline, &mut refused)
-            else {
-                self.give_back_weight(term.weight - 1);
+            let place = self.engine.claim_permitted(mine, stripe, term.deadline, &mut refused);
+            let Some((claim, spot)) = place else {
+                room.keep(term.weight);
                 return Err((Hindered::Refused(refused.into()), pair));
             };
             // Where nothing is evicted, no `get` has anything to note.
@@ -130,8 +134,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let _telling = mine.telling(term.deadline);
             let index = self.engine.keys.index_of(hash);
             if !index.insert_simply(pin, hash, claim.id) {
-                self.enter_anywhere(pin, mine, hash, claim)?;
+                self.enter_anywhere(pin, mine, room, hash, claim)?;
             }
+            room.give_back();
             self.count(mine, claim.id).inserted.add(1);
             if let Some(eviction) = &self.eviction {
                 eviction.note(claim.id, claim.generation, hash);
@@ -149,13 +154,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         pin: &Pin,
         mine: &Mine,
+        room: &mut Room<'_>,
         hash: u32,
         claim: Claim<'_, Pair<K, V>>,
     ) -> Result<(), (Hindered, (K, V))>
     where
         K: Eq,
     {
-        let entering = Entering { store: self, mine, hash, claim };
+        let entering = Entering { store: self, mine, room, hash, claim };
         // SAFETY: this thread's until it is published; from then on this thread is pinned.
         let key = unsafe { &claim.slot.value().0 };
         let mut seek = self.seek(Wanted::new(hash, key));
@@ -194,15 +200,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.end_anyway(pin, found, RemovalCause::Closed)
     }
 
-    /// Makes room after an insertion was refused with this error, if entries are due. Returns
-    /// whether the caller tries again; it does also where the key has an entry by now, which may
-    /// need no room. The caller is unpinned.
+    /// Makes room after an insertion was refused with this error: ends what is due, and if nothing
+    /// is due, evicts where the map evicts. The key's own entry is not evicted: the caller replaces
+    /// it. Returns whether the caller tries again; it does also where the key of a map that refuses
+    /// has an entry by now, which may need no room. The caller is unpinned.
     #[cold]
     pub(in crate::keyed) fn makes_room(
         &self,
         error: StoreError,
         wanted: Wanted<'_, K>,
-        attempts: &mut u32,
+        room: &mut Room<'_>,
         frontend: &impl Frontend<Pair<K, V>>,
     ) -> bool
     where
@@ -211,21 +218,27 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if !matches!(error, StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions) {
             return false;
         }
-        if let (StoreError::Full, Some(eviction)) = (error, &self.eviction) {
-            return self.evict_one(eviction, attempts);
-        }
         let now = self.engine.deadlines.clock().now();
-        *attempts += 1;
-        if error != StoreError::Collisions
-            && *attempts < ATTEMPTS
-            && self.find(&self.engine.pin(), wanted).is_some()
+        let own = || self.find(&self.engine.pin(), wanted).map(|found| found.id);
+        let eviction = self.eviction.as_ref().filter(|_| error == StoreError::Full);
+        let full = match eviction {
+            Some(eviction) => self.may_be_due(eviction, now),
+            None => error == StoreError::Full && self.engine.is_due(now),
+        };
+        if let (Some(eviction), true) = (eviction, !full || room.attempts + 1 >= ATTEMPTS) {
+            return self.evict_one(eviction, own(), room);
+        }
+        room.attempts += 1;
+        if eviction.is_none()
+            && error != StoreError::Collisions
+            && room.attempts < ATTEMPTS
+            && own().is_some()
         {
             return true;
         }
-        let full = error == StoreError::Full && self.engine.is_due(now);
         // Slots that wait to be freed are room where there is no memory for more.
         let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
-        let tries = (full || waits) && *attempts < ATTEMPTS;
+        let tries = (full || waits) && room.attempts < ATTEMPTS;
         if tries && waits {
             self.engine.reclaim_now(usize::MAX, frontend);
         } else if tries {

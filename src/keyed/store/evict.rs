@@ -25,6 +25,7 @@
 //! before it claims its slot.
 
 use super::{Found, Pair, Store};
+use crate::core::engine::Room;
 use crate::core::lease::{set, Lease, State};
 use crate::core::params::BUCKET;
 use crate::core::slot::Slot;
@@ -75,6 +76,8 @@ pub(in crate::keyed) struct Eviction {
     evictions: Option<Hint>,
     /// Where the next sweep begins: a [`Hand`].
     hand: Hint,
+    /// The tick up to which nothing is due: the store's shards are not asked twice a tick.
+    clear: Hint,
 }
 
 impl Eviction {
@@ -87,6 +90,7 @@ impl Eviction {
             ghosts: Ghosts::new(capacity / ENTRIES_A_WORD + 1),
             evictions: None,
             hand: Hint::new(0),
+            clear: Hint::new(0),
         }
     }
 
@@ -214,26 +218,53 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Evicts an entry, and reports it. Returns whether the caller is to try again. It is unpinned.
+    /// Whether something is due that this thread could end. Asks once a tick where nothing is due
+    /// in any shard, whichever thread drives it.
+    pub(super) fn may_be_due(&self, eviction: &Eviction, now: u64) -> bool {
+        let tick = self.engine.deadlines.ticks().at(now);
+        if eviction.clear.load(Relaxed) >= tick {
+            return false;
+        }
+        if self.engine.next_expiration().map_or(true, |next| next > tick) {
+            eviction.clear.store(tick, Relaxed);
+            return false;
+        }
+        self.engine.is_due(now)
+    }
+
+    /// Evicts an entry other than `spared`, and reports it. Its permits go to `room`. Returns
+    /// whether the caller is to try again. It is unpinned.
     #[cold]
-    pub(super) fn evict_one(&self, eviction: &Eviction, attempts: &mut u32) -> bool {
-        match self.evict(eviction) {
+    pub(super) fn evict_one(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        room: &mut Room<'_>,
+    ) -> bool {
+        match self.evict(eviction, spared, room) {
             Some(notice) => notice.tell(),
             None => {
-                *attempts += 1;
+                // Two calls that keep a part of the permits each would wait for each other.
+                room.give_back();
+                room.attempts += 1;
                 // Threads that hold the places may wait for this one's processor.
                 #[cfg(not(expiry_loom))]
                 std::thread::yield_now();
             }
         }
-        if *attempts == FRUITLESS {
+        if room.attempts >= FRUITLESS {
             self.engine.count_refusal();
         }
-        *attempts < FRUITLESS
+        room.attempts < FRUITLESS
     }
 
-    /// Ends an entry that the policy chooses. The caller reports it, unpinned.
-    fn evict(&self, eviction: &Eviction) -> Option<Notice<'_, K, V>> {
+    /// Ends an entry that the policy chooses, other than `spared`. The caller reports it, unpinned.
+    fn evict(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        room: &mut Room<'_>,
+    ) -> Option<Notice<'_, K, V>> {
         let now = self.engine.deadlines.now_for_look();
         if let Some(evictions) = &eviction.evictions {
             if evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
@@ -248,20 +279,28 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if lease.generation() != generation || !lease.is_in(EVICTABLE) {
                 continue; // It has ended, or has another value by now.
             }
-            if lease.is_used() {
+            // The caller replaces the spared entry: that is a use of it.
+            if lease.is_used() || spared == Some(id) {
                 break;
             }
             let hash = self.hash_of(id);
-            if let Some(notice) = self.evict_this(id, lease, now) {
+            if let Some(notice) = self.evict_this(id, lease, now, room) {
                 eviction.ghosts.add(hash);
                 return Some(notice);
             }
         }
-        self.sweep(eviction, now)
+        self.sweep(eviction, spared, now, room)
     }
 
-    /// Ends the next entry of main that has not been used since the hand last came by.
-    fn sweep(&self, eviction: &Eviction, now: u64) -> Option<Notice<'_, K, V>> {
+    /// Ends the next entry of main, other than `spared`, that has not been used since the hand last
+    /// came by.
+    fn sweep(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        now: u64,
+        room: &mut Room<'_>,
+    ) -> Option<Notice<'_, K, V>> {
         let mut hand = Hand::of(eviction.hand.load(Relaxed));
         let (mut met, mut turns) = (0, 0);
         while turns < TURNS {
@@ -280,7 +319,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                     continue;
                 };
                 let lease = slot.lease();
-                if !lease.is_in(EVICTABLE) {
+                if !lease.is_in(EVICTABLE) || spared == Some(first + hand.at) {
                     continue;
                 }
                 met += 1;
@@ -288,7 +327,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                     let _ = slot.swap_lease(lease, lease.unused());
                     continue;
                 }
-                if let Some(notice) = self.evict_this(first + hand.at, lease, now) {
+                if let Some(notice) = self.evict_this(first + hand.at, lease, now, room) {
                     eviction.hand.store(hand.to_bits(), Relaxed);
                     return Some(notice);
                 }
@@ -299,14 +338,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Ends the entry of this slot and lease. `None` if it has changed meanwhile, or is not
     /// published yet.
-    fn evict_this(&self, id: u32, lease: Lease, now: u64) -> Option<Notice<'_, K, V>> {
+    fn evict_this(
+        &self,
+        id: u32,
+        lease: Lease,
+        now: u64,
+        room: &mut Room<'_>,
+    ) -> Option<Notice<'_, K, V>> {
         let named = self.named(self.engine.pin(), id)?;
         let slot = self.engine.slots.slot(id)?;
         let (hash, position) = (named.hash, named.position);
         let found = Found { id, slot, lease, hash, position };
         let is_over = lease.state() == State::Lapsed || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
-        let ended = self.end(&named.pin, &found, cause)?;
+        let ended = self.end_for(&named.pin, &found, cause, room)?;
         Some(Notice { ended, cause })
     }
 }

@@ -5,25 +5,28 @@
 
 use super::{Pair, Store};
 use crate::core::lease::{Lease, State};
-use crate::core::slot::Slot;
+use crate::core::slot::{Payload, Slot};
 use crate::core::threads::is_pinned;
 use crate::panics::{caught, is_inside};
 use crate::sync::thread;
 use std::time::Duration;
 
 impl<K: 'static, V: 'static> Store<K, V> {
+    /// Key and value lie outside the slot, so an ended entry holds memory until it is freed.
+    const IS_BOXED: bool = Pair::<K, V>::SIZE < std::mem::size_of::<(K, V)>();
+
     /// An ended entry goes to the deferred-free list of this thread.
     #[inline]
     fn free_later(&self, id: u32) {
         let drops = std::mem::needs_drop::<(K, V)>();
-        let owed = self.engine.with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
-        if owed == 0 {
-            return;
-        }
-        if drops {
-            self.relieve(owed);
-        } else {
-            self.engine.reclaim_now(owed, self);
+        let weight = self.weight_of(id);
+        let owed =
+            self.engine.with_stripe(|mine, _| self.engine.free_later(mine, id, weight, drops));
+        match owed {
+            0 => {}
+            usize::MAX => self.engine.reclaim_now(owed, self),
+            owed if drops || Self::IS_BOXED => self.relieve(owed),
+            _ => {}
         }
     }
 

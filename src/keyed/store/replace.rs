@@ -4,7 +4,7 @@
 
 use super::enter::{Attempt, Entered, Hindered};
 use super::{Found, Store};
-use crate::core::engine::{Pin, Refused};
+use crate::core::engine::{Pin, Refused, Room};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::keyed::idle::Term;
@@ -19,6 +19,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn replace(
         &self,
         pin: &Pin,
+        room: &mut Room<'_>,
         found: &Found<'_, K, V>,
         pair: (K, V),
         term: Term,
@@ -34,14 +35,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // The new entry takes over the old one's share of the capacity.
         let old = self.weight_of(found.id);
         let more = weight.saturating_sub(old);
-        if let Err(error) = self.take_weight(more) {
-            return Err((Hindered::Refused(error), pair));
+        if let Err(refused) = room.take(more) {
+            return Err((Hindered::Refused(refused.into()), pair));
         }
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
-            let place = self.engine.claim_instead(mine, stripe, term.deadline, &mut refused);
+            let place = self.engine.claim_permitted(mine, stripe, term.deadline, &mut refused);
             let Some((claim, spot)) = place else {
-                self.give_back_weight(more);
+                room.keep(more);
                 return Err((Hindered::Refused(refused.into()), pair));
             };
             let lease = self.fill((claim, spot), found.hash, pair, term, true);
@@ -52,13 +53,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let pair = unsafe { claim.slot.take() };
                 // The old entry keeps its share of the capacity.
                 claim.slot.set_lease(Lease::free(claim.generation));
-                self.give_back_weight(more);
+                room.keep(more);
                 return Err((Hindered::Overtaken, pair));
             }
             step("forwarded");
             let seen = (found.id, found.position);
             self.swing(pin, found.hash, Some(seen), claim.id);
-            self.give_back_weight(old.saturating_sub(weight));
+            room.keep(old.saturating_sub(weight));
+            room.give_back();
             self.count(mine, found.id).replaced.add(1);
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.

@@ -1,10 +1,16 @@
 //! Weights: a map's bound may be the sum of what its entries weigh.
 //!
-//! An entry holds as many permits of `core::engine::admission` as it weighs: one by its claim, and
-//! the others beside it. Its weight lies beside its slot, and stays while the slot has this
-//! occupant. A value that takes another's place takes over that one's permits, and takes or gives
-//! back the difference. Permits are taken before the entry is published, and given back after it
-//! has left the index, so the sum of the live entries never exceeds the bound.
+//! An entry holds as many permits of `core::engine::admission` as it weighs. Its weight lies beside
+//! its slot, and stays while the slot has this occupant. A value that takes another's place takes
+//! over that one's permits, and takes or gives back the difference. Permits are taken before the
+//! entry is published, and given back after it has left the index, so the sum of the live entries
+//! never exceeds the bound.
+//!
+//! A call that evicts keeps the permits of what it evicts until it has as many as it needs: see
+//! [`Room`](crate::core::engine::Room). Each eviction yields at least one, and no other call takes
+//! them. So the call evicts at most as many entries as its own weighs, whatever other threads
+//! insert. Where it finds nothing to evict it gives back what it keeps: otherwise two calls could
+//! keep half of the permits each, and wait for each other.
 
 use super::{Pair, Store};
 use crate::core::slots::Spot;
@@ -46,22 +52,5 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let spot = self.engine.slots.spot(id);
         // survives: the lease publishes it, and the caller has loaded that with Acquire.
         spot.map_or(1, |spot| spot.term.weight.load(Ordering::Relaxed))
-    }
-
-    /// Takes the permits for an entry that weighs `more` than the permits that it has.
-    #[inline(always)]
-    pub(super) fn take_weight(&self, more: u64) -> Result<(), StoreError> {
-        match more {
-            0 => Ok(()),
-            more => Ok(self.engine.admission.take(more)?),
-        }
-    }
-
-    /// Gives back permits of [`take_weight`](Self::take_weight).
-    #[inline(always)]
-    pub(super) fn give_back_weight(&self, less: u64) {
-        if less > 0 {
-            self.engine.admission.give_back(less);
-        }
     }
 }
