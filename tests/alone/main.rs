@@ -21,6 +21,8 @@ mod session_memory;
 mod small_memory;
 #[path = "../it/support/mod.rs"]
 mod support;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod suspended;
 mod table_memory;
 mod thread_memory;
 mod wheel_memory;
@@ -77,15 +79,19 @@ fn tests() -> Vec<(&'static str, fn())> {
         memory::f08_a_burst_that_has_drained_gives_its_memory_back,
         reclaim::a_refused_into_value_allocates_nothing_that_stays,
         reclaim::what_has_expired_is_dropped_untouched,
+        reclaim::what_has_ended_is_dropped_within_an_interval,
         rotating_memory::d01_nothing_is_allocated_after_the_warm_up_and_shrinking_gives_it_back,
         seeds::two_processes_draw_differently,
         session_memory::touches_of_ended_sessions_are_not_kept_for_ever,
         #[cfg(target_os = "linux")]
         small_memory::a_store_of_sixteen_shards_with_one_entry_is_small,
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        suspended::a_boot_clock_counts_the_time_that_the_machine_is_suspended,
         table_memory::a_warm_table_allocates_nothing,
         #[cfg(target_os = "linux")]
         table_memory::a_burst_gives_its_memory_back_but_for_four_bytes_a_slot,
         thread_memory::a_thread_of_a_high_index_costs_a_store_its_own_stripe_only,
+        thread_memory::a_thread_that_has_ended_leaves_its_stripe_only,
         wheel_memory::nothing_is_allocated_after_warm_up,
         wheel_memory::reserved_is_reserved,
     ]

@@ -127,6 +127,47 @@ pub fn what_has_expired_is_dropped_untouched() {
     }
 }
 
+/// D9: on a clock that moves only as far as `poll` says.
+pub fn what_has_ended_is_dropped_within_an_interval() {
+    for (many, end) in [1, 1000].into_iter().flat_map(|many| [0, 1, 2].map(|end| (many, end))) {
+        let (clock, there) = (ManualClock::new(), Arc::default());
+        let builder = ExpiringMap::builder().interval(SECOND).shards(4).clock(clock.clone());
+        let map = builder.build_manual().unwrap();
+        for key in 0..many as u64 {
+            map.insert_with_lifetime(key, Counted::new(key, &there), SECOND).unwrap();
+        }
+        let left = match end {
+            0 => {
+                (0..many as u64).for_each(|key| drop(map.remove(&key)));
+                0
+            }
+            1 => {
+                for key in 0..many as u64 {
+                    drop(map.insert(key, Counted::new(key, &there)).unwrap());
+                }
+                many
+            }
+            _ => {
+                clock.advance(SECOND);
+                0
+            }
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            let polled = map.poll(4096);
+            if there.load(Relaxed) == left {
+                break;
+            }
+            if !polled.more {
+                let next = polled.next.expect("a poll is wanted");
+                clock.advance(next);
+                waited += next;
+            }
+        }
+        assert!(waited <= SECOND, "{waited:?} for {many}, by way {end}");
+    }
+}
+
 /// A refused `try_into_value` leaves nothing behind, however long a reference is kept.
 pub fn a_refused_into_value_allocates_nothing_that_stays() {
     const CALLS: usize = 10_000;

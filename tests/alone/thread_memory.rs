@@ -3,8 +3,9 @@
 
 use crate::heap;
 
-use expiry::{AckTracker, ExpiringMap};
+use expiry::{AckTracker, ExpiringMap, ManualClock};
 use std::sync::Barrier;
+use std::time::Duration;
 
 /// How many bytes this thread allocates in `work`.
 fn allocated(work: impl FnOnce()) -> usize {
@@ -59,4 +60,33 @@ pub fn a_thread_of_a_high_index_costs_a_store_its_own_stripe_only() {
         assert!(of_map < 12_000, "a map of {shards} shards: {of_map} bytes");
         assert!(of_tracker < 12_000, "a tracker of {shards} shards: {of_tracker} bytes");
     }
+}
+
+/// A store keeps the stripe for a later thread. It gives back what the thread had pinned with.
+pub fn a_thread_that_has_ended_leaves_its_stripe_only() {
+    const THREADS: usize = 200;
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder().shards(1).clock(clock.clone()).build_manual().unwrap();
+    map.insert(0, 0).unwrap();
+    let before = heap::process();
+    let all = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        let look = || {
+            assert!(map.get(&0).is_some());
+            all.wait();
+        };
+        let small = || std::thread::Builder::new().stack_size(64 << 10);
+        let threads: Vec<_> =
+            (0..THREADS).map(|_| small().spawn_scoped(scope, look).unwrap()).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    for _ in 0..10 {
+        map.insert(1, 1).unwrap();
+        drop(map.remove(&1));
+        clock.advance(Duration::from_secs(2));
+        while map.poll(1000).more {}
+    }
+    let left = heap::process().saturating_sub(before) / THREADS;
+    println!("{left} bytes a thread");
+    assert!(left < 1500, "{left} bytes a thread");
 }

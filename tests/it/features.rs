@@ -8,17 +8,20 @@
 //! `memory.rs`, because it measures the process. What needs many threads is in `threads.rs`, also
 //! growth (F5). What a clock that lags may delay (F9) is in `tracker_leases.rs`.
 
+use crate::support::clocks::{Lagging, LAG, LAGS};
 use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
 };
 use expiry::{
-    edge, Ack, AckError, AckTracker, Done, ExpiringMap, Lifetime, ManualClock, OnDrop, Outcome,
-    Outcomes, Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
+    edge, Ack, AckError, AckTracker, Done, ExpiringMap, ExpiryQueue, Lateness, Lifetime,
+    ManualClock, OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShutdownMode, Tuple, WhenFull,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 // ---- A: ack trees ----
 
@@ -46,6 +49,33 @@ fn a05_latency_sampling() {
         for latency in latencies {
             assert!(latency.abs_diff(10 * MS) < Duration::from_micros(5), "{latency:?}");
         }
+    }
+}
+
+/// A5: latencies go by exact readings, also where deadlines go by a cheap one that lags.
+#[test]
+fn a05_a_latency_contains_no_lag_of_the_clock() {
+    let clock = Lagging(ManualClock::new());
+    clock.0.advance(LAG);
+    let same = clock.clone();
+    let (tracker, _, told) =
+        manual_with(|builder| builder.latency_sampling(1.0).interval(10 * MS).clock(same));
+    clock.0.advance(100 * MS);
+    LAGS.set(true);
+    let mut issued = vec![tracker.issue(1, 0).unwrap()];
+    tracker.issue_batch(&[(1, 0)], &mut issued).unwrap();
+    tracker.init(1, 1, 0).unwrap();
+    tracker.init_batch(&[(2, 1, 0)], |_, done| done.unwrap());
+    LAGS.set(false);
+    clock.0.advance(3 * MS);
+    for root in issued.into_iter().map(RootId::from).chain([1.into(), 2.into()]) {
+        assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
+    }
+    let told = told.take();
+    assert_eq!(told.len(), 4);
+    for outcome in told {
+        let latency = outcome.latency.expect("all are sampled");
+        assert!(latency.abs_diff(3 * MS) < Duration::from_micros(5), "{outcome:?}");
     }
 }
 
@@ -774,4 +804,58 @@ fn f07_the_reaper_reports_its_work() {
     }
     wait_for("the round to be counted", || tracker.metrics().reaper_busy > Duration::ZERO);
     assert!(tracker.metrics().reaper_rounds > 0);
+}
+
+/// F7: the reaper is busy for as long as a listener takes, by the store's clock.
+#[test]
+fn f07_the_reaper_is_busy_while_a_listener_runs() {
+    let clock = ManualClock::new();
+    clock.advance(3600 * SECOND);
+    let works = clock.clone();
+    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone());
+    let queue = queue.expiry_listener(move |_: &u64| works.advance(10 * SECOND)).build().unwrap();
+    queue.update(1, MS).unwrap();
+    clock.advance(2 * MS);
+    let busy = || queue.metrics().reaper_busy;
+    // The test's own step may lie in a round, too.
+    wait_for("the round to be counted", || busy() >= 10 * SECOND);
+    assert!(busy() <= 10 * SECOND + 2 * MS, "{:?}", busy());
+}
+
+/// F7: the lateness of a while is that of its end, less that of its beginning.
+#[test]
+fn f07_the_lateness_since_a_snapshot() {
+    let clock = ManualClock::new();
+    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
+    let late = |many: usize, by: Duration| {
+        for key in 0..many {
+            queue.update(key, MS).unwrap();
+        }
+        clock.advance(MS + by);
+        assert_eq!(queue.poll().len(), many);
+        queue.metrics().total.lateness
+    };
+    let before = late(5, 100 * MS);
+    let now = late(3, 10 * SECOND);
+    let since = now.since(&before);
+    assert_eq!((before.total(), since.total()), (5, 3));
+    assert!(since.quantile(0.0).unwrap() > 10 * SECOND, "{since:?}");
+    assert_eq!((now.since(&Lateness::default()), now.since(&now)), (now, Lateness::default()));
+}
+
+/// F3: polls of a small budget come to each shard, though none of them finishes one.
+#[test]
+fn f03_small_budgets_reach_all_shards() {
+    let clock = ManualClock::new();
+    let builder = ExpiringMap::builder().shards(4).interval(MS).clock(clock.clone());
+    let map = builder.time_to_live(MS).build_manual().unwrap();
+    (0..40_000).for_each(|key| drop(map.insert(key, ()).unwrap()));
+    // The wheels have all of them before the first is due.
+    while map.poll(1000).more {}
+    clock.advance(2 * MS);
+    for _ in 0..8 {
+        assert!(map.poll(16).more);
+    }
+    let expired: Vec<u64> = map.metrics().shards.iter().map(|shard| shard.expired).collect();
+    assert!(expired.iter().all(|&shard| shard > 0), "{expired:?}");
 }

@@ -2,7 +2,7 @@
 //! counts nothing twice.
 
 use expiry::publish::{describe, Labels};
-use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, Lateness, ManualClock};
+use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, Lateness, Lifetimes, ManualClock};
 use metrics::{
     with_local_recorder, Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
     Unit,
@@ -232,6 +232,31 @@ fn refusals_are_published_and_the_capacity_where_it_is_bounded() {
     assert_eq!(kept.counter("expiry_refused_total{name=\"free\"}"), 0);
     let gauges = kept.gauges.lock().unwrap();
     assert!(!gauges.contains_key("expiry_capacity{name=\"free\"}"));
+}
+
+/// D10: each of a cache's counts has a series of its own.
+#[test]
+fn a_cache_publishes_hits_misses_loads_and_evictions() {
+    let kept = Kept::default();
+    let map = ExpiringMap::builder().max_capacity(2).statistics(true).build_manual().unwrap();
+    map.insert(0, 0).unwrap();
+    assert!((0..10).all(|_| map.get(&0).is_some()));
+    for key in 1..=4 {
+        assert!(map.get_or_insert_with(key, || key).is_ok());
+    }
+    for _ in 0..2 {
+        assert!(map
+            .try_get_or_insert_with(9, || Err::<(u64, Lifetimes), _>("as planned"))
+            .is_err());
+    }
+    assert!(map.get(&9).is_none());
+    with_local_recorder(&kept, || map.metrics().publish("pages"));
+    for (series, value) in
+        [("hits", 10), ("misses", 7), ("loads", 4), ("failed_loads", 2), ("evicted", 3)]
+    {
+        let series = format!("expiry_{series}_total{{name=\"pages\"}}");
+        assert_eq!(kept.counter(&series), value, "{series}");
+    }
 }
 
 #[test]

@@ -213,12 +213,19 @@ fn timeouts_and_asynchronous_shutdowns_are_a_shared_reapers_too() {
 
 #[test]
 fn the_process_has_one_of_its_own() -> Result<(), BuildError> {
-    let settings = ExpiringMap::<u64, u64>::builder().interval(MS).reaper(&Reaper::global()?);
-    let maps = [settings.clone().build()?, settings.build()?];
+    let (told, ended) = mpsc::channel();
+    let map = || {
+        let told = told.clone();
+        let builder = ExpiringMap::<u64, u64>::builder().interval(MS).reaper(&Reaper::global()?);
+        let tell = move |_: &u64, _: &u64, _| told.send(std::thread::current().id()).unwrap();
+        builder.removal_listener(tell).build()
+    };
+    let maps = [map()?, map()?];
     for map in &maps {
         map.insert_with_lifetime(1, 1, MS).unwrap();
     }
-    wait_for("both entries", || maps.iter().all(ExpiringMap::is_empty));
+    let [first, second] = [(); 2].map(|()| ended.recv_timeout(GENEROUS).unwrap());
+    assert_eq!(first, second, "one thread has ended both entries");
     Ok(())
 }
 
