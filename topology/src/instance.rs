@@ -36,10 +36,10 @@ pub(crate) fn guarded<W: Workplace, R>(
 /// A component's new instance, or why there is none.
 pub(crate) type Made<C> = Result<Box<C>, String>;
 
-/// A task's instance of a spout or a bolt, if there is one. None begins before the topology has been
-/// active. One that has panicked is gone. Another one is made at once; if that cannot be made, after
-/// a pause of a millisecond, and twice as long each time, up to a second. Dropping this drops the
-/// instance, whose own drop may panic.
+/// A task's instance of a spout or a bolt, if there is one. None begins before the topology has
+/// been active. One that has panicked is gone. Another one is made at once; if that cannot be made,
+/// after a pause of a millisecond, and twice as long each time, up to a second. Dropping this drops
+/// the instance, whose own drop may panic.
 pub(crate) struct Instance<C: ?Sized> {
     /// The first instance, if it was made before its task runs. It has not begun.
     first: Option<Box<C>>,

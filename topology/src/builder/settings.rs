@@ -139,8 +139,8 @@ impl TopologyBuilder {
     }
 
     /// Spouts and bolts are neither made, opened nor prepared before
-    /// [`Topology::activate`](crate::Topology::activate). Those of [`try_spout`](Self::try_spout) and
-    /// [`try_bolt`](Self::try_bolt) are made at once.
+    /// [`Topology::activate`](crate::Topology::activate). Those of [`try_spout`](Self::try_spout)
+    /// and [`try_bolt`](Self::try_bolt) are made at once.
     pub fn start_inactive(&self) -> &Self {
         self.set(|settings| settings.inactive = true)
     }

@@ -59,7 +59,7 @@ pub trait Bolt<In, Out = ()>: Send {
     }
 
     /// The time that [`tick_every`](crate::BoltStage::tick_every) set has passed. Ticks come also
-    /// while the topology is inactive, once the bolt is prepared; none comes while the bolt's output
+    /// while the topology is inactive, once the bolt is prepared. None comes while its output
     /// waits for room. While the topology is [drained](crate::Topology::drain), a tick comes early:
     /// once when the bolt has executed what there is, is not [ready](Self::is_ready), or was
     /// [woken](Self::woken).
