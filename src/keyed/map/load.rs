@@ -417,11 +417,14 @@ where
     }
 }
 
+/// The value, or the first failure, of a load that another caller ran.
+type Landed<'a, K, V, E> = Result<Value<'a, K, V>, LoadError<K, V, E>>;
+
 /// What a flight that is over brings a caller that has waited for it; its key, if that is nothing.
 fn landed<'a, K: Eq, V, E: Send + Sync + 'static>(
     waiting: Waiting<K, V>,
     key: K,
-) -> ControlFlow<Result<Value<'a, K, V>, LoadError<K, V, E>>, K> {
+) -> ControlFlow<Landed<'a, K, V, E>, K> {
     let flight = waiting.flight();
     drop(waiting);
     if *flight.key() != key {
