@@ -955,18 +955,6 @@ fn what_has_ended_in_a_bounded_map_is_a_share_of_the_bound() {
 
 /// The same with a reaper, and threads. A thread that is not running while it is pinned, or while
 /// it drops a batch, holds some back: so the bound is a wide one.
-#[test]
-fn what_has_ended_in_a_bounded_map_is_a_share_of_the_bound_among_threads() {
-    let census = Census::new();
-    let map = ExpiringMap::builder().max_weight(100_000, |_: &u64, _: &Counted| 1000).build();
-    let map = map.unwrap();
-    for key in 0..50_000 {
-        map.insert(key % 200, Counted::new(&census)).unwrap();
-    }
-    assert!(map.flush(Duration::from_secs(60)));
-    assert!(census.left() <= 100);
-}
-
 /// A map with a manual clock, and the milliseconds until all that has ended is dropped.
 fn in_milliseconds() -> (ExpiringMap<u64, Counted>, impl Fn(&Census) -> u32) {
     let clock = ManualClock::new();

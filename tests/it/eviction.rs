@@ -452,7 +452,7 @@ fn an_insertion_evicts_no_more_entries_than_it_weighs() {
 }
 
 #[test]
-fn two_insertions_that_need_most_of_the_bound_both_get_in() {
+fn heavy_insertions_of_threads_lose_no_permit() {
     let (map, _) = weighing();
     thread::scope(|scope| {
         for thread in 0..3 {
