@@ -1,4 +1,5 @@
-//! Loads in flight: of several callers that want one key's value, one loads it, and the others wait.
+//! Loads in flight: of several callers that want one key's value, one loads it, and the others
+//! wait.
 //!
 //! A *flight* is one load of one key. The caller that begins it is its loader, and the callers that
 //! come while it is in the table wait for its [`Outcome`]. The flight holds its outcome until the

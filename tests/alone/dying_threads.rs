@@ -1,5 +1,5 @@
-//! Stores that destructors of thread-locals use, while their threads end. Each test has a process of
-//! its own, because an index that two threads have may harm any test that runs beside it.
+//! Stores that destructors of thread-locals use, while their threads end. Each test has a process
+//! of its own, because an index that two threads have may harm any test that runs beside it.
 
 use expiry::{AckTracker, ExpiringMap, ExpiryQueue, PendingMap, PendingTable, SessionTracker};
 use std::cell::RefCell;

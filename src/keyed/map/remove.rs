@@ -70,8 +70,8 @@ where
     }
 
     /// As [`remove`](Self::remove), if `condition` holds for it; of that very value. It may be
-    /// called several times, if others replace it meanwhile. A load of the key is invalidated in any
-    /// case.
+    /// called several times, if others replace it meanwhile. A load of the key is invalidated in
+    /// any case.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().build()?;

@@ -40,8 +40,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         Some(deadlines.left(found.lease, deadlines.now()))
     }
 
-    /// When the key expires, unless it is renewed, by the system's monotonic clock. With the default
-    /// clock the answer stays the same until a renewal.
+    /// When the key expires, unless it is renewed, by the system's monotonic clock. With the
+    /// default clock the answer stays the same until a renewal.
     pub fn expires_at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
