@@ -25,6 +25,8 @@ cargo xtask inject   seeded bugs: the stress scenarios must find each, and each 
                      options)
 cargo xtask mutate   weakens one ordering, fence or compare-and-swap at a time, and runs the loom models until one fails
                      (hours; `--changed` only in files that differ from main; `--help` has options)
+cargo xtask instructions [TEXT]  how many instructions each operation executes, or those whose names contain TEXT
+                     (needs valgrind)
 cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
 cargo xtask nightly  what is slow or needs more tools: packages, licences and advisories, the oldest compiler, the lowest
                      versions, other targets, the tools' own tests, seeded bugs, the deep models (a night)
@@ -256,6 +258,13 @@ fn main() -> ExitCode {
         Some("quick") => quick(false, WITHOUT_BROKERS),
         Some("loom") => vec![deep_loom()],
         Some("models") => return ended(models::run()),
+        Some("instructions") => vec![cargo(
+            "instructions",
+            &format!(
+                "run --locked --release -q -p expiry-benches --bin instructions -- {}",
+                rest.join(" ")
+            ),
+        )],
         Some("inject") => return ended(inject::main(&rest)),
         Some("mutate") => return ended(mutate::main(&rest)),
         Some("sanitize") => match sanitize::steps(&rest) {

@@ -1,0 +1,167 @@
+//! `cargo xtask instructions`: how many instructions each operation executes, as valgrind counts
+//! them. The numbers depend on the compiler and not on the machine.
+//!
+//! For each row this program runs itself under `valgrind --tool=cachegrind`, once with few and once
+//! with many operations. The difference is the operations'; what sets the store up cancels out.
+
+use expiry::{AckTracker, ExpiringMap, ExpiryQueue, ManualClock, PendingTable};
+use std::hint::black_box;
+use std::mem::ManuallyDrop;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// Entries that a store has.
+const ENTRIES: u64 = 10_000;
+/// Operations of the shorter run, and of the longer one.
+const RUNS: [u64; 2] = [1_000, 9_000];
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a row does: the store is set up, and the second part has so many operations.
+type Row = (&'static str, fn(u64));
+
+const ROWS: [Row; 18] = [
+    ("map: get", |n| over(map(), n, |map, key| map.get(&key).is_some())),
+    ("map: get of a key that is absent", |n| {
+        over(map(), n, |map, key| map.get(&(key + ENTRIES)).is_some());
+    }),
+    ("map: touch", |n| over(map(), n, |map, key| map.touch(&key))),
+    ("map: insert, grown", |n| {
+        let map = map();
+        (0..ENTRIES).for_each(|key| drop(map.remove(&key)));
+        map.flush(MINUTE);
+        over(map, n, |map, key| map.insert(key, key).is_ok());
+    }),
+    ("map: insert, growing", |n| {
+        let map = ExpiringMap::builder().time_to_live(MINUTE).build_manual().expect("a map");
+        over(map, n, |map, key| map.insert(key, key).is_ok());
+    }),
+    ("map: replace", |n| over(map(), n, |map, key| map.insert(key, key).is_ok())),
+    ("map: remove", |n| over(map(), n, |map, key| map.remove(&key).is_some())),
+    ("map that evicts: get", |n| over(full(), n, |map, key| map.get(&key).is_some())),
+    ("map that evicts: insert", |n| {
+        over(full(), n, |map, key| map.insert(key + ENTRIES, key).is_ok());
+    }),
+    ("map: insert, expire", |n| {
+        let (clock, map) = (ManualClock::default(), ExpiringMap::builder().time_to_live(MINUTE));
+        let map = map.clock(clock.clone()).build_manual().expect("a map");
+        over(map.clone(), n, |map, key| map.insert(key, key).is_ok());
+        clock.advance(2 * MINUTE);
+        while map.poll(usize::MAX).more {}
+        assert_eq!(map.len(), 0);
+    }),
+    ("queue: insert, grown", |n| {
+        let queue = queue();
+        (0..ENTRIES).for_each(|key| assert!(queue.remove(&key).is_some()));
+        queue.flush(MINUTE);
+        over(queue, n, |queue, key| queue.update(key, MINUTE));
+    }),
+    ("queue: update of a key that is there", |n| {
+        over(queue(), n, |queue, key| queue.update(key, MINUTE));
+    }),
+    ("queue: touch", |n| over(queue(), n, |queue, key| queue.touch(&key, MINUTE))),
+    ("queue: remove", |n| over(queue(), n, |queue, key| queue.remove(&key))),
+    ("queue: insert, expire", |n| {
+        let clock = ManualClock::default();
+        let queue = ExpiryQueue::builder().clock(clock.clone()).build_manual().expect("a queue");
+        over(queue.clone(), n, |queue, key| queue.update(key, MINUTE));
+        clock.advance(2 * MINUTE);
+        assert_eq!(queue.poll().len() as u64, n);
+    }),
+    ("tracker: issue, ack", |n| {
+        over(tracker(), n, |tracker, _| tracker.ack(tracker.issue(1, 0).expect("room"), 1));
+    }),
+    ("tracker: init, ack", |n| {
+        over(tracker(), n, |tracker, key| {
+            let begun = tracker.init(key + 1, 1, 0);
+            (begun, tracker.ack(key + 1, 1))
+        });
+    }),
+    ("pending table: insert, take", |n| {
+        let table = PendingTable::<u64>::builder().build_manual().expect("a table");
+        over(table, n, |table, key| table.take(table.insert(key, MINUTE).expect("room")));
+    }),
+];
+
+/// `n` operations, of one key after another. The store is not dropped: what is left in it would
+/// count.
+fn over<S, R>(store: S, n: u64, operation: impl Fn(&S, u64) -> R) {
+    let store = ManuallyDrop::new(store);
+    (0..n).for_each(|key| {
+        black_box(operation(&store, black_box(key)));
+    });
+}
+
+fn filled(map: ExpiringMap<u64, u64>) -> ExpiringMap<u64, u64> {
+    (0..ENTRIES).for_each(|key| drop(map.insert(key, key)));
+    while map.poll(usize::MAX).more {}
+    map
+}
+
+fn map() -> ExpiringMap<u64, u64> {
+    filled(ExpiringMap::builder().time_to_live(MINUTE).build_manual().expect("a map"))
+}
+
+/// A map that evicts, and has no room.
+fn full() -> ExpiringMap<u64, u64> {
+    let entries = usize::try_from(ENTRIES).expect("few");
+    let map = ExpiringMap::builder().time_to_live(MINUTE).max_capacity(entries);
+    filled(map.build_manual().expect("a map"))
+}
+
+fn queue() -> ExpiryQueue<u64> {
+    let queue = ExpiryQueue::builder().build_manual().expect("a queue");
+    (0..ENTRIES).for_each(|key| queue.update(key, MINUTE).map(drop).expect("room"));
+    queue
+}
+
+fn tracker() -> AckTracker {
+    AckTracker::builder().build_manual().expect("a tracker")
+}
+
+/// The instructions of one run of a row.
+fn count(row: usize, operations: u64) -> Result<u64, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let out = Command::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
+        .arg(own)
+        .args([row.to_string(), operations.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind: {error} (install the package `valgrind`)"))?;
+    let text = String::from_utf8_lossy(&out.stderr);
+    let refs = text.lines().find(|line| line.contains("I") && line.contains("refs:"));
+    let digits = |line: &str| line.rsplit(':').next().map(|count| count.replace([',', ' '], ""));
+    match refs.and_then(digits).and_then(|count| count.parse().ok()) {
+        Some(count) if out.status.success() => Ok(count),
+        _ => Err(format!("no count from valgrind:\n{text}")),
+    }
+}
+
+fn table(wanted: Option<&str>) -> Result<(), String> {
+    for (at, (name, _)) in ROWS.iter().enumerate() {
+        if wanted.is_some_and(|wanted| !name.contains(wanted)) {
+            continue;
+        }
+        let (less, more) = (count(at, RUNS[0])?, count(at, RUNS[1])?);
+        println!("{name:40} {:6}", (more - less) / (RUNS[1] - RUNS[0]));
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    if let [row, operations] = numbers[..] {
+        let row = usize::try_from(row).ok().and_then(|row| ROWS.get(row));
+        if let Some((_, run)) = row {
+            run(operations);
+        }
+        return ExitCode::SUCCESS;
+    }
+    match table(words.first().map(String::as_str)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
