@@ -3,7 +3,7 @@
 //! Takes are made by the tickets of values that are there, of values that have left, and by numbers
 //! that are no tickets.
 
-use crate::shared::{interval, same, set, shards, Span, Time, LAST, LONGEST};
+use crate::shared::{interval, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Lifetime, PendingTable, Polled, StoreError, Ticket};
@@ -13,9 +13,6 @@ use std::time::Duration;
 
 /// Histories of a `PendingTable`.
 pub struct Pending;
-
-/// By how many intervals a table may fall behind its clock before an insertion ends what is due.
-const BEHIND: u64 = 1 << 38;
 
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -226,6 +223,11 @@ impl Run {
         (lifetime, due)
     }
 
+    /// Whether a deadline is too late for a lease, until what is due has been ended.
+    fn is_behind(&self, due: Option<u64>) -> bool {
+        due.is_some_and(|due| due - self.caught_up >= EXPRESSED)
+    }
+
     /// Checks what an insertion has done, which came `to_full` or not.
     fn inserted(
         &mut self,
@@ -238,7 +240,7 @@ impl Run {
             let gone = |value: &&Value| !self.table.contains(self.tickets[**value]);
             ended = self.live.keys().filter(gone).copied().collect();
         }
-        let may = due.is_ok() && (to_full || self.tick() - self.caught_up >= BEHIND);
+        let may = due.is_ok_and(|due| to_full || self.is_behind(due));
         prop_assert!(may || ended.is_empty(), "it has ended {ended:?}");
         for value in ended {
             prop_assert!(self.is_due(value), "{value} has ended early");
@@ -277,9 +279,8 @@ impl Run {
     /// Inserts many values, where none is refused and none is due.
     fn insert_many(&mut self, count: usize, stay: Stay) -> Found {
         let fits = self.capacity - self.live.len() >= count && !self.shut;
-        let behind = self.tick() - self.caught_up >= BEHIND;
         let (lifetime, Ok(due)) = self.due(stay) else { return self.insert(stay) };
-        if !fits || behind {
+        if !fits || self.is_behind(due) {
             return self.insert(stay);
         }
         let (first, mut tickets) = (self.tickets.len(), Vec::new());

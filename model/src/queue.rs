@@ -1,7 +1,7 @@
 //! `ExpiryQueue`, of either form of keys: every result, the keys that polls return and their order,
 //! the wait time after each step, and the contents.
 
-use crate::shared::{interval, same, set, shards, Span, Time, LAST, LONGEST};
+use crate::shared::{interval, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Expired, ExpiryQueue, Handle, StoreError, Updated};
@@ -109,9 +109,6 @@ impl<K: Key> Histories for Queue<K> {
     }
 }
 
-/// By how many intervals a queue may fall behind its clock before an update or a touch ends what is
-/// due.
-const BEHIND: u64 = 1 << 38;
 /// How many intervals ahead a poll looks.
 const AHEAD: u64 = (1 << 31) - 2;
 
@@ -243,6 +240,11 @@ impl<K: Key> Run<K> {
         Ok((self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos()) as u64)
     }
 
+    /// Whether a deadline is too late for a lease in a queue that has caught up so far.
+    fn is_behind(&self, due: std::result::Result<u64, StoreError>, caught_up: u64) -> bool {
+        due.is_ok_and(|due| due - caught_up >= EXPRESSED)
+    }
+
     /// The deadline of an accepted update or touch. It has ended what was due before that if the
     /// clock had jumped.
     fn renewal(&mut self, timeout: Duration) -> Found<std::result::Result<u64, StoreError>> {
@@ -250,8 +252,8 @@ impl<K: Key> Run<K> {
         let now = self.tick();
         let ended = self.queue.metrics().total.expired - self.expired;
         let all = self.live.values().filter(|stay| stay.due <= now).count() as u64;
-        let may = due.is_ok() && now - self.caught_up.0 >= BEHIND;
-        let must = due.is_ok() && now - self.caught_up.1 > BEHIND;
+        let (may, must) =
+            (self.is_behind(due, self.caught_up.0), self.is_behind(due, self.caught_up.1));
         prop_assert!(
             ended == 0 && !(must && all > 0) || ended == all && may,
             "{ended} of {all} that are due have ended"
@@ -310,7 +312,7 @@ impl<K: Key> Run<K> {
         let (key, timeout) = (K::of(number % self.keys), after.duration(self.interval));
         let wants_room = self.live.len() >= self.capacity && !self.live.contains_key(&key);
         let updated = self.queue.update(key.clone(), timeout);
-        if wants_room && self.tick() - self.caught_up.0 < BEHIND {
+        if wants_room && !self.is_behind(self.due(timeout), self.caught_up.0) {
             self.room_was_made(updated.err())?;
         }
         let due = self.renewal(timeout)?;

@@ -1,6 +1,6 @@
 //! `SessionTracker`: every result, and all that there is.
 
-use crate::shared::{interval, nanos, same, set, shards, Span, Time, LAST, LONGEST};
+use crate::shared::{interval, nanos, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Session, SessionError, SessionId, SessionInfo, SessionTracker, StoreError, Tracked};
@@ -103,10 +103,6 @@ impl Histories for Sessions {
     }
 }
 
-/// By how many intervals a tracker may fall behind its clock before it expires what is due,
-/// whatever it is asked: documented as 2^38.
-const BEHIND: u128 = 1 << 38;
-
 #[derive(Debug, Clone)]
 pub struct Setup {
     interval: Duration,
@@ -186,12 +182,13 @@ impl Model {
 
     /// A deadline is rounded up to the interval.
     fn due(&mut self, timeout: Duration) -> u128 {
-        let (now, interval) = (self.time.now, self.interval.as_nanos());
-        if now / interval - self.caught_up / interval >= BEHIND {
+        let interval = self.interval.as_nanos();
+        let due = self.time.now + self.granted(timeout).as_nanos();
+        let tick = due.min(LAST).div_ceil(interval);
+        if tick - self.caught_up / interval >= u128::from(EXPRESSED) {
             self.expire();
         }
-        let due = now + self.granted(timeout).as_nanos();
-        (due.min(LAST).div_ceil(interval) * interval).min(LAST)
+        (tick * interval).min(LAST)
     }
 
     fn left(&self, entry: &Entry) -> Option<Duration> {

@@ -11,6 +11,11 @@ pub const LAST: u128 = u64::MAX as u128;
 /// The longest timeout, in intervals.
 pub const LONGEST: u64 = (1 << 39) - 2;
 
+/// A lease expresses deadlines of fewer intervals after the time up to which all that was due has
+/// been ended. A call that sets a later one ends what is due first. Documented as 2^38 intervals by
+/// which the clock may run ahead, and the longest timeout.
+pub const EXPRESSED: u64 = 3 << 38;
+
 /// A time in nanoseconds as a duration, cut off at the end of time.
 pub fn nanos(time: u128) -> Duration {
     Duration::from_nanos(time.min(LAST) as u64)

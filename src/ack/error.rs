@@ -67,7 +67,9 @@ impl fmt::Display for AckError {
 impl std::error::Error for AckError {}
 
 converts!(Refused => AckError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
-converts!(BadTimeout => AckError { Zero => ZeroTimeout, TooLong => TimeoutTooLong });
+converts!(BadTimeout => AckError {
+    Zero => ZeroTimeout, TooLong => TimeoutTooLong, Behind => TimeoutTooLong
+});
 
 impl<T> From<TokenError<T>> for AckError {
     fn from(refused: TokenError<T>) -> Self {

@@ -149,7 +149,6 @@ impl<T: 'static> Trees<T> {
     /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.deadlines.clock().now();
-        let tick = self.engine.deadlines.ticks().at(now);
         self.engine.for_each(|claim, lease| {
             let issued = lease.state() == State::LiveIssued;
             if !issued && lease.state() != State::Live {
@@ -163,7 +162,7 @@ impl<T: 'static> Trees<T> {
             if again.generation() != lease.generation() || again.state() != lease.state() {
                 return;
             }
-            let deadline = self.engine.deadline_of(claim.id, again, tick);
+            let deadline = self.engine.deadlines.of(again);
             let seen = Seen { id: claim.id, lease: again, key };
             let root = InFlight {
                 root: if issued { RootId::Issued(Root(key)) } else { RootId::Chosen(key) },

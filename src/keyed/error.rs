@@ -68,7 +68,9 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 converts!(Refused => StoreError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
-converts!(BadTimeout => StoreError { Zero => ZeroTimeout, TooLong => TimeoutTooLong });
+converts!(BadTimeout => StoreError {
+    Zero => ZeroTimeout, TooLong => TimeoutTooLong, Behind => TimeoutTooLong
+});
 
 #[cfg(feature = "async")]
 impl From<Closed> for StoreError {

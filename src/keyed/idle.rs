@@ -13,8 +13,7 @@
 //! the bound that was set last, and not before any use plus the time to idle, unless the bound is.
 
 use super::store::{Found, Store};
-use super::StoreError;
-use crate::core::engine::Look;
+use crate::core::engine::{BadTimeout, Look};
 use crate::core::lease::{Lease, State};
 use crate::core::memory::ZeroValid;
 use crate::sync::{AtomicU64, Ordering};
@@ -76,14 +75,12 @@ pub(super) struct Term {
     pub(super) idle: Option<(u64, u64)>,
     /// An entry that takes the place of another one has that one's term instead.
     pub(super) keeps: bool,
-    /// What it weighs, in a map that weighs; else 1.
-    pub(super) weight: u64,
 }
 
 impl Term {
     /// Makes the term of an entry without a time to idle.
     pub(super) fn until(deadline: u64) -> Self {
-        Term { deadline, idle: None, keeps: false, weight: 1 }
+        Term { deadline, idle: None, keeps: false }
     }
 }
 
@@ -113,11 +110,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[cold]
     #[inline(never)]
     pub(super) fn term_of(&self, found: &Found<'_, K, V>) -> Term {
-        let deadline = found.lease.deadline_near(self.engine.deadlines.about_now());
+        let deadline = self.engine.deadlines.of(found.lease);
         let policy = self.policy(found);
         let idle =
             policy.map(|policy| (policy.idle.load(Ordering::Relaxed), policy.bound().tick()));
-        Term { deadline, idle, keeps: true, weight: 1 }
+        Term { deadline, idle, keeps: true }
     }
 
     /// The entry `new` has taken the place of `old`, and was given its bound `kept`. A touch that
@@ -160,15 +157,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         policy: &Policy,
         timeout: Lifetime,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, BadTimeout> {
         let mut look = Look::First;
         // survives: models' clocks are standard atomics. A touch reads the clock after the old
         // bound, or an older reading could make the bound nearer. The swap survives, too.
         let mut held = Bound(policy.bound.load(Ordering::Acquire));
         loop {
             let times = (timeout, self.timeout);
-            let tick = |_: &_| held.tick();
-            let Some(bound) = self.engine.renewed_over(tick, look, times, self)? else {
+            let Some(bound) = self.engine.renewed_over(|| held.tick(), look, times)? else {
                 // Another touch, which has come since, has set a later one.
                 return Ok(self.renew_idle(found, policy, true));
             };
@@ -191,11 +187,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// not change it.
     fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
+        let idle_until = idle_until.min(self.engine.deadlines.furthest());
         let mut lease = found.lease;
         let mut bound = policy.bound().tick();
         while Self::is_still(found, lease) {
             // Other threads may have used it later than this one.
-            let latest = idle_until.max(lease.deadline_near(idle_until));
+            let latest = idle_until.max(self.engine.deadlines.of(lease));
             let deadline = latest.min(bound);
             let renewed = lease.with_deadline(deadline);
             if swaps || renewed != lease {

@@ -8,12 +8,12 @@
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
-use super::store::{Attempt, Entered, Found, Hindered, RemovalCause, Store, Touched, Wanted};
-use super::{Lifetimes, StoreError};
-use crate::core::engine::{Pin, Room};
+use super::store::{Entered, Found, Hindered, Offer, RemovalCause, Store, Touched, Wanted};
+use super::Lifetimes;
+use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::Glance;
 use crate::core::lease::State;
-use crate::time::Lifetime;
+use crate::time::{Lifetime, NEVER};
 use std::borrow::Borrow;
 
 /// An ended entry, and how it ended. The call that ended it owes the listener a call, unpinned.
@@ -37,52 +37,47 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     }
 }
 
-/// What an attempt to insert came to. Gives key and value back if they are not in.
+/// What an attempt to insert came to. The offer has key and value again if they are not in.
 pub(super) enum Put<'a, K: 'static, V: 'static> {
     Done(Entered<'a, K, V>),
     /// This is what there is; it was not to be replaced.
-    Kept(Found<'a, K, V>, (K, V)),
+    Kept(Found<'a, K, V>),
     /// This call has ended an entry whose time was up: unpin, call the listener, and try again.
-    MadeWay(Notice<'a, K, V>, (K, V)),
-    Hindered(Hindered, (K, V)),
+    MadeWay(Notice<'a, K, V>),
+    Hindered(Hindered),
 }
 
-impl<'a, K, V> From<Attempt<'a, K, V>> for Put<'a, K, V> {
+impl<'a, K, V> From<Result<Entered<'a, K, V>, Hindered>> for Put<'a, K, V> {
     #[inline(always)]
-    fn from(attempt: Attempt<'a, K, V>) -> Self {
+    fn from(attempt: Result<Entered<'a, K, V>, Hindered>) -> Self {
         match attempt {
             Ok(entered) => Put::Done(entered),
-            Err((hindered, pair)) => Put::Hindered(hindered, pair),
+            Err(hindered) => Put::Hindered(hindered),
         }
     }
 }
 
-/// What an attempt to insert goes by: see [`Store::aim`].
-pub(super) struct Aim<'a, K: 'static, V: 'static> {
-    found: Option<Found<'a, K, V>>,
-    is_living: bool,
-    term: Term,
-}
-
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// When an entry of this weight ends that begins now; and the clock reading that this was derived
-    /// from.
+    /// When an entry ends that begins now; and the clock reading that this was derived from.
     #[inline(always)]
-    pub(super) fn term(&self, lifetime: Lifetimes, weight: u64) -> Result<(Term, u64), StoreError> {
-        let (deadline, now) = self.engine.renewal(lifetime.live, self.timeout, self)?;
+    pub(super) fn term(&self, lifetime: Lifetimes) -> Result<(Term, u64), BadTimeout> {
+        let (deadline, now) = self.engine.deadline(lifetime.live, self.timeout)?;
         let term = match (lifetime.idle, self.idle) {
             (Lifetime::Never, _) | (Lifetime::Default, None) => Term::until(deadline),
             (idle, _) => self.idle_term(idle, deadline)?,
         };
-        Ok((Term { keeps: lifetime.keeps, weight, ..term }, now))
+        Ok((Term { keeps: lifetime.keeps, ..term }, now))
     }
 
     /// As [`term`](Self::term), of an entry with a time to idle.
     #[cold]
     #[inline(never)]
-    fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, StoreError> {
+    fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, BadTimeout> {
         let idle = self.engine.deadlines.nanos(idle, self.idle)?;
         let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
+        if deadline != NEVER && deadline > self.engine.deadlines.furthest() {
+            return Err(BadTimeout::Behind);
+        }
         Ok(Term { idle: idle.map(|idle| (idle, bound)), ..Term::until(deadline) })
     }
 
@@ -159,59 +154,42 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// The first half of an attempt to insert: what the key has, and when its new entry ends.
-    /// Refuses a lifetime that no entry can have; nothing has changed then.
-    ///
-    /// This runs the user's code: the key's `Eq`, and the clock. If that panics, key and value are
-    /// still the caller's, which drops them unpinned.
-    #[inline(always)]
-    pub(super) fn aim(
-        &self,
-        pin: &Pin,
-        wanted: Wanted<'_, K>,
-        lifetime: Lifetimes,
-        weight: u64,
-    ) -> Result<Aim<'_, K, V>, StoreError>
-    where
-        K: Eq,
-    {
-        // A replacement writes beside the old slot: that memory comes with the slot's.
-        let ahead = |id| self.engine.slots.prefetch_note(id);
-        let found = self.find_and(pin, wanted, ahead);
-        // The one clock reading, after the look at the lease.
-        let (term, now) = self.term(lifetime, weight)?;
-        let is_living = found.is_some_and(|found| self.is_living_at(&found, now));
-        Ok(Aim { found, is_living, term })
-    }
-
-    /// The second half: puts an entry in where there was none, or in the place of the one that
+    /// One attempt to insert: puts an entry in where there was none, or in the place of the one that
     /// lives there, if it `replaces`.
+    ///
+    /// This runs the user's code: the key's `Eq`, and the clock.
     #[inline(always)]
     pub(super) fn put<'a>(
         &'a self,
         pin: &Pin,
-        room: &mut Room<'_>,
-        hash: u32,
-        aim: Aim<'a, K, V>,
-        pair: (K, V),
+        offer: &mut Offer<'a, K, V>,
+        lifetime: Lifetimes,
         replaces: bool,
     ) -> Put<'a, K, V>
     where
         K: Eq,
     {
-        let Some(found) = aim.found else {
-            return self.enter(pin, room, hash, pair, aim.term).into();
+        // A replacement writes beside the old slot: that memory comes with the slot's.
+        let ahead = |id| self.engine.slots.prefetch_note(id);
+        let found = self.find_and(pin, offer.wanted(), ahead);
+        // The one clock reading, after the look at the lease.
+        let (term, now) = match self.term(lifetime) {
+            Ok(times) => times,
+            Err(bad) => return Put::Hindered(bad.into()),
         };
-        if !aim.is_living {
+        let Some(found) = found else {
+            return offer.enter(pin, term).into();
+        };
+        if !self.is_living_at(&found, now) {
             return match self.make_way(pin, &found) {
-                Some(notice) => Put::MadeWay(notice, pair),
-                None => Put::Hindered(Hindered::Overtaken, pair),
+                Some(notice) => Put::MadeWay(notice),
+                None => Put::Hindered(Hindered::Overtaken),
             };
         }
         if !replaces {
-            return Put::Kept(found, pair);
+            return Put::Kept(found);
         }
-        self.replace(pin, room, &found, pair, aim.term).into()
+        offer.replace(pin, &found, term).into()
     }
 
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.
@@ -287,7 +265,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &Pin,
         wanted: Wanted<'_, Q>,
         timeout: Lifetime,
-    ) -> Result<bool, StoreError>
+    ) -> Result<bool, BadTimeout>
     where
         K: Borrow<Q>,
     {
@@ -299,13 +277,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 _ => self.living_anywhere(pin, wanted),
             };
             let Some(found) = found else {
-                self.deadline(timeout, self)?;
+                self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);
             };
             let found = self.mark_used(&found);
             let alive = match self.policy(&found) {
                 None => {
-                    let touched = self.renew(&found, &mut lost, timeout, true, self)?;
+                    let touched = self.renew(&found, &mut lost, timeout, true)?;
                     touched.map(Touched::is_alive)
                 }
                 Some(policy) => self.rebound(&found, policy, timeout)?.then_some(true),

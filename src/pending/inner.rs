@@ -154,20 +154,17 @@ impl<T: 'static> Inner<T> {
         let Some(after) = deadlines.nanos(timeout, self.timeout)? else {
             return Ok(NEVER);
         };
-        let deadline = deadlines.due(&mine.deadlines, after);
-        if !mine.has_lapsed() {
-            return Ok(deadline);
+        match deadlines.due(&mine.deadlines, after) {
+            deadline if deadline > deadlines.furthest() => Err(BadTimeout::Behind),
+            deadline => Ok(deadline),
         }
-        // After a clock jump of years, what was due before goes first.
-        self.engine.catch_up(deadlines.now(), self);
-        Ok(deadlines.due(&mine.deadlines, after))
     }
 
     /// One attempt to put a value in.
     #[inline(always)]
     fn enter(&self, value: T, timeout: Lifetime) -> Result<Place, (StoreError, T)> {
         self.engine.with_stripe(|mine, index| {
-            let deadline = match self.deadline(mine, timeout) {
+            let deadline = match self.engine.catching_up(self, || self.deadline(mine, timeout)) {
                 Ok(deadline) => deadline,
                 Err(bad) => return Err((bad.into(), value)),
             };

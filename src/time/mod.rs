@@ -11,6 +11,4 @@ pub(crate) use clock::nanos;
 pub use clock::BootClock;
 pub use clock::{Clock, CoarseClock, ManualClock, MonotonicClock};
 pub use lifetime::Lifetime;
-#[cfg(feature = "async")]
-pub(crate) use ticks::MAX_TIMEOUT_TICKS;
 pub(crate) use ticks::{Ticks, NEVER};

@@ -18,7 +18,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The longest timeout, in ticks. A lease keeps 40 bits of its deadline. Deadlines are compared by
 /// their distance from a tick that is known to be at most this far away.
-pub(crate) const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
+const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 
 /// Conversion between a clock's nanoseconds and an engine's ticks.
 #[derive(Debug, Clone, Copy)]

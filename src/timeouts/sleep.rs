@@ -22,7 +22,7 @@ enum State {
     Waiting { due: u64, lease: Lease, id: u32 },
     /// As `Waiting`, and ready at the next poll: its time was reset to none. The task that waits is
     /// woken for that.
-    Past { due: u64, lease: Lease, id: u32 },
+    Past { lease: Lease, id: u32 },
     /// It has expired.
     Over,
 }
@@ -106,16 +106,13 @@ impl<'t> Sleep<'t> {
     /// Starts over, be it ready or not: it is ready `after` from now. One compare-and-swap where it
     /// is registered; only a nearer deadline notifies the driver. A task that waits for it goes on
     /// waiting; if it was ready, it has to be polled again.
-    ///
-    /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)
     pub fn reset(&mut self, after: Duration) {
         let after = nanos(after);
-        let due = self.waiters.renewal(after);
+        let due = self.waiters.due(after);
         if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = self.state {
-            if let Some(Waiter { id, lease }) = self.waiters.reset(Waiter { id, lease }, due, after)
-            {
+            if let Some(Waiter { id, lease }) = self.waiters.reset(Waiter { id, lease }, due) {
                 self.state = match after {
-                    0 => State::Past { due, lease, id },
+                    0 => State::Past { lease, id },
                     _ => State::Waiting { due, lease, id },
                 };
                 return;
@@ -136,9 +133,9 @@ impl<'t> Sleep<'t> {
     /// Ends the waiting at once, if it waits.
     #[inline(always)]
     pub(super) fn cancel(&mut self) {
-        if let State::Waiting { due, lease, id } | State::Past { due, lease, id } = self.state {
+        if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = self.state {
             self.state = State::Over;
-            self.waiters.cancel(Waiter { id, lease }, due);
+            self.waiters.cancel(Waiter { id, lease });
         }
     }
 
@@ -147,7 +144,7 @@ impl<'t> Sleep<'t> {
     pub(super) fn poll_over(&mut self, waker: &Waker) -> Poll<Result<(), TimerError>> {
         match self.state {
             // What nearly every timeout comes to: registered, and never looked at again.
-            State::Fresh { after } if after != 0 && after <= self.waiters.longest => {
+            State::Fresh { after } if after != 0 => {
                 match self.waiters.register(after, waker) {
                     Ok((due, waiter)) => {
                         self.state = State::waiting(due, waiter);

@@ -46,7 +46,6 @@ use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::panics::caught;
 use crate::sync::{AtomicU64, Ordering};
-use crate::time::{nanos, MAX_TIMEOUT_TICKS};
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;
 
@@ -81,8 +80,6 @@ pub(super) struct Waiter {
 
 pub(super) struct Waiters {
     pub(super) engine: Engine<Held, PerShard<Counts>>,
-    /// The longest that a lease can express, in nanoseconds.
-    pub(super) longest: u64,
     /// Panics of wakers that were caught.
     pub(super) panics: Statistic,
 }
@@ -144,11 +141,7 @@ impl Waiters {
         let shards = config.shards;
         let engine = Engine::new(config, move || PerShard::new(shards))
             .map_err(|_| BuildError::OutOfMemory)?;
-        Ok(Waiters {
-            longest: nanos(engine.deadlines.ticks().longest()),
-            engine,
-            panics: Statistic::new(0),
-        })
+        Ok(Waiters { engine, panics: Statistic::new(0) })
     }
 
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
@@ -165,8 +158,7 @@ impl Waiters {
         due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }
 
-    /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also
-    /// the tick at which it expires.
+    /// Registers what takes `after` nanoseconds from now on. Also the tick at which it expires.
     ///
     /// The order matters, as a reading of the processor's counter waits for the read-modify-writes
     /// before it, and these for it. The slot is found while those of the future, which has just
@@ -182,23 +174,15 @@ impl Waiters {
             claim.slot.set_lease(claimed);
             let due = self.engine.deadlines.due(&mine.deadlines, after);
             let held = Claimed(self, claim);
-            let waiter = if !mine.has_lapsed() {
-                let waker = Words::from_waker(waker.clone());
-                std::mem::forget(held);
-                self.fill(mine, place, (State::LiveIssued, due), waker, &mut refused)?
-            } else {
-                // After a jump of the clock by years: not in a bucket that has waited for the
-                // driver for so long.
-                drop(held);
-                self.enter((mine, index), (due, due), waker, &mut refused)?
-            };
+            let waker = Words::from_waker(waker.clone());
+            std::mem::forget(held);
+            let waiter = self.fill(mine, place, self.expressed(due), waker, &mut refused)?;
             Some((due, waiter))
         });
         registered.ok_or_else(|| self.refuse(refused))
     }
 
-    /// Registers an entry that expires at `due`; `None` if that has come. If a lease cannot express
-    /// `due`, the entry gets the longest deadline that one can.
+    /// Registers an entry that expires at `due`; `None` if that has come.
     pub(super) fn register_until(
         &self,
         due: u64,
@@ -209,29 +193,18 @@ impl Waiters {
         if due <= tick {
             return None;
         }
-        let deadline = Self::expressed(due, tick);
         let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
-            self.engine.deadlines.note_lapse(&mine.deadlines, now);
-            self.enter((mine, index), (deadline, due), waker, &mut refused)
+            self.enter((mine, index), self.expressed(due), waker, &mut refused)
         });
         Some(entered.ok_or_else(|| self.refuse(refused)))
     }
 
-    /// The state of an entry that expires at `due`, and whose lease has this deadline. Both states
-    /// mean the same to the driver. The first is [distinct from all others](Engine::is_near) for as
-    /// long as its owner has the entry.
-    fn state(&self, deadline: u64, due: u64) -> State {
-        if deadline == due && self.engine.is_near(due) {
-            State::LiveIssued
-        } else {
-            State::Live
-        }
-    }
-
-    /// What a lease says, at `tick`, of an entry that expires at `due`.
-    fn expressed(due: u64, tick: u64) -> u64 {
-        due.min(tick.saturating_add(MAX_TIMEOUT_TICKS - 1))
+    /// The deadline in the lease of an entry that expires at `due`. Where a lease cannot express
+    /// that, the entry is woken before, and its owner registers it again.
+    #[inline(always)]
+    fn expressed(&self, due: u64) -> u64 {
+        due.min(self.engine.deadlines.furthest())
     }
 
     /// Drops a waker that was not registered; the lease has not had it, or not any more.
@@ -257,7 +230,7 @@ impl Waiters {
     fn enter(
         &self,
         (mine, index): (&Mine, usize),
-        (deadline, due): (u64, u64),
+        deadline: u64,
         waker: &Waker,
         refused: &mut Refused,
     ) -> Option<Waiter> {
@@ -266,8 +239,7 @@ impl Waiters {
             Self::give_up(waker);
             return None;
         };
-        let state = self.state(deadline, due);
-        self.fill(mine, place, (state, deadline), waker, refused)
+        self.fill(mine, place, deadline, waker, refused)
     }
 
     /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was
@@ -277,11 +249,11 @@ impl Waiters {
         &self,
         mine: &Mine,
         (claim, spot): (Claim<'_, Held>, Spot<'_, Held>),
-        (state, deadline): (State, u64),
+        deadline: u64,
         waker: Words,
         refused: &mut Refused,
     ) -> Option<Waiter> {
-        let lease = Lease::new(state, claim.generation, deadline);
+        let lease = Lease::new(State::LiveIssued, claim.generation, deadline);
         put(claim.slot, waker);
         claim.slot.set_lease(lease);
         self.count(mine, claim.id).registered.add(1);
@@ -328,10 +300,7 @@ impl Waiters {
         self.change(waiter, due, waker)
     }
 
-    /// Has a registered entry wake another waker: ends it, and registers it again in place, by the
-    /// clock and `due`. The lease alone could be distinguished from an earlier deadline only if the
-    /// driver had seen each jump of the clock. (Of a deadline that was cut short the bucket may
-    /// have waited too long for that: then it fires in vain.)
+    /// Has a registered entry wake another waker: ends it, and registers it again in place.
     #[cold]
     #[inline(never)]
     fn change(
@@ -344,7 +313,7 @@ impl Waiters {
         let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
         if due <= tick {
             // No task has to be woken for it any more.
-            self.end(waiter, due, End::Fired);
+            self.end(waiter, End::Fired);
             return Ok(None);
         }
         let fresh = waker.clone();
@@ -354,46 +323,22 @@ impl Waiters {
         // SAFETY: just ended, by this.
         let old = unsafe { take(slot) };
         put(slot, Words::from_waker(fresh));
-        let deadline = Self::expressed(due, tick);
+        let deadline = self.expressed(due);
         let lease = waiter.lease.with_deadline(deadline);
-        let lease = lease.with_state(self.state(deadline, due));
         let waiter = Waiter { lease, ..waiter };
         slot.set_lease(lease);
         // A scan, or a shutdown, may have passed it by meanwhile.
         let enforced = self.engine.enforce(waiter.id, deadline);
-        if enforced.is_err() && self.end(waiter, due, End::Closed) {
+        if enforced.is_err() && self.end(waiter, End::Closed) {
             return Err(TimerError::Closed);
         }
         Ok(Some((waiter, Some(old))))
     }
 
-    /// The tick at which `after` nanoseconds from now on are over, for an entry that there is.
-    /// After a jump of the clock by years, what was due before goes first: the new deadline could
-    /// not be distinguished from one that has long passed.
-    pub(super) fn renewal(&self, after: u64) -> u64 {
-        let after = after.max(1);
-        let (due, lapsed) = self.engine.with_stripe(|mine, _| {
-            (self.engine.deadlines.due(&mine.deadlines, after), mine.has_lapsed())
-        });
-        if !lapsed {
-            return due;
-        }
-        self.engine.catch_up(self.engine.deadlines.now(), self);
-        self.due(after)
-    }
-
-    /// Moves an entry's deadline to `due`, `after` nanoseconds from now. `None` if it has ended.
-    pub(super) fn reset(&self, waiter: Waiter, due: u64, after: u64) -> Option<Waiter> {
-        let deadline = if after > self.longest {
-            Self::expressed(
-                due,
-                self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now()),
-            )
-        } else {
-            due
-        };
+    /// Moves an entry's deadline to `due`. `None` if it has ended.
+    pub(super) fn reset(&self, waiter: Waiter, due: u64) -> Option<Waiter> {
+        let deadline = self.expressed(due);
         let lease = waiter.lease.with_deadline(deadline);
-        let lease = lease.with_state(self.state(deadline, due));
         self.slot(waiter).swap_lease(waiter.lease, lease).ok()?;
         // Renewed: it does not fire by the old deadline any more.
         self.engine.shortened(waiter.id, waiter.lease, deadline);
@@ -403,18 +348,17 @@ impl Waiters {
     /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has
     /// ended.
     #[inline]
-    pub(super) fn cancel(&self, waiter: Waiter, due: u64) {
-        self.end(waiter, due, End::Cancelled);
+    pub(super) fn cancel(&self, waiter: Waiter) {
+        self.end(waiter, End::Cancelled);
     }
 
     /// Ends an entry, and drops its waker. Whether this did.
     #[inline(never)]
-    fn end(&self, waiter: Waiter, due: u64, end: End) -> bool {
+    fn end(&self, waiter: Waiter, end: End) -> bool {
         let Waiter { id, lease } = waiter;
         let waker = self.engine.with_stripe(|mine, _| {
             // SAFETY: it is called once, by the one thread that ends the entry.
-            let waker =
-                self.engine.end_own(mine, (id, lease, due), |slot| unsafe { take(slot) })?;
+            let waker = self.engine.end_own(mine, (id, lease), |slot| unsafe { take(slot) })?;
             self.count_end(mine, id, end);
             if self.engine.freed(mine) {
                 self.engine.tend_if_wanted(self);

@@ -119,12 +119,11 @@ fn what_is_further_off_than_a_lease_can_say() {
         pass(&timeouts, &clock, DAY);
         woken = woken.max(task.woken());
     }
-    assert_eq!(woken, 3 * 4 + 3, "each for as long as can be said, and again");
+    assert_eq!(woken, 3 * 3 + 2, "each for as long as can be said, and again");
     assert_eq!(task.held(), 1);
 }
 
-/// Its slot is found before the clock is read, and is then not to be one of a bucket that has
-/// waited for years.
+/// No timeout is over early, though the clock is further ahead of the driver than a lease can say.
 #[test]
 fn the_first_limit_after_a_jump_of_years() {
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -137,12 +136,14 @@ fn the_first_limit_after_a_jump_of_years() {
     clock.advance(40 * YEAR);
     assert!(other.poll(&mut after).is_pending());
     drive(&timeouts);
-    assert_eq!((task.woken(), other.woken()), (1, 0));
+    // The lease has said less than the timeout: the other one is woken in vain.
+    assert_eq!((task.woken(), other.woken()), (1, 1));
+    assert!(other.poll(&mut after).is_pending());
     pass(&timeouts, &clock, Duration::from_secs(29));
-    assert_eq!(other.woken(), 0);
-    pass(&timeouts, &clock, Duration::from_secs(2));
     assert_eq!(other.woken(), 1);
-    assert_eq!(timeouts.metrics().registered, 2);
+    pass(&timeouts, &clock, Duration::from_secs(2));
+    assert_eq!(other.woken(), 2);
+    assert_eq!(timeouts.metrics().registered, 3);
 }
 
 /// A waker that does so each time that it is cloned.
@@ -270,9 +271,10 @@ fn another_waker_after_a_jump_that_nobody_has_polled_since() {
     assert!(first.poll(&mut limited).is_pending());
     assert!(second.poll(&mut limited).is_pending());
     drive(&timeouts);
-    assert_eq!(second.woken(), 0, "before its time");
+    assert!(second.poll(&mut limited).is_pending(), "woken in vain");
+    let woken = second.woken();
     pass(&timeouts, &clock, 31 * MS);
-    assert_eq!((first.woken(), second.woken()), (0, 1));
+    assert_eq!((first.woken(), second.woken()), (0, woken + 1));
     let elapsed = Poll::Ready(Err(TimeoutError::Elapsed));
     assert_eq!(first.poll(&mut limited), elapsed);
 }

@@ -232,7 +232,7 @@ fn an_init_that_has_to_poll_first_is_not_over_when_it_returns() {
         .unwrap();
     tracker.issue(7, 1).unwrap();
     assert_eq!(tracker.ack(1_u64, 1), Ok(Ack::Held));
-    clock.advance(Duration::from_millis(1 << 38));
+    clock.advance(Duration::from_millis(3 << 38));
     tracker.init(1, 7, 42).unwrap();
     let left = tracker.owned_by(42)[0].remaining;
     assert_eq!(left, Some(30 * SECOND));

@@ -256,6 +256,9 @@ impl Run {
     }
 
     pub fn step(&mut self, op: &Op) -> Check {
+        if !matches!(op, Op::Clock(_) | Op::Poll(_) | Op::Settle(_) | Op::Drain(_) | Op::Look) {
+            self.catches_up()?;
+        }
         match *op {
             Op::Issue(xor, owner, kind) => {
                 let (xor, owner, timeout) = (self.xor(xor, None), owner % OWNERS, self.kind(kind));
@@ -292,9 +295,6 @@ impl Run {
             }
             Op::Init(pick, xor, owner, kind) => {
                 let (id, timeout, owner) = (self.chosen(pick), self.kind(kind), owner % OWNERS);
-                if self.model.holds_early() {
-                    self.catches_up()?;
-                }
                 let root = RootId::Chosen(id);
                 if self.is_unsure(root) {
                     return Ok(());
@@ -309,9 +309,6 @@ impl Run {
                 self.used(root);
             }
             Op::InitBatch(first, n) => {
-                if self.model.holds_early() {
-                    self.catches_up()?;
-                }
                 let mut items = Vec::new();
                 for n in (0..n as u64).map(|n| first.wrapping_add(n) % (1 << 16)) {
                     let id = self.setup.keys.key(n);
@@ -354,9 +351,6 @@ impl Run {
             Op::Reset(pick, kind) => {
                 let Some(root) = self.sure(pick) else { return Ok(()) };
                 let timeout = self.kind(kind);
-                if self.catches_up()? && self.is_unsure(root) {
-                    return Ok(());
-                }
                 let expected = self.model.reset(root, timeout);
                 let got = match timeout {
                     Lifetime::Default => self.tracker.reset_timeout(root),
@@ -521,16 +515,15 @@ impl Run {
         Ok(polled.more)
     }
 
-    /// A reset and the init of an early arrival poll first if the clock has jumped by 2^38
-    /// intervals since the last poll, as their docs say. This polls before they do, so that the
-    /// outcomes are compared as after any other poll.
-    fn catches_up(&mut self) -> Check<bool> {
+    /// A call that sets a deadline may poll first if the clock has jumped by 2^38 intervals since
+    /// the last poll. This polls before it does, so that the outcomes are compared as after any
+    /// other poll.
+    fn catches_up(&mut self) -> Check {
         let interval = self.setup.interval.as_nanos() as Time;
-        let lapsed = (self.model.now - self.polled) / interval >= (1 << 38) - 1;
-        if lapsed {
+        if (self.model.now - self.polled) / interval >= (1 << 38) - 1 {
             self.settle(usize::MAX)?;
         }
-        Ok(lapsed)
+        Ok(())
     }
 
     pub fn settle(&mut self, budget: usize) -> Check {

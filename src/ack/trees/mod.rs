@@ -160,8 +160,10 @@ impl<T: 'static> Trees<T> {
     /// from.
     #[inline(always)]
     pub(super) fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<(u64, u64), AckError> {
-        let default = self.settings.timeout;
-        Ok(self.engine.deadlines.deadline(&mine.deadlines, timeout, default)?)
+        let (deadlines, default) = (&self.engine.deadlines, self.settings.timeout);
+        Ok(self
+            .engine
+            .catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))?)
     }
 
     /// Refuses a timeout that a renewal cannot have. The caller checks before it looks for the
@@ -182,7 +184,7 @@ impl<T: 'static> Trees<T> {
         timeout: Lifetime,
     ) -> Result<Option<u64>, AckError> {
         let default = self.settings.timeout;
-        Ok(self.engine.renewed(lease, look, timeout, default, self)?)
+        Ok(self.engine.catching_up(self, || self.engine.renewed(lease, look, timeout, default))?)
     }
 
     #[cold]

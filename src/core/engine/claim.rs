@@ -57,7 +57,7 @@ impl<P: Payload, C> Engine<P, C> {
         let ahead = stripe.deadlines.ahead(deadline);
         let cell = stripe.cursor.cell(ahead);
         let free = cell.free();
-        let taken = if free == 0 || stripe.has_lapsed() || self.admission.asks() {
+        let taken = if free == 0 || self.admission.asks() {
             self.claim_further((stripe, index), ahead, needs_room, refused)?
         } else {
             // Mostly there is one left in the bucket that this thread owns; then this is all.
@@ -90,11 +90,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let mut fruitless = 0;
         loop {
-            let lapsed = stripe.deadlines.lapsed();
-            let is_stale = |bucket| lapsed.is_some_and(|tick| self.is_stale(bucket, tick));
             let is_on_ring = |bucket| self.ring_of(bucket).has(self.slots.local_chunk(bucket));
             let left = |bucket| self.leave_chunk(bucket);
-            let taken = stripe.cursor.advance(&self.slots, cell, is_stale, is_on_ring, left);
+            let taken = stripe.cursor.advance(&self.slots, cell, is_on_ring, left);
             if let Some(taken) = taken {
                 return Some(taken);
             }
@@ -112,16 +110,6 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a
-    /// deadline from now could not be distinguished from one before it.
-    #[cold]
-    fn is_stale(&self, id: u32, tick: u64) -> bool {
-        self.slots
-            .header(id)
-            .and_then(|header| header.next.get())
-            .is_some_and(|next| tick.saturating_sub(next) >= super::deadline::MAX_LAPSE)
-    }
-
     /// Moves the cursor into another chunk: one with room, or a `fresh` one. The thread keeps its
     /// buckets in the chunk that it has walked through, and gives back all others.
     #[cold]
@@ -135,8 +123,7 @@ impl<P: Payload, C> Engine<P, C> {
         #[allow(clippy::cast_possible_truncation)]
         let at = (index as u64).wrapping_add(turn) as usize & (self.shards.len() - 1);
         let ring = &self.shards[at].ring;
-        // A chunk that samples as roomy may be taken by others, or may have waited for the driver
-        // too long. A fresh one ends that.
+        // A chunk that samples as roomy may be taken by others. A fresh one ends that.
         let found = if fresh { None } else { ring.roomy(&self.slots, turn) };
         let (local, start) = match found {
             Some(place) => place,

@@ -185,7 +185,7 @@ impl Cursor {
     }
 
     /// Takes a slot in the bucket of this cell, or in the next one of the chunk that the thread can
-    /// own; in none that `is_stale`. `None` where another chunk may be better: at the chunk's end,
+    /// own. `None` where another chunk may be better: at the chunk's end,
     /// where few slots are free, and where the chunk of an owned bucket is not `is_on_ring`. Calls
     /// `left` with a bucket of another chunk that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
@@ -193,12 +193,11 @@ impl Cursor {
         &self,
         slots: &Slots<P>,
         cell: &Cell,
-        is_stale: impl Fn(u32) -> bool,
         is_on_ring: impl Fn(u32) -> bool,
         left: impl Fn(u32),
     ) -> Option<Taken> {
         let free = cell.free();
-        if free != 0 && !cell.first().is_some_and(&is_stale) {
+        if free != 0 {
             return Some(cell.take(free));
         }
         if let Some(first) = cell.give_back(slots).filter(|&first| !self.is_here(first)) {
@@ -223,7 +222,7 @@ impl Cursor {
                 return None;
             }
             self.found.add(u64::from(free.slots.count_ones()));
-            if free.slots == 0 || is_stale(next as u32) {
+            if free.slots == 0 {
                 slots.leave(next as u32);
                 continue;
             }

@@ -7,18 +7,23 @@
 //! * `driven`, the latest clock reading that a round began with. Time does not go back for the
 //!   driver. A deadline is computed from a reading that is no earlier than that. Otherwise, if the
 //!   clock has gone back, an entry that begins now would be due already by the driver's time.
-//! * `caught_up`, the latest tick up to which all that was due has been ended. It is about where
-//!   the deadlines of live leases begin, which the 40 bits of a lease do not say.
+//! * `caught_up`, the latest tick up to which all that was due has been ended.
 //!
-//! # Jumps of years
+//! # What a lease expresses (I1)
 //!
-//! A lease cannot distinguish a new deadline from one that has passed long since, if the driver is
-//! behind by [`MAX_LAPSE`] ticks: the clock has jumped, and no thread has polled since. A thread
-//! that computes a deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the
-//! engine first, and what is due goes (`Engine::catch_up`).
+//! A lease has 40 bits of its deadline. Every thread takes them for a tick from `caught_up - 2^38`
+//! to `caught_up + 3 * 2^38` ([`Deadlines::of`]), whatever the clock reads. Two rules keep the
+//! deadlines of live leases there:
+//!
+//! * A round ends what is due before it raises `caught_up`. What it has not met was published by a
+//!   thread that computed the deadline before the round, and has been held up since.
+//! * No thread sets a later deadline. Timeouts are below 2^39 ticks, so a later one comes of a clock
+//!   that has run ahead of the driver by 2^38 ticks, 8 years at 1 ms. The thread is told that the
+//!   driver is [`Behind`](BadTimeout::Behind), drives the engine, and computes the deadline again.
 
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
+use crate::panics::is_inside;
 use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
@@ -26,9 +31,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have
-/// waited that long.
-pub(super) const MAX_LAPSE: u64 = 1 << 38;
+/// A quarter of the ticks that a lease can express.
+const QUARTER: u64 = 1 << 38;
 
 /// The clock, without a virtual call where it is the default one.
 #[derive(Clone)]
@@ -100,6 +104,9 @@ pub(crate) enum BadTimeout {
     Zero,
     /// Longer than a lease can express.
     TooLong,
+    /// The driver is years behind the clock: the caller lets it catch up
+    /// ([`Engine::catching_up`](super::Engine::catching_up)).
+    Behind,
 }
 
 /// The deadline that a timeout (in nanoseconds) had last, and for which clock readings it holds:
@@ -135,24 +142,12 @@ pub(crate) struct LastDeadlines {
     default: LastDeadline,
     /// Last deadline of the timeout that the caller gave last.
     own: LastDeadline,
-    /// The tick at which the driver was found to be years behind; 0 if it was not.
-    lapsed: Counter,
     /// The tick at which this thread computed a deadline anew the last time, or the multiple of
     /// that one's grain before it: timeouts that are alike lie equally far ahead of it.
     now: Counter,
 }
 
 impl LastDeadlines {
-    /// The tick at which the driver was found to be years behind, if it was when this thread
-    /// computed a deadline last.
-    #[inline(always)]
-    pub(super) fn lapsed(&self) -> Option<u64> {
-        match self.lapsed.get() {
-            0 => None,
-            tick => Some(tick),
-        }
-    }
-
     /// How many ticks ahead a deadline lies that this thread has just computed; one more or less.
     #[inline(always)]
     pub(super) fn ahead(&self, deadline: u64) -> u64 {
@@ -280,13 +275,25 @@ impl Deadlines {
         default: Option<u64>,
         (now, lag): (u64, u64),
     ) -> Result<u64, BadTimeout> {
-        self.note_lapse(mine, now);
         match self.nanos(timeout, default)? {
             None => {
                 last.set(NEVER, NEVER, now..now.saturating_add(self.ticks.interval_nanos()));
                 Ok(NEVER)
             }
-            Some(after) => Ok(self.compute(mine, last, (now, lag), after)),
+            Some(after) => {
+                let deadline = self.compute(mine, last, (now, lag), after);
+                let furthest = self.furthest();
+                if deadline <= furthest {
+                    return Ok(deadline);
+                }
+                last.readings.set(0);
+                // The driver waits for what a listener returns, and cannot catch up before: an entry
+                // that a listener puts in after such a jump may end early.
+                if is_inside() {
+                    return Ok(furthest);
+                }
+                Err(BadTimeout::Behind)
+            }
         }
     }
 
@@ -307,7 +314,6 @@ impl Deadlines {
 
     #[cold]
     fn due_from(&self, mine: &LastDeadlines, after: u64, (now, lag): (u64, u64)) -> u64 {
-        self.note_lapse(mine, now);
         self.compute(mine, &mine.own, (now, lag), after)
     }
 
@@ -324,7 +330,8 @@ impl Deadlines {
         let grain = self.ticks.grain(late);
         let since = until.saturating_sub(grain.saturating_mul(self.ticks.interval_nanos()));
         last.set(after, deadline, since..until);
-        mine.now.sub(mine.now.get() % grain);
+        let tick = self.ticks.at(now);
+        mine.now.set(tick - tick % grain);
         deadline
     }
 
@@ -348,7 +355,7 @@ impl Deadlines {
     /// How long an entry has left at the clock reading `now`: zero if its time is up; [`Duration::MAX`]
     /// if it never is.
     pub(crate) fn left(&self, lease: Lease, now: u64) -> Duration {
-        match lease.deadline_near(self.about_now()) {
+        match self.of(lease) {
             NEVER => Duration::MAX,
             deadline => self.ticks.until(now, deadline),
         }
@@ -361,7 +368,7 @@ impl Deadlines {
             Source::Default(_) => self.born,
             Source::Custom(clock) => (Instant::now(), clock.now()),
         };
-        match lease.deadline_near(self.about_now()) {
+        match self.of(lease) {
             NEVER => None,
             deadline => match self.ticks.begins(deadline) {
                 begins if begins < now => at.checked_sub(Duration::from_nanos(now - begins)),
@@ -397,37 +404,16 @@ impl Deadlines {
         self.caught_up.load(Relaxed)
     }
 
-    /// A tick near the deadlines that there are, from which they are compared: all are within 2^39
-    /// of it.
-    ///
-    /// They are no earlier than what has been caught up with, but for those of a thread that has
-    /// stalled. A thread that sets one is less than [`MAX_LAPSE`] past that.
+    /// The deadline of a lease that was live just now. See "What a lease expresses".
     #[inline]
-    pub(crate) fn about_now(&self) -> u64 {
-        self.caught_up() + MAX_LAPSE
+    pub(crate) fn of(&self, lease: Lease) -> u64 {
+        lease.deadline_near(self.caught_up() + QUARTER)
     }
 
-    /// The tick of the clock reading `now`, if the driver is behind it by more than a lease can
-    /// express beside a full timeout.
-    pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
-        let tick = self.ticks.at(now);
-        self.is_long_ago(tick).then_some(tick)
-    }
-
-    /// Whether the driver is behind this tick by more than a lease can express beside a full
-    /// timeout.
+    /// The latest deadline that a lease can have now.
     #[inline]
-    fn is_long_ago(&self, tick: u64) -> bool {
-        tick.saturating_sub(self.caught_up()) >= MAX_LAPSE
-    }
-
-    /// Notes for this thread what tick it is, and whether the driver is years behind: see
-    /// [`Self::lapse`].
-    #[inline]
-    pub(crate) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
-        let tick = self.ticks.at(now);
-        mine.now.set(tick);
-        mine.lapsed.set(if self.is_long_ago(tick) { tick } else { 0 });
+    pub(crate) fn furthest(&self) -> u64 {
+        self.caught_up() + 3 * QUARTER - 1
     }
 }
 

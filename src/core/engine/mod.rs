@@ -75,7 +75,6 @@ use close::Leftover;
 use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
 use keys::Keys;
-use notice::Unreported;
 use owner::Owners;
 use pause::{Pause, Stalls};
 use reclaim::Reclaim;
@@ -343,12 +342,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
-    /// The nearest tick that a thread has yet to report, or the one after `now`; [`NEVER`] if there
-    /// is none.
-    fn unreported(&self, now: u64) -> u64 {
-        Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
-    }
-
     /// When something next expires, or earlier.
     pub(crate) fn next_expiration(&self) -> Option<u64> {
         self.shards.iter().filter_map(|shard| shard.notices.next()).min()
@@ -357,14 +350,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        // First: a thread that has dropped its notice since has reported the tick at its shard
-        // before, and a caller that depends on it finds one or the other (Q12).
-        let unreported = self.unreported(0);
-        let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
-        let next = told.min().unwrap_or(NEVER);
-        // Read after them: a stall in between makes the wait shorter (Q12).
+        let next = self.next_expiration().unwrap_or(NEVER);
+        // Read after it: a stall in between makes the wait shorter (Q12).
         let now = self.deadlines.clock().now();
-        let next = next.min(unreported.max(self.deadlines.ticks().at(now) + 1));
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,
@@ -415,30 +403,22 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// See [`Owners::is_near`].
-    #[cfg(feature = "async")]
-    pub(crate) fn is_near(&self, due: u64) -> bool {
-        Owners::is_near(due, self.deadlines.caught_up())
-    }
-
-    /// Ends an owner's entry that was due then, and frees its slot but for [`freed`](Self::freed).
+    /// Ends an owner's entry of this lease, and frees its slot but for [`freed`](Self::freed).
     /// Returns what `take` takes out of it before. `None` if the entry had ended: in the slot there
-    /// may be another one. (Or if what was due there has waited for years: the next driver ends
-    /// that.)
+    /// may be another one.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn end_own<T>(
         &self,
         mine: &Stripe<C>,
-        (id, lease, due): (u32, Lease, u64),
+        (id, lease): (u32, Lease),
         take: impl FnOnce(Slot<'_, P>) -> T,
     ) -> Option<T> {
         let spot = self.slots.spot(id)?;
         self.owners.end(
             &mine.ending,
-            owner::Own { id, lease, due },
+            (id, lease),
             spot,
-            || self.deadlines.caught_up(),
             || spot.slot.end(lease).is_ok(),
             || {
                 let taken = take(spot.slot);

@@ -68,16 +68,7 @@ use crate::sync::asymmetric::Barrier;
 use crate::sync::park::Backoff;
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "async")]
-use {
-    super::deadline::MAX_LAPSE,
-    crate::core::lease::State,
-    crate::core::slot::{Payload, Slot},
-    crate::core::slots::Spot,
-};
-
-/// The deadlines of two leases look the same that are so many ticks apart, or a multiple.
-#[cfg(feature = "async")]
-const ALIKE_AGAIN: u64 = 1 << 40;
+use {crate::core::slot::Payload, crate::core::slots::Spot};
 
 /// What a thread is about to end without a swap. Written by it only.
 pub(super) struct Ending {
@@ -129,15 +120,6 @@ pub(crate) struct Owners {
     barrier: Barrier,
 }
 
-/// The lease that an owner made, and when it is due.
-#[cfg(feature = "async")]
-#[derive(Clone, Copy)]
-pub(super) struct Own {
-    pub(super) id: u32,
-    pub(super) lease: Lease,
-    pub(super) due: u64,
-}
-
 impl Owners {
     pub(super) fn new(wanted: bool) -> Self {
         Owners { barrier: Barrier::new(wanted) }
@@ -174,52 +156,30 @@ impl Owners {
         header.next.is_closed()
     }
 
-    /// Whether what is due then is less than three quarters of the ticks away after which leases
-    /// look the same.
-    #[cfg(feature = "async")]
-    pub(super) fn is_near(due: u64, caught_up: u64) -> bool {
-        due.saturating_sub(caught_up) < ALIKE_AGAIN - MAX_LAPSE
-    }
-
-    /// Whether this is the lease of an owner that is due then, in the state `LiveIssued`, and not
-    /// another's that looks the same. That one would have been [near](Self::is_near) when it was
-    /// made, and by then the driver had long since caught up with what is due here.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    fn is_own<P: Payload>(slot: Slot<'_, P>, own: Own, caught_up: impl FnOnce() -> u64) -> bool {
-        // In this order: a thread that finds the other's lease finds what its claimer has gone by.
-        slot.lease() == own.lease && caught_up() < own.due.saturating_add(MAX_LAPSE / 2)
-    }
-
     /// Ends the entry of an owner, by a plain store where no driver scans its bucket, else by
     /// `end`, which swaps the lease. Calls `free` if this has ended the entry, and returns what
     /// that does.
-    ///
-    /// The end goes without a swap only in the state `LiveIssued`: otherwise two owners whose
-    /// leases look the same would end one entry. Owners end entries of the state `Live` by swaps,
-    /// of which one succeeds.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(super) fn end<P: Payload, T>(
         &self,
         ending: &Ending,
-        own: Own,
+        (id, lease): (u32, Lease),
         spot: Spot<'_, P>,
-        caught_up: impl FnOnce() -> u64,
         end: impl Fn() -> bool,
         free: impl FnOnce() -> T,
     ) -> Option<T> {
-        if own.lease.state() != State::LiveIssued || !self.barrier.was_on() {
+        if !self.barrier.was_on() {
             return end().then(free);
         }
-        if !Self::is_own(spot.slot, own, caught_up) {
+        if spot.slot.lease() != lease {
             return None;
         }
-        ending.name(own.id, own.lease);
+        ending.name(id, lease);
         Barrier::light();
         // Acquire: if a scan is over, then with what it has ended.
         let alone = self.barrier.is_on() && !spot.header.scanned.load(Ordering::Acquire);
-        let ended = if alone { spot.slot.lease() == own.lease } else { end() };
+        let ended = if alone { spot.slot.lease() == lease } else { end() };
         let freed = ended.then(free);
         ending.unname();
         freed

@@ -46,12 +46,15 @@
 //! as if that one drove all shards. A round that began before the decision, with an earlier reading
 //! of the clock, ends nothing that was due after that reading.
 
-use super::deadline::{Deadlines, MAX_LAPSE};
+use super::deadline::Deadlines;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::trace::event;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// A stall is shorter than so many ticks.
+const LONGEST: u64 = 1 << 38;
 
 /// The process was stalled from the first of these ticks to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +191,7 @@ impl Stalls {
                 // The first tick of which not all is due before.
                 let from = deadlines.ticks().at(expected - 1) + 1;
                 // A jump by years is none.
-                if from <= tick && tick - from < MAX_LAPSE {
+                if from <= tick && tick - from < LONGEST {
                     pauses.push(Pause { from, to: tick });
                     stalled = Some(tick - from + 1);
                 }

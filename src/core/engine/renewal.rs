@@ -40,9 +40,6 @@
 //!   between its look and its swap. Meanwhile a multiple of 16 others lower the lease, and one
 //!   brings it back to that very tick. Where all timeouts of an entry are equal, nothing is ever
 //!   lowered.
-//! * *Jumps of years.* A handler may renew while the driver that has called it catches up with such
-//!   a jump. Deadlines that handlers set then may be further apart than a lease can express, and
-//!   are not compared right.
 //!
 //! The model `q06_a_delayed_touch_beside_another` fails where the clock is read before the look.
 //! The tests `tracker_leases` fail without rule 2, and without rule 3.
@@ -51,7 +48,6 @@
 use super::{BadTimeout, Engine, Frontend};
 use crate::core::lease::Lease;
 use crate::core::slot::Payload;
-use crate::panics::is_inside;
 use crate::sync::park::Backoff;
 use crate::time::Lifetime;
 
@@ -91,22 +87,15 @@ fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> O
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// The deadline of what is renewed now, and the clock reading that it was derived from.
+    /// The deadline of what begins or is renewed now, and the clock reading that it was derived
+    /// from. `default` is the default timeout.
     #[inline(always)]
-    pub(crate) fn renewal(
+    pub(crate) fn deadline(
         &self,
         timeout: Lifetime,
         default: Option<u64>,
-        frontend: &impl Frontend<P>,
     ) -> Result<(u64, u64), BadTimeout> {
-        self.with_stripe(|mine, _| {
-            let (deadline, now) = self.deadlines.deadline(&mine.deadlines, timeout, default)?;
-            if mine.has_lapsed() {
-                self.catch_up(now, frontend);
-                return self.deadlines.deadline(&mine.deadlines, timeout, default);
-            }
-            Ok((deadline, now))
-        })
+        self.with_stripe(|mine, _| self.deadlines.deadline(&mine.deadlines, timeout, default))
     }
 
     /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
@@ -121,28 +110,20 @@ impl<P: Payload, C> Engine<P, C> {
         look: Look,
         timeout: Lifetime,
         default: Option<u64>,
-        frontend: &impl Frontend<P>,
     ) -> Result<Option<u64>, BadTimeout> {
-        self.renewed_over(
-            |engine| lease.deadline_near(engine.deadlines.about_now()),
-            look,
-            (timeout, default),
-            frontend,
-        )
+        self.renewed_over(|| self.deadlines.of(lease), look, (timeout, default))
     }
 
-    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere; `found` is asked once the
-    /// driver has caught up.
+    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere.
     #[inline]
     pub(crate) fn renewed_over(
         &self,
-        found: impl FnOnce(&Self) -> u64,
+        found: impl FnOnce() -> u64,
         look: Look,
         (timeout, default): (Lifetime, Option<u64>),
-        frontend: &impl Frontend<P>,
     ) -> Result<Option<u64>, BadTimeout> {
-        let (cheap, _) = self.renewal(timeout, default, frontend)?;
-        Ok(renewed(found(self), look, cheap, || {
+        let (cheap, _) = self.deadline(timeout, default)?;
+        Ok(renewed(found(), look, cheap, || {
             self.deadlines.exact_deadline(timeout, default).unwrap_or(cheap)
         }))
     }
@@ -153,42 +134,41 @@ impl<P: Payload, C> Engine<P, C> {
     /// finds the new one.
     #[inline]
     pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
-        if before.is_after(deadline) {
+        if self.deadlines.of(before) > deadline {
             let _ = self.enforce(id, deadline);
         }
     }
 
-    /// The deadline of a lease of slot `id`, which is live; `tick` is about now.
-    pub(crate) fn deadline_of(&self, id: u32, lease: Lease, tick: u64) -> u64 {
-        match self.slots.header(id).and_then(|header| header.next.get()) {
-            // The deadlines in a bucket are not before its next expiration.
-            Some(next) => lease.deadline_from(next),
-            // It is being looked at just now.
-            None => lease.deadline_near(tick),
+    /// What `call` comes to, which computes a deadline. Where the clock has jumped by years and no
+    /// thread has polled since, this thread lets the driver catch up, and calls again.
+    #[inline(always)]
+    pub(crate) fn catching_up<R>(
+        &self,
+        frontend: &impl Frontend<P>,
+        mut call: impl FnMut() -> Result<R, BadTimeout>,
+    ) -> Result<R, BadTimeout> {
+        loop {
+            match call() {
+                Err(BadTimeout::Behind) if self.catch_up(frontend) => {}
+                done => return done,
+            }
         }
     }
 
-    /// Drives the engine until nothing is due that has waited for years. Called where the clock has
-    /// jumped by more than a lease can express, and no thread has polled since. A new deadline
-    /// beside old ones could not be distinguished from one that has long passed.
-    ///
-    /// The calling thread may be pinned: the memory that this store frees then waits for the
-    /// listeners and drops that these rounds run.
+    /// Drives the engine until all has been ended that was due when this began. False if that is
+    /// in vain: the thread that drives a shard stayed behind in a fork.
     #[cold]
-    pub(crate) fn catch_up(&self, now: u64, frontend: &impl Frontend<P>) {
-        if is_inside() {
-            // The driver may wait for this thread, or be this thread.
-            return;
-        }
-        let mut backoff = Backoff::new();
-        while self.deadlines.lapse(now).is_some() {
+    pub(crate) fn catch_up(&self, frontend: &impl Frontend<P>) -> bool {
+        let (now, mut backoff) = (self.deadlines.now(), Backoff::new());
+        while self.deadlines.caught_up() < self.deadlines.ticks().at(now) {
             if self.poll_beside(now, usize::MAX, frontend).busy {
                 if self.shards.iter().any(|shard| shard.driver.is_lost()) {
-                    return;
+                    return false;
                 }
                 backoff.wait();
             }
         }
+        true
     }
 }
 

@@ -179,11 +179,11 @@ impl<P: Payload, C> Engine<P, C> {
     ) {
         let first = bucket * BUCKET_U32;
         let Taking { header, slots, look, owned } = taken;
-        let Look { next: base, news } = look;
+        let Look { next, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {
             // With the dirty bit set, there may be more in the bucket than was noted.
-            !news && Plan::holds(base, now)
+            !news && Plan::holds(next, now)
         });
         let earliest = match plan {
             Some(plan) => {
@@ -192,7 +192,7 @@ impl<P: Payload, C> Engine<P, C> {
                         continue;
                     };
                     let deadline =
-                        self.end_if_due((first, owned), at, slot, base, instant, work, frontend);
+                        self.end_if_due((first, owned), at, slot, instant, work, frontend);
                     plan.note(at, now, deadline);
                 }
                 plan.earliest(now)
@@ -200,8 +200,7 @@ impl<P: Payload, C> Engine<P, C> {
             None => {
                 let mut deadlines = [NEVER; BUCKET];
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
-                    *deadline =
-                        self.end_if_due((first, owned), at, slot, base, instant, work, frontend);
+                    *deadline = self.end_if_due((first, owned), at, slot, instant, work, frontend);
                 }
                 driver.plans.make(local, now, &deadlines)
             }
@@ -217,7 +216,6 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if
     /// there is no need to.
-    #[allow(clippy::too_many_arguments)]
     #[allow(clippy::cast_possible_truncation)] // a place in a bucket
     #[inline]
     fn end_if_due(
@@ -225,16 +223,13 @@ impl<P: Payload, C> Engine<P, C> {
         (first, owned): (u32, u32),
         at: usize,
         slot: Slot<'_, P>,
-        base: u64,
         instant: Instant<'_>,
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) -> u64 {
         let mut lease = slot.lease();
         while lease.state().expires() {
-            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower
-            // it.
-            let deadline = lease.deadline_from(base);
+            let deadline = self.deadlines.of(lease);
             if deadline > instant.tick {
                 return deadline;
             }

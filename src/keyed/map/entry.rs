@@ -5,7 +5,7 @@ use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Found, Hindered, Wanted};
+use crate::keyed::store::{Found, Hindered, Offer};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -210,39 +210,34 @@ where
     ) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
         let (lifetime, place) = (lifetime.into(), self.found.place());
-        let hash = place.hash;
-        let mut pair = (self.key, value);
-        let weight = match store.weigh(&pair) {
-            Ok(weight) => weight,
-            Err(error) => return Err(InsertError::of(pair, error)),
-        };
+        let mut offer = store.offer(place.hash, self.key, Some(value));
+        let refused =
+            |offer: Offer<'_, K, V>, error| Err(InsertError::of(offer.into_pair(), error));
+        if let Err(error) = offer.weigh() {
+            return refused(offer, error);
+        }
         let (mut pin, mut found) = (self.entry.into_pin(), self.found);
-        let mut room = store.engine.admission.room();
         loop {
-            let attempt = match store.again(&found).map(|now| (now, store.term(lifetime, weight))) {
-                None => return Err(InsertError::of(pair, StoreError::Changed)),
-                Some((_, Err(error))) => return Err(InsertError::of(pair, error)),
-                Some((now, Ok((term, _)))) => store.replace(&pin, &mut room, &now, pair, term),
+            let Some(now) = store.again(&found) else {
+                return refused(offer, StoreError::Changed);
             };
-            match attempt {
+            let term = store.term(lifetime).map_err(Hindered::from);
+            match term.and_then(|(term, _)| offer.replace(&pin, &now, term)) {
                 Ok(entry) => {
                     let replaced = Settled::new(store, pin, entry).into_replaced();
                     return Ok(replaced.expect("the value that it has replaced"));
                 }
-                Err((Hindered::Overtaken, back)) => pair = back,
-                Err((Hindered::Refused(error), back)) => {
+                Err(Hindered::Overtaken) => {}
+                Err(hindered) => {
                     // This pin holds back what would make room.
                     drop(pin);
-                    pair = back;
-                    let wanted = Wanted::new(hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut room, store) {
-                        return Err(InsertError::of(pair, error));
+                    if let Err(error) = offer.again(hindered, store) {
+                        return refused(offer, error);
                     }
                     pin = store.engine.pin();
-                    let wanted = Wanted::new(hash, &pair.0);
-                    match store.living(&pin, wanted) {
+                    match store.living(&pin, offer.wanted()) {
                         Some(same) if same.place() == place => found = same,
-                        _ => return Err(InsertError::of(pair, StoreError::Changed)),
+                        _ => return refused(offer, StoreError::Changed),
                     }
                 }
             }

@@ -34,7 +34,7 @@ pub struct Guard<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     pin: Pin,
     /// The tick that had begun when it was made. `None` where the driver was years behind.
-    tick: Option<u64>,
+    now: u64,
 }
 
 impl<K, V, S> ExpiringMap<K, V, S>
@@ -49,9 +49,8 @@ where
         let engine = &self.store.engine;
         let pin = engine.pin();
         let now = engine.deadlines.now_for_look();
-        let tick = engine.deadlines.lapse(now).is_none().then(|| engine.deadlines.ticks().at(now));
         let map = self;
-        Guard { map, pin, tick }
+        Guard { map, pin, now }
     }
 
     /// [Touches](Self::touch) many keys, and returns what became of each, in order. Memory is
@@ -70,8 +69,10 @@ where
             let pin = self.store.engine.pin();
             for (hash, key) in group.drain(..) {
                 let wanted = Wanted::new(hash, key);
+                let touched = self.store.engine.catching_up(&*self.store, || {
+                    self.store.touch_living(&pin, wanted, Lifetime::Default)
+                });
                 // The default has been checked when the map was built.
-                let touched = self.store.touch_living(&pin, wanted, Lifetime::Default);
                 done.push(touched.unwrap_or(false));
             }
         }
@@ -197,10 +198,9 @@ where
         K: Borrow<Q>,
     {
         let store = &self.map.store;
-        match (store.glance(&self.pin, wanted, |_| {}), self.tick) {
-            // Less than half of a lease's span away: the driver was not years behind.
-            (Glance::There(found), Some(tick)) if found.lives_after(tick) => Some(found),
-            (Glance::Absent, _) => None,
+        match store.glance(&self.pin, wanted, |_| {}) {
+            Glance::There(found) if store.is_living_at(&found, self.now) => Some(found),
+            Glance::Absent => None,
             _ => store.living(&self.pin, wanted),
         }
     }

@@ -1,23 +1,14 @@
 //! Writing: entries come, are renewed, and get new values.
 
 use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
-use crate::core::engine::{Pin, Room};
+use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Hindered, RemovalCause, Store, Wanted};
+use crate::keyed::store::{Entered, Hindered, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-
-/// What an insertion asks for, beside key and value.
-#[derive(Clone, Copy)]
-struct Asked {
-    hash: u32,
-    lifetime: Lifetimes,
-    weight: u64,
-    replaces: bool,
-}
 
 /// What an insertion came to. It owes the listener the calls for the entries that it has ended.
 pub(super) struct Settled<'a, K: 'static, V: 'static> {
@@ -96,8 +87,11 @@ where
     where
         K: Borrow<Q>,
     {
-        let (wanted, pin) = self.seek(key);
-        self.store.touch_living(&pin, wanted, time.into())
+        let time = time.into();
+        Ok(self.store.engine.catching_up(&*self.store, || {
+            let (wanted, pin) = self.seek(key);
+            self.store.touch_living(&pin, wanted, time)
+        })?)
     }
 
     /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
@@ -139,6 +133,7 @@ where
         self.put_hashed(self.hash(&key), key, value, lifetime, replaces)
     }
 
+    /// As [`put`](Self::put), of a key with this hash.
     #[inline(always)]
     pub(super) fn put_hashed(
         &self,
@@ -148,71 +143,32 @@ where
         lifetime: Lifetimes,
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
-        let pair = (key, value);
-        let weight = match self.store.weigh(&pair) {
-            Ok(weight) => weight,
-            Err(error) => return Err(InsertError::of(pair, error)),
-        };
-        let asked = Asked { hash, lifetime, weight, replaces };
-        let mut room = self.store.engine.admission.room();
-        match self.attempt(pair, &mut room, asked) {
-            (pin, Put::Done(entry)) => Ok(Settled::new(&self.store, pin, entry)),
-            (pin, put) => self.put_again(pin, put, room, asked),
+        let store = &*self.store;
+        let mut offer = store.offer(hash, key, Some(value));
+        if let Err(error) = offer.weigh() {
+            return Err(InsertError::of(offer.into_pair(), error));
         }
-    }
-
-    /// One attempt to put an entry in. The user's code runs while this function owns key and value,
-    /// which are dropped after the pin if that panics.
-    #[inline(always)]
-    fn attempt(&self, pair: (K, V), room: &mut Room<'_>, asked: Asked) -> (Pin, Put<'_, K, V>) {
-        let store = &*self.store;
-        let Asked { hash, lifetime, weight, replaces } = asked;
-        let pin = store.engine.pin();
-        let put = match store.aim(&pin, Wanted::new(hash, &pair.0), lifetime, weight) {
-            Ok(aim) => store.put(&pin, room, hash, aim, pair, replaces),
-            Err(error) => Put::Hindered(Hindered::Refused(error), pair),
-        };
-        (pin, put)
-    }
-
-    /// Goes on where the first attempt has put nothing in.
-    #[cold]
-    #[inline(never)]
-    fn put_again<'a>(
-        &'a self,
-        mut pin: Pin,
-        mut put: Put<'a, K, V>,
-        mut room: Room<'_>,
-        asked: Asked,
-    ) -> Result<Settled<'a, K, V>, InsertError<K, V>> {
-        let store = &*self.store;
         loop {
-            let pair = match put {
+            let pin = store.engine.pin();
+            match store.put(&pin, &mut offer, lifetime, replaces) {
                 Put::Done(entry) => return Ok(Settled::new(store, pin, entry)),
-                Put::Kept(found, pair) if self.is_used(&found) => {
+                Put::Kept(found) if self.is_used(&found) => {
                     let entry = Entered { new: found, old: None, closed: None };
-                    let refused = Some(pair);
+                    let refused = Some(offer.into_pair());
                     return Ok(Settled { store, pin, entry, refused });
                 }
-                Put::Kept(_, pair) | Put::Hindered(Hindered::Overtaken, pair) => {
-                    drop(pin);
-                    pair
-                }
-                Put::MadeWay(notice, pair) => {
+                Put::Kept(_) => {}
+                Put::MadeWay(notice) => {
                     drop(pin);
                     notice.tell();
-                    pair
                 }
-                Put::Hindered(Hindered::Refused(error), pair) => {
+                Put::Hindered(hindered) => {
                     drop(pin);
-                    let wanted = Wanted::new(asked.hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut room, store) {
-                        return Err(InsertError::of(pair, error));
+                    if let Err(error) = offer.again(hindered, store) {
+                        return Err(InsertError::of(offer.into_pair(), error));
                     }
-                    pair
                 }
-            };
-            (pin, put) = self.attempt(pair, &mut room, asked);
+            }
         }
     }
 
@@ -274,12 +230,11 @@ where
         lifetime: impl Into<Lifetimes>,
         mut update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
-        let (store, lifetime) = (&*self.store, lifetime.into());
-        let (mut key, mut room) = (key, store.engine.admission.room());
-        let hash = self.hash(&key);
+        let (store, lifetime, hash) = (&*self.store, lifetime.into(), self.hash(&key));
+        let mut offer = store.offer(hash, key, None);
         loop {
             let pin = store.engine.pin();
-            let found = store.find(&pin, Wanted::new(hash, &key));
+            let found = store.find(&pin, offer.wanted());
             match found {
                 Some(found) if !store.is_living(&found) => {
                     let notice = store.make_way(&pin, &found);
@@ -294,33 +249,34 @@ where
             }
             // SAFETY: found after the pin.
             let (new, result) = update(found.map(|found| unsafe { &found.pair().1 }));
-            let pair = (key, new);
+            offer.replace_value(Some(new));
             // The lifetime begins now, however long the closure has taken. It replaces this very
             // value, which may have been used meanwhile.
-            let term = store.weigh(&pair).and_then(|weight| store.term(lifetime, weight));
-            let attempt = match (term, found.map(|found| found.again())) {
-                (Err(error), _) => Err((Hindered::Refused(error), pair)),
-                (Ok((term, _)), None) => store.enter(&pin, &mut room, hash, pair, term),
-                (Ok((term, now)), Some(same)) if store.is_living_at(&same, now) => {
-                    store.replace(&pin, &mut room, &same, pair, term)
-                }
-                _ => Err((Hindered::Overtaken, pair)),
+            let weighed = offer.weigh().map_err(Hindered::Refused);
+            let attempt = match weighed.and_then(|()| Ok(store.term(lifetime)?)) {
+                Err(hindered) => Err(hindered),
+                Ok((term, now)) => match found.map(|found| found.again()) {
+                    None => offer.enter(&pin, term),
+                    Some(same) if store.is_living_at(&same, now) => {
+                        offer.replace(&pin, &same, term)
+                    }
+                    Some(_) => Err(Hindered::Overtaken),
+                },
             };
-            let (hindered, pair) = match attempt {
+            match attempt {
                 Ok(entry) => {
                     drop(Settled::new(store, pin, entry).into_replaced());
                     return Ok(result);
                 }
-                Err(hindered) => hindered,
-            };
-            drop(pin);
-            if let Hindered::Refused(error) = hindered {
-                let wanted = Wanted::new(hash, &pair.0);
-                if !store.makes_room(error, wanted, &mut room, store) {
-                    return Err(InsertError::of(pair, error));
+                Err(hindered) => {
+                    drop(pin);
+                    if let Err(error) = offer.again(hindered, store) {
+                        return Err(InsertError::of(offer.into_pair(), error));
+                    }
+                    // Here, unpinned: its `Drop` is the user's.
+                    drop(offer.replace_value(None));
                 }
             }
-            key = pair.0;
         }
     }
 }

@@ -237,23 +237,21 @@ where
     ) -> Result<Option<T>, PendingMapError<K, T>> {
         let store = self.store();
         let hash = self.hash(&key);
-        let (mut pair, mut room) = ((key, Given::new(value)), store.engine.admission.room());
+        let mut offer = store.offer(hash, key, Some(Given::new(value)));
         loop {
             let pin = store.engine.pin();
-            let attempt = match store.deadline(timeout, &*self.shared) {
-                Err(error) => Err((Hindered::Refused(error), pair)),
+            let attempt = match store.deadline(timeout) {
+                Err(bad) => Err(bad.into()),
                 // After the clock reading: the entry that is replaced is as it is now.
-                Ok(deadline) => match store.find(&pin, Wanted::new(hash, &pair.0)) {
-                    None => store.enter(&pin, &mut room, hash, pair, Term::until(deadline)),
-                    Some(_) if !replaces => Err((Hindered::Refused(StoreError::Occupied), pair)),
-                    Some(found) => {
-                        store.replace(&pin, &mut room, &found, pair, Term::until(deadline))
-                    }
+                Ok(deadline) => match store.find(&pin, offer.wanted()) {
+                    None => offer.enter(&pin, Term::until(deadline)),
+                    Some(_) if !replaces => Err(Hindered::Refused(StoreError::Occupied)),
+                    Some(found) => offer.replace(&pin, &found, Term::until(deadline)),
                 },
             };
+            drop(pin);
             match attempt {
                 Ok(Entered { old, closed, .. }) => {
-                    drop(pin);
                     let old = old.map(|old| take(&old));
                     let Some(closed) = closed else {
                         return Ok(old);
@@ -262,13 +260,9 @@ where
                     let error = StoreError::Closed;
                     return Err(PendingMapError { entry, error, replaced: old });
                 }
-                Err((Hindered::Overtaken, back)) => pair = back,
-                Err((Hindered::Refused(error), back)) => {
-                    drop(pin);
-                    pair = back;
-                    let wanted = Wanted::new(hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut room, &*self.shared) {
-                        return Err(PendingMapError::of(pair, error));
+                Err(hindered) => {
+                    if let Err(error) = offer.again(hindered, &*self.shared) {
+                        return Err(PendingMapError::of(offer.into_pair(), error));
                     }
                 }
             }
@@ -302,8 +296,11 @@ where
         K: Borrow<Q>,
     {
         let (store, wanted) = (self.store(), self.wanted(key));
-        let touched = store.touch(&store.engine.pin(), wanted, timeout.into(), &*self.shared)?;
-        Ok(touched.is_alive())
+        let timeout = timeout.into();
+        let touched = store
+            .engine
+            .catching_up(&*self.shared, || store.touch(&store.engine.pin(), wanted, timeout));
+        Ok(touched?.is_alive())
     }
 
     /// Whether the key has a value.

@@ -35,7 +35,7 @@ impl<K: 'static> Shared<K> {
 
     /// When a key is due.
     pub(super) fn expiry(&self, lease: Lease) -> Duration {
-        self.since_start(lease.deadline_near(self.store.engine.deadlines.about_now()))
+        self.since_start(self.store.engine.deadlines.of(lease))
     }
 
     /// The key that has expired in this slot, which the caller has ended.

@@ -19,42 +19,34 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let (store, timeout) = (self.store(), Lifetime::After(timeout));
         let hash = self.hash(&key);
-        let mut pair = (key, ());
-        let (mut room, mut lost) = (store.engine.admission.room(), None);
+        let (mut offer, mut lost) = (store.offer(hash, key, Some(())), None);
         loop {
             let pin = store.engine.pin();
-            if let Some(found) = store.find(&pin, Wanted::new(hash, &pair.0)) {
-                match store.renew(&found, &mut lost, timeout, false, &*self.shared)? {
-                    Some(Touched::Renewed(deadline)) => {
+            let attempt = match store.find(&pin, offer.wanted()) {
+                Some(found) => match store.renew(&found, &mut lost, timeout, false) {
+                    Ok(Some(Touched::Renewed(deadline))) => {
                         return Ok(Updated::Renewed { expiry: self.shared.since_start(deadline) })
                     }
-                    Some(_) => return Ok(Updated::Unchanged),
-                    None => continue,
-                }
-            }
-            // The clock is read for each attempt: what went before may have taken its time.
-            let deadline = store.deadline(timeout, &*self.shared)?;
-            let term = Term::until(deadline);
-            match store.enter(&pin, &mut room, hash, pair, term) {
-                Ok(Entered { new, closed, .. }) => {
-                    drop(pin);
-                    if closed.is_some() {
-                        return Err(StoreError::Closed);
+                    Ok(Some(_)) => return Ok(Updated::Unchanged),
+                    Ok(None) => Err(Hindered::Overtaken),
+                    Err(bad) => Err(bad.into()),
+                },
+                // The clock is read for each attempt: what went before may have taken its time.
+                None => match store.deadline(timeout) {
+                    Ok(deadline) => {
+                        let entered = offer.enter(&pin, Term::until(deadline));
+                        entered.map(|entered| (entered, self.shared.since_start(deadline)))
                     }
-                    return Ok(Updated::Inserted {
-                        expiry: self.shared.since_start(deadline),
-                        handle: Handle(new.place()),
-                    });
+                    Err(bad) => Err(bad.into()),
+                },
+            };
+            drop(pin);
+            match attempt {
+                Ok((Entered { closed: Some(_), .. }, _)) => return Err(StoreError::Closed),
+                Ok((Entered { new, .. }, expiry)) => {
+                    return Ok(Updated::Inserted { expiry, handle: Handle(new.place()) })
                 }
-                Err((Hindered::Overtaken, back)) => pair = back,
-                Err((Hindered::Refused(error), back)) => {
-                    drop(pin);
-                    pair = back;
-                    let wanted = Wanted::new(hash, &pair.0);
-                    if !store.makes_room(error, wanted, &mut room, &*self.shared) {
-                        return Err(error);
-                    }
-                }
+                Err(hindered) => offer.again(hindered, &*self.shared)?,
             }
         }
     }
@@ -76,9 +68,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     {
         let store = self.store();
         let wanted = Wanted::new(self.hash(key), key);
-        let touched =
-            store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout), &*self.shared)?;
-        Ok(touched.is_alive())
+        let touched = store.engine.catching_up(&*self.shared, || {
+            store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout))
+        });
+        Ok(touched?.is_alive())
     }
 
     /// As [`touch`](Self::touch), without the look-up.
@@ -88,8 +81,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`touch`](Self::touch).
     #[inline]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
-        let touched = self.store().touch_at(handle.0, Lifetime::After(timeout), &*self.shared)?;
-        Ok(touched.is_alive())
+        let store = self.store();
+        let touched = store
+            .engine
+            .catching_up(&*self.shared, || store.touch_at(handle.0, Lifetime::After(timeout)));
+        Ok(touched?.is_alive())
     }
 
     /// Takes the key out. Returns when it would have expired, or `None` if it was not there.

@@ -1,10 +1,10 @@
 //! How sessions begin.
 
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
-use crate::core::engine::Pin;
+use crate::core::engine::{BadTimeout, Pin};
 use crate::error::TokenError;
 use crate::keyed::idle::Term;
-use crate::keyed::store::{Entered, Hindered, Place, Wanted};
+use crate::keyed::store::{Entered, Hindered, Place};
 use crate::keyed::StoreError;
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ impl<T: Send + 'static> SessionTracker<T> {
 
     fn create_as(&self, mut seat: Seat<T>) -> Result<Session, TokenError<T, StoreError>> {
         loop {
-            match self.add(self.store.issuer.issue(), seat, |_, _, _| Some(()))? {
+            match self.add(self.store.issuer.issue(), seat, |_, _, _| Ok(Some(())))? {
                 Ok(session) => return Ok(session),
                 Err(((), back)) => seat = back,
             }
@@ -155,9 +155,12 @@ impl<T: Send + 'static> SessionTracker<T> {
         let timeout = seat.timeout();
         let there = |pin: &Pin, found: &Found<'_, T>, lost: &mut Option<Place>| {
             let renewed = self.renew(pin, found, lost, timeout)?;
-            Some(renewed.map_or(Tracked::Closing, |()| {
-                let timeout = Self::seat(pin, found).timeout();
-                Tracked::Renewed(Session { id, place: found.place(), timeout })
+            Ok(renewed.map(|renewed| match renewed {
+                Err(_) => Tracked::Closing,
+                Ok(()) => {
+                    let timeout = Self::seat(pin, found).timeout();
+                    Tracked::Renewed(Session { id, place: found.place(), timeout })
+                }
             }))
         };
         Ok(match self.add(id, seat, there)? {
@@ -172,40 +175,38 @@ impl<T: Send + 'static> SessionTracker<T> {
         &self,
         id: SessionId,
         seat: Seat<T>,
-        there: impl Fn(&Pin, &Found<'_, T>, &mut Option<Place>) -> Option<R>,
+        there: impl Fn(&Pin, &Found<'_, T>, &mut Option<Place>) -> Result<Option<R>, BadTimeout>,
     ) -> Result<Added<T, R>, TokenError<T, StoreError>> {
         let store = &*self.store;
         let (timeout, hash) = (seat.timeout(), self.hash(id));
-        let mut pair = (id, seat);
-        let (mut room, mut lost) = (store.engine.admission.room(), None);
+        let (mut offer, mut lost) = (store.offer(hash, id, Some(seat)), None);
         loop {
             let pin = store.engine.pin();
-            // The clock is read for each attempt: what went before may have taken its time.
-            let term = Term::until(self.deadline(timeout));
-            let wanted = Wanted::new(hash, &id);
-            if let Some(found) = store.find(&pin, wanted) {
-                match there(&pin, &found, &mut lost) {
-                    Some(made) => return Ok(Err((made, pair.1))),
-                    None => continue,
-                }
-            }
-            match store.enter(&pin, &mut room, hash, pair, term) {
-                Ok(Entered { new, closed, .. }) => {
-                    let place = new.place();
-                    drop(pin);
-                    let Some(closed) = closed else {
-                        return Ok(Ok(Session { id, place, timeout }));
-                    };
+            let attempt = match store.find(&pin, offer.wanted()) {
+                Some(found) => match there(&pin, &found, &mut lost) {
+                    Ok(Some(made)) => return Ok(Err((made, offer.into_pair().1))),
+                    Ok(None) => Err(Hindered::Overtaken),
+                    Err(bad) => Err(bad.into()),
+                },
+                // The clock is read for each attempt: what went before may have taken its time.
+                None => match store.deadline(self.granted(timeout)) {
+                    Ok(deadline) => offer.enter(&pin, Term::until(deadline)),
+                    Err(bad) => Err(bad.into()),
+                },
+            };
+            drop(pin);
+            match attempt {
+                Ok(Entered { closed: Some(closed), .. }) => {
                     // SAFETY: this call has ended the session, and takes its token here only.
                     let token = unsafe { closed.value().take_token() };
                     return Err(TokenError { error: StoreError::Closed, token });
                 }
-                Err((Hindered::Overtaken, back)) => pair = back,
-                Err((Hindered::Refused(error), back)) => {
-                    drop(pin);
-                    pair = back;
-                    if !store.makes_room(error, wanted, &mut room, store) {
-                        return Err(TokenError { error, token: pair.1.into_token() });
+                Ok(Entered { new, .. }) => {
+                    return Ok(Ok(Session { id, place: new.place(), timeout }))
+                }
+                Err(hindered) => {
+                    if let Err(error) = offer.again(hindered, store) {
+                        return Err(TokenError { error, token: offer.into_pair().1.into_token() });
                     }
                 }
             }

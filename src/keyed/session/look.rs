@@ -12,7 +12,7 @@ impl<T: 'static> Inner<T> {
     /// The tick at which what has this lease is due; `None` if it is being closed.
     pub(super) fn deadline_of(&self, lease: Lease) -> Option<u64> {
         let live = lease.state() != State::Closing;
-        live.then(|| lease.deadline_near(self.engine.deadlines.about_now()))
+        live.then(|| self.engine.deadlines.of(lease))
     }
 
     /// How long what has this lease has left, when the clock reads `now`; `None` if it is being

@@ -295,11 +295,6 @@ impl<T: Send + 'static> SessionTracker<T> {
         timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)
     }
 
-    /// The deadline of what is granted `timeout` now.
-    fn deadline(&self, timeout: Duration) -> u64 {
-        self.store.deadline(self.granted(timeout), &*self.store).expect(touch::GRANTED)
-    }
-
     fn granted(&self, timeout: Duration) -> Lifetime {
         Lifetime::After(self.grant(timeout))
     }

@@ -39,7 +39,7 @@
 //!   the clearing and the reading. A session that ends in between, or closes, is left out.
 
 use super::{Found, Session, SessionError, SessionId, SessionTracker};
-use crate::core::engine::Pin;
+use crate::core::engine::{BadTimeout, Pin};
 use crate::keyed::store::{Place, Touched, Wanted};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ use std::time::Duration;
 const GROUP: usize = 64;
 
 /// Why a granted timeout is not refused.
-pub(super) const GRANTED: &str =
+const GRANTED: &str =
     "granted: not zero, not too long, which the builder has checked of both bounds";
 
 impl<T: Send + 'static> SessionTracker<T> {
@@ -85,22 +85,22 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
-        if !self.store.collects {
-            let touched = self.store.touch_at(session.place, self.granted(timeout), &*self.store);
-            return match touched.expect(GRANTED) {
-                Touched::Renewed(_) | Touched::Unchanged => Ok(()),
-                Touched::Gone => Err(SessionError::Unknown),
-                Touched::Closing => Err(SessionError::Closing),
-            };
-        }
-        let pin = self.store.engine.pin();
-        let mut lost = None;
-        loop {
-            let found = self.store.stay(&pin, session.place).ok_or(SessionError::Unknown)?;
-            if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout) {
-                return touched;
+        self.catching_up(|| {
+            if !self.store.collects {
+                return Ok(match self.store.touch_at(session.place, self.granted(timeout))? {
+                    Touched::Renewed(_) | Touched::Unchanged => Ok(()),
+                    Touched::Gone => Err(SessionError::Unknown),
+                    Touched::Closing => Err(SessionError::Closing),
+                });
             }
-        }
+            let (pin, mut lost) = (self.store.engine.pin(), None);
+            while let Some(found) = self.store.stay(&pin, session.place) {
+                if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout)? {
+                    return Ok(touched);
+                }
+            }
+            Ok(Err(SessionError::Unknown))
+        })
     }
 
     /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for
@@ -132,16 +132,22 @@ impl<T: Send + 'static> SessionTracker<T> {
         timeout: Option<Duration>,
     ) -> Result<(), SessionError> {
         let wanted = Wanted::new(hash, &id);
-        let pin = self.store.engine.pin();
-        let mut lost = None;
-        loop {
-            let found = self.store.find(&pin, wanted);
-            let found = found.ok_or(SessionError::Unknown)?;
-            let timeout = timeout.unwrap_or_else(|| Self::seat(&pin, &found).timeout());
-            if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout) {
-                return touched;
+        self.catching_up(|| {
+            let (pin, mut lost) = (self.store.engine.pin(), None);
+            while let Some(found) = self.store.find(&pin, wanted) {
+                let timeout = timeout.unwrap_or_else(|| Self::seat(&pin, &found).timeout());
+                if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout)? {
+                    return Ok(touched);
+                }
             }
-        }
+            Ok(Err(SessionError::Unknown))
+        })
+    }
+
+    /// See [`Engine::catching_up`](crate::core::engine::Engine::catching_up).
+    #[inline]
+    fn catching_up<R>(&self, touch: impl FnMut() -> Result<R, BadTimeout>) -> R {
+        self.store.engine.catching_up(&*self.store, touch).expect(GRANTED)
     }
 
     /// Renews a session that was found; `None` if it has changed meanwhile. The caller is pinned.
@@ -152,10 +158,12 @@ impl<T: Send + 'static> SessionTracker<T> {
         found: &Found<'_, T>,
         lost: &mut Option<Place>,
         timeout: Duration,
-    ) -> Option<Result<(), SessionError>> {
-        let renewed = self.store.renew(found, lost, self.granted(timeout), false, &*self.store);
-        if !renewed.expect(GRANTED)?.is_alive() {
-            return Some(Err(SessionError::Closing));
+    ) -> Result<Option<Result<(), SessionError>>, BadTimeout> {
+        let Some(touched) = self.store.renew(found, lost, self.granted(timeout), false)? else {
+            return Ok(None);
+        };
+        if !touched.is_alive() {
+            return Ok(Some(Err(SessionError::Closing)));
         }
         if self.store.collects {
             // After the swap of the lease: a taking that finds the flag finds this lease. The other
@@ -165,7 +173,7 @@ impl<T: Send + 'static> SessionTracker<T> {
                 seat.set_touched();
             }
         }
-        Some(Ok(()))
+        Ok(Some(Ok(())))
     }
 
     /// The global sessions that were touched since they were last taken, each with the time that it

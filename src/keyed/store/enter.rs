@@ -1,16 +1,15 @@
-//! Insertion: from a claimed slot to an entry that look-ups find.
+//! Insertion: from what a call offers to an entry that look-ups find.
 
 use super::lookup::Seen;
-use super::{Found, Mine, Pair, RemovalCause, Store, Wanted};
-use crate::core::engine::{Claim, Frontend, Pin, Refused, Room};
+use super::{Eviction, Found, Mine, Pair, RemovalCause, Store, Wanted};
+use crate::core::engine::{BadTimeout, Claim, Frontend, Pin, Refused, Room};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Spot;
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
-use crate::sync::Ordering;
-use std::mem::ManuallyDrop;
+use crate::sync::{step, Ordering};
 
 /// How many steps of work a caller that finds the store full does to make room.
 const ROOM: usize = 64;
@@ -29,59 +28,60 @@ pub(in crate::keyed) struct Entered<'a, K: 'static, V: 'static> {
     pub(in crate::keyed) closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
 }
 
-/// Why an attempt has put nothing in. It has changed nothing.
+/// Why an attempt has put nothing in. It has changed nothing, and the offer has key and value again.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::keyed) enum Hindered {
     /// Another thread has changed the key's entry meanwhile: look again.
     Overtaken,
+    /// The driver is years behind the clock.
+    Behind,
     Refused(StoreError),
 }
 
-/// One attempt to put an entry in. Gives key and value back if they are not in.
-pub(in crate::keyed) type Attempt<'a, K, V> = Result<Entered<'a, K, V>, (Hindered, (K, V))>;
+impl From<BadTimeout> for Hindered {
+    fn from(bad: BadTimeout) -> Self {
+        match bad {
+            BadTimeout::Behind => Hindered::Behind,
+            bad => Hindered::Refused(bad.into()),
+        }
+    }
+}
 
-/// A slot on its way in, with key and value in it. A key's `Eq` that panics drops it; then the
-/// driver frees the slot.
-struct Entering<'a, 'r, K: 'static, V: 'static> {
-    store: &'a Store<K, V>,
-    mine: &'a Mine,
-    room: &'a mut Room<'r>,
+/// What a call wants to put in: key and value, and the permits that it keeps for them.
+///
+/// Every insertion goes the same way. It pins, looks the key up, and [enters](Self::enter) an entry
+/// or [replaces](Self::replace) the one that it has found. An attempt that has put nothing in says
+/// why, and [`again`](Self::again), unpinned, does something about that. The offer is declared
+/// before the pin: where a key's `Eq` panics, key and value are dropped unpinned.
+pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
+    store: &'s Store<K, V>,
     hash: u32,
-    claim: Claim<'a, Pair<K, V>>,
+    weight: u64,
+    room: Room<'s>,
+    /// `None` while they are in a slot.
+    key: Option<K>,
+    value: Option<V>,
 }
 
-impl<K: 'static, V: 'static> Drop for Entering<'_, '_, K, V> {
-    #[cold]
-    fn drop(&mut self) {
-        self.store.keys(self.mine, self.hash).sub(1);
-        let weight = self.store.weight_of(self.claim.id);
-        self.room.keep(weight - 1);
-        self.store.engine.abandon(self.mine, &self.claim, weight);
-    }
-}
-
-impl<K: 'static, V: 'static> Entering<'_, '_, K, V> {
-    /// Takes key and value back, and frees the slot, which the index has never named.
-    fn give_back(self) -> (K, V) {
-        let mut this = ManuallyDrop::new(self);
-        this.store.keys(this.mine, this.hash).sub(1);
-        // SAFETY: never published, so no thread has looked at them.
-        let pair = unsafe { this.claim.slot.take() };
-        let weight = this.store.weight_of(this.claim.id);
-        this.room.keep(weight - 1);
-        this.store.engine.free(this.mine, &this.claim);
-        pair
-    }
-}
+/// Why an offer has its key and its value: it gives them to a slot only to put them in, and takes
+/// them back if they are not in.
+const OFFERED: &str = "an offer has them unless they are in";
 
 impl<K: 'static, V: 'static> Store<K, V> {
+    /// Offers a key that has this hash, and its value, which may come later.
+    #[inline(always)]
+    pub(in crate::keyed) fn offer(&self, hash: u32, key: K, value: Option<V>) -> Offer<'_, K, V> {
+        let room = self.engine.admission.room();
+        Offer { store: self, hash, weight: 1, room, key: Some(key), value }
+    }
+
     /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
     /// afterwards.
     #[inline(always)]
-    pub(super) fn fill(
+    fn fill(
         &self,
         (claim, spot): Claimed<'_, K, V>,
-        hash: u32,
+        (hash, weight): (u32, u64),
         pair: (K, V),
         term: Term,
         used: bool,
@@ -89,7 +89,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // SAFETY: just claimed.
         unsafe { claim.slot.put(pair) };
         spot.note.store(hash, Ordering::Relaxed);
-        self.note_weight(spot, term.weight);
+        self.note_weight(spot, weight);
         let state = match term.idle {
             None => State::Live,
             Some(idle) => {
@@ -103,89 +103,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lease
     }
 
-    /// Puts in an entry of a key that had none just now. The only code of the user's that this runs
-    /// is the key's `Eq`, while key and value are in the slot.
-    #[inline(always)]
-    pub(in crate::keyed) fn enter(
-        &self,
-        pin: &Pin,
-        room: &mut Room<'_>,
-        hash: u32,
-        pair: (K, V),
-        term: Term,
-    ) -> Attempt<'_, K, V>
-    where
-        K: Eq,
-    {
-        if let Err(refused) = room.take(term.weight) {
-            return Err((Hindered::Refused(refused.into()), pair));
-        }
-        self.engine.with_stripe(|mine, stripe| {
-            let mut refused = Refused::OutOfMemory;
-            let place = self.engine.claim_permitted(mine, stripe, term.deadline, &mut refused);
-            let Some((claim, spot)) = place else {
-                room.keep(term.weight);
-                return Err((Hindered::Refused(refused.into()), pair));
-            };
-            // Where nothing is evicted, no `get` has anything to note.
-            let used = self.eviction.is_none();
-            let lease = self.fill((claim, spot), hash, pair, term, used);
-            self.keys(mine, hash).add(1);
-            let _telling = mine.telling(term.deadline);
-            let index = self.engine.keys.index_of(hash);
-            if !index.insert_simply(pin, hash, claim.id) {
-                self.enter_anywhere(pin, mine, room, hash, claim)?;
-            }
-            room.give_back();
-            self.count(mine, claim.id).inserted.add(1);
-            if let Some(eviction) = &self.eviction {
-                eviction.note(claim.id, claim.generation, hash);
-            }
-            let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
-            let closed = self.enforce(pin, &new, spot, term.deadline);
-            Ok(Entered { new, old: None, closed })
-        })
-    }
-
-    /// Publishes a slot that is filled, unless the key has an entry.
-    #[cold]
-    #[inline(never)]
-    fn enter_anywhere(
-        &self,
-        pin: &Pin,
-        mine: &Mine,
-        room: &mut Room<'_>,
-        hash: u32,
-        claim: Claim<'_, Pair<K, V>>,
-    ) -> Result<(), (Hindered, (K, V))>
-    where
-        K: Eq,
-    {
-        let entering = Entering { store: self, mine, room, hash, claim };
-        // SAFETY: this thread's until it is published; from then on this thread is pinned.
-        let key = unsafe { &claim.slot.value().0 };
-        let mut seek = self.seek(Wanted::new(hash, key));
-        let hindered = match self.engine.publish(pin, hash, claim.id, &mut seek, self) {
-            Insert::Done => {
-                std::mem::forget(entering);
-                return Ok(());
-            }
-            Insert::Found => {
-                if let Seen::Forwarded(tail) = seek.seen {
-                    self.swing(pin, hash, None, tail);
-                }
-                Hindered::Overtaken
-            }
-            Insert::Alike => Hindered::Refused(StoreError::Collisions),
-            Insert::Full => Hindered::Refused(StoreError::OutOfMemory),
-        };
-        Err((hindered, entering.give_back()))
-    }
-
     /// Notifies the driver of an entry that this thread has just put in. If the engine was shut
     /// down meanwhile, this thread ends the entry, unless it has ended.
     #[inline(always)]
-    pub(super) fn enforce(
+    fn enforce(
         &self,
         pin: &Pin,
         found: &Found<'_, K, V>,
@@ -199,53 +120,295 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.end_anyway(pin, found, RemovalCause::Closed)
     }
+}
 
-    /// Makes room after an insertion was refused with this error: ends what is due, and if nothing
-    /// is due, evicts where the map evicts. The key's own entry is not evicted: the caller replaces
-    /// it. Returns whether the caller tries again; it does also where the key of a map that refuses
-    /// has an entry by now, which may need no room. The caller is unpinned.
-    #[cold]
-    pub(in crate::keyed) fn makes_room(
-        &self,
-        error: StoreError,
-        wanted: Wanted<'_, K>,
-        room: &mut Room<'_>,
-        frontend: &impl Frontend<Pair<K, V>>,
-    ) -> bool
+impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
+    #[inline(always)]
+    fn key(&self) -> &K {
+        self.key.as_ref().expect(OFFERED)
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> (K, V) {
+        (self.key.take().expect(OFFERED), self.value.take().expect(OFFERED))
+    }
+
+    fn take_back(&mut self, (key, value): (K, V)) {
+        (self.key, self.value) = (Some(key), Some(value));
+    }
+
+    /// Key and value, which are not in.
+    pub(in crate::keyed) fn into_pair(mut self) -> (K, V) {
+        self.take()
+    }
+
+    /// Offers another value with the key, or none. Returns the one before.
+    pub(in crate::keyed) fn replace_value(&mut self, value: Option<V>) -> Option<V> {
+        std::mem::replace(&mut self.value, value)
+    }
+
+    /// The key that is offered, to be looked up.
+    #[inline(always)]
+    pub(in crate::keyed) fn wanted(&self) -> Wanted<'_, K>
     where
         K: Eq,
     {
-        if !matches!(error, StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions) {
-            return false;
+        Wanted::new(self.hash, self.key())
+    }
+
+    /// Finds out what the entry weighs. Runs the user's code, unpinned.
+    #[inline(always)]
+    pub(in crate::keyed) fn weigh(&mut self) -> Result<(), StoreError> {
+        self.weight = self.store.weigh(self.key(), self.value.as_ref().expect(OFFERED))?;
+        Ok(())
+    }
+
+    /// Puts in an entry of a key that had none just now. The only code of the user's that this runs
+    /// is the key's `Eq`, while key and value are in the slot.
+    #[inline(always)]
+    pub(in crate::keyed) fn enter(
+        &mut self,
+        pin: &Pin,
+        term: Term,
+    ) -> Result<Entered<'s, K, V>, Hindered>
+    where
+        K: Eq,
+    {
+        let store = self.store;
+        self.permit(self.weight)?;
+        store.engine.with_stripe(|mine, stripe| {
+            let (claim, spot) = self.claim((mine, stripe), self.weight, term.deadline)?;
+            // Where nothing is evicted, no `get` has anything to note.
+            let used = store.eviction.is_none();
+            let (hash, pair) = (self.hash, self.take());
+            let lease = store.fill((claim, spot), (hash, self.weight), pair, term, used);
+            store.keys(mine, hash).add(1);
+            if !store.engine.keys.index_of(hash).insert_simply(pin, hash, claim.id) {
+                self.enter_anywhere(pin, mine, claim)?;
+            }
+            self.room.give_back();
+            store.count(mine, claim.id).inserted.add(1);
+            if let Some(eviction) = &store.eviction {
+                eviction.note(claim.id, claim.generation, hash);
+            }
+            let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
+            let closed = store.enforce(pin, &new, spot, term.deadline);
+            Ok(Entered { new, old: None, closed })
+        })
+    }
+
+    /// Gives an entry that was found live the offered value. It takes effect at the swap of the old
+    /// lease to `FORWARD`; `docs/design.md`, "Replacing", has the protocol. Runs none of the user's
+    /// code.
+    #[inline(always)]
+    pub(in crate::keyed) fn replace(
+        &mut self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        term: Term,
+    ) -> Result<Entered<'s, K, V>, Hindered> {
+        let store = self.store;
+        if store.engine.admission.is_refusing() {
+            return Err(Hindered::Refused(StoreError::Closed));
         }
-        let now = self.engine.deadlines.clock().now();
-        let own = || self.find(&self.engine.pin(), wanted).map(|found| found.id);
-        let eviction = self.eviction.as_ref().filter(|_| error == StoreError::Full);
-        let full = match eviction {
-            Some(eviction) => self.may_be_due(eviction, now),
-            None => error == StoreError::Full && self.engine.is_due(now),
+        // The term goes by the very lease that the swap takes away: a touch in between makes the
+        // swap fail.
+        let term = if term.keeps { store.term_of(found) } else { term };
+        // The new entry takes over the old one's share of the capacity.
+        let old = store.weight_of(found.id);
+        let more = self.weight.saturating_sub(old);
+        self.permit(more)?;
+        store.engine.with_stripe(|mine, stripe| {
+            let (claim, spot) = self.claim((mine, stripe), more, term.deadline)?;
+            let (hash, pair) = (self.hash, self.take());
+            let lease = store.fill((claim, spot), (hash, self.weight), pair, term, true);
+            let forward = found.lease.with_link(State::Forward, claim.id);
+            if found.slot.swap_lease(found.lease, forward).is_err() {
+                // SAFETY: no lease has led to it.
+                self.take_back(unsafe { claim.slot.take() });
+                // The old entry keeps its share of the capacity.
+                claim.slot.set_lease(Lease::free(claim.generation));
+                self.room.keep(more);
+                return Err(Hindered::Overtaken);
+            }
+            step("forwarded");
+            store.swing(pin, hash, Some((found.id, found.position)), claim.id);
+            self.room.keep(old.saturating_sub(self.weight));
+            self.room.give_back();
+            store.count(mine, found.id).replaced.add(1);
+            store.count(mine, claim.id).replacing.add(1);
+            // SAFETY: forwarded by this thread, and the index names the new slot now.
+            let old = unsafe { EndedSlot::of(store, found.id, found.slot) };
+            let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
+            let closed = store.enforce(pin, &new, spot, term.deadline);
+            if let (true, Some((_, bound))) = (term.keeps, term.idle) {
+                store.keep_bound(found, &new, bound);
+            }
+            Ok(Entered { new, old: Some(old), closed })
+        })
+    }
+
+    /// Takes permits, which the claim of a slot [gives back](Self::claim) if there is none.
+    #[inline(always)]
+    fn permit(&mut self, permits: u64) -> Result<(), Hindered> {
+        self.room.take(permits).map_err(|refused| Hindered::Refused(refused.into()))
+    }
+
+    /// Claims a slot. Keeps the permits that were taken for it if there is none.
+    #[inline(always)]
+    fn claim(
+        &mut self,
+        (mine, stripe): (&Mine, usize),
+        permits: u64,
+        deadline: u64,
+    ) -> Result<Claimed<'s, K, V>, Hindered> {
+        let mut refused = Refused::OutOfMemory;
+        match self.store.engine.claim_permitted(mine, stripe, deadline, &mut refused) {
+            Some(claimed) => Ok(claimed),
+            None => {
+                self.room.keep(permits);
+                Err(Hindered::Refused(refused.into()))
+            }
+        }
+    }
+
+    /// Publishes a slot that is filled, unless the key has an entry: then the offer has key and
+    /// value again.
+    #[cold]
+    #[inline(never)]
+    fn enter_anywhere(
+        &mut self,
+        pin: &Pin,
+        mine: &Mine,
+        claim: Claim<'s, Pair<K, V>>,
+    ) -> Result<(), Hindered>
+    where
+        K: Eq,
+    {
+        let (store, hash) = (self.store, self.hash);
+        let entering = Entering { offer: self, mine, claim };
+        // SAFETY: this thread's until it is published; from then on this thread is pinned.
+        let key = unsafe { &claim.slot.value().0 };
+        let mut seek = store.seek(Wanted::new(hash, key));
+        let hindered = match store.engine.publish(pin, hash, claim.id, &mut seek, store) {
+            Insert::Done => {
+                std::mem::forget(entering);
+                return Ok(());
+            }
+            Insert::Found => {
+                if let Seen::Forwarded(tail) = seek.seen {
+                    store.swing(pin, hash, None, tail);
+                }
+                Hindered::Overtaken
+            }
+            Insert::Alike => Hindered::Refused(StoreError::Collisions),
+            Insert::Full => Hindered::Refused(StoreError::OutOfMemory),
         };
-        if let (Some(eviction), true) = (eviction, !full || room.attempts + 1 >= ATTEMPTS) {
-            return self.evict_one(eviction, own(), room);
+        entering.give_back();
+        Err(hindered)
+    }
+
+    /// An attempt has put nothing in. Does something about that, and says whether the caller tries
+    /// again, or why not. The caller is unpinned.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::keyed) fn again(
+        &mut self,
+        hindered: Hindered,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) -> Result<(), StoreError>
+    where
+        K: Eq,
+    {
+        let (engine, eviction) = (&self.store.engine, &self.store.eviction);
+        let goes_on = match (hindered, eviction) {
+            (Hindered::Overtaken, _) => return Ok(()),
+            (Hindered::Behind, _) if engine.catch_up(frontend) => return Ok(()),
+            (Hindered::Behind, _) => return Err(StoreError::TimeoutTooLong),
+            (Hindered::Refused(StoreError::Full), Some(eviction)) => self.evict(eviction, frontend),
+            (Hindered::Refused(StoreError::Full), None) => self.makes_room(|| {
+                let now = engine.deadlines.clock().now();
+                engine.is_due(now).then(|| engine.poll_beside(now, ROOM, frontend)).is_some()
+            }),
+            // Slots that wait to be freed are room where there is no memory for more.
+            (Hindered::Refused(StoreError::OutOfMemory), _) => self.makes_room(|| {
+                let waits = engine.unreclaimed() > 0;
+                waits.then(|| engine.reclaim_now(usize::MAX, frontend)).is_some()
+            }),
+            (Hindered::Refused(StoreError::Collisions), _) => false,
+            (Hindered::Refused(error), _) => return Err(error),
+        };
+        match hindered {
+            Hindered::Refused(error) if !goes_on => {
+                engine.count_refusal();
+                Err(error)
+            }
+            _ => Ok(()),
         }
-        room.attempts += 1;
-        if eviction.is_none()
-            && error != StoreError::Collisions
-            && room.attempts < ATTEMPTS
-            && own().is_some()
-        {
+    }
+
+    /// Whether the call tries again: its key has an entry by now, which may need no room; or
+    /// `makes` has made some.
+    fn makes_room(&mut self, makes: impl FnOnce() -> bool) -> bool
+    where
+        K: Eq,
+    {
+        self.room.attempts += 1;
+        self.room.attempts < ATTEMPTS && (self.own().is_some() || makes())
+    }
+
+    /// Makes room in a full map that evicts: what is due goes first, and then what the policy
+    /// chooses. Not the key's own entry: the call replaces that.
+    fn evict(&mut self, eviction: &Eviction, frontend: &impl Frontend<Pair<K, V>>) -> bool
+    where
+        K: Eq,
+    {
+        let (store, now) = (self.store, self.store.engine.deadlines.clock().now());
+        if store.may_be_due(eviction, now) && self.room.attempts + 1 < ATTEMPTS {
+            self.room.attempts += 1;
+            store.engine.poll_beside(now, ROOM, frontend);
             return true;
         }
-        // Slots that wait to be freed are room where there is no memory for more.
-        let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
-        let tries = (full || waits) && room.attempts < ATTEMPTS;
-        if tries && waits {
-            self.engine.reclaim_now(usize::MAX, frontend);
-        } else if tries {
-            self.engine.poll_beside(now, ROOM, frontend);
-        } else {
-            self.engine.count_refusal();
-        }
-        tries
+        let own = self.own();
+        store.evict_one(eviction, own, &mut self.room)
+    }
+
+    /// The slot of the entry that the key has.
+    fn own(&self) -> Option<u32>
+    where
+        K: Eq,
+    {
+        let found = self.store.find(&self.store.engine.pin(), self.wanted());
+        found.map(|found| found.id)
+    }
+}
+
+/// A slot on its way in, with the offer's key and value in it. A key's `Eq` that panics drops it;
+/// then the driver frees the slot.
+struct Entering<'o, 's, K: 'static, V: 'static> {
+    offer: &'o mut Offer<'s, K, V>,
+    mine: &'o Mine,
+    claim: Claim<'s, Pair<K, V>>,
+}
+
+impl<K: 'static, V: 'static> Entering<'_, '_, K, V> {
+    /// Takes key and value back, and frees the slot, which the index has never named.
+    fn give_back(self) {
+        self.offer.store.keys(self.mine, self.offer.hash).sub(1);
+        // SAFETY: never published, so no thread has looked at them.
+        self.offer.take_back(unsafe { self.claim.slot.take() });
+        self.offer.room.keep(self.offer.weight - 1);
+        self.offer.store.engine.free(self.mine, &self.claim);
+        std::mem::forget(self);
+    }
+}
+
+impl<K: 'static, V: 'static> Drop for Entering<'_, '_, K, V> {
+    #[cold]
+    fn drop(&mut self) {
+        let store = self.offer.store;
+        store.keys(self.mine, self.offer.hash).sub(1);
+        self.offer.room.keep(self.offer.weight - 1);
+        store.engine.abandon(self.mine, &self.claim, self.offer.weight);
     }
 }

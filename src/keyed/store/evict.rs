@@ -252,9 +252,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 std::thread::yield_now();
             }
         }
-        if room.attempts >= FRUITLESS {
-            self.engine.count_refusal();
-        }
         room.attempts < FRUITLESS
     }
 

@@ -6,8 +6,8 @@
 //! | module | sequence |
 //! |---|---|
 //! | [`lookup`] | [`find`](Store::find): from a key to its slot |
-//! | [`enter`] | [`enter`](Store::enter): an entry of a key that has none |
-//! | [`replace`] | [`replace`](Store::replace): a new value for a key that has one |
+//! | [`enter`] | [`enter`](Offer::enter): an entry of a key that has none |
+//! | | [`replace`](Offer::replace): a new value for a key that has one |
 //! | [`renew`] | [`renew`](Store::renew): a later deadline |
 //! | [`ends`] | [`end`](Store::end): the end of an entry, and the listener |
 //! | [`evict`] | [`evict`](Store::evict): the end of an entry for which there is no room |
@@ -27,7 +27,6 @@ mod evict;
 mod free;
 mod lookup;
 mod renew;
-mod replace;
 mod walk;
 mod weigh;
 
@@ -35,7 +34,7 @@ pub(super) use driver::Keyed;
 pub(crate) use driver::Named;
 pub(super) use ends::Listener;
 pub use ends::RemovalCause;
-pub(super) use enter::{Attempt, Entered, Hindered};
+pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
 pub(super) use lookup::Wanted;
 pub(crate) use renew::Touched;
@@ -129,13 +128,6 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
     pub(super) fn again(&self) -> Self {
         let lease = self.slot.lease();
         Found { lease, ..*self }
-    }
-
-    /// Whether it was live when its lease was loaded, until after this tick, which is less than
-    /// 2^39 ticks from its deadline.
-    #[inline(always)]
-    pub(super) fn lives_after(&self, tick: u64) -> bool {
-        matches!(self.lease.state(), State::Live | State::LiveIdle) && self.lease.is_after(tick)
     }
 
     /// Whether it had ended when its lease was loaded.

@@ -1,10 +1,9 @@
 //! Renewal: one compare-and-swap of the lease.
 
-use super::{Found, Pair, Place, Store, Wanted, HELD};
-use crate::core::engine::{Frontend, Look, Pin};
+use super::{Found, Place, Store, Wanted, HELD};
+use crate::core::engine::{BadTimeout, Look, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
-use crate::keyed::StoreError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
@@ -33,14 +32,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
     #[inline]
     pub(in crate::keyed) fn is_over(&self, lease: Lease, now: u64) -> bool {
-        // Decoded near the driver's last round: years later it could be taken for a deadline to
-        // come.
-        let deadline = lease.deadline_near(self.engine.deadlines.about_now());
+        let deadline = self.engine.deadlines.of(lease);
         self.engine.deadlines.ticks().has_begun(deadline, now)
     }
 
     /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
-    /// meanwhile: look again. Where the clock has jumped by years, `frontend` gets what ends.
+    /// meanwhile: look again.
     ///
     /// An entry whose time is up is gone, if its time counts `to_the_tick`.
     ///
@@ -55,20 +52,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lost: &mut Option<Place>,
         timeout: Lifetime,
         to_the_tick: bool,
-        frontend: &impl Frontend<Pair<K, V>>,
-    ) -> Result<Option<Touched>, StoreError> {
+    ) -> Result<Option<Touched>, BadTimeout> {
         let engine = &self.engine;
-        let (deadline, now, lapsed) = engine.with_stripe(|mine, _| {
-            let (deadline, now) =
-                engine.deadlines.deadline(&mine.deadlines, timeout, self.timeout)?;
-            Ok::<_, StoreError>((deadline, now, mine.has_lapsed()))
-        })?;
-        let before = found.lease.deadline_near(engine.deadlines.about_now());
+        let (deadline, now) = engine.deadline(timeout, self.timeout)?;
+        let before = engine.deadlines.of(found.lease);
         if to_the_tick && engine.deadlines.ticks().has_begun(before, now) {
             return Ok(self.is_gone(found).then_some(Touched::Gone));
         }
-        if found.lease.state() != State::Live || lapsed || deadline < before {
-            return self.renew_otherwise(found, lost, timeout, frontend);
+        if found.lease.state() != State::Live || deadline < before {
+            return self.renew_otherwise(found, lost, timeout);
         }
         let renewed = found.lease.with_later(deadline);
         if renewed == found.lease {
@@ -85,8 +77,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok(Some(Touched::Renewed(deadline)))
     }
 
-    /// As [`renew`](Self::renew), of an entry that closes, to a nearer deadline, or where the
-    /// driver is years behind.
+    /// As [`renew`](Self::renew), of an entry that closes, or to a nearer deadline.
     #[cold]
     #[inline(never)]
     fn renew_otherwise(
@@ -94,37 +85,33 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         lost: &mut Option<Place>,
         timeout: Lifetime,
-        frontend: &impl Frontend<Pair<K, V>>,
-    ) -> Result<Option<Touched>, StoreError> {
+    ) -> Result<Option<Touched>, BadTimeout> {
         if found.lease.state() != State::Live {
             // A timeout that is out of range is refused all the same.
-            self.deadline(timeout, frontend)?;
+            self.deadline(timeout)?;
             return Ok(Some(Touched::Closing));
         }
         let look = Look::after(*lost == Some(found.place()));
-        let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout, frontend)?;
+        let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout)?;
         let Some(deadline) = renewed else {
             // Another thread has renewed it since: this renewal took effect just before that one.
             // What is reported is no later than what the other one has set, however late this
             // thread reads the clock.
-            let set = found.lease.deadline_near(self.engine.deadlines.about_now());
-            return Ok(Some(Touched::Renewed(self.deadline(timeout, frontend)?.min(set))));
+            let set = self.engine.deadlines.of(found.lease);
+            return Ok(Some(Touched::Renewed(self.deadline(timeout)?.min(set))));
         };
         let renewed = found.lease.with_deadline(deadline);
         if renewed == found.lease {
             self.engine.ensure_reported(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
-        Ok(self.engine.with_stripe(|mine, _| {
-            let _telling = mine.telling(deadline);
-            if found.slot.swap_lease(found.lease, renewed).is_err() {
-                *lost = Some(found.place());
-                return None;
-            }
-            self.engine.shortened(found.id, found.lease, deadline);
-            self.engine.ensure_reported(found.id, deadline);
-            Some(Touched::Renewed(deadline))
-        }))
+        if found.slot.swap_lease(found.lease, renewed).is_err() {
+            *lost = Some(found.place());
+            return Ok(None);
+        }
+        self.engine.shortened(found.id, found.lease, deadline);
+        self.engine.ensure_reported(found.id, deadline);
+        Ok(Some(Touched::Renewed(deadline)))
     }
 
     /// Renews the entry of a key.
@@ -134,8 +121,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &Pin,
         wanted: Wanted<'_, Q>,
         timeout: Lifetime,
-        frontend: &impl Frontend<Pair<K, V>>,
-    ) -> Result<Touched, StoreError>
+    ) -> Result<Touched, BadTimeout>
     where
         K: Borrow<Q>,
     {
@@ -143,10 +129,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         loop {
             let Some(found) = self.find(pin, wanted) else {
                 // A timeout that is out of range is refused also where there is no entry.
-                self.deadline(timeout, frontend)?;
+                self.deadline(timeout)?;
                 return Ok(Touched::Gone);
             };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, frontend)? {
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, false)? {
                 return Ok(touched);
             }
         }
@@ -159,8 +145,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         place: Place,
         timeout: Lifetime,
-        frontend: &impl Frontend<Pair<K, V>>,
-    ) -> Result<Touched, StoreError> {
+    ) -> Result<Touched, BadTimeout> {
         let Some(spot) = self.engine.slots.spot(place.id) else {
             return Ok(Touched::Gone);
         };
@@ -173,7 +158,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let same = lease.generation() == place.generation
                 && spot.note.load(Ordering::Acquire) == place.hash;
             if !same || !lease.is_in(HELD) {
-                self.deadline(timeout, frontend)?;
+                self.deadline(timeout)?;
                 return Ok(Touched::Gone);
             }
             let found = Found {
@@ -183,7 +168,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 hash: place.hash,
                 position: ANYWHERE,
             };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, frontend)? {
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, false)? {
                 return Ok(touched);
             }
         }
@@ -191,11 +176,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The deadline of an entry that begins now.
     #[inline]
-    pub(in crate::keyed) fn deadline(
-        &self,
-        timeout: Lifetime,
-        frontend: &impl Frontend<Pair<K, V>>,
-    ) -> Result<u64, StoreError> {
-        Ok(self.engine.renewal(timeout, self.timeout, frontend)?.0)
+    pub(in crate::keyed) fn deadline(&self, timeout: Lifetime) -> Result<u64, BadTimeout> {
+        Ok(self.engine.deadline(timeout, self.timeout)?.0)
     }
 }

@@ -82,7 +82,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let deadlines = &self.engine.deadlines;
         let mut nearest: Vec<(u64, K)> = Vec::new();
         self.each(|_pin, found| {
-            let deadline = found.lease.deadline_near(deadlines.about_now());
+            let deadline = deadlines.of(found.lease);
             let lives = !to_the_tick || self.is_living_at(found, deadlines.now());
             if n > 0 && lives && deadline != NEVER {
                 // SAFETY: found after the pin.

@@ -24,11 +24,11 @@ pub(crate) type Weigher<K, V> = Arc<dyn Fn(&K, &V) -> u32 + Send + Sync>;
 impl<K: 'static, V: 'static> Store<K, V> {
     /// What an entry weighs, at least 1. Runs the user's code.
     #[inline]
-    pub(in crate::keyed) fn weigh(&self, pair: &(K, V)) -> Result<u64, StoreError> {
+    pub(in crate::keyed) fn weigh(&self, key: &K, value: &V) -> Result<u64, StoreError> {
         let Some(weigher) = &self.weigher else {
             return Ok(1);
         };
-        let weight = u64::from(weigher(&pair.0, &pair.1)).max(1);
+        let weight = u64::from(weigher(key, value)).max(1);
         match self.engine.admission.limit() {
             Some(limit) if weight > limit => Err(StoreError::TooHeavy),
             _ => Ok(weight),

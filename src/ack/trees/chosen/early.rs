@@ -6,6 +6,8 @@ use crate::ack::error::AckError;
 use crate::ack::trees::Trees;
 use crate::core::engine::Refused;
 use crate::core::lease::{Lease, State};
+use crate::time::Lifetime;
+use std::time::Duration;
 
 /// What the word of an early entry holds.
 #[derive(Clone, Copy)]
@@ -35,8 +37,7 @@ impl<T: 'static> Trees<T> {
                 self.keys(mine, hash).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
-            let (deadline, now) = self.early_deadline();
-            self.engine.deadlines.note_lapse(&mine.deadlines, now);
+            let (deadline, now) = self.deadline(mine, self.early_timeout())?;
             let new = New { hash, key, owner: 0, deadline, now };
             let word = |target| match held {
                 Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
@@ -71,11 +72,8 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// The deadline of an early entry that begins now, and the clock reading that the deadline was
-    /// derived from.
-    fn early_deadline(&self) -> (u64, u64) {
-        let after = self.settings.early_timeout;
-        let (now, lag) = self.engine.deadlines.now_for(after);
-        (self.engine.deadlines.ticks().deadline(now, after.saturating_add(lag)), now)
+    /// The timeout of all early entries.
+    pub(super) fn early_timeout(&self) -> Lifetime {
+        Lifetime::After(Duration::from_nanos(self.settings.early_timeout))
     }
 }

@@ -49,12 +49,12 @@ impl<T: 'static> Trees<T> {
         let placed =
             self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
         let Some((claim, header)) = placed else {
-            return self.init_anywhere(who, *new, (xor, timeout), token, Err(refused));
+            return self.init_anywhere(who, *new, xor, token, Err(refused));
         };
         let id = claim.id;
         let index = self.engine.keys.index_of(new.hash);
         if !index.insert_simply(&self.engine.pin(), new.hash, id) {
-            return self.init_anywhere(who, *new, (xor, timeout), token, Ok(claim));
+            return self.init_anywhere(who, *new, xor, token, Ok(claim));
         }
         step("root published");
         who.0.frontend.counts[self.engine.shard_of(id)].begun.add(1);
@@ -94,11 +94,11 @@ impl<T: 'static> Trees<T> {
         &'a self,
         who: (&Mine, usize),
         new: New,
-        how: (u64, Lifetime),
+        xor: u64,
         mut token: Option<T>,
         placed: Result<Claim<'a, Tree<T>>, Refused>,
     ) -> Result<(), TokenError<T>> {
-        self.init_or_merge(who, new, how, &mut token, placed).map_err(|error| TokenError {
+        self.init_or_merge(who, new, xor, &mut token, placed).map_err(|error| TokenError {
             error,
             token: token.expect("a refused init leaves the token"),
         })
@@ -109,8 +109,8 @@ impl<T: 'static> Trees<T> {
     fn init_or_merge<'a>(
         &'a self,
         who: (&Mine, usize),
-        mut new: New,
-        (xor, timeout): (u64, Lifetime),
+        new: New,
+        xor: u64,
         token: &mut Option<T>,
         mut placed: Result<Claim<'a, Tree<T>>, Refused>,
     ) -> Result<(), AckError> {
@@ -136,17 +136,6 @@ impl<T: 'static> Trees<T> {
                 },
             };
             match found.lease.state() {
-                // Early acks wait for this init. If they have waited for years, they have expired:
-                // a poll ends their entry.
-                State::Early
-                    if mine.has_lapsed()
-                        && !mine.is_driving()
-                        && self.engine.deadlines.lapse(new.now).is_some() =>
-                {
-                    self.engine.catch_up(new.now, self);
-                    // The poll has called handlers, which may have taken their time.
-                    (new.deadline, new.now) = self.deadline(mine, timeout)?;
-                }
                 State::Early => {
                     if self.merge(mine, &found, &new, xor, token)? {
                         return Ok(());

@@ -98,7 +98,7 @@ impl<T: 'static> Trees<T> {
             // A renewal has changed the deadline meanwhile, and has returned that it did.
             initing = now;
             live = initing.with_state(State::Live);
-            until = live.deadline_near(self.engine.deadlines.about_now());
+            until = self.engine.deadlines.of(live);
             swapped = slot.swap_lease(initing, live);
         }
         match swapped {

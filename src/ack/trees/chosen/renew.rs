@@ -7,14 +7,11 @@ use crate::ack::trees::Trees;
 use crate::core::engine::Look;
 use crate::core::lease::{Lease, State};
 use crate::time::Lifetime;
-use std::time::Duration;
 
 impl<T: 'static> Trees<T> {
     pub(crate) fn reset_chosen(&self, key: u64, timeout: Lifetime) -> Result<Done, AckError> {
         let hash = self.engine.keys.hash(key);
         self.check(timeout)?;
-        // All early entries have the same timeout.
-        let early = Lifetime::After(Duration::from_nanos(self.settings.early_timeout));
         let mut lost = None;
         loop {
             let Some(found) = self.find(hash, key) else {
@@ -28,7 +25,9 @@ impl<T: 'static> Trees<T> {
                 // An init that is under way keeps the deadline that it finds in the lease, and
                 // notifies the driver of it.
                 State::Live | State::Initing => (timeout, Done::Now),
-                State::Early | State::EarlyFailed | State::EarlyFailedBy => (early, Done::Held),
+                State::Early | State::EarlyFailed | State::EarlyFailedBy => {
+                    (self.early_timeout(), Done::Held)
+                }
                 _ => return self.late(found.id),
             };
             // A look is a first one for a later root under this id, and for a root whose init has
