@@ -239,10 +239,10 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     }
 
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one
-    /// and the same 64-bit hash 16 are accepted, and the next is refused
-    /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where two such groups meet in
-    /// the index, some of the second group are refused. The index hashes what it returns once more,
-    /// by a seed of its own.
+    /// and the same 64-bit hash 8 are accepted, and the next is refused
+    /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where several such groups meet
+    /// in the index, keys of the later groups may be refused. The index hashes what it returns once
+    /// more, by a seed of its own.
     pub fn hasher<T: BuildHasher>(self, hasher: T) -> ExpiringMapBuilder<K, V, T> {
         ExpiringMapBuilder {
             setup: self.setup,
