@@ -43,9 +43,12 @@ pub(crate) const OVER: usize = 8;
 #[cfg(expiry_loom)]
 pub(crate) const OVER: usize = 1;
 
-/// How many keys may share all bits of their hash: half of a home's words, its overflow buckets'
-/// included.
-pub(crate) const ALIKE: usize = HOME + OVER + 1;
+/// How many keys may share all bits of their hash: a quarter of a home's words, its overflow
+/// buckets' included.
+#[cfg(not(expiry_loom))]
+pub(crate) const ALIKE: usize = HOME + 1;
+#[cfg(expiry_loom)]
+pub(crate) const ALIKE: usize = 3;
 
 /// Homes that share an overflow bucket.
 #[cfg(not(expiry_loom))]

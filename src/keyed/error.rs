@@ -29,9 +29,9 @@ pub enum StoreError {
     TooHeavy,
     /// The operating system gave no memory for more entries.
     OutOfMemory,
-    /// So many keys share this one's hash that no index could part them. Either the hasher gives 16
-    /// or more of them one and the same 64-bit hash (8 or more, for a moment, while the index
-    /// grows), or the keys were chosen for it. With the default hasher that takes its secret seed.
+    /// So many keys share this one's hash that no index could part them. Either the hasher gives 8
+    /// or more of them one and the same 64-bit hash, or the keys were chosen for it. With the
+    /// default hasher that takes its secret seed.
     Collisions,
     /// The store has been shut down.
     Closed,

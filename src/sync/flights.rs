@@ -8,7 +8,7 @@
 //! ```text
 //!   begin ──> in the table ──> over: it leaves the table, and then has its outcome
 //!                  │                        ▲
-//!                  └──> invalidated: it leaves the table, and its loader goes on
+//!                  └──> invalidated, or parked: it leaves the table, and its loader goes on
 //! ```
 //!
 //! The table finds a flight by the key's 64-bit hash. Keys of one hash are loaded one after the
@@ -18,6 +18,12 @@
 //! the next caller begins a flight of its own. The loader asks whether that has happened once the
 //! value is in the map. Question and invalidation hold one lock: if the question came first, the
 //! removal finds the entry; else the loader takes the entry back (model `a_load_beside_a_removal`).
+//!
+//! A loading future that its task does not poll would block that task for ever, if it awaits the
+//! same key elsewhere. A flight notes the waker and the number of its loader's polls. A waiting
+//! future of the same waker wakes its task once. If the loader was not polled between two polls of
+//! the waiting future, that *abandons* the flight, and all that wait look again. The parked loader
+//! is then in the place of one whose load was invalidated.
 //!
 //! The loader puts the value into the map before the flight leaves the table. So a caller that
 //! finds no flight, and then no value, was not too early (model `one_of_two_loads`).
@@ -29,11 +35,14 @@ use super::{thread, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::hash::RandomState;
 use std::any::Any;
 use std::collections::hash_map::{Entry, HashMap};
-#[cfg(feature = "async")]
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError};
 #[cfg(feature = "async")]
-use std::task::{Context, Poll, Waker};
+use std::{
+    collections::BTreeMap,
+    future::{poll_fn, Future},
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
 
 /// How many parts the table has, each with a lock of its own.
 const PARTS: usize = if cfg!(expiry_loom) { 1 } else { 32 };
@@ -68,13 +77,20 @@ struct State {
     /// The tasks that wait, by their numbers.
     #[cfg(feature = "async")]
     tasks: BTreeMap<u64, Waker>,
+    /// The waker of the loader's last poll, where its load is a future.
+    #[cfg(feature = "async")]
+    loader: Option<Waker>,
+    /// Number of the loader's polls.
+    #[cfg(feature = "async")]
+    polls: u64,
 }
 
 /// What a flight has come to.
 pub(crate) enum Outcome<V> {
     Loaded(V),
     Failed(Arc<dyn Any + Send + Sync>),
-    /// The loader panicked, was cancelled, or has dropped its guard: a waiting caller loads.
+    /// The loader panicked, was cancelled, is parked, or has dropped its guard: a waiting caller
+    /// loads.
     Abandoned,
 }
 
@@ -100,6 +116,9 @@ pub(crate) struct Waiting<K, V> {
     /// The number of the task that waits, from its first registration on.
     #[cfg(feature = "async")]
     task: Option<u64>,
+    /// Number of the loader's polls at the last poll of this in the same task.
+    #[cfg(feature = "async")]
+    polls: Option<u64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -190,6 +209,29 @@ impl<K, V> Flights<K, V> {
             self.in_table.fetch_sub(1, Ordering::SeqCst);
         }
     }
+
+    /// Ends a flight, and wakes what waits. Gives the outcome back if the flight is over. The
+    /// caller is unpinned.
+    fn end(&self, flight: &Arc<Flight<K, V>>, outcome: Outcome<V>) -> Result<(), Outcome<V>> {
+        self.take_out(flight);
+        let state = lock(&flight.state);
+        let is_first = flight.outcome.set(outcome);
+        #[cfg(feature = "async")]
+        let (mut state, tasks) = (state, BTreeMap::new());
+        #[cfg(feature = "async")]
+        let ended = (std::mem::replace(&mut state.tasks, tasks), state.loader.take());
+        drop(state);
+        flight.over.notify_all();
+        #[cfg(feature = "async")]
+        {
+            let (tasks, loader) = ended;
+            for task in tasks.into_values() {
+                crate::panics::caught(|| task.wake());
+            }
+            crate::panics::caught(|| drop(loader));
+        }
+        is_first
+    }
 }
 
 impl<K, V> Flight<K, V> {
@@ -213,44 +255,60 @@ impl<K, V> Begun<'_, K, V> {
             flight,
             #[cfg(feature = "async")]
             task: None,
+            #[cfg(feature = "async")]
+            polls: None,
         })
     }
 }
 
 impl<K, V> Loading<'_, K, V> {
-    /// Whether a removal came first: then the map is not to keep the value.
+    /// Whether a removal came first, or a waiting task has abandoned the flight: then the map is
+    /// not to keep the value.
     pub(crate) fn is_invalidated(&self) -> bool {
-        lock(&self.flight.state).is_invalidated
+        let state = lock(&self.flight.state);
+        state.is_invalidated || self.flight.outcome().is_some()
     }
 
-    /// Ends the flight, and wakes what waits. The caller is unpinned.
-    pub(crate) fn end(self, outcome: Outcome<V>) -> Arc<Flight<K, V>> {
-        self.set(outcome);
-        self.flight.clone()
-    }
-
-    fn set(&self, outcome: Outcome<V>) {
+    /// Ends the flight, and wakes what waits. If a waiting task has abandoned it, the outcome is
+    /// that of a flight of its own. The caller is unpinned.
+    pub(crate) fn end(self, outcome: Outcome<V>) -> Arc<Flight<K, V>>
+    where
+        K: Clone,
+    {
         let flight = &self.flight;
-        self.flights.take_out(flight);
-        let state = lock(&flight.state);
-        let _late = flight.outcome.set(outcome);
-        #[cfg(feature = "async")]
-        let (mut state, tasks) = (state, BTreeMap::new());
-        #[cfg(feature = "async")]
-        let tasks = std::mem::replace(&mut state.tasks, tasks);
-        drop(state);
-        flight.over.notify_all();
-        #[cfg(feature = "async")]
-        for task in tasks.into_values() {
-            crate::panics::caught(|| task.wake());
+        match self.flights.end(flight, outcome) {
+            Ok(()) => flight.clone(),
+            Err(outcome) => {
+                let (key, outcome) = (flight.key.clone(), OnceLock::from(outcome));
+                let (hash, state, over) = (flight.hash, Mutex::default(), Condvar::new());
+                Arc::new(Flight { hash, key, loader: None, outcome, state, over })
+            }
         }
+    }
+
+    /// Runs the future of the load, and notes its polls.
+    #[cfg(feature = "async")]
+    pub(crate) async fn run<F: Future>(&self, load: F) -> F::Output {
+        let mut load = pin!(load);
+        poll_fn(|context| {
+            // The waker's `clone` and `drop` are the user's code: they run outside the lock.
+            let waker = context.waker().clone();
+            let mut state = lock(&self.flight.state);
+            state.polls += 1;
+            let is_over = self.flight.outcome().is_some();
+            let before = if is_over { Some(waker) } else { state.loader.replace(waker) };
+            drop(state);
+            drop(before);
+            load.as_mut().poll(context)
+        })
+        .await
     }
 }
 
 impl<K, V> Drop for Loading<'_, K, V> {
     fn drop(&mut self) {
         if self.flight.outcome().is_none() {
-            self.set(Outcome::Abandoned);
+            let _late = self.flights.end(&self.flight, Outcome::Abandoned);
         }
     }
 }
@@ -270,8 +328,9 @@ impl<K, V> Waiting<K, V> {
     }
 
     /// Ready when the flight is over; else the task is woken then, by the waker of its last poll.
+    /// Abandons the flight if the same task loads, and has not polled that load since.
     #[cfg(feature = "async")]
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, flights: &Flights<K, V>, context: &mut Context<'_>) -> Poll<()> {
         // The waker's `clone` and `drop` are the user's code: they run outside the lock.
         let waker = context.waker().clone();
         let mut state = lock(&self.flight.state);
@@ -279,6 +338,15 @@ impl<K, V> Waiting<K, V> {
             drop(state);
             return Poll::Ready(());
         }
+        let is_own = state.loader.as_ref().is_some_and(|loader| loader.will_wake(&waker));
+        let polls = is_own.then_some(state.polls);
+        let before = std::mem::replace(&mut self.polls, polls);
+        if is_own && before == polls {
+            drop(state);
+            let _late = flights.end(&self.flight, Outcome::Abandoned);
+            return Poll::Ready(());
+        }
+        let wakes = is_own && before.is_none();
         let task = *self.task.get_or_insert_with(|| {
             state.numbers += 1;
             state.numbers
@@ -286,6 +354,9 @@ impl<K, V> Waiting<K, V> {
         let before = state.tasks.insert(task, waker);
         drop(state);
         drop(before);
+        if wakes {
+            context.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 }

@@ -563,6 +563,7 @@ Faults, each injected into roots of both kinds, a map and a queue where it appli
   threads_die           threads panic with entries begun, tuples and references held, in waves; what their thread-locals \
 do at a thread's end too
   memory_refused        the system gives no pages, the allocator no boxes, in the middle of growth
+  caches_interrupted    a removal comes in the middle of a load, insertions in that of a heavier one
   consumers_stop        whoever reads the channel stops, or goes away; each policy for a full channel
 
 After each: every entry that was accepted has ended exactly once, none before its time, none that was refused has; nothing \

@@ -12,6 +12,7 @@ pub fn sentence(check: Check) -> &'static str {
         "all_expire" => "Each entry ended, and none was left.",
         "budget_kept" => "No poll gave more entries than its budget and a begun bucket.",
         "capacity_exact" => "As many entries got in as there was room for.",
+        "caches_interrupted" => "Calls in the middle of a cache's own changed nothing of it.",
         "capacity_whole" => "After all entries had ended, the whole capacity was free.",
         "cascading" => "Each deadline beyond a level of the wheel expired at its time.",
         "clock_in_order" => "Two threads' readings of the machine's clock were in order.",

@@ -126,6 +126,23 @@ fn a_map_that_weighs_keeps_what_is_hot() {
     assert!(by_weight > by_number - 0.01, "{by_weight}, {by_number}");
 }
 
+/// Keys that return soon after their eviction skip probation. That leaves it its share, a hundredth
+/// of the entries, also where a map weighs and learns their number only by counting.
+#[test]
+fn the_share_of_probation_follows_the_number_of_entries() {
+    let by_weight = ExpiringMap::builder().max_weight(640_000, |_: &u64, _: &u64| 64);
+    let by_weight = by_weight.shards(1).build_manual().unwrap();
+    let (by_number, ..) = bounded(10_000);
+    for map in [by_weight, by_number] {
+        for keys in [0..10_000, 0..10_000, 100_000..101_000, 100_000..100_900, 0..10_000] {
+            hits(&map, keys);
+        }
+        hits(&map, 200_000..200_090);
+        let there = (200_000..200_090).filter(|key| map.contains_key(key)).count();
+        assert_eq!(there, 90, "keys that have come once, and lately");
+    }
+}
+
 #[test]
 fn an_insertion_looks_at_256_entries_at_most() {
     let told = Told::default();

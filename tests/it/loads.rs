@@ -137,6 +137,40 @@ fn a_closed_or_full_map_loads_nothing() {
     assert!(matches!(closed, Err(LoadError::Closed)));
 }
 
+/// A shutdown, or the drop of other handles, ends no load.
+#[test]
+fn a_shutdown_beside_a_load_refuses_its_value_and_the_waiting_callers_get_it() {
+    for (loads, shuts_down) in [(true, true), (false, true), (true, false)] {
+        let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
+        let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        thread::scope(|scope| {
+            let waiter = scope
+                .spawn(|| map.get_or_insert_with(1, || panic!("it waits")).map(|value| *value));
+            wait_for("it has asked", || map.metrics().misses == 2);
+            if shuts_down {
+                map.shutdown();
+                assert!(matches!(map.get_or_guard(2), Err(LoadError::Closed)));
+            } else {
+                drop(map.clone());
+            }
+            if loads {
+                match guard.insert(5) {
+                    Ok(value) => assert_eq!((*value, shuts_down), (5, false)),
+                    Err(refused) => assert_eq!(
+                        (refused.error, refused.key, refused.value, shuts_down),
+                        (StoreError::Closed, 1, 5, true)
+                    ),
+                }
+                assert_eq!(waiter.join().unwrap().unwrap(), 5);
+            } else {
+                drop(guard);
+                assert!(matches!(waiter.join().unwrap(), Err(LoadError::Closed)));
+            }
+        });
+        assert_eq!(map.len(), usize::from(!shuts_down));
+    }
+}
+
 /// The calls that invalidate the load of key 1.
 const INVALIDATIONS: [fn(&ExpiringMap<u64, u64>); 5] = [
     |map| assert!(map.remove(&1).is_none()),
@@ -311,14 +345,62 @@ mod tasks {
         let mut first = pin!(map.get_or_insert_async(1, load));
         let mut second = pin!(sendable(map.get_or_insert_async(1, async { panic!("it waits") })));
         assert!(task.poll(&mut first).is_pending());
-        assert!(task.poll(&mut second).is_pending());
-        assert!(task.poll(&mut second).is_pending());
-        assert_eq!((task.woken(), task.held()), (0, 1));
+        for _ in 0..3 {
+            // Both are polled, so the one goes on waiting for the other.
+            assert!(task.poll(&mut first).is_pending());
+            assert!(task.poll(&mut second).is_pending());
+        }
+        assert_eq!((task.woken(), task.held()), (1, 2));
         open.send(()).unwrap();
         assert!(task.poll(&mut first).is_ready());
-        assert_eq!((task.woken(), task.held()), (1, 0));
+        assert_eq!((task.woken(), task.held()), (2, 0));
         assert!(task.poll(&mut second).is_ready());
         assert_eq!(loads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_load_that_its_own_task_keeps_unpolled_hands_over() {
+        let (map, task, other) = (map(), Task::new(), Task::new());
+        let (open, opened) = std::sync::mpsc::channel();
+        let load = std::future::poll_fn(|_| match opened.try_recv() {
+            Ok(()) => std::task::Poll::Ready(1),
+            Err(_) => std::task::Poll::Pending,
+        });
+        let mut kept = pin!(map.get_or_insert_async(1, load));
+        let mut third = pin!(map.get_or_insert_async(1, async { panic!("it waits") }));
+        assert!(task.poll(&mut kept).is_pending());
+        assert!(other.poll(&mut third).is_pending());
+        assert!(other.poll(&mut third).is_pending(), "another task's load is left alone");
+        let mut second = pin!(map.get_or_insert_async(1, ready(2)));
+        assert!(task.poll(&mut second).is_pending());
+        assert_eq!(task.woken(), 1, "it asks for another poll");
+        let std::task::Poll::Ready(Ok(value)) = task.poll(&mut second) else { panic!("it loads") };
+        assert_eq!((*value, map.get_cloned(&1), other.woken()), (2, Some(2), 1));
+        assert_eq!(*other.block_on(third).unwrap(), 2);
+        // The kept one has its own value, and does not bring back what was removed.
+        map.remove(&1);
+        open.send(()).unwrap();
+        assert_eq!(*task.block_on(kept).unwrap(), 1);
+        assert_eq!((map.get_cloned(&1), task.held(), other.held()), (None, 0, 0));
+    }
+
+    #[test]
+    fn a_task_that_waits_hears_of_a_shutdown_by_the_load() {
+        for loads in [true, false] {
+            let (map, task) = (map(), Task::new());
+            let Ok(Loaded::Absent(guard)) = map.get_or_guard(1) else { panic!("it is empty") };
+            let mut waits = pin!(map.get_or_insert_async(1, async { panic!("it waits") }));
+            assert!(task.poll(&mut waits).is_pending());
+            map.shutdown();
+            assert!(task.poll(&mut waits).is_pending());
+            if loads {
+                assert_eq!(guard.insert(5).unwrap_err().error, StoreError::Closed);
+                assert_eq!(*task.block_on(waits).unwrap(), 5);
+            } else {
+                drop(guard);
+                assert!(matches!(task.block_on(waits), Err(LoadError::Closed)));
+            }
+        }
     }
 
     #[test]
@@ -330,8 +412,9 @@ mod tasks {
         assert!(task.poll(&mut first).is_pending());
         assert!(task.poll(&mut second).is_pending());
         assert!(task.poll(&mut third).is_pending());
+        let woken = task.woken();
         drop(first);
-        assert_eq!(task.woken(), 2);
+        assert_eq!(task.woken() - woken, 2);
         let failed = task.block_on(second);
         assert!(matches!(failed, Err(LoadError::Failed(error)) if *error == "no"));
         assert_eq!(*task.block_on(third).unwrap(), 3);

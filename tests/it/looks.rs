@@ -40,6 +40,27 @@ fn the_soonest_come_first_and_without_what_is_over() {
 }
 
 #[test]
+fn the_latest_come_first_and_without_what_never_expires() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let queue =
+        ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    for key in (1..=502_u32).map(|n| n * 7 % 503) {
+        map.insert_with_lifetime(key, (), key * SECOND).unwrap();
+        queue.update(key, key * SECOND).unwrap();
+    }
+    map.insert_with_lifetime(1000, (), Lifetime::Never).unwrap();
+    clock.advance(100 * SECOND);
+    let lasts = |n: u32| (503 - n..503).rev().map(|key| (key, (key - 100) * SECOND));
+    for n in [0, 1, 3, 100] {
+        assert!(map.latest(n as usize).into_iter().eq(lasts(n)), "{n}");
+        assert!(queue.latest(n as usize).into_iter().eq(lasts(n)), "{n}");
+    }
+    assert_eq!(map.latest(usize::MAX).len(), 402);
+    assert_eq!(queue.latest(usize::MAX).last(), Some(&(1, Duration::ZERO)));
+}
+
+#[test]
 fn what_expires_says_when() {
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
     let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();

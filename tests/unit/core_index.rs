@@ -2,8 +2,9 @@
 
 use super::table::{word, Publish, Table};
 use super::{Index, Insert, Removed, ANYWHERE};
-use crate::core::params::{ALIKE, HOME, OVER};
+use crate::core::params::{ALIKE, CLASSES, HOME, OVER};
 use crate::core::pins::Pins;
+use crate::sync::Ordering;
 use std::collections::HashMap;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -277,28 +278,49 @@ fn a_key_at_home_is_not_published_beside_itself() {
     assert!(found(&index, 1));
 }
 
-/// Keys that share their hash in groups of 16. Two groups that meet fill a home, and no larger
-/// table parts them for sure: the second one's keys are refused before the index costs much more
-/// than its keys.
+/// Keys that share their hash in groups. Groups that meet fill a home, and no larger table parts
+/// them for sure: neither insertions nor the migration let the index cost much more than its keys.
 #[test]
 fn groups_of_one_hash_do_not_blow_the_index_up() {
-    let index = Alone::new();
-    let (mut taken, mut refused) = (0_u64, 0_u64);
-    for slot in 0..64_000 {
-        let hash = random(slot / 16);
-        let inserted = index.insert(&index.pins.pin(), hash, slot, &mut false, &mut |_| false);
-        match inserted {
-            Insert::Done => taken += 1,
-            Insert::Alike => refused += 1,
-            _ => panic!("slot {slot}"),
+    for (keys, group, every) in [(64_000, 16, 100), (64_000, 8, 10_000), (1000, 16, 100)] {
+        let index = Alone::new();
+        let (mut taken, mut refused) = (0, 0);
+        for slot in 0..keys {
+            let hash = random(slot / group);
+            match index.insert(&index.pins.pin(), hash, slot, &mut false, &mut |_| false) {
+                Insert::Done => taken += 1,
+                Insert::Alike => refused += 1,
+                _ => panic!("slot {slot}"),
+            }
+            if slot % every == 0 {
+                index.migrate(64);
+                index.turn();
+            }
         }
-        if slot % 1000 == 0 {
-            migrate(&index);
-        }
+        migrate(&index);
+        assert!(taken > (keys * 8 / group) / 10 * 9, "{taken} taken, {refused} refused");
+        // Each table once, and nothing of it is given back: address space.
+        let words: u64 = (0..CLASSES)
+            .filter(|&class| !index.tables[class].load(Ordering::Relaxed).is_null())
+            .map(|class| index.capacity_of_class(class))
+            .sum();
+        assert!(words < 64 * u64::from(taken), "{words} words for {taken} keys");
     }
-    migrate(&index);
+}
+
+/// More keys of one home than it holds, which no table of a fair size parts: they are refused.
+#[test]
+fn a_crowded_home_does_not_blow_the_index_up() {
+    let index = Alone::new();
+    for slot in 0..200 {
+        let hash = slot << 20 | 5;
+        index.insert(&index.pins.pin(), hash, slot, &mut false, &mut |_| false);
+        index.migrate(10_000);
+    }
     let (_, words) = index.shape();
-    println!("{taken} taken, {refused} refused, {words} words");
-    assert!(refused < taken / 10, "{refused} refused");
-    assert!(words < 64 * taken, "{words} words for {taken} keys");
+    assert_eq!(words, index.capacity_of_class(6), "4,096 homes");
+    let full = index.insert(&index.pins.pin(), 5 << 25 | 5, 200, &mut false, &mut |_| false);
+    assert!(matches!(full, Insert::Alike));
+    assert!((0..31).all(|slot| index.find(slot << 20 | 5, &mut |_| true) == Some(slot)));
+    assert!(insert(&index, 1000), "another home has room");
 }

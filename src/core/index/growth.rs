@@ -39,7 +39,8 @@ impl Index {
         Ok(true)
     }
 
-    /// Installs a successor if `seen` still is the directory. True if there is a younger table now.
+    /// Installs a successor if `seen` still is the directory, and its youngest table is not
+    /// [sparse](Table::is_sparse). True if there is a younger table now.
     #[cold]
     pub(super) fn grow(&self, seen: Directory) -> bool {
         // While migration is behind, take larger steps: then the list can never be full before the
@@ -47,7 +48,8 @@ impl Index {
         let step: usize = 1 << (seen.len().saturating_sub(1) / 2);
         let small = usize::from(seen.youngest() < SMALL_CLASSES);
         let mut class = (seen.youngest() + step.max(1 + small)).min(CLASSES - 1);
-        if seen.len() == LISTED || class == seen.youngest() {
+        let is_sparse = self.table(seen.youngest()).is_sparse();
+        if is_sparse || seen.len() == LISTED || class == seen.youngest() {
             return self.directory() != seen;
         }
         loop {
@@ -197,7 +199,7 @@ impl Index {
                     *budget = budget.saturating_sub(1);
                     if !self.migrate_one(table, (at, position), word, tail) {
                         // Crowded, and no larger table to be had: leave it where it is, and try
-                        // later.
+                        // again when there is one.
                         *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);

@@ -38,10 +38,15 @@
 //!
 //! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be
 //!   separated by a larger table, and would take away the room of the others that have this home.
-//!   There may be [`ALIKE`], half of a home's words. There may be fewer where such a group meets
-//!   another one in a table that is nearly empty: a larger table would cost more than the keys. The
-//!   publication that comes after sees them: they are counted under the header that its swap
-//!   expects, and before that in the older tables, where homes are closed.
+//!   There may be [`ALIKE`], a quarter of a home's words. The publication that comes after sees
+//!   them: they are counted under the header that its swap expects, and before that in the older
+//!   tables, where homes are closed.
+//! * A home that such groups, or a weak hasher, have filled does not make a sparse table grow: one
+//!   of more than 1,024 homes, with less than a word for each. The key is refused, and a migrating
+//!   thread leaves the word in the old table until there is a larger one. So an
+//!   index that such hashes crowd takes at most 400 KB of address space, or about 200 bytes a key
+//!   in its youngest table. All tables that have been in use take up to 800 bytes a key, where
+//!   many wait for migration.
 //!
 //! # Growth (W7, W12)
 //!
@@ -291,14 +296,10 @@ impl Index {
                 Publish::Alike => return Insert::Alike,
                 // The directory that closed it is visible by now: look again.
                 Publish::Closed => {}
-                // A larger table parts other keys, and these ones by chance.
-                Publish::Crowded if table.alike(hash) >= ALIKE / 2 && table.is_sparse() => {
-                    return Insert::Alike;
-                }
                 Publish::Crowded => {
                     *crowded = true;
                     if !self.grow(directory) {
-                        return Insert::Full;
+                        return if table.is_sparse() { Insert::Alike } else { Insert::Full };
                     }
                 }
             }

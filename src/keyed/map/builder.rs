@@ -169,6 +169,10 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// room back and begins anew. After 64 such looks it fails with [`StoreError::Full`]: insertions
     /// and removals that other threads are in the middle of then hold what it lacks.
     ///
+    /// The bound is one of live entries. Ended values that wait for their drop weigh at most a
+    /// quarter of it more, unless a thread keeps a [`Ref`](crate::expiring_map::Ref). Beside one
+    /// they pile up; [`flush`](ExpiringMap::flush) waits for it, and says whether it has gone.
+    ///
     /// The inserting thread calls the weigher, unpinned, but in [`upsert`](ExpiringMap::upsert) and
     /// for an [`OccupiedEntry`](crate::expiring_map::OccupiedEntry). If it panics, the map is as it
     /// was.
@@ -239,10 +243,10 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     }
 
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one
-    /// and the same 64-bit hash 16 are accepted, and the next is refused
-    /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where two such groups meet in
-    /// the index, some of the second group are refused. The index hashes what it returns once more,
-    /// by a seed of its own.
+    /// and the same 64-bit hash 8 are accepted, and the next is refused
+    /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where several such groups meet
+    /// in the index, keys of the later groups may be refused. The index hashes what it returns once
+    /// more, by a seed of its own.
     pub fn hasher<T: BuildHasher>(self, hasher: T) -> ExpiringMapBuilder<K, V, T> {
         ExpiringMapBuilder {
             setup: self.setup,

@@ -271,7 +271,11 @@ where
     /// wait here gets a guard.
     ///
     /// A guard that is forgotten holds up all callers that want its key, for ever, and a shutdown
-    /// does not end their wait. The same is true of a loading future that no task polls.
+    /// does not end their wait. The same is true of a loading future that no task polls, unless its
+    /// own task [awaits the key](Self::get_or_insert_async).
+    ///
+    /// A shutdown does not end a load either. The loader's insertion is refused, and callers that
+    /// waited get its value; if there is none, they get [`LoadError::Closed`].
     ///
     /// # Errors
     ///
@@ -338,6 +342,11 @@ where
     /// that wait block no thread. The [`Ref`] is not `Send`: clone what is needed before the next
     /// `await`. If the loading caller is dropped, a waiting one loads.
     ///
+    /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
+    /// itself. The kept one then gets its own value, which the map does not keep. Both futures must
+    /// be polled by the same waker, as in `join!` and `select!`: a `FuturesUnordered` has wakers of
+    /// its own.
+    ///
     /// # Errors
     ///
     /// [`LoadError::Closed`]; [`LoadError::Refused`] as [`insert`](Self::insert). A future that
@@ -384,7 +393,7 @@ where
             }
             Ok(Loaded::Absent(guard)) => guard,
         };
-        match load.await {
+        match guard.loading.run(load).await {
             Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
             Err(error) => Err(guard.fail(error)),
         }
@@ -408,7 +417,7 @@ where
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting, back) => (waiting, back),
             };
-            std::future::poll_fn(|context| waiting.poll(context)).await;
+            std::future::poll_fn(|context| waiting.poll(&self.flights, context)).await;
             match landed(waiting, back) {
                 ControlFlow::Break(landed) => return Ok(Loaded::Found(landed?)),
                 ControlFlow::Continue(back) => key = back,

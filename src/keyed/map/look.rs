@@ -109,7 +109,17 @@ where
     where
         K: Clone,
     {
-        self.store.soonest(n, true)
+        self.store.first(n, true, |deadline| deadline)
+    }
+
+    /// As [`soonest`](Self::soonest), of the `n` entries that expire last, the latest first.
+    /// Entries without a deadline are not among them.
+    #[must_use]
+    pub fn latest(&self, n: usize) -> Vec<(K, Duration)>
+    where
+        K: Clone,
+    {
+        self.store.first(n, true, |deadline| !deadline)
     }
 
     /// All entries, in no order. A key that is there all the while is met exactly once, with a

@@ -58,7 +58,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     where
         K: Clone,
     {
-        self.store().soonest(n, false)
+        self.store().first(n, false, |deadline| deadline)
+    }
+
+    /// As [`soonest`](Self::soonest), of the `n` keys that expire last, the latest first.
+    #[must_use]
+    pub fn latest(&self, n: usize) -> Vec<(K, Duration)>
+    where
+        K: Clone,
+    {
+        self.store().first(n, false, |deadline| !deadline)
     }
 
     /// Drops, on this thread, the keys that had ended before this call. As

@@ -73,32 +73,38 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.if_living(|| self.held_at(pin, id))
     }
 
-    /// The `n` keys whose deadlines are nearest, nearest first, and how long each has left. Without
-    /// those that have no deadline, and, if it is `to_the_tick`, without those whose time is up.
-    pub(in crate::keyed) fn soonest(&self, n: usize, to_the_tick: bool) -> Vec<(K, Duration)>
+    /// The `n` keys whose deadlines have the lowest ranks, in that order, and how long each has
+    /// left. Without those that have no deadline, and, if it is `to_the_tick`, without those whose
+    /// time is up.
+    pub(in crate::keyed) fn first(
+        &self,
+        n: usize,
+        to_the_tick: bool,
+        rank: impl Fn(u64) -> u64,
+    ) -> Vec<(K, Duration)>
     where
         K: Clone,
     {
         let deadlines = &self.engine.deadlines;
-        let mut nearest: Vec<(u64, K)> = Vec::new();
+        let mut first: Vec<(u64, K)> = Vec::new();
         self.each(|_pin, found| {
             let deadline = deadlines.of(found.lease);
             let lives = !to_the_tick || self.is_living_at(found, deadlines.now());
             if n > 0 && lives && deadline != NEVER {
                 // SAFETY: found after the pin.
                 let (key, _) = unsafe { found.pair() };
-                nearest.push((deadline, key.clone()));
+                first.push((deadline, key.clone()));
             }
-            if nearest.len() >= n.saturating_mul(2).max(64) {
-                nearest.select_nth_unstable_by_key(n, |&(deadline, _)| deadline);
-                nearest.truncate(n);
+            if first.len() >= n.saturating_mul(2).max(64) {
+                first.select_nth_unstable_by_key(n, |&(deadline, _)| rank(deadline));
+                first.truncate(n);
             }
         });
-        nearest.sort_unstable_by_key(|&(deadline, _)| deadline);
-        nearest.truncate(n);
+        first.sort_unstable_by_key(|&(deadline, _)| rank(deadline));
+        first.truncate(n);
         let now = deadlines.now();
         let left = |(deadline, key)| (key, deadlines.ticks().until(now, deadline));
-        nearest.into_iter().map(left).collect()
+        first.into_iter().map(left).collect()
     }
 
     /// Calls `f` with every entry that has not ended. Each is read consistently; together they are

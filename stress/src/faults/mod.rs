@@ -6,6 +6,7 @@
 //! uses the stores through one trait (`crate::subject`).
 
 mod book;
+mod caches;
 mod channels;
 mod deaths;
 mod ground;
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 /// A fault: its name, the kinds that it applies to, and what it does.
 type Fault = (Check, fn(Kind) -> bool, fn(&Ground));
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 10] = [
     ("reaper_blocked", |_| true, time::reaper_blocked),
     ("clock_stands_still", |_| true, time::clock_stands_still),
     ("clock_jumps", |_| true, time::clock_jumps),
@@ -39,6 +40,7 @@ const FAULTS: [Fault; 9] = [
     ("threads_die", |_| true, deaths::threads_die),
     ("memory_refused", |_| true, memory::memory_refused),
     ("consumers_stop", channels::has_channel, channels::consumers_stop),
+    ("caches_interrupted", caches::is_map, caches::caches_interrupted),
 ];
 
 /// The check that no fault gets stuck, and no thread of this program panics.
