@@ -110,7 +110,7 @@ pub fn run(options: &Options, report: &mut Report) {
     pairs(options, report, &all);
 }
 
-/// The load that `nexus-timer` publishes figures of.
+/// After the load that `nexus-timer` publishes figures of.
 fn pairs(options: &Options, report: &mut Report, all: &[Contestant]) {
     let mut table = report.table(
         "timers, 100 K pending".into(),
