@@ -218,7 +218,6 @@ mod polled;
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
 mod reaper;
-mod rotating;
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub mod settings;
@@ -233,7 +232,16 @@ mod time;
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub mod timeouts;
 mod trace;
-pub mod wheel;
+
+/// Timers of one owner: the crate [`expiry_wheel`], which can also be used alone. Its head tells
+/// time, geometry, ways to fire, and costs.
+pub mod wheel {
+    #[doc(inline)]
+    pub use expiry_wheel::{
+        Fired, Geometry, GeometryError, Iter, NotScheduled, Popped, Progress, Timer, TimerId,
+        TimerWheel,
+    };
+}
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
@@ -248,6 +256,8 @@ pub use core::lateness::Lateness;
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use error::Closed;
 pub use error::{BuildError, TokenError};
+#[doc(inline)]
+pub use expiry_wheel::{GenerationsError, Geometry, RotatingMap, TimerId, TimerWheel};
 pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{
@@ -262,7 +272,6 @@ pub use panics::{inside, is_inside};
 pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 pub use polled::Polled;
 pub use reaper::Reaper;
-pub use rotating::{GenerationsError, RotatingMap};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use stream::ReceiverStream;
@@ -272,7 +281,6 @@ pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};
-pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Entries, guards and iterators of [`ExpiringMap`].
 pub mod expiring_map {
@@ -283,7 +291,8 @@ pub mod expiring_map {
 
 /// Iterators of [`RotatingMap`].
 pub mod rotating_map {
-    pub use crate::rotating::{Dead, IntoIter, Iter};
+    #[doc(inline)]
+    pub use expiry_wheel::rotating_map::{Dead, IntoIter, Iter};
 }
 
 /// How to use each store: to be read, and run as tests.

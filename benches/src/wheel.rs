@@ -26,6 +26,11 @@
 //! hundred is left to fire. The timing begins after 70 minutes of this, when as much fires and as
 //! much garbage goes as comes.
 //!
+//! [`pairs`] follows the load that `nexus-timer` publishes figures of, with 100,000 timers pending.
+//! It differs in three points. The pending timers lie beyond an hour, so that none of them fires.
+//! The timers that fire have names. What is timed is a million calls, not the median of single
+//! ones.
+//!
 //! One thread does everything, and its time on a processor counts. Other load lengthens the run,
 //! and affects the figures only by what is shared.
 
@@ -230,6 +235,9 @@ impl<T: Timers> Lab<'_, T> {
             for n in 1..=HOUR / step {
                 lab.step(lab.base + n * step);
             }
+            for &id in &lab.ids {
+                lab.timers.release(id);
+            }
         });
         self.check(self.load.entries);
     }
@@ -343,7 +351,9 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
                         timers.advance(now, |_| fired += 1);
                     }
                     // This cancels the timer of the earlier life at this position.
-                    if !left(life) {
+                    if left(life) {
+                        timers.release(id);
+                    } else {
                         assert!(timers.cancel(id));
                         cancelled += 1;
                     }
@@ -361,8 +371,53 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
             took = (took + account.own).saturating_sub(account.all);
         }
         timers.advance(now + HOUR + SECOND, |_| fired += 1);
+        ids.into_iter().for_each(|id| timers.release(id));
         let all = n + warm + lives.lives as u64;
         assert!(!T::WORKS || cancelled + fired == all, "{}", T::NAME);
         took.as_nanos() as f64 / lives.lives as f64
+    })
+}
+
+/// Timers that are pending while the others come and go.
+const PENDING: u64 = 100_000;
+
+/// Pairs of a call that schedules and one that ends the timer.
+const PAIRS: u64 = 1_000_000;
+
+/// Timers that fire in one step.
+const BATCH: u64 = 100;
+
+/// Nanoseconds of a timer that is scheduled 50 ms ahead and cancelled at once; and of one of a
+/// hundred that are scheduled 1 ms ahead and fire in a step of 100 ms.
+pub fn pairs<T: Timers>() -> [f64; 2] {
+    T::with(|mut timers| {
+        let pending = |at: u64| HOUR + 1 + at % 10_000;
+        let ids: Vec<T::Id> = (0..PENDING).map(|at| timers.schedule(pending(at), at)).collect();
+        let pair = |timers: &mut T| {
+            let id = std::hint::black_box(timers.schedule(50, 0));
+            assert!(timers.cancel(id));
+        };
+        (0..PAIRS / 10).for_each(|_| pair(&mut timers));
+        let began = busy();
+        (0..PAIRS).for_each(|_| pair(&mut timers));
+        let cancelled = busy() - began;
+        let (mut names, mut fired) = (Vec::new(), 0);
+        let _ = timers.account();
+        let began = busy();
+        for now in (0..PAIRS / BATCH).map(|step| step * 100) {
+            names.clear();
+            names.extend((0..BATCH).map(|value| timers.schedule(now + 1, value)));
+            timers.advance(now + 100, |_| fired += 1);
+            for &id in &names {
+                timers.release(id);
+            }
+        }
+        let mut took = busy() - began;
+        if let Some(account) = timers.account() {
+            took = (took + account.own).saturating_sub(account.all);
+        }
+        assert!(!T::WORKS || fired == PAIRS, "{}", T::NAME);
+        ids.into_iter().for_each(|id| timers.release(id));
+        [cancelled, took].map(|took| took.as_nanos() as f64 / PAIRS as f64)
     })
 }

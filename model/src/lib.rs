@@ -4,7 +4,7 @@
 //! targets (`fuzz/`) call the functions in [`TARGETS`] with bytes of the fuzzer's, and
 //! `tests/corpus.rs` calls them with the bytes that were kept, and two of them with random ones.
 //! Both read a history by the same [`Histories`], and run it beside the same model. The wheel has
-//! its driver in `tests/unit/wheel`, because that looks inside.
+//! its driver in `wheel/tests/unit/timers`, because that looks inside.
 
 #![cfg(not(expiry_loom))]
 

@@ -66,46 +66,6 @@ pub(crate) fn prefetch_at<T>(place: *const T) {
     let _ = place;
 }
 
-/// Makes room for `len` elements in all, amortised, on huge pages where the system leaves
-/// that to programs.
-///
-/// What is touched at random in tens of megabytes waits for page tables more than for
-/// memory.
-pub(crate) fn reserve<T>(array: &mut Vec<T>, len: usize) {
-    /// Arrays from this size on; a huge page of most systems.
-    const HUGE: usize = 2 << 20;
-    if len <= array.capacity() {
-        return;
-    }
-    let capacity = len.max(2 * array.capacity());
-    if capacity.saturating_mul(std::mem::size_of::<T>()) < HUGE {
-        array.reserve(len - array.len());
-        return;
-    }
-    // Not in place: it has to be asked for before the memory is touched.
-    let mut larger = Vec::with_capacity(capacity);
-    ask_for_huge_pages(&mut larger, HUGE);
-    larger.append(array);
-    *array = larger;
-}
-
-#[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
-fn ask_for_huge_pages<T>(array: &mut Vec<T>, size: usize) {
-    use rustix::mm::{madvise, Advice};
-    let begin = array.as_mut_ptr() as usize;
-    let end = begin + array.capacity() * std::mem::size_of::<T>();
-    // Whole ones only: what else is in the first and the last is not ours.
-    let (first, last) = ((begin + size - 1) & !(size - 1), end & !(size - 1));
-    if first < last {
-        // SAFETY: the range lies in memory that the array has, and what is in it stays as
-        // it is. Refusal changes nothing but speed.
-        let _ = unsafe { madvise(first as *mut _, last - first, Advice::LinuxHugepage) };
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri), not(expiry_loom))))]
-fn ask_for_huge_pages<T>(_: &mut Vec<T>, _: usize) {}
-
 /// A step of a protocol between two atomic accesses, by name. In a model another thread
 /// goes on there, if the model says so; else this is nothing.
 #[inline(always)]

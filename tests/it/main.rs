@@ -31,7 +31,6 @@ mod removals;
 mod rig;
 #[cfg(feature = "async")]
 mod room;
-mod rotating;
 mod session_tokens;
 mod sessions;
 #[cfg(feature = "serde")]

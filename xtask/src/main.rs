@@ -165,8 +165,8 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
         doc_tests::step(),
         cargo(
             "docs",
-            "doc --locked --no-deps -p expiry -p expiry-topology -p expiry-nats -p expiry-tower \
-             --all-features",
+            "doc --locked --no-deps -p expiry -p expiry-wheel -p expiry-topology -p expiry-nats \
+             -p expiry-tower --all-features",
         )
         .with("RUSTDOCFLAGS", "-D warnings"),
     ];
@@ -180,7 +180,7 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
 }
 
 fn nightly() -> Vec<Step> {
-    let crates = "-p expiry -p expiry-topology";
+    let crates = "-p expiry -p expiry-wheel -p expiry-topology";
     let mut steps = vec![
         cargo(
             "package",

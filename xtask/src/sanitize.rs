@@ -37,7 +37,7 @@ struct Tool {
 
 const EVERYTHING: &[&str] = &[
     "-p expiry --lib --test it",
-    "-p expiry-topology -p model --lib --tests",
+    "-p expiry-wheel -p expiry-topology -p model --lib --tests",
     "-p stress --bins --test it -- --skip growth_of_all_kinds_and_back",
 ];
 
@@ -71,7 +71,7 @@ const TOOLS: [Tool; 4] = [
         options: "--target",
         runner: "",
         prop_cases: "1",
-        tests: &["-p expiry --lib -- wheel:: rotating::"],
+        tests: &["-p expiry-wheel --lib"],
     },
     Tool {
         name: "memcheck",
@@ -83,7 +83,8 @@ const TOOLS: [Tool; 4] = [
         prop_cases: "1",
         // Fifty times slower, and on one core.
         tests: &[
-            "-p expiry --lib --test it -- rotating:: keyed:: queue:: expiring_map:: sessions:: oracle:: threads:: tracker_leases::",
+            "-p expiry --lib --test it -- keyed:: queue:: expiring_map:: sessions:: oracle:: threads:: tracker_leases::",
+            "-p expiry-wheel --test it",
             "-p expiry-topology --test it -- trees::",
         ],
     },

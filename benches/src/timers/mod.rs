@@ -8,11 +8,13 @@
 mod delay_queue;
 mod hash_wheel;
 mod heap;
+mod nexus;
 mod plain;
 
 pub use delay_queue::{paused, DelayQueue};
 pub use hash_wheel::HashWheel;
 pub use heap::{CompactingHeap, Heap};
+pub use nexus::NexusWheel;
 pub use plain::{BTree, Nothing, Wheel};
 
 use std::time::Duration;
@@ -37,6 +39,10 @@ pub trait Timers: Sized {
 
     /// Takes a timer out. False if it was not there.
     fn cancel(&mut self, id: Self::Id) -> bool;
+
+    /// Gives back the name of a timer that has fired, or is left to fire.
+    #[inline]
+    fn release(&mut self, _: Self::Id) {}
 
     /// Moves the time to `now`, in one step. `fired` gets the values of all due timers.
     fn advance(&mut self, now: u64, fired: impl FnMut(u64));

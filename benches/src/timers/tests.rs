@@ -6,7 +6,7 @@ use crate::window::mix;
 /// Returns for each step the number of values fired and their sum.
 fn story<T: Timers>() -> Vec<(u64, u64)> {
     T::with(|mut timers| {
-        let (mut live, mut fired, mut now) = (Vec::new(), Vec::new(), 0);
+        let (mut live, mut ended, mut fired, mut now) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for step in 0..400_u64 {
             for n in 0..20 {
                 let draw = mix(step * 100 + n);
@@ -34,12 +34,15 @@ fn story<T: Timers>() -> Vec<(u64, u64)> {
             };
             let (mut count, mut sum) = (0, 0_u64);
             timers.advance(now, |value| {
-                live.retain(|(other, _)| *other != value);
+                let at = live.iter().position(|(other, _)| *other == value).unwrap();
+                ended.push(live.remove(at).1);
                 (count, sum) = (count + 1, sum.wrapping_add(value));
             });
+            ended.drain(..).for_each(|id| timers.release(id));
             fired.push((count, sum));
         }
         assert!(!live.is_empty());
+        live.into_iter().for_each(|(_, id)| timers.release(id));
         fired
     })
 }
@@ -53,4 +56,5 @@ fn everybody_fires_the_same_at_the_same_times() {
     assert_eq!(story::<CompactingHeap>(), expected);
     assert_eq!(story::<HashWheel>(), expected);
     assert_eq!(story::<DelayQueue>(), expected);
+    assert_eq!(story::<NexusWheel>(), expected);
 }

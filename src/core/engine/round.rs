@@ -13,7 +13,7 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 #[cfg(feature = "tracing")]
 use crate::trace::event;
-use crate::wheel::{Pop, Wheel};
+use expiry_wheel::dense::{Pop, Wheel};
 
 /// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.
 const TEND_AGAIN: u64 = 1_000_000_000;

@@ -7,8 +7,9 @@ use crate::core::lateness::Counts;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::AtomicU64;
 use crate::time::NEVER;
-use crate::wheel::{Geometry, Wheel};
 use crossbeam_utils::CachePadded;
+use expiry_wheel::dense::Wheel;
+use expiry_wheel::Geometry;
 
 /// What all threads share of a shard.
 pub(super) struct Shard {
