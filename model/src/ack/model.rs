@@ -126,11 +126,6 @@ impl Model {
         }
     }
 
-    /// Whether any early arrival waits for its init.
-    pub fn holds_early(&self) -> bool {
-        self.early > 0
-    }
-
     /// Entries in use: what `len` must say.
     pub fn live(&self) -> u64 {
         self.entries.len() as u64 + self.limbo.len() as u64 - self.limbo_gone
