@@ -19,9 +19,10 @@
 //! worker holds, so a count above `attempts` makes a message a *suspect* only: it has a trial. The
 //! source stores its dead letter first, and gives it to the topology when that has nothing else. If
 //! the worker dies or closes the source, the next one finds that the letter is there already, and
-//! terminates the message. The letter is taken back if the message is acked, and only then: within
-//! its duplicate window the stream would not store it again. While there is a suspect, nothing else
-//! is given.
+//! terminates the message. A source that has sent the letter before finds its own letter, whose ack
+//! was lost: that proves nothing, and the trial follows. The letter is taken back if the message is
+//! acked, and only then: within its duplicate window the stream would not store it again. While
+//! there is a suspect, nothing else is given.
 //!
 //! An event that names a message that is not held changes nothing.
 //!
@@ -65,6 +66,17 @@ struct Held<T> {
     place: Place,
     /// Why the message becomes a dead letter, once that is decided.
     why: String,
+    /// This source has sent the letter before, and has no ack for it.
+    was_sent: bool,
+    /// Where the letter of a suspect that has its trial is stored.
+    letter: Option<Letter>,
+}
+
+/// Where a dead letter is stored, as the publish's answer says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Letter {
+    pub(crate) stream: String,
+    pub(crate) sequence: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -74,8 +86,8 @@ enum Place {
     Given,
     /// A suspect whose letter is on its way.
     Accused,
-    /// A suspect that the topology has. The letter has this sequence.
-    Tried(u64),
+    /// A suspect that the topology has. Its letter is stored.
+    Tried,
     /// The letter is on its way, and the topology is done with it.
     Buried,
 }
@@ -141,8 +153,9 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         let is_suspect = deliveries > self.attempts;
         let queue = if is_suspect { &mut self.suspects } else { &mut self.waiting };
         queue.push_back(id);
-        let (place, why) = (Place::Waiting, String::new());
-        self.held.insert(id, Held { message, deliveries, extend_at, place, why });
+        let (place, why, was_sent, letter) = (Place::Waiting, String::new(), false, None);
+        let held = Held { message, deliveries, extend_at, place, why, was_sent, letter };
+        self.held.insert(id, held);
         None
     }
 
@@ -171,11 +184,8 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
 
     /// The topology has acked a message. Returns what is to be acked at the broker, and its dead
     /// letter, which the caller takes back.
-    pub(crate) fn acked(&mut self, id: Id) -> Option<(T, Option<u64>)> {
-        let letter = match self.held.get(&id)?.place {
-            Place::Tried(letter) => Some(letter),
-            _ => None,
-        };
+    pub(crate) fn acked(&mut self, id: Id) -> Option<(T, Option<Letter>)> {
+        let letter = self.held.get_mut(&id)?.letter.take();
         let message = self.take_back(id)?;
         if self.acked_order.len() == REMEMBERED {
             let oldest = self.acked_order.pop_front()?;
@@ -209,7 +219,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     pub(crate) fn take_back(&mut self, id: Id) -> Option<T> {
         match self.held.get(&id)?.place {
             Place::Given => self.given -= 1,
-            Place::Tried(_) => self.has_trial = false,
+            Place::Tried => self.has_trial = false,
             Place::Waiting | Place::Accused | Place::Buried => return None,
         }
         self.held.remove(&id).map(|held| held.message)
@@ -233,12 +243,12 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         ))
     }
 
-    /// A dead letter is stored, with this sequence. `before` says that it was there already.
-    pub(crate) fn stored(&mut self, id: Id, sequence: u64, before: bool) -> Option<Action<Id, T>> {
+    /// A dead letter is stored. `before` says that it was there already.
+    pub(crate) fn stored(&mut self, id: Id, letter: Letter, before: bool) -> Option<Action<Id, T>> {
         let held = self.held.get_mut(&id)?;
         match held.place {
-            Place::Accused if !before => {
-                held.place = Place::Tried(sequence);
+            Place::Accused if !before || held.was_sent => {
+                (held.place, held.letter) = (Place::Tried, Some(letter));
                 return Some(Action::Give(id));
             }
             Place::Accused => self.has_trial = false,
@@ -250,6 +260,9 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
 
     /// A dead letter could not be stored. The message stays held, and the caller tries again later.
     pub(crate) fn not_buried(&mut self, now: Duration, id: Id) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.was_sent = true;
+        }
         self.burials.push_back((now + Duration::from_secs(1), id));
     }
 

@@ -12,7 +12,7 @@
 mod task;
 
 use crate::base::{debug, lock, setters, stats};
-use crate::custody::Custody;
+use crate::custody::{Custody, Letter};
 use crate::{Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
@@ -164,8 +164,8 @@ enum Outcome {
     Unused(MessageId),
     /// Whether the spout is to get messages.
     Active(bool),
-    /// A dead letter was stored, with this sequence, or was there before; or was not stored.
-    Buried(MessageId, Result<(u64, bool), String>),
+    /// A dead letter was stored, or was there before; or was not stored.
+    Buried(MessageId, Result<(Letter, bool), String>),
     /// The task answers when all outcomes before this one are at the broker.
     Close(blocking::Sender<()>),
 }
@@ -196,8 +196,6 @@ struct Shared<M> {
     nats: Nats,
     options: SourceOptions,
     dead_letters: String,
-    /// The stream that took the subject of dead letters when the source was made.
-    dead_stream: String,
     decode: Box<Decode<M>>,
     counts: Counts,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
@@ -227,17 +225,16 @@ impl Nats {
         options.check()?;
         let by_default = || format!("{}.dead.{}", self.app(), options.stream);
         let dead_letters = options.dead_letters.clone().unwrap_or_else(by_default);
-        let mut shared = Shared {
+        let shared = Shared {
             nats: self.clone(),
             options,
-            dead_stream: String::new(),
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counts: Counts::default(),
             trouble: Mutex::default(),
         };
         shared.consumer().await?;
-        shared.dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
+        self.stream_of("dead letters", &shared.dead_letters).await?;
         Ok(StreamSource {
             shared: Arc::new(shared),
             links: Mutex::default(),

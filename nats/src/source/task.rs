@@ -3,10 +3,11 @@
 use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
 use crate::base::count;
 use crate::clock;
-use crate::custody::{Action, Custody};
+use crate::custody::{Action, Custody, Letter};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::Consumer;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{AckKind, Message};
 use expiry_topology::Waker;
 use futures_util::StreamExt;
@@ -182,12 +183,12 @@ impl<M: Send + 'static> Task<M> {
     }
 
     /// Takes a dead letter back.
-    fn unbury(&self, letter: u64) {
-        let (context, shared) = (self.shared.nats.context().clone(), self.shared.clone());
+    fn unbury(&self, letter: Letter) {
+        let context = self.shared.nats.context().clone();
         tokio::spawn(async move {
             // A letter that stays is one of a message that was done: an operator may see it.
-            if let Ok(stream) = context.get_stream_no_info(&shared.dead_stream).await {
-                let _ = stream.delete_message(letter).await;
+            if let Ok(stream) = context.get_stream_no_info(&letter.stream).await {
+                let _ = stream.delete_message(letter.sequence).await;
             }
         });
     }
@@ -274,7 +275,9 @@ impl<M: Send + 'static> Task<M> {
         let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
         tokio::spawn(async move {
             let stored = nats.store(subject, headers, payload).await;
-            let stored = stored.map(|ack| (ack.sequence, ack.duplicate));
+            let stored = stored.map(|PublishAck { stream, sequence, duplicate, .. }| {
+                (Letter { stream, sequence }, duplicate)
+            });
             let stored = stored.map_err(|error| error.to_string());
             let _ = outcomes.send(Outcome::Buried(id, stored));
         });
