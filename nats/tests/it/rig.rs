@@ -2,7 +2,7 @@
 
 use async_nats::jetstream::consumer::{pull, AckPolicy};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::Context;
 use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
@@ -85,6 +85,14 @@ impl Rig {
             ..Config::default()
         };
         self.call(async |context| context.create_stream(config.clone()).await);
+    }
+
+    /// Limits a stream to so many messages, after which it refuses more.
+    pub fn limit(&self, name: &str, messages: i64) {
+        let found = self.call(async |context| context.get_stream(name).await);
+        let mut config = found.cached_info().config.clone();
+        (config.max_messages, config.discard) = (messages, DiscardPolicy::New);
+        self.call(async |context| context.update_stream(config.clone()).await);
     }
 
     pub fn put(&self, subject: &str, payload: &str) {

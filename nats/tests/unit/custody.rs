@@ -61,10 +61,10 @@ fn the_last_attempt_leads_to_a_dead_letter_which_stays_until_it_is_stored() {
     assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
     assert_eq!(custody.letter(1), Some((&"b", 3, "no")));
     assert_eq!((custody.acked(1), custody.take_back(1)), (None, None));
-    custody.not_buried(SECOND, 1);
-    assert_eq!(custody.next_burial(SECOND), None);
-    assert_eq!(custody.next_burial(2 * SECOND), Some(1));
-    assert_eq!(custody.next_burial(2 * SECOND), None);
+    assert_eq!(custody.not_stored(SECOND, 1, true), [Action::Nak("b", LETTER_PAUSE)]);
+    assert_eq!((custody.not_stored(SECOND, 1, true), custody.len()), (Vec::new(), 0));
+    give(&mut custody, 1, 3, "b");
+    assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
     assert_eq!((custody.stored(1, letter(7), true), custody.len()), (Some(Action::Term("b")), 0));
     assert_eq!((custody.stored(1, letter(7), true), custody.letter(1)), (None, None));
 }
@@ -103,6 +103,27 @@ fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
     assert_eq!(custody.next_step(), Some(Action::Bury(5)));
     assert_eq!((custody.stored(5, letter(9), true), custody.len()), (Some(Action::Term("e")), 0));
     give(&mut custody, 6, 1, "f");
+}
+
+#[test]
+fn suspects_whose_letters_are_refused_hold_up_nothing() {
+    let mut custody = custody();
+    custody.deliver(SECOND, 1, 4, "a");
+    custody.deliver(SECOND, 2, 4, "b");
+    custody.deliver(SECOND, 3, 1, "c");
+    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
+    // The letter may be stored: the suspect keeps its turn.
+    assert_eq!((custody.not_stored(SECOND, 1, true), custody.next_step()), (Vec::new(), None));
+    assert_eq!(custody.next_burial(SECOND), None);
+    assert_eq!(custody.next_burial(2 * SECOND), Some(1));
+    let back = ["b", "a"].map(|text| Action::Nak(text, LETTER_PAUSE));
+    assert_eq!(custody.not_stored(2 * SECOND, 1, false), back);
+    assert_eq!(custody.next_step(), Some(Action::Give(3)));
+    let pause = LETTER_PAUSE - SECOND;
+    assert_eq!(custody.deliver(3 * SECOND, 1, 5, "d"), Some(Action::Nak("d", pause)));
+    custody.acked(3);
+    custody.deliver(2 * SECOND + LETTER_PAUSE, 1, 6, "e");
+    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
 }
 
 #[test]
@@ -153,9 +174,10 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             0 if !message.is_gone && now >= message.lapses_at => {
                 message.deliveries += 1;
                 message.lapses_at = now + 9 * SECOND;
-                if let Some(Action::AckAgain(_)) = custody.deliver(now, id, message.deliveries, id)
-                {
-                    message.is_gone |= arrives;
+                match custody.deliver(now, id, message.deliveries, id) {
+                    Some(Action::AckAgain(_)) => message.is_gone |= arrives,
+                    Some(Action::Nak(_, pause)) if arrives => message.lapses_at = now + pause,
+                    _ => {}
                 }
                 if breaks == Some("ack before the tree") {
                     custody.next_step();
@@ -197,12 +219,18 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
         custody.given += others;
         for id in letters {
             let message = &mut broker[at(id)];
-            let is_stored = step > 8_000 || random.random_bool(0.5);
             let before = message.has_letter;
+            let is_stored = before || step > 8_000 || random.random_bool(0.5);
             message.has_letter |= is_stored;
             // The stream may store a letter whose ack is lost.
             if !(is_stored && arrives) && breaks != Some("term before the letter") {
-                custody.not_buried(now, id);
+                for action in custody.not_stored(now, id, is_stored || !arrives) {
+                    match action {
+                        Action::Nak(id, pause) if arrives => broker[at(id)].lapses_at = now + pause,
+                        Action::Nak(..) => {}
+                        _ => unreachable!("they go back"),
+                    }
+                }
                 continue;
             }
             let before = before || breaks == Some("no trial");
