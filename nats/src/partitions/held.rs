@@ -59,6 +59,11 @@ impl Held {
         let _ = self.shared.tell.send(Told::Asked(Event::Doubted { partition, epoch }));
     }
 
+    /// Ends the worker's part in the set: it cannot read what a later version has written.
+    pub(crate) fn refuse(&self, version: u32) {
+        let _ = self.shared.tell.send(Told::Failed(self.shared.set.too_new(version)));
+    }
+
     pub(crate) fn nats(&self) -> &Nats {
         &self.shared.set.nats
     }

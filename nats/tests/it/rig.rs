@@ -96,9 +96,15 @@ impl Rig {
     }
 
     pub fn put(&self, subject: &str, payload: &str) {
+        self.put_with(subject, &[], payload.as_bytes());
+    }
+
+    pub fn put_with(&self, subject: &str, headers: &[(&str, &str)], payload: &[u8]) {
         self.call(async |context| {
-            let subject = subject.to_string();
-            context.publish(subject, payload.to_string().into()).await?.await
+            let mut all = HeaderMap::new();
+            headers.iter().for_each(|(name, value)| all.insert(*name, *value));
+            let payload = payload.to_vec().into();
+            context.publish_with_headers(subject.to_string(), all, payload).await?.await
         });
     }
 
