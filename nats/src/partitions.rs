@@ -1,9 +1,9 @@
 //! Partitions with one owner each: what users see of [`crate::ownership`].
 //!
 //! A set of partitions has two streams. The metadata of `APP+SET` has the number of partitions and
-//! the lease. It stores one message for each subject: each partition's record (`APP.partitions.SET.own.P`: its
-//! owner) and what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat
-//! of each worker (`.beat.WORKER`).
+//! the lease. It stores one message for each subject: each partition's record
+//! (`APP.partitions.SET.own.P`: its owner) and what the owners have written (`.data.P.KEY`).
+//! `APP+SET+beats` stores the latest beat of each worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
 //! write only while the record still has that sequence. Everything that earlier owners have written

@@ -253,8 +253,8 @@ impl Nats {
 
 impl<M: Send + 'static> StreamSource<M> {
     /// The spout of a task. Call it where the topology makes its spouts:
-    /// `topology.spout("lines", move |context| source.spout(context))`. Another topology may use the
-    /// source when the first one has ended.
+    /// `topology.spout("lines", move |context| source.spout(context))`. Another topology may use
+    /// the source when the first one has ended.
     pub fn spout(&self, context: &Context) -> StreamSpout<M> {
         let task = (context.component().to_string(), context.task());
         let mut links = lock(&self.links);

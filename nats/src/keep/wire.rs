@@ -2,8 +2,8 @@
 //!
 //! A reader skips the fields that it does not know. A field never changes its meaning: what an old
 //! reader must not take for something else gets a new version. A worker that finds a record of a
-//! version above [`READS`] leaves the set. A later version of this crate therefore reads the earlier
-//! ones, and writes what the oldest worker of the set reads: beats have a version, too.
+//! version above [`READS`] leaves the set. A later version of this crate therefore has to read the
+//! earlier ones, and to write what the oldest worker of the set reads: beats have a version, too.
 
 use crate::base::DAY;
 use crate::partitions::{check_key, MOST_RECORDS, READS};

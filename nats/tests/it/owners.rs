@@ -218,6 +218,17 @@ fn what_cannot_be_is_refused() {
     write(many[..1000].to_vec()).unwrap();
     assert_eq!(first.load(held).len(), 1000);
     write(Vec::new()).unwrap();
+    // A new epoch defeats what was written under the old one and is still on its way.
+    let held = held.clone();
+    held.claim_anew();
+    rig.until("it has a new epoch", || {
+        first.look();
+        first.held[&held.partition()].epoch() > held.epoch()
+    });
+    let (partition, epoch) = (held.partition(), held.epoch());
+    let late = Err(NatsError::Late { partition, epoch });
+    assert_eq!(first.write(&held, &[("one", Some("late"))]), late);
+    first.write(&first.held[&partition], &[("one", Some("new"))]).unwrap();
 }
 
 #[test]
