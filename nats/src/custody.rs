@@ -13,15 +13,17 @@
 //! | tree acked | yes | acked, remembered as acked |
 //! | tree failed | yes | nak'ed with a pause, or buried after the last attempt |
 //! | dead letter stored | buried | terminated |
-//! | dead letter refused | buried or suspect | published again after a second |
+//! | dead letter refused | buried or suspect | nak'ed with a pause, as all suspects are |
+//! | dead letter unanswered | suspect | published again after a second |
 //!
 //! The broker counts the deliveries. A message that kills its worker takes along what else the
 //! worker holds, so a count above `attempts` makes a message a *suspect* only: it has a trial. The
 //! source stores its dead letter first, and gives it to the topology when that has nothing else. If
 //! the worker dies or closes the source, the next one finds that the letter is there already, and
-//! terminates the message. The letter is taken back if the message is acked, and only then: within
-//! its duplicate window the stream would not store it again. While there is a suspect, nothing else
-//! is given.
+//! terminates the message. A source that has sent the letter before finds its own letter, whose ack
+//! was lost: that proves nothing, and the trial follows. The letter is taken back if the message is
+//! acked, and only then: within its duplicate window the stream would not store it again. While
+//! there is a suspect, nothing else is given.
 //!
 //! An event that names a message that is not held changes nothing.
 //!
@@ -33,6 +35,8 @@ use std::time::Duration;
 
 /// The number of acked messages that the source remembers, in case their ack was lost.
 const REMEMBERED: usize = 1 << 16;
+/// The pause after a dead letter that was not stored.
+const LETTER_PAUSE: Duration = Duration::from_secs(5);
 
 /// The messages that one source task holds. An id is never that of another message, also if the
 /// stream is deleted and made again. `T` is what the caller needs to answer the broker.
@@ -52,8 +56,10 @@ pub(crate) struct Custody<Id, T> {
     /// When a held message is next to be reported in progress. All waits are equal: a queue sorts
     /// them. An entry whose message has gone, or has another time, is skipped.
     extensions: VecDeque<(Duration, Id)>,
-    /// Messages whose dead letter is to be published again.
-    burials: VecDeque<(Duration, Id)>,
+    /// When suspects are taken again: a dead letter was not stored.
+    letters_at: Duration,
+    /// The suspect whose letter has no answer, and when it is published again.
+    again: Option<(Duration, Id)>,
     acked: HashSet<Id>,
     acked_order: VecDeque<Id>,
 }
@@ -65,6 +71,17 @@ struct Held<T> {
     place: Place,
     /// Why the message becomes a dead letter, once that is decided.
     why: String,
+    /// This source has sent the letter before, and has no ack for it.
+    was_sent: bool,
+    /// Where the letter of a suspect that has its trial is stored.
+    letter: Option<Letter>,
+}
+
+/// Where a dead letter is stored, as the publish's answer says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Letter {
+    pub(crate) stream: String,
+    pub(crate) sequence: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -74,8 +91,8 @@ enum Place {
     Given,
     /// A suspect whose letter is on its way.
     Accused,
-    /// A suspect that the topology has. The letter has this sequence.
-    Tried(u64),
+    /// A suspect that the topology has. Its letter is stored.
+    Tried,
     /// The letter is on its way, and the topology is done with it.
     Buried,
 }
@@ -108,7 +125,8 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             has_trial: false,
             given: 0,
             extensions: VecDeque::new(),
-            burials: VecDeque::new(),
+            letters_at: Duration::ZERO,
+            again: None,
             acked: HashSet::new(),
             acked_order: VecDeque::new(),
         }
@@ -132,17 +150,21 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         if deliveries > 1 && self.acked.contains(&id) {
             return Some(Action::AckAgain(message));
         }
+        let is_suspect = deliveries > self.attempts;
+        if is_suspect && now < self.letters_at && !self.held.contains_key(&id) {
+            return Some(Action::Nak(message, self.letters_at - now));
+        }
         let extend_at = now + self.ack_wait / 3;
         self.extensions.push_back((extend_at, id));
         if let Some(held) = self.held.get_mut(&id) {
             (held.message, held.deliveries, held.extend_at) = (message, deliveries, extend_at);
             return None;
         }
-        let is_suspect = deliveries > self.attempts;
         let queue = if is_suspect { &mut self.suspects } else { &mut self.waiting };
         queue.push_back(id);
-        let (place, why) = (Place::Waiting, String::new());
-        self.held.insert(id, Held { message, deliveries, extend_at, place, why });
+        let (place, why, was_sent, letter) = (Place::Waiting, String::new(), false, None);
+        let held = Held { message, deliveries, extend_at, place, why, was_sent, letter };
+        self.held.insert(id, held);
         None
     }
 
@@ -171,11 +193,8 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
 
     /// The topology has acked a message. Returns what is to be acked at the broker, and its dead
     /// letter, which the caller takes back.
-    pub(crate) fn acked(&mut self, id: Id) -> Option<(T, Option<u64>)> {
-        let letter = match self.held.get(&id)?.place {
-            Place::Tried(letter) => Some(letter),
-            _ => None,
-        };
+    pub(crate) fn acked(&mut self, id: Id) -> Option<(T, Option<Letter>)> {
+        let letter = self.held.get_mut(&id)?.letter.take();
         let message = self.take_back(id)?;
         if self.acked_order.len() == REMEMBERED {
             let oldest = self.acked_order.pop_front()?;
@@ -209,7 +228,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     pub(crate) fn take_back(&mut self, id: Id) -> Option<T> {
         match self.held.get(&id)?.place {
             Place::Given => self.given -= 1,
-            Place::Tried(_) => self.has_trial = false,
+            Place::Tried => self.has_trial = false,
             Place::Waiting | Place::Accused | Place::Buried => return None,
         }
         self.held.remove(&id).map(|held| held.message)
@@ -220,6 +239,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         (self.has_trial, self.given) = (false, 0);
         self.waiting.clear();
         self.suspects.clear();
+        self.again = None;
         self.held.drain().map(|(_, held)| held.message)
     }
 
@@ -233,12 +253,12 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         ))
     }
 
-    /// A dead letter is stored, with this sequence. `before` says that it was there already.
-    pub(crate) fn stored(&mut self, id: Id, sequence: u64, before: bool) -> Option<Action<Id, T>> {
+    /// A dead letter is stored. `before` says that it was there already.
+    pub(crate) fn stored(&mut self, id: Id, letter: Letter, before: bool) -> Option<Action<Id, T>> {
         let held = self.held.get_mut(&id)?;
         match held.place {
-            Place::Accused if !before => {
-                held.place = Place::Tried(sequence);
+            Place::Accused if !before || held.was_sent => {
+                (held.place, held.letter) = (Place::Tried, Some(letter));
                 return Some(Action::Give(id));
             }
             Place::Accused => self.has_trial = false,
@@ -248,16 +268,30 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         self.held.remove(&id).map(|held| Action::Term(held.message))
     }
 
-    /// A dead letter could not be stored. The message stays held, and the caller tries again later.
-    pub(crate) fn not_buried(&mut self, now: Duration, id: Id) {
-        self.burials.push_back((now + Duration::from_secs(1), id));
+    /// A dead letter is not stored. Its message and all suspects go back to the broker for a pause,
+    /// so that the source goes on. A suspect whose letter `may_be` stored keeps its turn: another
+    /// source would find the letter, and take the message for one that had its trial.
+    pub(crate) fn not_stored(&mut self, now: Duration, id: Id, may_be: bool) -> Vec<Action<Id, T>> {
+        let Some(held) = self.held.get_mut(&id) else { return Vec::new() };
+        match held.place {
+            Place::Accused if may_be => {
+                held.was_sent = true;
+                self.again = Some((now + Duration::from_secs(1), id));
+                return Vec::new();
+            }
+            Place::Accused => self.has_trial = false,
+            Place::Buried => {}
+            _ => return Vec::new(),
+        }
+        self.letters_at = now + LETTER_PAUSE;
+        self.suspects.push_back(id);
+        let back = self.suspects.drain(..).filter_map(|id| self.held.remove(&id));
+        back.map(|held| Action::Nak(held.message, LETTER_PAUSE)).collect()
     }
 
-    /// The next message whose dead letter is to be published again.
+    /// The suspect whose letter is to be published again.
     pub(crate) fn next_burial(&mut self, now: Duration) -> Option<Id> {
-        let &(_, id) = self.burials.front().filter(|(at, _)| *at <= now)?;
-        self.burials.pop_front();
-        Some(id)
+        self.again.take_if(|(at, _)| *at <= now).map(|(_, id)| id)
     }
 
     /// The next message whose work is to be reported in progress.

@@ -63,15 +63,28 @@ pub enum NatsError {
     /// The server runs without JetStream, or the account may not use it.
     #[error("the server or the account has no JetStream")]
     NoJetStream,
-    /// The set has another number of partitions.
-    #[error("the set {set:?} has {found} partitions, not {asked}")]
-    OtherCount {
+    /// The set was created with another number of partitions, lease or timeout.
+    #[error("the {what} of the set {set:?} is {found:?}, not {asked:?}")]
+    OtherTerms {
         /// The set. The name of a set of leases, say, ends in `+leases` here.
         set: String,
-        /// The number that is stored.
+        /// Which of the terms.
+        what: &'static str,
+        /// What is stored.
         found: String,
-        /// The number that was asked for.
-        asked: u32,
+        /// What was asked for.
+        asked: String,
+    },
+    /// A later version of this crate wrote a record that this one cannot read. The worker has left
+    /// the set, so that it takes nothing for absent that is there.
+    #[error("the set {set:?} has a record of version {found}; this worker reads up to {reads}")]
+    TooNew {
+        /// The set, as in `OtherTerms`.
+        set: String,
+        /// The record's version.
+        found: u32,
+        /// The latest version that this worker reads.
+        reads: u32,
     },
     /// Another live worker of the application has this name, or this worker has joined the set
     /// before: a worker joins a set once, and its tasks share clones.

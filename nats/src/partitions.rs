@@ -1,9 +1,9 @@
 //! Partitions with one owner each: what users see of [`crate::ownership`].
 //!
-//! A set of partitions has two streams. The metadata of `APP+SET` has the number of partitions. It
-//! stores one message for each subject: each partition's record (`APP.partitions.SET.own.P`: its
-//! owner) and what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat
-//! of each worker (`.beat.WORKER`).
+//! A set of partitions has two streams. The metadata of `APP+SET` has the number of partitions and
+//! the lease. It stores one message for each subject: each partition's record
+//! (`APP.partitions.SET.own.P`: its owner) and what the owners have written (`.data.P.KEY`).
+//! `APP+SET+beats` stores the latest beat of each worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
 //! write only while the record still has that sequence. Everything that earlier owners have written
@@ -37,8 +37,10 @@ pub const MOST_RECORDS: usize = 1000;
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The number of partitions in the metadata of their stream.
-const COUNT: &str = "expiry-partitions";
+/// The latest version of a record or beat that this crate reads. A record without one is of
+/// version 1.
+pub(crate) const READS: u32 = 1;
+const VERSION: &str = "Expiry-Version";
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
 pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
@@ -57,6 +59,8 @@ pub struct PartitionSet {
     set: String,
     pub(crate) count: u32,
     pub(crate) lease: Duration,
+    /// The timeout of the sessions that the set keeps.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) replicas: usize,
 }
 
@@ -71,6 +75,7 @@ impl Nats {
             set: set.to_string(),
             count,
             lease: Duration::from_secs(10),
+            timeout: None,
             replicas: 3,
         }
     }
@@ -123,8 +128,8 @@ stats! { counted
 
 setters! { PartitionSet
     /// The time, a second to a day, after which the others take a silent worker for dead. A new
-    /// owner comes within two leases. A worker sends its beat four times in a lease. All workers of
-    /// a set have to name the same lease.
+    /// owner comes within two leases. A worker sends its beat four times in a lease. The set keeps
+    /// the lease that it was created with.
     lease(lease: Duration) => lease = lease;
     /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
     replicas(replicas: usize) => replicas = replicas;
@@ -137,7 +142,7 @@ impl PartitionSet {
     /// # Errors
     ///
     /// [`NatsError`]: among others `Setting`, for the lease, the replicas or the number of
-    /// partitions; `OtherCount`; `NameTaken`.
+    /// partitions; `OtherTerms`; `TooNew`; `NameTaken`.
     pub async fn join(self) -> Result<Partitions, NatsError> {
         NatsError::name("set", &self.set)?;
         self.join_any().await
@@ -198,7 +203,18 @@ impl PartitionSet {
         format!("{}+{}", self.nats.app(), self.set)
     }
 
-    /// The two streams, created where they do not exist. Checks the number of partitions.
+    fn too_new(&self, found: u32) -> NatsError {
+        NatsError::TooNew { set: self.set.clone(), found, reads: READS }
+    }
+
+    /// What all workers of the set have to name alike: the stream's metadata has it.
+    fn terms(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let timeout = self.timeout.map(|time| ("timeout", format!("{time:?}")));
+        let lease = ("lease", format!("{:?}", self.lease));
+        [("partitions", self.count.to_string()), lease].into_iter().chain(timeout)
+    }
+
+    /// The two streams, created where they do not exist. Checks the terms.
     async fn open(&self) -> Result<[Stream; 2], NatsError> {
         let config = |name: String, subjects: &[&str]| StreamConfig {
             name,
@@ -212,14 +228,23 @@ impl PartitionSet {
             ..StreamConfig::default()
         };
         let mut data = config(self.stream(), &["own.*", "data.>"]);
-        data.metadata.insert(COUNT.to_string(), self.count.to_string());
+        data.metadata = self.terms().map(|(what, asked)| (term(what), asked)).collect();
         let beats = config(format!("{}+beats", self.stream()), &["beat.*"]);
         let streams = [self.nats.open_stream(data).await?, self.nats.open_stream(beats).await?];
-        let found = streams[0].cached_info().config.metadata.get(COUNT).cloned();
-        let (set, found, asked) = (self.set.clone(), found.unwrap_or_default(), self.count);
-        let agrees = found == asked.to_string();
-        agrees.then_some(streams).ok_or(NatsError::OtherCount { set, found, asked })
+        let stored = &streams[0].cached_info().config.metadata;
+        for (what, asked) in self.terms() {
+            let found = stored.get(&term(what)).cloned().unwrap_or_default();
+            if found != asked {
+                return Err(NatsError::OtherTerms { set: self.set.clone(), what, found, asked });
+            }
+        }
+        Ok(streams)
     }
+}
+
+/// The name of one of the terms in the metadata.
+fn term(what: &str) -> String {
+    format!("expiry-{what}")
 }
 
 fn is_missing(error: &GetStreamError) -> bool {

@@ -84,7 +84,8 @@ impl SessionSet {
     /// As [`PartitionSet::join`]; [`Setting`](NatsError::Setting): the timeout too.
     pub async fn join(self) -> Result<(Sessions, Ended), NatsError> {
         NatsError::name("set of sessions", &self.name)?;
-        let SessionSet { name, set, timeout } = self;
+        let SessionSet { name, mut set, timeout } = self;
+        set.timeout = Some(timeout);
         let leases = Duration::from_secs(1)..=Duration::from_secs(10);
         NatsError::within("partition_lease", set.lease, leases, "1 s to 10 s")?;
         let needed = "8 times `partition_lease`, which is 2 s by default, to a day";

@@ -31,8 +31,9 @@ pub struct Outgoing {
 /// A stream that bolts publish to. Made by [`Nats::sink`].
 ///
 /// Its bolts publish each message, and ack its tuple when the stream has stored it. A message that
-/// is not stored is published again under the same id, so an outage of the brokers does not use up
-/// attempts. A message larger than the server takes is rejected.
+/// is not stored is published again under the same id. An outage that is shorter than
+/// `give_up_after`, and than the topology's timeout, uses up no attempt. A message larger than the
+/// server takes is rejected.
 ///
 /// | setting | default |
 /// |---|---|

@@ -12,14 +12,15 @@
 mod task;
 
 use crate::base::{debug, lock, setters, stats};
-use crate::custody::Custody;
+use crate::custody::{Custody, Letter};
 use crate::{Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
+use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::ErrorCode;
-use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector};
+use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector, Waker};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -55,7 +56,9 @@ pub struct SourceOptions {
 setters! { SourceOptions
     /// The consumer gets only messages of this subject, which may have wildcards.
     subject(subject: &str) => subject = subject.to_string();
-    /// The subject of dead letters, without wildcards. A stream has to take it.
+    /// The subject of dead letters, without wildcards. A stream has to take it, and the source
+    /// itself must not read it. A letter that is larger than the server takes loses the end of its
+    /// payload: its header `Expiry-Truncated` has the whole length.
     dead_letters(subject: &str) => dead_letters = Some(subject.to_string());
     /// The number of deliveries, 1 or more, after which a failed message becomes a dead letter. The
     /// broker counts them, also those to workers that died.
@@ -148,7 +151,8 @@ stats! { counted
         in_progress,
         /// Dead letters that were stored.
         dead,
-        /// Attempts to store a dead letter that failed. Its message stays in the stream.
+        /// Attempts to store a dead letter that failed. Its message stays in the stream, and comes
+        /// again after a pause.
         dead_refused,
         /// Requests for messages that failed.
         pull_errors,
@@ -162,10 +166,10 @@ enum Outcome {
     Failed(MessageId, String, bool),
     /// The spout has not emitted this message.
     Unused(MessageId),
-    /// Whether the spout is to get messages.
-    Active(bool),
-    /// A dead letter was stored, with this sequence, or was there before; or was not stored.
-    Buried(MessageId, Result<(u64, bool), String>),
+    /// The waker of the spout that is to get messages, if one is.
+    Active(Option<Waker>),
+    /// A dead letter was stored, or was there before; or was not stored.
+    Buried(MessageId, Result<(Letter, bool), PublishError>),
     /// The task answers when all outcomes before this one are at the broker.
     Close(blocking::Sender<()>),
 }
@@ -196,8 +200,6 @@ struct Shared<M> {
     nats: Nats,
     options: SourceOptions,
     dead_letters: String,
-    /// The stream that took the subject of dead letters when the source was made.
-    dead_stream: String,
     decode: Box<Decode<M>>,
     counts: Counts,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
@@ -227,17 +229,20 @@ impl Nats {
         options.check()?;
         let by_default = || format!("{}.dead.{}", self.app(), options.stream);
         let dead_letters = options.dead_letters.clone().unwrap_or_else(by_default);
-        let mut shared = Shared {
+        let shared = Shared {
             nats: self.clone(),
             options,
-            dead_stream: String::new(),
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counts: Counts::default(),
             trouble: Mutex::default(),
         };
         shared.consumer().await?;
-        shared.dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
+        let dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
+        let (options, letters) = (&shared.options, &shared.dead_letters);
+        let feeds_itself = dead_stream == options.stream && takes(&options.subject, letters);
+        let needed = "a subject that the source does not read";
+        NatsError::unless(!feeds_itself, "dead_letters", letters, needed)?;
         Ok(StreamSource {
             shared: Arc::new(shared),
             links: Mutex::default(),
@@ -248,7 +253,8 @@ impl Nats {
 
 impl<M: Send + 'static> StreamSource<M> {
     /// The spout of a task. Call it where the topology makes its spouts:
-    /// `topology.spout("lines", move |context| source.spout(context))`.
+    /// `topology.spout("lines", move |context| source.spout(context))`. Another topology may use
+    /// the source when the first one has ended.
     pub fn spout(&self, context: &Context) -> StreamSpout<M> {
         let task = (context.component().to_string(), context.task());
         let mut links = lock(&self.links);
@@ -262,9 +268,8 @@ impl<M: Send + 'static> StreamSource<M> {
                 shared,
                 held: held.clone(),
                 give,
-                waker: context.waker(),
                 outcomes: outcomes.downgrade(),
-                active: false,
+                active: None,
                 consumer: None,
                 batch: None,
                 ask_at: Duration::ZERO,
@@ -272,7 +277,7 @@ impl<M: Send + 'static> StreamSource<M> {
             self.runtime.spawn(task.run(told));
             Arc::new(Link { held, messages: Mutex::new(messages), outcomes })
         });
-        StreamSpout { link: link.clone() }
+        StreamSpout { link: link.clone(), waker: context.waker() }
     }
 
     /// What this worker's spouts have done so far.
@@ -289,6 +294,19 @@ impl<M: Send + 'static> StreamSource<M> {
     pub fn trouble(&self) -> Option<String> {
         lock(&self.shared.trouble).iter().flatten().next().cloned()
     }
+}
+
+/// Whether a filter takes a subject. An empty filter takes all.
+fn takes(filter: &str, subject: &str) -> bool {
+    let (mut filters, mut tokens) = (filter.split('.'), subject.split('.'));
+    filter.is_empty()
+        || loop {
+            match (filters.next(), tokens.next()) {
+                (Some(">"), Some(_)) | (None, None) => return true,
+                (Some(filter), Some(token)) if filter == "*" || filter == token => {}
+                _ => return false,
+            }
+        }
 }
 
 /// The places in `trouble`.
@@ -348,6 +366,7 @@ impl<M> Shared<M> {
 /// [`close`](Spout::close) blocks until the broker has the outcomes, for 5 s at the most.
 pub struct StreamSpout<M> {
     link: Arc<Link<M>>,
+    waker: Waker,
 }
 
 debug!(StreamSpout<M>, |_it| "StreamSpout");
@@ -389,11 +408,11 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
     }
 
     fn activate(&mut self) {
-        self.tell(Outcome::Active(true));
+        self.tell(Outcome::Active(Some(self.waker.clone())));
     }
 
     fn deactivate(&mut self) {
-        self.tell(Outcome::Active(false));
+        self.tell(Outcome::Active(None));
         while let Some((id, _)) = self.take() {
             self.tell(Outcome::Unused(id));
         }
@@ -403,6 +422,7 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
         let (done, closed) = blocking::channel();
         self.tell(Outcome::Close(done));
         let _ = closed.recv_timeout(Duration::from_secs(5));
+        while self.take().is_some() {} // given back; a later topology does not get them
     }
 }
 

@@ -5,7 +5,7 @@ use super::owner::{Action, Event, Owner};
 use super::wire::{self, Request};
 use super::{Served, Terms};
 use crate::base::{count, ticks, Task};
-use crate::partitions::PAUSE;
+use crate::partitions::{PAUSE, READS};
 use crate::{clock, Change, Held, NatsError, Partitions};
 use async_nats::{Message, Subject};
 use futures_util::StreamExt;
@@ -70,6 +70,11 @@ async fn serve_one(terms: Terms, held: &Held, served: &Served) -> Option<()> {
     let client = held.nats().client();
     let subject = format!("{}.{}.*", served.prefix, held.partition());
     let records = held.load_numbered().await.ok()?;
+    let versions = records.values().flat_map(|(_, record)| record).map(|it| wire::version(it));
+    if let Some(version) = versions.max().filter(|version| *version > READS) {
+        held.refuse(version);
+        return std::future::pending().await; // the end of the partitions ends this task
+    }
     let mut requests = client.subscribe(subject).await.ok()?;
     let of_leases = terms.of_leases;
     let (mut owner, malformed) = Owner::new(terms, clock::now(), records, served.lease);

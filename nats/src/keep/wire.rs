@@ -1,14 +1,16 @@
 //! What processes and owners send to each other, and the record of an entry, in protobuf.
 //!
 //! A reader skips the fields that it does not know. A field never changes its meaning: what an old
-//! reader must not take for something else gets a new version.
+//! reader must not take for something else gets a new version. A worker that finds a record of a
+//! version above [`READS`] leaves the set. A later version of this crate therefore has to read the
+//! earlier ones, and to write what the oldest worker of the set reads: beats have a version, too.
 
 use crate::base::DAY;
-use crate::partitions::{check_key, MOST_RECORDS};
+use crate::partitions::{check_key, MOST_RECORDS, READS};
 use prost::Message;
 use std::time::Duration;
 
-/// The version of every message and record.
+/// The version of every message and record that this crate writes.
 const VERSION: u32 = 1;
 
 /// An owner's result: it cannot say yet, because the entry's record is being written. The caller
@@ -81,7 +83,7 @@ impl Request {
     /// A request to an owner of leases, or of sessions.
     pub(crate) fn of_bytes(bytes: &[u8], of_leases: bool) -> Option<Self> {
         let found = Self::decode(bytes).ok()?;
-        let is_sound = found.version == VERSION
+        let is_sound = (1..=READS).contains(&found.version)
             && found.len() > 0
             && found.writes.len() <= MOST_RECORDS
             && found.writes.iter().all(|write| write.ends || write.entry.is_sound(of_leases));
@@ -118,8 +120,13 @@ impl Entry {
 
     pub(crate) fn of_record(bytes: &[u8], of_leases: bool) -> Option<Self> {
         let found = Self::decode(bytes).ok()?;
-        (found.version == VERSION && found.is_sound(of_leases)).then_some(found)
+        ((1..=READS).contains(&found.version) && found.is_sound(of_leases)).then_some(found)
     }
+}
+
+/// The version of a record.
+pub(crate) fn version(bytes: &[u8]) -> u32 {
+    Entry::decode(bytes).map_or(0, |found| found.version)
 }
 
 pub(crate) fn session_key(id: u64) -> Vec<u8> {
@@ -138,6 +145,6 @@ pub(crate) fn answer(results: Vec<u64>) -> Vec<u8> {
 /// The results of so many questions.
 pub(crate) fn results(bytes: &[u8], expected: usize) -> Option<Vec<u64>> {
     let found = Answer::decode(bytes).ok()?;
-    let fits = found.version == VERSION && found.results.len() == expected;
+    let fits = (1..=READS).contains(&found.version) && found.results.len() == expected;
     fits.then_some(found.results)
 }

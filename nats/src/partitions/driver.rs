@@ -7,7 +7,7 @@
 //! and begins anew, with a new `incarnation`.
 
 use super::{header, last_of_each, Change, Held, Shared};
-use super::{EXPECTED, INCARNATION, OWNER};
+use super::{EXPECTED, INCARNATION, OWNER, READS, VERSION};
 use crate::base::{count, ticks, Task};
 use crate::ownership::{Action, Event};
 use crate::{clock, NatsError};
@@ -32,6 +32,8 @@ pub(super) enum Told {
     Anew(u64),
     /// What the worker asks for.
     Asked(Event),
+    /// The worker cannot go on.
+    Failed(NatsError),
 }
 
 type Joined = oneshot::Sender<Result<(), NatsError>>;
@@ -75,6 +77,7 @@ impl Driver {
                 }
                 Told::Anew(number) if number == self.watch => self.begin_anew().await,
                 Told::Watch(..) | Told::Anew(_) => {}
+                Told::Failed(error) => self.end(error),
                 Told::Asked(event) => {
                     self.leaving |= matches!(event, Event::Leave);
                     self.give(event);
@@ -87,7 +90,7 @@ impl Driver {
     async fn begin_anew(&mut self) {
         match self.shared.set.open().await {
             Ok(streams) => self.streams = streams,
-            Err(error @ NatsError::OtherCount { .. }) => return self.end(error),
+            Err(error @ NatsError::OtherTerms { .. }) => return self.end(error),
             // The watch fails once more, and finds the same.
             Err(_) => {}
         }
@@ -171,6 +174,7 @@ impl Driver {
     ) {
         let mut all = HeaderMap::new();
         all.insert(EXPECTED, expected.to_string());
+        all.insert(VERSION, READS.to_string());
         all.insert(INCARNATION, self.shared.machine().incarnation().to_string());
         headers.into_iter().for_each(|(name, value)| all.insert(name, value));
         let (shared, incarnation) = (self.shared.clone(), self.shared.machine().incarnation());
@@ -205,7 +209,11 @@ impl Driver {
             let show = |event| drop(tell.send(Told::Watch(number, event)));
             match is_anew(&shared, &streams).await {
                 Some(true) => return drop(tell.send(Told::Anew(number))),
-                Some(false) => drop(watch(&shared, &streams, &show).await),
+                Some(false) => {
+                    if let Some(version) = watch(&shared, &streams, &show).await {
+                        return drop(tell.send(Told::Failed(shared.set.too_new(version))));
+                    }
+                }
                 None => {}
             }
             // What fails at once is not tried at once.
@@ -228,8 +236,9 @@ async fn is_anew(shared: &Shared, known: &[Stream; 2]) -> Option<bool> {
     Some(false)
 }
 
-/// Shows the records and the beats. None, always: something failed.
-async fn watch(shared: &Shared, streams: &[Stream; 2], show: impl Fn(Event)) -> Option<()> {
+/// Shows the records and the beats, until one has a version that this crate does not read, which it
+/// returns. None: something failed.
+async fn watch(shared: &Shared, streams: &[Stream; 2], show: impl Fn(Event)) -> Option<u32> {
     let set = &shared.set;
     let heartbeat = (set.lease / 4).min(Duration::from_secs(5));
     let records = last_of_each(&streams[0], vec![set.record("*")], heartbeat);
@@ -258,6 +267,10 @@ async fn watch(shared: &Shared, streams: &[Stream; 2], show: impl Fn(Event)) -> 
         }
         expected[which] += 1;
         left[which] = left[which].min(info.pending);
+        let version = header(&message.headers, VERSION).and_then(|text| text.parse().ok());
+        if version.is_some_and(|version| version > READS) {
+            return version;
+        }
         let last = message.subject.rsplit('.').next().unwrap_or_default();
         if which == 0 {
             if let Ok(partition) = last.parse() {

@@ -52,11 +52,19 @@ impl Held {
         self.shared.machine().may_act(self.partition, clock::now()) == Some(self.epoch)
     }
 
-    /// Claims the partition again, under a new epoch, which defeats every write of this one that
-    /// may still be on its way. `Gained` or `Lost` follows.
-    pub(crate) fn claim_anew(&self) {
+    /// Claims the partition again, under a new epoch. The new epoch defeats every write of this one
+    /// that has no answer and may still be on its way. Wait for the
+    /// [`Gained`](crate::Change::Gained) or [`Lost`](crate::Change::Lost) that follows. Nothing
+    /// happens where either has come since, or [`Losing`](crate::Change::Losing) has: after that,
+    /// call [`release`](crate::Partitions::release).
+    pub fn claim_anew(&self) {
         let (partition, epoch) = (self.partition, self.epoch);
         let _ = self.shared.tell.send(Told::Asked(Event::Doubted { partition, epoch }));
+    }
+
+    /// Ends the worker's part in the set: it cannot read what a later version has written.
+    pub(crate) fn refuse(&self, version: u32) {
+        let _ = self.shared.tell.send(Told::Failed(self.shared.set.too_new(version)));
     }
 
     pub(crate) fn nats(&self) -> &Nats {
@@ -82,7 +90,9 @@ impl Held {
     ///
     /// [`Late`](NatsError::Late): another worker has claimed the partition, or may have. Nothing
     /// was written. [`Setting`](NatsError::Setting): too many records, a key or a value too long.
-    /// After any other error, writing the same again is harmless.
+    /// After any other error the write may still be on its way. Writing the same again is harmless.
+    /// Before writing something else to its keys, call [`claim_anew`](Self::claim_anew) and wait
+    /// for the change: else the earlier write may land last.
     pub async fn write<K: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, Option<Bytes>)>,

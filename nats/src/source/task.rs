@@ -3,10 +3,12 @@
 use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
 use crate::base::count;
 use crate::clock;
-use crate::custody::{Action, Custody};
-use async_nats::header::{HeaderMap, HeaderValue};
+use crate::custody::{Action, Custody, Letter};
+use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::Consumer;
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{AckKind, Message};
 use expiry_topology::Waker;
 use futures_util::StreamExt;
@@ -23,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(50);
 /// The longest text of a failure in a dead letter, in bytes.
 const LONGEST_REASON: usize = 1000;
+/// The whole length of a payload that a dead letter has no room for.
+const TRUNCATED: &str = "Expiry-Truncated";
 
 /// The I/O task of one spout.
 pub(super) struct Task<M> {
@@ -30,10 +34,10 @@ pub(super) struct Task<M> {
     pub(super) custody: Custody<MessageId, Message>,
     pub(super) held: Arc<AtomicU64>,
     pub(super) give: mpsc::UnboundedSender<(MessageId, M)>,
-    pub(super) waker: Waker,
     /// Weak, so that the task ends when its source and spouts are gone.
     pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
-    pub(super) active: bool,
+    /// The waker of the spout that asks for messages, if one does.
+    pub(super) active: Option<Waker>,
     /// Known until a request for messages fails.
     pub(super) consumer: Option<Consumer<Config>>,
     /// The current request for messages, and the earliest time of the next one.
@@ -50,7 +54,11 @@ impl<M: Send + 'static> Task<M> {
             let room = window.saturating_sub(self.custody.len());
             // Few large requests: at least a quarter of the window.
             let is_worth = room > 0 && room >= window / 4;
-            if self.batch.is_none() && self.active && is_worth && clock::now() >= self.ask_at {
+            if self.batch.is_none()
+                && self.active.is_some()
+                && is_worth
+                && clock::now() >= self.ask_at
+            {
                 match self.ask(room).await {
                     Ok(batch) => {
                         self.shared.note(PULL, None);
@@ -68,7 +76,7 @@ impl<M: Send + 'static> Task<M> {
                         let Ok(next) = told.try_recv() else { break };
                         outcome = next;
                     }
-                    if !self.active {
+                    if self.active.is_none() {
                         self.batch = None;
                     }
                 }
@@ -174,7 +182,7 @@ impl<M: Send + 'static> Task<M> {
         match decoded {
             Ok(decoded) => {
                 let _ = self.give.send((id, decoded));
-                self.waker.wake();
+                self.active.iter().for_each(Waker::wake);
                 None
             }
             Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), true),
@@ -182,12 +190,12 @@ impl<M: Send + 'static> Task<M> {
     }
 
     /// Takes a dead letter back.
-    fn unbury(&self, letter: u64) {
-        let (context, shared) = (self.shared.nats.context().clone(), self.shared.clone());
+    fn unbury(&self, letter: Letter) {
+        let context = self.shared.nats.context().clone();
         tokio::spawn(async move {
             // A letter that stays is one of a message that was done: an operator may see it.
-            if let Ok(stream) = context.get_stream_no_info(&shared.dead_stream).await {
-                let _ = stream.delete_message(letter).await;
+            if let Ok(stream) = context.get_stream_no_info(&letter.stream).await {
+                let _ = stream.delete_message(letter.sequence).await;
             }
         });
     }
@@ -220,10 +228,14 @@ impl<M: Send + 'static> Task<M> {
             Outcome::Buried(id, Err(why)) => {
                 shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
                 count(&shared.counts.dead_refused);
-                self.custody.not_buried(clock::now(), id);
+                use PublishErrorKind::{MaxPayloadExceeded, Other, StreamNotFound};
+                let is_refused = matches!(why.kind(), MaxPayloadExceeded | Other | StreamNotFound);
+                for action in self.custody.not_stored(clock::now(), id, !is_refused) {
+                    self.act(Some(action)).await;
+                }
             }
             Outcome::Close(done) => {
-                self.active = false;
+                self.active = None;
                 for message in self.custody.take_all() {
                     answer(&message, AckKind::Nak(None)).await;
                 }
@@ -239,7 +251,7 @@ impl<M: Send + 'static> Task<M> {
             count(&self.shared.counts.in_progress);
             answer(message, AckKind::Progress).await;
         }
-        while let Some(id) = self.custody.next_burial(now) {
+        if let Some(id) = self.custody.next_burial(now) {
             self.bury(id);
         }
     }
@@ -271,11 +283,18 @@ impl<M: Send + 'static> Task<M> {
             return;
         };
         let nats = self.shared.nats.clone();
-        let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
+        let (subject, mut payload) = (self.shared.dead_letters.clone(), message.payload.clone());
+        let room =
+            nats.client().max_payload().saturating_sub(size(&headers) + TRUNCATED.len() + 24);
+        if payload.len() > room {
+            headers.insert(TRUNCATED, payload.len().to_string());
+            payload.truncate(room);
+        }
         tokio::spawn(async move {
             let stored = nats.store(subject, headers, payload).await;
-            let stored = stored.map(|ack| (ack.sequence, ack.duplicate));
-            let stored = stored.map_err(|error| error.to_string());
+            let stored = stored.map(|PublishAck { stream, sequence, duplicate, .. }| {
+                (Letter { stream, sequence }, duplicate)
+            });
             let _ = outcomes.send(Outcome::Buried(id, stored));
         });
     }
@@ -292,6 +311,15 @@ async fn next_of(batch: &mut Option<Batch>) -> Option<Result<Message, async_nats
 /// Sends an answer. One that is lost is made up for by the next delivery.
 async fn answer(message: &Message, kind: AckKind) {
     let _ = message.ack_with(kind).await;
+}
+
+/// The bytes of headers as they are sent.
+fn size(headers: &HeaderMap) -> usize {
+    let of = |(name, values): (&HeaderName, &Vec<HeaderValue>)| -> usize {
+        let name: &str = name.as_ref();
+        values.iter().map(|value| name.len() + value.as_str().len() + 4).sum()
+    };
+    headers.iter().map(of).sum::<usize>() + "NATS/1.0\r\n\r\n".len()
 }
 
 /// A reason as the value of a header: one line, cut to [`LONGEST_REASON`].

@@ -292,3 +292,19 @@ fn bytes_that_do_not_parse_are_counted_and_dropped() {
     assert!(!lease.valid_for().is_zero());
     [(&b, bad), (&a, lease)].into_iter().for_each(|(who, lease)| who.release(lease).unwrap());
 }
+
+#[test]
+fn a_lease_of_a_later_version_is_not_taken_for_absent() {
+    let rig = Rig::bare();
+    let old = Member::join(&rig, "a");
+    rig.until("it owns all", || old.owns() == COUNT as usize);
+    old.kill();
+    for partition in 0..COUNT {
+        let version_2 = [0x28, 2];
+        rig.put_with(&format!("it.partitions.set+leases.data.{partition}.k"), &[], &version_2);
+    }
+    let new = Member::join(&rig, "b");
+    let granted = new.worker.runtime.block_on(new.leases.acquire("k", TIME));
+    let refused = granted.unwrap_err().to_string();
+    assert!(refused.contains("version 2"), "{refused}");
+}

@@ -198,7 +198,8 @@ fn what_cannot_be_is_refused() {
     assert!(setting(asked(nats.partitions("set", 1025))));
     assert!(matches!(asked(nats.partitions("a.b", 1)), NatsError::Name { .. }));
     let (set_name, found) = ("set".to_string(), COUNT.to_string());
-    let other = NatsError::OtherCount { set: set_name, found, asked: 17 };
+    let (what, seventeen) = ("partitions", "17".to_string());
+    let other = NatsError::OtherTerms { set: set_name, what, found, asked: seventeen };
     assert_eq!(asked(nats.partitions("set", 17)), other);
     let worker = "a".to_string();
     assert_eq!(asked(set(&first.worker)), NatsError::NameTaken { worker });
@@ -217,6 +218,44 @@ fn what_cannot_be_is_refused() {
     write(many[..1000].to_vec()).unwrap();
     assert_eq!(first.load(held).len(), 1000);
     write(Vec::new()).unwrap();
+    // A new epoch defeats what was written under the old one and is still on its way.
+    let held = held.clone();
+    held.claim_anew();
+    rig.until("it has a new epoch", || {
+        first.look();
+        first.held[&held.partition()].epoch() > held.epoch()
+    });
+    let (partition, epoch) = (held.partition(), held.epoch());
+    let late = Err(NatsError::Late { partition, epoch });
+    assert_eq!(first.write(&held, &[("one", Some("late"))]), late);
+    first.write(&first.held[&partition], &[("one", Some("new"))]).unwrap();
+}
+
+#[test]
+fn a_worker_that_names_other_terms_or_cannot_read_a_record_has_no_part() {
+    let rig = Rig::bare();
+    let mut first = Member::join(&rig, "a");
+    rig.until("it has all", || shared_out(std::slice::from_mut(&mut first)));
+    let second = rig.worker("b");
+    let shorter = second.nats.partitions("set", COUNT).lease(LEASE / 2);
+    let refused = second.runtime.block_on(shorter.join()).unwrap_err().to_string();
+    assert!(refused.contains("lease"), "{refused}");
+    let sessions = |seconds: u32| {
+        let set = second.nats.sessions("set", 1).timeout(Duration::from_secs(seconds.into()));
+        second.runtime.block_on(set.join()).map(drop).map_err(|error| error.to_string())
+    };
+    rig.until("the first sets the timeout", || sessions(30).is_ok());
+    let refused = sessions(31).unwrap_err();
+    assert!(refused.contains("timeout"), "{refused}");
+    // A record of a version that this worker does not know.
+    rig.put_with("it.partitions.set.own.0", &[("Expiry-Version", "2")], &[]);
+    rig.until("it has ended", || {
+        first.look();
+        first.ended.is_some()
+    });
+    let ended = first.ended.clone().unwrap().to_string();
+    assert!(ended.contains("version 2"), "{ended}");
+    assert!(first.acting().next().is_none());
 }
 
 #[test]

@@ -48,6 +48,14 @@ fn stage<D: expiry_topology::Done + 'static>(
 ) -> (Topology, Arc<StreamSource<u64>>) {
     let source = crate::joined(worker, || worker.nats.source(options.clone(), decode));
     let source = Arc::new(source);
+    (stage_of(worker, source.clone(), bolt), source)
+}
+
+fn stage_of<D: expiry_topology::Done + 'static>(
+    worker: &Worker,
+    source: Arc<StreamSource<u64>>,
+    bolt: impl Fn(&u64, &mut Derive<'_, '_, u64>) -> D + Clone + Send + Sync + 'static,
+) -> Topology {
     let sinks = worker.enter(|nats| {
         nats.sink(|number: &u64| -> Result<Outgoing, &str> {
             let (subject, id) = ("out.numbers".into(), number.to_string());
@@ -57,11 +65,10 @@ fn stage<D: expiry_topology::Done + 'static>(
     });
     let topology = TopologyBuilder::new();
     topology.timeout(20 * SECOND);
-    let spouts = source.clone();
-    let input = topology.spout("in", move |context| spouts.spout(context)).parallelism(2);
+    let input = topology.spout("in", move |context| source.spout(context)).parallelism(2);
     let step = topology.bolt("step", move |_| basic(bolt.clone())).shuffle(&input);
     topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
-    (topology.start().unwrap(), source)
+    topology.start().unwrap()
 }
 
 #[test]
@@ -118,6 +125,45 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     assert!(letters.is_empty());
     let stats = source.stats();
     assert_eq!((stats.acked, stats.dead, stats.naks, stats.held), (998, 5, 2, 0));
+}
+
+#[test]
+fn a_source_serves_one_topology_after_another() {
+    let rig = Rig::start();
+    let worker = rig.worker("a");
+    let (topology, source) = stage(&worker, options(), pass_on);
+    rig.publish(1..=10);
+    rig.until("the first topology has passed on all", || rig.messages("in") == 0);
+    topology.kill();
+    let topology = stage_of(&worker, source, pass_on);
+    rig.publish(11..=1000);
+    rig.until("the second topology has passed on all", || rig.messages("in") == 0);
+    topology.kill();
+    assert!(passed_on(&rig).into_iter().eq(1..=1000));
+}
+
+#[test]
+fn a_source_goes_on_beside_dead_letters_that_are_too_large_or_refused() {
+    let rig = Rig::start();
+    rig.limit("dead", 1);
+    rig.put("in.numbers", &"x".repeat(1 << 20)); // with headers it is too large
+    let worker = rig.worker("a");
+    let kept = |n: &u64, out: &mut Derive<'_, '_, u64>| match n {
+        1..=500 => out.reject("it is poison"),
+        n => out.emit(*n),
+    };
+    let (topology, source) = stage(&worker, options().window(100), kept); // less than the poison
+    rig.until("the large one is buried", || rig.messages("dead") == 1);
+    let letter = rig.read("dead").remove(0);
+    assert_eq!(letter.headers.get("Expiry-Truncated").unwrap().as_str(), "1048576");
+    rig.publish(1..=600);
+    rig.publish(10_001..=11_000);
+    rig.until("all others are passed on", || rig.messages("out") == 1100);
+    assert!(source.trouble().unwrap().contains("dead letter"));
+    rig.limit("dead", -1);
+    rig.until("the stream is empty", || rig.messages("in") == 0);
+    topology.kill();
+    assert_eq!(rig.messages("dead"), 501);
 }
 
 #[test]
@@ -297,6 +343,11 @@ fn bad_settings_and_missing_streams_are_typed_errors() {
     assert_eq!(shown(&refused(options().window(0))), "window is 0; it takes 1 or more");
     let many = refused(options().dead_letters("dead.>"));
     assert_eq!(shown(&many), "dead_letters is \"dead.>\"; it takes one subject, without wildcards");
+    for filter in ["", "it.>", "it.*.in"] {
+        let own = SourceOptions::new("dead", "work").subject(filter).dead_letters("it.dead.in");
+        let fed = shown(&refused(own));
+        assert!(fed.contains("a subject that the source does not read"), "{fed}");
+    }
     let short = refused(options().ack_wait(SECOND / 2));
     assert_eq!(shown(&short), "ack_wait is 500ms; it takes 1s or more");
     // A consumer of this name that is not ours.

@@ -2,7 +2,7 @@
 
 use async_nats::jetstream::consumer::{pull, AckPolicy};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::Context;
 use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
@@ -87,10 +87,24 @@ impl Rig {
         self.call(async |context| context.create_stream(config.clone()).await);
     }
 
+    /// Limits a stream to so many messages, after which it refuses more.
+    pub fn limit(&self, name: &str, messages: i64) {
+        let found = self.call(async |context| context.get_stream(name).await);
+        let mut config = found.cached_info().config.clone();
+        (config.max_messages, config.discard) = (messages, DiscardPolicy::New);
+        self.call(async |context| context.update_stream(config.clone()).await);
+    }
+
     pub fn put(&self, subject: &str, payload: &str) {
+        self.put_with(subject, &[], payload.as_bytes());
+    }
+
+    pub fn put_with(&self, subject: &str, headers: &[(&str, &str)], payload: &[u8]) {
         self.call(async |context| {
-            let subject = subject.to_string();
-            context.publish(subject, payload.to_string().into()).await?.await
+            let mut all = HeaderMap::new();
+            headers.iter().for_each(|(name, value)| all.insert(*name, *value));
+            let payload = payload.to_vec().into();
+            context.publish_with_headers(subject.to_string(), all, payload).await?.await
         });
     }
 
