@@ -27,9 +27,9 @@ const ROWS: [Row; 18] = [
     ("map: touch", |n| over(map(), n, |map, key| map.touch(&key))),
     ("map: insert, grown", |n| {
         let map = map();
+        (0..ENTRIES).for_each(|key| drop(map.insert(key + ENTRIES, key)));
         (0..ENTRIES).for_each(|key| drop(map.remove(&key)));
-        map.flush(MINUTE);
-        over(map, n, |map, key| map.insert(key, key).is_ok());
+        over(rested(map), n, |map, key| map.insert(key, key).is_ok());
     }),
     ("map: insert, growing", |n| {
         let map = ExpiringMap::builder().time_to_live(MINUTE).build_manual().expect("a map");
@@ -51,9 +51,9 @@ const ROWS: [Row; 18] = [
     }),
     ("queue: insert, grown", |n| {
         let queue = queue();
+        (0..ENTRIES).for_each(|key| queue.update(key + ENTRIES, MINUTE).map(drop).expect("room"));
         (0..ENTRIES).for_each(|key| assert!(queue.remove(&key).is_some()));
-        queue.flush(MINUTE);
-        over(queue, n, |queue, key| queue.update(key, MINUTE));
+        over(rested_queue(queue), n, |queue, key| queue.update(key, MINUTE));
     }),
     ("queue: update of a key that is there", |n| {
         over(queue(), n, |queue, key| queue.update(key, MINUTE));
@@ -93,8 +93,28 @@ fn over<S, R>(store: S, n: u64, operation: impl Fn(&S, u64) -> R) {
 
 fn filled(map: ExpiringMap<u64, u64>) -> ExpiringMap<u64, u64> {
     (0..ENTRIES).for_each(|key| drop(map.insert(key, key)));
-    while map.poll(usize::MAX).more {}
+    rested(map)
+}
+
+/// The map when its index has its size, and what has ended is free.
+fn rested(map: ExpiringMap<u64, u64>) -> ExpiringMap<u64, u64> {
+    at_rest(|| while map.poll(usize::MAX).more {});
+    assert!(map.flush(MINUTE));
     map
+}
+
+fn rested_queue(queue: ExpiryQueue<u64>) -> ExpiryQueue<u64> {
+    at_rest(|| drop(queue.poll()));
+    assert!(queue.flush(MINUTE));
+    queue
+}
+
+/// Polls for as long as memory is being looked after.
+fn at_rest(poll: impl Fn()) {
+    for _ in 0..8 {
+        poll();
+        std::thread::sleep(Duration::from_millis(8));
+    }
 }
 
 fn map() -> ExpiringMap<u64, u64> {
@@ -111,7 +131,7 @@ fn full() -> ExpiringMap<u64, u64> {
 fn queue() -> ExpiryQueue<u64> {
     let queue = ExpiryQueue::builder().build_manual().expect("a queue");
     (0..ENTRIES).for_each(|key| queue.update(key, MINUTE).map(drop).expect("room"));
-    queue
+    rested_queue(queue)
 }
 
 fn tracker() -> AckTracker {
