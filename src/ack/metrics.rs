@@ -150,8 +150,8 @@ impl<T: 'static> Trees<T> {
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.deadlines.clock().now();
         self.engine.for_each(|claim, lease| {
-            let issued = lease.state() == State::LiveIssued;
-            if !issued && lease.state() != State::Live {
+            let issued = lease.is(State::LiveIssued);
+            if !issued && !lease.is(State::Live) {
                 return;
             }
             let key = claim.slot.fields().key.load(Ordering::Acquire);

@@ -35,7 +35,7 @@ impl Deferred {
         loop {
             #[allow(clippy::cast_possible_truncation)] // 0 becomes NONE, else an id
             let next = (head as u32).wrapping_sub(1);
-            if lease.state() == State::Forward {
+            if lease.is(State::Forward) {
                 spot.note.set_link(next);
             } else {
                 spot.slot.set_link(lease.with_link(State::Dead, next));
@@ -87,7 +87,7 @@ impl Chain {
         }
         let spot = slots.spot(id)?;
         let lease: Lease = spot.slot.lease();
-        self.0 = if lease.state() == State::Forward { spot.note.link() } else { lease.link() };
+        self.0 = if lease.is(State::Forward) { spot.note.link() } else { lease.link() };
         Some((id, spot.slot))
     }
 

@@ -173,6 +173,11 @@ impl NextExpiration {
         self.0.fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
+    /// Whether `tick` is later than the shard's next expiration as its driver has last read it.
+    pub(crate) fn is_after(heard: u64, tick: u64) -> bool {
+        Self::urgency(tick) < heard
+    }
+
     /// Sets a shard's next expiration to `tick`; its driver calls this, at the tick `now`. An
     /// earlier one that is yet to come stays: its bucket may still be on its way. Returns the next
     /// expiration; `None`, and leaves it as it was, if the dirty bit has been set since the last
@@ -220,7 +225,24 @@ impl NextExpiration {
     pub(crate) fn get(&self) -> Option<u64> {
         // survives: one word. The driver has taken it before, the reaper has announced, and a
         // pusher compares it with what it announces.
-        match self.0.load(Ordering::Acquire) {
+        Self::known(self.0.load(Ordering::Acquire))
+    }
+
+    /// As [`get`](Self::get), after a look at the stripes. A thread that has notified the driver
+    /// passes on, by its stripe, what it has reported. Loom does not see that edge: there this
+    /// reads the newest value.
+    pub(crate) fn get_told(&self) -> Option<u64> {
+        if cfg!(expiry_loom) {
+            // survives: stronger than needed: it is built for models only.
+            Self::known(self.0.fetch_add(0, Ordering::AcqRel))
+        } else {
+            self.get()
+        }
+    }
+
+    #[inline]
+    fn known(word: u64) -> Option<u64> {
+        match word {
             CLOSED => None,
             word => Self::tick(word),
         }

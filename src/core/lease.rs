@@ -202,6 +202,12 @@ impl Lease {
         states >> (self.0 & 15) & 1 != 0
     }
 
+    /// Whether this is its state.
+    #[inline(always)]
+    pub(crate) fn is(self, state: State) -> bool {
+        self.0 & 15 == state as u64
+    }
+
     /// The same lease in another state.
     #[inline]
     pub(crate) fn with_state(self, state: State) -> Self {

@@ -54,10 +54,16 @@ pub(crate) struct Pins {
 pub(crate) struct Pin {
     guard: Guard,
     /// No other thread gets the seat while this lives.
-    _index: Holding,
+    index: Holding,
 }
 
 impl Pin {
+    /// The pinned thread's index.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> &Holding {
+        &self.index
+    }
+
     /// Runs `f` after all threads that are pinned now have unpinned, on a thread that pins, unpins
     /// or turns then; so `f` must not run users' code.
     pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
@@ -84,7 +90,7 @@ impl Pins {
             Some(handle) => handle.pin(),
             None => self.sit_down(seat),
         };
-        Pin { guard, _index: holding }
+        Pin { guard, index: holding }
     }
 
     #[cold]

@@ -344,7 +344,7 @@ impl<P: Payload> Slots<P> {
         let mut slots = 0;
         for (at, slot) in self.bucket(first)?.iter().enumerate() {
             // Acquire: the thread that freed it is done with it.
-            slots |= u32::from(slot.lease().state() == State::Free) << at;
+            slots |= u32::from(slot.lease().is(State::Free)) << at;
         }
         let (segment, at) = self.place(first as usize / CHUNK);
         let base = self.segment(segment)?.bases[at].load(Ordering::Relaxed);
@@ -411,7 +411,7 @@ impl<P: Payload> Slots<P> {
             }
             let slots = (0..BUCKET).filter_map(|at| slots.get(bucket * BUCKET + at));
             for seen in slots.map(Slot::lease) {
-                if seen.state() != State::Free {
+                if !seen.is(State::Free) {
                     give_back(&headers[..=bucket]);
                     return Released::InUse;
                 }

@@ -139,7 +139,16 @@ impl Drop for Owned {
 
 /// Keeps this thread's index for as long as this lives, be it that the thread has ended meanwhile.
 pub(crate) struct Holding {
+    index: usize,
     _not_send: PhantomData<*mut ()>,
+}
+
+impl Holding {
+    /// The number, which is this thread's while this lives.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> usize {
+        self.index
+    }
 }
 
 impl Drop for Holding {
@@ -209,7 +218,7 @@ impl Index {
     #[inline(always)]
     pub(crate) fn hold(&self) -> Holding {
         HELD.with(|held| held.set(held.get() + 1));
-        Holding { _not_send: PhantomData }
+        Holding { index: self.index, _not_send: PhantomData }
     }
 }
 
@@ -336,6 +345,12 @@ impl<T> Stripes<T> {
     #[inline(always)]
     pub(crate) fn get<'a>(&'a self, index: &'a Index) -> &'a T {
         self.numbered(index.number())
+    }
+
+    /// As [`get`](Self::get), of the index that is held.
+    #[inline(always)]
+    pub(crate) fn of<'a>(&'a self, holding: &'a Holding) -> &'a T {
+        self.numbered(holding.number())
     }
 
     #[inline(always)]

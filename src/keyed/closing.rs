@@ -25,7 +25,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let found = self.find(pin, wanted).ok_or(Touched::Gone)?;
-            if found.lease.state() == State::Closing {
+            if found.lease.is(State::Closing) {
                 return Err(Touched::Closing);
             }
             let closing = found.lease.with_state(State::Closing);

@@ -100,7 +100,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// What governs an entry's time to idle, if it has one.
     #[inline(always)]
     pub(super) fn policy(&self, found: &Found<'_, K, V>) -> Option<&Policy> {
-        if found.lease.state() != State::LiveIdle {
+        if !found.lease.is(State::LiveIdle) {
             return None;
         }
         Some(self.engine.slots.spot(found.id)?.term)
@@ -144,13 +144,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.deadlines.ticks().deadline(now, idle.saturating_add(lag))
     }
 
-    /// An entry with a time to idle is used. False if it has ended meanwhile.
-    #[inline]
-    pub(super) fn used(&self, found: &Found<'_, K, V>, policy: &Policy) -> bool {
-        self.renew_idle(found, policy, false)
+    /// An entry is used: its time to idle begins anew, if it has one. False if it has ended
+    /// meanwhile.
+    #[inline(never)]
+    pub(super) fn prolong(&self, found: &Found<'_, K, V>) -> bool {
+        let policy = self.policy(found);
+        policy.map_or(true, |policy| self.renew_idle(found, policy, false))
     }
 
-    /// As [`used`](Self::used), and its time to live begins anew. As a lease's deadline,
+    /// As [`prolong`](Self::prolong), and its time to live begins anew. As a lease's deadline,
     /// the bound is computed after the one that it replaces was read.
     pub(super) fn rebound(
         &self,
@@ -218,6 +220,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// the slot has no other occupant.
     #[inline]
     fn is_still(found: &Found<'_, K, V>, lease: Lease) -> bool {
-        lease.generation() == found.lease.generation() && lease.state() == State::LiveIdle
+        lease.generation() == found.lease.generation() && lease.is(State::LiveIdle)
     }
 }

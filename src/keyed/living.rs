@@ -8,7 +8,7 @@
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
-use super::store::{Entered, Found, Hindered, Offer, RemovalCause, Store, Touched, Wanted};
+use super::store::{Entered, Found, Hindered, Offer, Place, RemovalCause, Store, Touched, Wanted};
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::Glance;
@@ -91,8 +91,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
+        // The look-up takes effect at this reading, if the lease that is loaded afterwards is live.
+        // Once a caller has reported the end of an entry its lease is `LAPSED` (M2).
+        let now = self.engine.deadlines.now_for_look();
         match self.glance(pin, wanted, |_| {}) {
-            Glance::There(found) if self.is_living(&found) => Some(found),
+            Glance::There(found) if self.is_living_at(&found, now) => Some(found),
             Glance::Absent => None,
             _ => self.living_anywhere(pin, wanted),
         }
@@ -270,17 +273,47 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         let mut lost = None;
+        if let Glance::There(found) = self.glance(pin, wanted, |_| {}) {
+            if found.lease.is(State::Live) {
+                let (engine, mine) = (&self.engine, self.engine.mine(pin));
+                let times = engine.deadlines.deadline(&mine.deadlines, timeout, self.timeout);
+                let (deadline, now) = times?;
+                let before = engine.deadlines.of(found.lease);
+                if deadline >= before && !engine.deadlines.ticks().has_begun(before, now) {
+                    let renewed = found.lease.with_later(deadline).used();
+                    // Where that changes nothing, the entry had this deadline when it was found.
+                    if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok()
+                    {
+                        return Ok(true);
+                    }
+                    lost = Some(found.place());
+                }
+            }
+        }
+        self.touch_anywhere(pin, wanted, timeout, lost)
+    }
+
+    /// As [`touch_living`](Self::touch_living), of an entry wherever it is, and whatever has become
+    /// of it. On the lease of the one that is `lost` the call has lost a swap.
+    #[cold]
+    #[inline(never)]
+    fn touch_anywhere<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+        timeout: Lifetime,
+        mut lost: Option<Place>,
+    ) -> Result<bool, BadTimeout>
+    where
+        K: Borrow<Q>,
+    {
         loop {
-            let found = match self.glance(pin, wanted, |_| {}) {
-                Glance::There(found) if found.lease.state() == State::Live => Some(found),
-                Glance::Absent => None,
-                _ => self.living_anywhere(pin, wanted),
-            };
-            let Some(found) = found else {
+            let Some(found) = self.living_anywhere(pin, wanted) else {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);
             };
-            let found = self.mark_used(&found);
+            self.note_use(&found);
+            let found = found.again();
             let alive = match self.policy(&found) {
                 None => {
                     let touched = self.renew(&found, &mut lost, timeout, true)?;

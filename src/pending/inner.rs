@@ -224,7 +224,7 @@ impl<T: 'static> Inner<T> {
         let spot = self.engine.slots.spot(place.id)?;
         let lease = spot.slot.lease();
         // After the lease: see the module's head.
-        let same = lease.state() == State::Live
+        let same = lease.is(State::Live)
             && lease.generation() == place.generation
             && spot.note.load(Ordering::Relaxed) == place.round;
         same.then(|| (Claim::of(place.id, spot.slot, lease), lease))
@@ -250,7 +250,7 @@ impl<T: 'static> Inner<T> {
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
         self.engine.for_each(|claim, lease| {
-            if lease.state() == State::Live && claim.slot.end(lease).is_ok() {
+            if lease.is(State::Live) && claim.slot.end(lease).is_ok() {
                 all.push(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)));
             }
         });
@@ -291,7 +291,7 @@ impl<T: 'static> Inner<T> {
             let Some(spot) = spot else {
                 return;
             };
-            if spot.slot.lease().state() == State::Free {
+            if spot.slot.lease().is(State::Free) {
                 spot.slot.set_lease(Lease::free(generation));
                 spot.note.store(round, Ordering::Relaxed);
             }

@@ -22,7 +22,7 @@ impl<T: 'static> Trees<T> {
                     self.finish(mine, claim, lease, target, reason);
                     return;
                 };
-                let root = if lease.state() == State::LiveIssued {
+                let root = if lease.is(State::LiveIssued) {
                     RootId::Issued(Root(key))
                 } else {
                     RootId::Chosen(key)

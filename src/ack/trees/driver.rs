@@ -14,7 +14,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
     type Hold = ();
 
     fn may_end(&self, claim: &Claim<'_, Tree<T>>, lease: Lease) -> Option<()> {
-        if lease.state() == State::LiveIssued {
+        if lease.is(State::LiveIssued) {
             return Some(());
         }
         // Until the index has the slot, its claimer owns it, and may withdraw it.
@@ -25,7 +25,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
     }
 
     fn prepare(&self, _: u32, slot: Slot<'_, Tree<T>>, lease: Lease) {
-        if lease.state() != State::LiveIssued {
+        if !lease.is(State::LiveIssued) {
             let hash = self.engine.keys.hash(slot.fields().key.load(Ordering::Relaxed));
             self.engine.keys.index_of(hash).prefetch(hash);
         }

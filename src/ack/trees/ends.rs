@@ -154,7 +154,7 @@ impl<T: 'static> Trees<T> {
                 counts.early_expired.add(1);
             }
         }
-        let root = if lease.state() == State::LiveIssued {
+        let root = if lease.is(State::LiveIssued) {
             if self.engine.free(mine, &claim) {
                 self.engine.tend_if_wanted(self);
             }

@@ -96,7 +96,7 @@ impl<T: 'static> Trees<T> {
         // root. If it is a later root's, the swap of the lease fails.
         let lease = slot.lease();
         let same = slot.fields().key.load(Ordering::Acquire) == root.0;
-        let live = same && lease.state() == State::LiveIssued;
+        let live = same && lease.is(State::LiveIssued);
         live.then(|| (Claim::of(id, slot, lease), lease))
     }
 
@@ -137,7 +137,7 @@ impl<T: 'static> Trees<T> {
             // lease's decides nothing: for a later occupant's word the swap below fails.
             let key = slot.fields().key.load(Ordering::Relaxed);
             lease = slot.lease();
-            if key != root.0 || lease.state() != State::LiveIssued {
+            if key != root.0 || !lease.is(State::LiveIssued) {
                 return self.late(id);
             }
             // AcqRel: Release publishes what this thread did for its tuple to the thread that
@@ -200,9 +200,7 @@ impl<T: 'static> Trees<T> {
             // survives: the failed swap read `now` with Acquire, so the key is not older. If it is
             // a later root's, the next swap fails.
             lease = now;
-            if lease.state() != State::LiveIssued
-                || slot.fields().key.load(Ordering::Acquire) != root
-            {
+            if !lease.is(State::LiveIssued) || slot.fields().key.load(Ordering::Acquire) != root {
                 return false;
             }
         }

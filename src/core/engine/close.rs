@@ -135,7 +135,7 @@ impl<P: Payload, C> Engine<P, C> {
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))
             {
                 let mut lease = slot.lease();
-                while lease.state().expires() || lease.state() == State::Closing {
+                while lease.state().expires() || lease.is(State::Closing) {
                     let claim = Claim::of(id, slot, lease);
                     let Some(hold) = frontend.may_end(&claim, lease) else {
                         // The slot is not published yet: its claimer will find the bucket closed,

@@ -27,7 +27,7 @@ use crate::panics::is_inside;
 use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -167,6 +167,8 @@ pub(crate) struct Deadlines {
     driven: CachePadded<AtomicU64>,
     /// The latest tick up to which everything that was due has been ended.
     caught_up: AtomicU64,
+    /// A quarter of what a lease can express before that tick.
+    earliest: AtomicU64,
     /// An instant, and the clock reading just after it.
     born: (Instant, u64),
 }
@@ -193,6 +195,7 @@ impl Deadlines {
             clock,
             driven: CachePadded::new(AtomicU64::new(now)),
             caught_up: AtomicU64::new(0),
+            earliest: AtomicU64::new(0),
             born,
         }
     }
@@ -395,7 +398,11 @@ impl Deadlines {
     /// All that was due up to the clock reading `now` has been ended.
     pub(super) fn end_round(&self, now: u64) {
         // Another thread's round may have ended since this thread looked at the shards.
-        self.caught_up.fetch_max(self.ticks.at(now), Relaxed);
+        let caught_up = self.ticks.at(now);
+        self.earliest.fetch_max(caught_up.saturating_sub(QUARTER), Relaxed);
+        // Release, with `furthest`: a thread that finds a deadline which another one has set by this
+        // finds the earliest tick, too.
+        self.caught_up.fetch_max(caught_up, Release);
     }
 
     /// The latest tick up to which everything that was due has been ended.
@@ -407,13 +414,13 @@ impl Deadlines {
     /// The deadline of a lease that was live just now. See "What a lease expresses".
     #[inline]
     pub(crate) fn of(&self, lease: Lease) -> u64 {
-        lease.deadline_near(self.caught_up() + QUARTER)
+        lease.deadline_from(self.earliest.load(Relaxed))
     }
 
     /// The latest deadline that a lease can have now.
     #[inline]
     pub(crate) fn furthest(&self) -> u64 {
-        self.caught_up() + 3 * QUARTER - 1
+        self.caught_up.load(Acquire) + 3 * QUARTER - 1
     }
 }
 

@@ -74,7 +74,8 @@ use admission::Admission;
 use close::Leftover;
 use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
-use keys::Keys;
+pub(crate) use keys::Keys;
+use notice::Unreported;
 use owner::Owners;
 use pause::{Pause, Stalls};
 use reclaim::Reclaim;
@@ -252,6 +253,12 @@ impl<P: Payload, C> Engine<P, C> {
         f(self.stripes.get(&index), index.number())
     }
 
+    /// The stripe of the pinned thread.
+    #[inline(always)]
+    pub(crate) fn mine<'a>(&'a self, pin: &'a Pin) -> &'a Stripe<C> {
+        self.stripes.of(pin.index())
+    }
+
     /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped.
     /// Marks nest.
     fn driving(&self) -> Driving<'_, P, C> {
@@ -342,6 +349,12 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
+    /// The nearest tick that a thread has yet to report, or the one after `now`; [`NEVER`] if there
+    /// is none.
+    fn unreported(&self, now: u64) -> u64 {
+        Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
+    }
+
     /// When something next expires, or earlier.
     pub(crate) fn next_expiration(&self) -> Option<u64> {
         self.shards.iter().filter_map(|shard| shard.notices.next()).min()
@@ -350,9 +363,14 @@ impl<P: Payload, C> Engine<P, C> {
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        let next = self.next_expiration().unwrap_or(NEVER);
-        // Read after it: a stall in between makes the wait shorter (Q12).
+        // First: a thread that has dropped its notice since has reported the tick at its shard
+        // before, and a caller that depends on it finds one or the other (Q12).
+        let unreported = self.unreported(0);
+        let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
+        let next = told.min().unwrap_or(NEVER);
+        // Read after them: a stall in between makes the wait shorter (Q12).
         let now = self.deadlines.clock().now();
+        let next = next.min(unreported.max(self.deadlines.ticks().at(now) + 1));
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,

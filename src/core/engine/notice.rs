@@ -30,19 +30,21 @@
 //! come stays, although the inbox was empty: its bucket may be on its way in another thread's hands
 //! (W10). A poll does not find a bucket that is held up on that way for longer than its deadline.
 //!
-//! # An insertion that another thread reports
+//! # Ticks that are not reported yet
 //!
-//! A thread that finds its bucket lowered by another one does not push it. The other thread may not
-//! have reported the bucket yet, or may report a later tick. So in the keyed stores each inserting
-//! thread reads the shard's next expiration as well, and lowers it where that is later than its own
-//! deadline ([`Notices::ensure`]). When an insertion has returned, no caller is told to wait for
-//! longer than until its deadline (Q12).
+//! A shard keeps the nearest of the ticks that were reported. A thread that finds its bucket
+//! lowered by another one reports nothing, while something nearer is known of the shard. A caller
+//! may ask how long to wait just then. So in the keyed stores a thread that is about to make a
+//! lease which the driver has to know says so in its stripe, until it has reported the lease
+//! ([`Unreported::begin`]). A driver that raises the shard's next expiration reads the stripes
+//! first, and goes no further than that (Q12).
 
 use crate::core::header::{Header, NextExpiration};
 use crate::core::inbox::{Inbox, Taken};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 use crate::time::NEVER;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shard's notices: what inserting threads leave for its driver. See the module's head.
 pub(super) struct Notices {
@@ -80,6 +82,11 @@ impl Notices {
     pub(super) fn next(&self) -> Option<u64> {
         self.next.get()
     }
+
+    /// As [`next`](Self::next), for a caller that has read the stripes' [`Unreported`] before.
+    pub(super) fn next_reported(&self) -> Option<u64> {
+        self.next.get_told()
+    }
 }
 
 /// What a shard's driver has taken of the [`Notices`], and what it has read last.
@@ -107,9 +114,74 @@ impl Heard {
         self.taken.pop(slots)
     }
 
-    /// Raises the shard's next expiration to the `wheel`'s. Returns what it is then; `None` if the
-    /// driver has to take the inbox again: a thread has reported a tick since the last time.
-    pub(super) fn raise(&mut self, notices: &Notices, now: u64, wheel: u64) -> Option<u64> {
-        notices.next.raise(&mut self.next, now, wheel)
+    /// Raises the shard's next expiration to the `wheel`'s, or to the nearest tick that is not
+    /// reported yet, which `unreported` reads. Returns what it is then; `None` if the driver has to
+    /// take the inbox again: a thread has reported a tick since the last time.
+    pub(super) fn raise(
+        &mut self,
+        notices: &Notices,
+        now: u64,
+        wheel: u64,
+        unreported: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        // A thread that has reported since has set the dirty bit.
+        let next = if NextExpiration::is_after(self.next, wheel) {
+            wheel.min(unreported())
+        } else {
+            wheel
+        };
+        notices.next.raise(&mut self.next, now, next)
+    }
+}
+
+/// The nearest tick that a thread has yet to report to a driver. Written by that thread only.
+///
+/// A standard atomic also under loom: each poll would look at eight more.
+pub(super) struct Unreported {
+    /// [`NEVER`] less the tick; 0 if the thread has reported all.
+    nearness: AtomicU64,
+}
+
+impl Unreported {
+    pub(super) fn none() -> Self {
+        Unreported { nearness: AtomicU64::new(0) }
+    }
+
+    /// Says, until what this returns is dropped, that this thread is about to make a lease that
+    /// expires at `tick`, which the driver has to know. Call it before another thread can find the
+    /// lease.
+    ///
+    /// No fence: a thread whose answer depends on that lease has found it, or its bucket lowered,
+    /// and with it what this says.
+    #[inline]
+    pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
+        let before = self.nearness.load(Ordering::Relaxed);
+        let nearness = before.max(NEVER - tick);
+        self.nearness.store(nearness, Ordering::Relaxed);
+        Telling { unreported: self, before }
+    }
+
+    /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if
+    /// there is none.
+    pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Unreported>, now: u64) -> u64 {
+        // Acquire: pairs with `Telling::drop`. `wait_time` reads the shards after it.
+        // survives: loom does not see this standard atomic.
+        let nearest = all.map(|one| one.nearness.load(Ordering::Acquire)).max();
+        (NEVER - nearest.unwrap_or(0)).max(now + 1)
+    }
+}
+
+/// See [`Unreported::begin`]. These nest.
+pub(crate) struct Telling<'a> {
+    unreported: &'a Unreported,
+    before: u64,
+}
+
+impl Drop for Telling<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: a thread that finds it gone finds the shard's next expiration reported.
+        // survives: loom does not see this standard atomic.
+        self.unreported.nearness.store(self.before, Ordering::Release);
     }
 }

@@ -112,7 +112,7 @@ impl Ring {
             let sampled = (0..CHUNK).step_by(step).filter_map(|at| slots.get(at));
             let (mut seen, mut free, mut start) = (0, 0, None);
             for slot in sampled {
-                if slot.lease().state() == State::Free {
+                if slot.lease().is(State::Free) {
                     free += 1;
                     // Where to begin: what lies before it may be in use for any length of time.
                     start = start.or(Some(seen * step));

@@ -2,6 +2,7 @@
 
 use super::cursor::Cursor;
 use super::deadline::LastDeadlines;
+use super::notice::{Telling, Unreported};
 use super::{owner, reclaim};
 use crate::core::threads::Counter;
 
@@ -21,6 +22,7 @@ pub(crate) struct Stripe<C> {
     pub(super) further: Counter,
     /// The slots that the thread has ended and that are not free yet.
     pub(super) reclaim: reclaim::Mine,
+    pub(super) unreported: Unreported,
     pub(super) ending: owner::Ending,
     /// The store type's share.
     pub(crate) frontend: C,
@@ -36,9 +38,18 @@ impl<C> Stripe<C> {
             refused: Counter::default(),
             further: Counter::default(),
             reclaim: reclaim::Mine::new(),
+            unreported: Unreported::none(),
             ending: owner::Ending::none(),
             frontend,
         }
+    }
+
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
+    /// has to hear, until what this returns is dropped. Call it before another thread can find the
+    /// lease.
+    #[inline]
+    pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
+        self.unreported.begin(tick)
     }
 
     /// Whether this thread is in a round of the driver: in a handler that one has called.

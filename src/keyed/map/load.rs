@@ -99,7 +99,7 @@ struct Count<'a, K: 'static, V: 'static> {
 
 impl<K: 'static, V: 'static> Drop for Count<'_, K, V> {
     fn drop(&mut self) {
-        self.store.note_lookup(|lookups| match self.has_inserted {
+        self.store.note_lookup(&self.store.engine.pin(), |lookups| match self.has_inserted {
             true => &lookups.loads,
             false => &lookups.failed_loads,
         });

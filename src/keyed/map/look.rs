@@ -1,6 +1,7 @@
 //! Reading: look-ups, which use an entry or leave it as it is.
 
 use super::{ExpiringMap, Iter, Ref};
+use crate::core::lease::State;
 use crate::keyed::store::Found;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -21,25 +22,22 @@ where
         K: Borrow<Q>,
     {
         let (wanted, pin) = self.seek(key);
-        loop {
-            let Some(found) = self.store.living(&pin, wanted) else {
-                self.store.note_lookup(|lookups| &lookups.misses);
-                return None;
-            };
+        while let Some(found) = self.store.living(&pin, wanted) {
             if self.is_used(&found) {
-                self.store.note_lookup(|lookups| &lookups.hits);
+                self.store.note_lookup(&pin, |lookups| &lookups.hits);
                 // SAFETY: found after the pin.
                 return Some(unsafe { Ref::new(&found, pin) });
             }
         }
+        self.store.note_lookup(&pin, |lookups| &lookups.misses);
+        None
     }
 
     /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
     #[inline(always)]
     pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
-        let found = &self.store.mark_used(found);
-        let policy = self.store.policy(found);
-        policy.map_or(true, |policy| self.store.used(found, policy))
+        self.store.note_use(found);
+        found.lease.is(State::Live) || self.store.prolong(found)
     }
 
     /// As [`get`](Self::get), without using it.

@@ -68,7 +68,7 @@ where
             // The pins taken inside this one cost next to nothing.
             let pin = self.store.engine.pin();
             for (hash, key) in group.drain(..) {
-                let wanted = Wanted::new(hash, key);
+                let wanted = self.wanted(hash, key);
                 let touched = self.store.engine.catching_up(&*self.store, || {
                     self.store.touch_living(&pin, wanted, Lifetime::Default)
                 });
@@ -107,7 +107,7 @@ where
         while self.fetch(&mut keys, |key| self.hash(*key), &mut group) {
             for (hash, key) in group.drain(..) {
                 self.invalidate_load(key);
-                removed += usize::from(self.remove_hashed(Wanted::new(hash, key)).is_some());
+                removed += usize::from(self.remove_hashed(self.wanted(hash, key)).is_some());
             }
         }
         removed
@@ -140,7 +140,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.value(Wanted::new(self.map.hash(key), key), true)
+        self.value(self.map.wanted(self.map.hash(key), key), true)
     }
 
     /// As [`get`](Self::get), without using the entry.
@@ -149,7 +149,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.value(Wanted::new(self.map.hash(key), key), false)
+        self.value(self.map.wanted(self.map.hash(key), key), false)
     }
 
     /// The values of many keys, in order: as [`get`](Self::get). Memory is fetched for 16 keys at a
@@ -165,7 +165,7 @@ where
     {
         let (mut keys, mut group, mut values) = (keys.into_iter(), Vec::new(), Vec::new());
         while self.map.fetch(&mut keys, |key| self.map.hash(*key), &mut group) {
-            let value = |(hash, key)| self.value(Wanted::new(hash, key), true);
+            let value = |(hash, key)| self.value(self.map.wanted(hash, key), true);
             values.extend(group.drain(..).map(value));
         }
         values
@@ -182,7 +182,7 @@ where
                 if found.is_some_and(|found| !self.map.is_used(&found)) {
                     continue; // It has ended meanwhile.
                 }
-                self.map.store.note_lookup(|lookups| match found {
+                self.map.store.note_lookup(&self.pin, |lookups| match found {
                     Some(_) => &lookups.hits,
                     None => &lookups.misses,
                 });

@@ -163,14 +163,20 @@ where
     }
 
     #[inline(always)]
-    fn seek<'q, Q: Hash + Eq + ?Sized>(&self, key: &'q Q) -> (Wanted<'q, Q>, Pin)
+    fn seek<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> (Wanted<'q, Q>, Pin)
     where
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
+        let wanted = self.wanted(hash, key);
         // Before the pin and the clock: these fill the time, and the processor's window.
-        self.store.engine.keys.index_of(hash).fetch_oldest(hash);
-        (Wanted::new(hash, key), self.store.engine.pin())
+        wanted.fetch();
+        (wanted, self.store.engine.pin())
+    }
+
+    #[inline(always)]
+    fn wanted<'q, Q: Eq + ?Sized>(&'q self, hash: u32, key: &'q Q) -> Wanted<'q, Q> {
+        Wanted::new(&self.store.engine.keys, hash, key)
     }
 }
 

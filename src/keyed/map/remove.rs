@@ -41,7 +41,7 @@ where
         K: Borrow<Q>,
     {
         self.invalidate_load(key);
-        self.remove_hashed(Wanted::new(self.hash(key), key))
+        self.remove_hashed(self.wanted(self.hash(key), key))
     }
 
     /// Before a removal looks for the entry. The caller is unpinned.

@@ -179,8 +179,8 @@ where
         self.store().engine.keys.hash(self.hasher.hash_one(key))
     }
 
-    fn wanted<'q, Q: Hash + Eq + ?Sized>(&self, key: &'q Q) -> Wanted<'q, Q> {
-        Wanted::new(self.hash(key), key)
+    fn wanted<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> Wanted<'q, Q> {
+        Wanted::new(&self.store().engine.keys, self.hash(key), key)
     }
 
     /// Puts a value in, for `timeout` from now, rounded up to the interval: a `Duration`, an

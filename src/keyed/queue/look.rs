@@ -1,7 +1,7 @@
 //! Looking at keys, which changes nothing.
 
 use super::{ExpiryQueue, Handle};
-use crate::keyed::store::Wanted;
+
 use crate::keyed::StoreMetrics;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let wanted = Wanted::new(self.hash(key), key);
+        let wanted = self.wanted(key);
         let found = store.find(&store.engine.pin(), wanted)?;
         Some((self.expiry(found.lease), Handle(found.place())))
     }
@@ -34,7 +34,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     where
         K: Borrow<Q>,
     {
-        let (store, wanted) = (self.store(), Wanted::new(self.hash(key), key));
+        let (store, wanted) = (self.store(), self.wanted(key));
         let found = store.find(&store.engine.pin(), wanted)?;
         let deadlines = &store.engine.deadlines;
         Some(deadlines.left(found.lease, deadlines.now()))
@@ -46,7 +46,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     where
         K: Borrow<Q>,
     {
-        let (store, wanted) = (self.store(), Wanted::new(self.hash(key), key));
+        let (store, wanted) = (self.store(), self.wanted(key));
         let found = store.find(&store.engine.pin(), wanted)?;
         store.engine.deadlines.instant(found.lease)
     }

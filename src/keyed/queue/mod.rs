@@ -15,7 +15,7 @@ pub use builder::ExpiryQueueBuilder;
 pub use results::{Expired, Handle, Updated};
 
 use self::shared::Shared;
-use super::store::Store;
+use super::store::{Store, Wanted};
 use crate::core::lease::Lease;
 use crate::handle::handle;
 use crate::lifecycle::Owner;
@@ -76,6 +76,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     fn store(&self) -> &Inner<K> {
         &self.shared.store
+    }
+
+    fn wanted<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> Wanted<'q, Q>
+    where
+        K: Borrow<Q>,
+    {
+        Wanted::new(&self.store().engine.keys, self.hash(key), key)
     }
 
     /// The engine's hash of a key.

@@ -2,7 +2,7 @@
 
 use super::{ExpiryQueue, Handle, Updated};
 use crate::keyed::idle::Term;
-use crate::keyed::store::{Entered, Hindered, RemovalCause, Touched, Wanted};
+use crate::keyed::store::{Entered, Hindered, RemovalCause, Touched};
 use crate::keyed::StoreError;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
@@ -67,7 +67,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let wanted = Wanted::new(self.hash(key), key);
+        let wanted = self.wanted(key);
         let touched = store.engine.catching_up(&*self.shared, || {
             store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout))
         });
@@ -94,7 +94,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let wanted = Wanted::new(self.hash(key), key);
+        let wanted = self.wanted(key);
         let pin = store.engine.pin();
         let (ended, lease) = store.remove(&pin, wanted)?;
         drop(pin);

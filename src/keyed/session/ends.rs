@@ -64,7 +64,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// [`SessionError::Unknown`]; [`SessionError::Closing`]: another caller has begun.
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
         let pin = self.store.engine.pin();
-        let wanted = Wanted::new(self.hash(id), &id);
+        let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
         self.store.set_closing(&pin, wanted).map_err(|found| match found {
             Touched::Gone => SessionError::Unknown,
             _ => SessionError::Closing,
@@ -75,7 +75,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// several callers that remove it; `None` if there is none.
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo<T>> {
         let pin = self.store.engine.pin();
-        let wanted = Wanted::new(self.hash(id), &id);
+        let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
         let (ended, lease) = self.store.remove(&pin, wanted)?;
         drop(pin);
         let info = self.store.info(&ended, lease);

@@ -11,7 +11,7 @@ use std::time::Duration;
 impl<T: 'static> Inner<T> {
     /// The tick at which what has this lease is due; `None` if it is being closed.
     pub(super) fn deadline_of(&self, lease: Lease) -> Option<u64> {
-        let live = lease.state() != State::Closing;
+        let live = !lease.is(State::Closing);
         live.then(|| self.engine.deadlines.of(lease))
     }
 

@@ -312,7 +312,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// Runs `f` with the session of an id, if it is there.
     fn with<R>(&self, id: SessionId, f: impl FnOnce(&Pin, &Found<'_, T>) -> R) -> Option<R> {
         let pin = self.store.engine.pin();
-        let wanted = Wanted::new(self.hash(id), &id);
+        let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
         self.store.find(&pin, wanted).map(|found| f(&pin, &found))
     }
 }

@@ -131,7 +131,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         id: SessionId,
         timeout: Option<Duration>,
     ) -> Result<(), SessionError> {
-        let wanted = Wanted::new(hash, &id);
+        let wanted = Wanted::new(&self.store.engine.keys, hash, &id);
         self.catching_up(|| {
             let (pin, mut lost) = (self.store.engine.pin(), None);
             while let Some(found) = self.store.find(&pin, wanted) {

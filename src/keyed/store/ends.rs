@@ -81,9 +81,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Option<EndedSlot<&Self, K, V>> {
         found.slot.end(found.lease).ok()?;
         let claim = found.claim();
-        Some(self.engine.with_stripe(|mine, _| {
-            self.finish(pin, mine, room, &claim, (found.hash, found.position), cause)
-        }))
+        let mine = self.engine.mine(pin);
+        Some(self.finish(pin, mine, room, &claim, (found.hash, found.position), cause))
     }
 
     /// Ends an entry that was found, whatever has become of its lease. `None` if it has ended.
@@ -160,22 +159,18 @@ impl<K: 'static, V: 'static> Store<K, V> {
         named: Named,
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
-        self.engine.with_stripe(|mine, _| {
-            let (room, at) = (&mut self.engine.admission.room(), (named.hash, named.position));
-            self.finish(&named.pin, mine, room, claim, at, cause)
-        })
+        let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
+        self.finish(&named.pin, mine, room, claim, (named.hash, named.position), cause)
     }
 
     /// An entry has expired in a store without a listener. The driver sees to what waits to be
     /// freed when it has left the shard.
     pub(in crate::keyed) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
-        self.engine.with_stripe(|mine, _| {
-            let (room, at) = (&mut self.engine.admission.room(), (named.hash, named.position));
-            let cause = RemovalCause::Expired;
-            let ended = self.finish(&named.pin, mine, room, claim, at, cause);
-            std::mem::forget(ended);
-            self.engine.free_later(mine, claim.id, self.weight_of(claim.id), true);
-        });
+        let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
+        let at = (named.hash, named.position);
+        let ended = self.finish(&named.pin, mine, room, claim, at, RemovalCause::Expired);
+        std::mem::forget(ended);
+        self.engine.free_later(mine, claim.id, self.weight_of(claim.id), true);
     }
 
     /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The

@@ -153,7 +153,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     where
         K: Eq,
     {
-        Wanted::new(self.hash, self.key())
+        Wanted::new(&self.store.engine.keys, self.hash, self.key())
     }
 
     /// Finds out what the entry weighs. Runs the user's code, unpinned.
@@ -176,25 +176,25 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     {
         let store = self.store;
         self.permit(self.weight)?;
-        store.engine.with_stripe(|mine, stripe| {
-            let (claim, spot) = self.claim((mine, stripe), self.weight, term.deadline)?;
-            // Where nothing is evicted, no `get` has anything to note.
-            let used = store.eviction.is_none();
-            let (hash, pair) = (self.hash, self.take());
-            let lease = store.fill((claim, spot), (hash, self.weight), pair, term, used);
-            store.keys(mine, hash).add(1);
-            if !store.engine.keys.index_of(hash).insert_simply(pin, hash, claim.id) {
-                self.enter_anywhere(pin, mine, claim)?;
-            }
-            self.room.give_back();
-            store.count(mine, claim.id).inserted.add(1);
-            if let Some(eviction) = &store.eviction {
-                eviction.note(claim.id, claim.generation, hash);
-            }
-            let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
-            let closed = store.enforce(pin, &new, spot, term.deadline);
-            Ok(Entered { new, old: None, closed })
-        })
+        let mine = store.engine.mine(pin);
+        let (claim, spot) = self.claim(pin, self.weight, term.deadline)?;
+        // Where nothing is evicted, no `get` has anything to note.
+        let used = store.eviction.is_none();
+        let (hash, pair) = (self.hash, self.take());
+        let lease = store.fill((claim, spot), (hash, self.weight), pair, term, used);
+        store.keys(mine, hash).add(1);
+        let _telling = mine.telling(term.deadline);
+        if !store.engine.keys.index_of(hash).insert_simply(pin, hash, claim.id) {
+            self.enter_anywhere(pin, mine, claim)?;
+        }
+        self.room.give_back();
+        store.count(mine, claim.id).inserted.add(1);
+        if let Some(eviction) = &store.eviction {
+            eviction.note(claim.id, claim.generation, hash);
+        }
+        let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
+        let closed = store.enforce(pin, &new, spot, term.deadline);
+        Ok(Entered { new, old: None, closed })
     }
 
     /// Gives an entry that was found live the offered value. It takes effect at the swap of the old
@@ -218,34 +218,34 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let old = store.weight_of(found.id);
         let more = self.weight.saturating_sub(old);
         self.permit(more)?;
-        store.engine.with_stripe(|mine, stripe| {
-            let (claim, spot) = self.claim((mine, stripe), more, term.deadline)?;
-            let (hash, pair) = (self.hash, self.take());
-            let lease = store.fill((claim, spot), (hash, self.weight), pair, term, true);
-            let forward = found.lease.with_link(State::Forward, claim.id);
-            if found.slot.swap_lease(found.lease, forward).is_err() {
-                // SAFETY: no lease has led to it.
-                self.take_back(unsafe { claim.slot.take() });
-                // The old entry keeps its share of the capacity.
-                claim.slot.set_lease(Lease::free(claim.generation));
-                self.room.keep(more);
-                return Err(Hindered::Overtaken);
-            }
-            step("forwarded");
-            store.swing(pin, hash, Some((found.id, found.position)), claim.id);
-            self.room.keep(old.saturating_sub(self.weight));
-            self.room.give_back();
-            store.count(mine, found.id).replaced.add(1);
-            store.count(mine, claim.id).replacing.add(1);
-            // SAFETY: forwarded by this thread, and the index names the new slot now.
-            let old = unsafe { EndedSlot::of(store, found.id, found.slot) };
-            let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
-            let closed = store.enforce(pin, &new, spot, term.deadline);
-            if let (true, Some((_, bound))) = (term.keeps, term.idle) {
-                store.keep_bound(found, &new, bound);
-            }
-            Ok(Entered { new, old: Some(old), closed })
-        })
+        let mine = store.engine.mine(pin);
+        let (claim, spot) = self.claim(pin, more, term.deadline)?;
+        let (hash, pair) = (self.hash, self.take());
+        let lease = store.fill((claim, spot), (hash, self.weight), pair, term, true);
+        let _telling = mine.telling(term.deadline);
+        let forward = found.lease.with_link(State::Forward, claim.id);
+        if found.slot.swap_lease(found.lease, forward).is_err() {
+            // SAFETY: no lease has led to it.
+            self.take_back(unsafe { claim.slot.take() });
+            // The old entry keeps its share of the capacity.
+            claim.slot.set_lease(Lease::free(claim.generation));
+            self.room.keep(more);
+            return Err(Hindered::Overtaken);
+        }
+        step("forwarded");
+        store.swing(pin, hash, Some((found.id, found.position)), claim.id);
+        self.room.keep(old.saturating_sub(self.weight));
+        self.room.give_back();
+        store.count(mine, found.id).replaced.add(1);
+        store.count(mine, claim.id).replacing.add(1);
+        // SAFETY: forwarded by this thread, and the index names the new slot now.
+        let old = unsafe { EndedSlot::of(store, found.id, found.slot) };
+        let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
+        let closed = store.enforce(pin, &new, spot, term.deadline);
+        if let (true, Some((_, bound))) = (term.keeps, term.idle) {
+            store.keep_bound(found, &new, bound);
+        }
+        Ok(Entered { new, old: Some(old), closed })
     }
 
     /// Takes permits, which the claim of a slot [gives back](Self::claim) if there is none.
@@ -258,12 +258,13 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     #[inline(always)]
     fn claim(
         &mut self,
-        (mine, stripe): (&Mine, usize),
+        pin: &Pin,
         permits: u64,
         deadline: u64,
     ) -> Result<Claimed<'s, K, V>, Hindered> {
-        let mut refused = Refused::OutOfMemory;
-        match self.store.engine.claim_permitted(mine, stripe, deadline, &mut refused) {
+        let (engine, mut refused) = (&self.store.engine, Refused::OutOfMemory);
+        let (mine, stripe) = (engine.mine(pin), pin.index().number());
+        match engine.claim_permitted(mine, stripe, deadline, &mut refused) {
             Some(claimed) => Ok(claimed),
             None => {
                 self.room.keep(permits);
@@ -289,7 +290,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let entering = Entering { offer: self, mine, claim };
         // SAFETY: this thread's until it is published; from then on this thread is pinned.
         let key = unsafe { &claim.slot.value().0 };
-        let mut seek = store.seek(Wanted::new(hash, key));
+        let mut seek = store.seek(Wanted::new(&store.engine.keys, hash, key));
         let hindered = match store.engine.publish(pin, hash, claim.id, &mut seek, store) {
             Insert::Done => {
                 std::mem::forget(entering);

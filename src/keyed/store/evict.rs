@@ -197,25 +197,19 @@ impl Hand {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Notes that an entry is used, where the map evicts, and unless its lease has changed
-    /// meanwhile. Returns it with the lease that it has then.
+    /// Notes that an entry is used, where the map evicts, unless its lease has changed meanwhile.
     #[inline(always)]
-    pub(in crate::keyed) fn mark_used<'a>(&self, found: &Found<'a, K, V>) -> Found<'a, K, V> {
-        if self.eviction.is_none() || found.lease.is_used() {
-            return *found;
+    pub(in crate::keyed) fn note_use(&self, found: &Found<'_, K, V>) {
+        if !found.lease.is_used() && self.eviction.is_some() {
+            Self::note_first_use(found.slot, found.lease);
         }
-        Found { lease: Self::mark_first_use(found.slot, found.lease), ..*found }
     }
 
     /// Slot and lease go in registers: the place that a look-up has found does not have to be in
     /// memory.
     #[inline(never)]
-    fn mark_first_use(slot: Slot<'_, Pair<K, V>>, lease: Lease) -> Lease {
-        let used = lease.used();
-        match slot.swap_lease(lease, used) {
-            Ok(()) => used,
-            Err(_) => lease,
-        }
+    fn note_first_use(slot: Slot<'_, Pair<K, V>>, lease: Lease) {
+        let _ = slot.swap_lease(lease, lease.used());
     }
 
     /// Whether something is due that this thread could end. Asks once a tick where nothing is due
@@ -346,7 +340,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let slot = self.engine.slots.slot(id)?;
         let (hash, position) = (named.hash, named.position);
         let found = Found { id, slot, lease, hash, position };
-        let is_over = lease.state() == State::Lapsed || self.is_over(lease, now);
+        let is_over = lease.is(State::Lapsed) || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
         let ended = self.end_for(&named.pin, &found, cause, room)?;
         Some(Notice { ended, cause })

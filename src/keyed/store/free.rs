@@ -73,7 +73,7 @@ impl<K: 'static, V: 'static> Drop for Store<K, V> {
     fn drop(&mut self) {
         // No other thread uses the store any more.
         self.engine.for_each(|claim, lease| {
-            if lease.state() != State::Free {
+            if !lease.is(State::Free) {
                 // SAFETY: a slot that is not free has its key and value.
                 let pair = unsafe { claim.slot.take() };
                 claim.slot.set_lease(Lease::free(lease.generation()));

@@ -21,8 +21,8 @@
 //! key.
 
 use super::{Found, Pair, Share, Store, HELD};
-use crate::core::engine::{Engine, Pin};
-use crate::core::index::{Glance, Probe, ANYWHERE};
+use crate::core::engine::{Engine, Keys, Pin};
+use crate::core::index::{Glance, Index, Probe, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
@@ -32,6 +32,8 @@ use std::borrow::Borrow;
 /// The key that a caller looks for, or a borrowed form of it, and its hash.
 pub(in crate::keyed) struct Wanted<'q, Q: ?Sized> {
     hash: u32,
+    /// The index that has the keys of this hash.
+    index: &'q Index,
     key: &'q Q,
 }
 
@@ -46,8 +48,14 @@ impl<Q: ?Sized> Copy for Wanted<'_, Q> {}
 impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
     /// `hash` is the engine's hash of `key`.
     #[inline(always)]
-    pub(in crate::keyed) fn new(hash: u32, key: &'q Q) -> Self {
-        Wanted { hash, key }
+    pub(in crate::keyed) fn new(keys: &'q Keys, hash: u32, key: &'q Q) -> Self {
+        Wanted { hash, index: keys.index_of(hash), key }
+    }
+
+    /// Starts fetching where the key most likely is named.
+    #[inline(always)]
+    pub(in crate::keyed) fn fetch(self) {
+        self.index.fetch_oldest(self.hash);
     }
 
     /// Whether an entry's key is the wanted one. This runs the user's `Eq`.
@@ -97,7 +105,7 @@ pub(super) fn tail<K: 'static, V: 'static>(
 ) -> (u32, Option<Lease>) {
     loop {
         match engine.slots.slot(id).map(Slot::lease) {
-            Some(lease) if lease.state() == State::Forward => id = lease.link(),
+            Some(lease) if lease.is(State::Forward) => id = lease.link(),
             lease => return (id, lease),
         }
     }
@@ -114,7 +122,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if lease.is_in(HELD) {
             return Seen::Entry(Found { id, slot, lease, hash, position });
         }
-        if lease.state() == State::Forward {
+        if lease.is(State::Forward) {
             // This goes by the lease that ended the way there: loaded again, it could be a
             // forwarded one. A copy that a migrating thread withdraws leads to an entry that has
             // ended.
@@ -195,7 +203,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         let hash = wanted.hash;
-        let seen = match self.engine.keys.index_of(hash).glance_pinned(pin, hash) {
+        let seen = match wanted.index.glance_pinned(pin, hash) {
             Glance::There(seen) => seen,
             Glance::Absent => return Glance::Absent,
             Glance::Unclear => return Glance::Unclear,
@@ -220,7 +228,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let mut seek = self.seek(wanted);
-            self.engine.keys.index_of(wanted.hash).find(wanted.hash, &mut seek)?;
+            wanted.index.find(wanted.hash, &mut seek)?;
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
                 Seen::Entry(found) => return Some(found),

@@ -43,7 +43,7 @@ pub(super) use weigh::Weigher;
 
 use super::idle::Policy;
 use super::removals::Removals;
-use crate::core::engine::{Claim, Engine, Stripe};
+use crate::core::engine::{Claim, Engine, Pin, Stripe};
 use crate::core::lease::{set, Lease, State};
 use crate::core::per_shard::PerShard;
 use crate::core::slot::Slot;
@@ -221,9 +221,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Counts a look-up or a load, if the map counts them.
     #[inline(always)]
-    pub(super) fn note_lookup(&self, of: impl FnOnce(&Lookups) -> &Counter) {
+    pub(super) fn note_lookup(&self, pin: &Pin, of: impl FnOnce(&Lookups) -> &Counter) {
         if self.counts_lookups {
-            self.engine.with_stripe(|mine, _| of(&mine.frontend.lookups).add(1));
+            of(&self.engine.mine(pin).frontend.lookups).add(1);
         }
     }
 

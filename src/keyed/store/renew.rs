@@ -59,13 +59,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if to_the_tick && engine.deadlines.ticks().has_begun(before, now) {
             return Ok(self.is_gone(found).then_some(Touched::Gone));
         }
-        if found.lease.state() != State::Live || deadline < before {
+        if !found.lease.is(State::Live) || deadline < before {
             return self.renew_otherwise(found, lost, timeout);
         }
         let renewed = found.lease.with_later(deadline);
         if renewed == found.lease {
             // The entry had this deadline when it was found: there is nothing to swap.
-            engine.ensure_reported(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
         if found.slot.swap_lease(found.lease, renewed).is_err() {
@@ -73,7 +72,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Ok(None);
         }
         // From here on no expiry by the old deadline succeeds (Q6).
-        engine.ensure_reported(found.id, deadline);
         Ok(Some(Touched::Renewed(deadline)))
     }
 
@@ -86,7 +84,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lost: &mut Option<Place>,
         timeout: Lifetime,
     ) -> Result<Option<Touched>, BadTimeout> {
-        if found.lease.state() != State::Live {
+        if !found.lease.is(State::Live) {
             // A timeout that is out of range is refused all the same.
             self.deadline(timeout)?;
             return Ok(Some(Touched::Closing));
@@ -105,13 +103,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.engine.ensure_reported(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
-        if found.slot.swap_lease(found.lease, renewed).is_err() {
-            *lost = Some(found.place());
-            return Ok(None);
-        }
-        self.engine.shortened(found.id, found.lease, deadline);
-        self.engine.ensure_reported(found.id, deadline);
-        Ok(Some(Touched::Renewed(deadline)))
+        Ok(self.engine.with_stripe(|mine, _| {
+            let _telling = mine.telling(deadline);
+            if found.slot.swap_lease(found.lease, renewed).is_err() {
+                *lost = Some(found.place());
+                return None;
+            }
+            self.engine.shortened(found.id, found.lease, deadline);
+            self.engine.ensure_reported(found.id, deadline);
+            Some(Touched::Renewed(deadline))
+        }))
     }
 
     /// Renews the entry of a key.

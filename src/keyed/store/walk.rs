@@ -46,7 +46,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let slots = met.clone();
             let next = |id: u32| {
                 let lease = self.engine.slots.slot(id).map(Slot::lease)?;
-                (lease.state() == State::Forward).then(|| lease.link())
+                (lease.is(State::Forward)).then(|| lease.link())
             };
             met.retain(|&id| {
                 !std::iter::successors(next(id), |&id| next(id)).any(|id| slots.contains(&id))

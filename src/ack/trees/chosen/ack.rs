@@ -76,7 +76,7 @@ impl<T: 'static> Trees<T> {
         let target = self.target(key, lease.generation());
         Some(if next == target {
             self.last_ack_of(hash, found, key, target)
-        } else if lease.state() == State::Early {
+        } else if lease.is(State::Early) {
             Ok(Ack::Held)
         } else {
             Ok(Ack::Pending)

@@ -64,7 +64,7 @@ impl<T: 'static> Trees<T> {
             // seen the entry as merely early may still change the word. After this swap, their own
             // swap fails.
             let now = found.slot.lease();
-            if now.generation() != failed.generation() || now.state() != State::EarlyFailed {
+            if now.generation() != failed.generation() || !now.is(State::EarlyFailed) {
                 return;
             }
             failed = now;
@@ -82,8 +82,7 @@ impl<T: 'static> Trees<T> {
             match found.slot.swap_lease(failed, failed.with_state(State::EarlyFailedBy)) {
                 // A renewal may have changed the deadline meanwhile.
                 Err(now)
-                    if now.generation() == failed.generation()
-                        && now.state() == State::EarlyFailed =>
+                    if now.generation() == failed.generation() && now.is(State::EarlyFailed) =>
                 {
                     failed = now;
                 }

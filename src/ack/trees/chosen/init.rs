@@ -204,7 +204,7 @@ impl<T: 'static> Trees<T> {
         }
         // The index never had the slot, so it is still this thread's alone (see `may_end`).
         self.keys(mine, new.hash).keys_out.add(1);
-        if claim.slot.lease_relaxed().state() == State::Live {
+        if claim.slot.lease_relaxed().is(State::Live) {
             // SAFETY: this thread's alone, which has put it in; early entries have none.
             *token = Some(unsafe { Tree::take_token(claim.slot) });
         }

@@ -47,7 +47,7 @@ impl<T: 'static> Trees<T> {
             return Ok(false);
         }
         let target = self.adopt(mine, found, new, token);
-        let by = (found.lease.state() == State::EarlyFailedBy)
+        let by = (found.lease.is(State::EarlyFailedBy))
             .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
         let failed = Some(Reason::Failed { by });
         self.finish(mine, found.claim(), found.lease, target, failed);
