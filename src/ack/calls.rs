@@ -32,8 +32,7 @@ impl AckTracker {
     }
 
     /// Begins to track a root under an id that the caller chose. `xor` and `owner` are as for
-    /// [`issue`](Self::issue). Acks that came before count. (After a jump of the clock by years,
-    /// the call polls first, as [`reset_timeout`](Self::reset_timeout) does.)
+    /// [`issue`](Self::issue). Acks that came before count.
     ///
     /// ```
     /// # use expiry::{edge, Ack, AckError, AckTracker};
@@ -158,9 +157,8 @@ impl<T: Send + 'static> AckTracker<T> {
     /// timeout of the root's own: for those use [`reset_timeout_to`](Self::reset_timeout_to). When
     /// this returns `Ok(Done::Now)` the root is live and cannot expire by its old deadline.
     ///
-    /// If the clock has jumped by 2^38 intervals (8 years at 1 ms) since the last poll, the call
-    /// polls first, or waits for the thread that does. Otherwise a renewed deadline could not be
-    /// distinguished from one that has long passed.
+    /// If the clock has jumped by 2^38 intervals (8 years at 1 ms) or more since the last poll, the
+    /// call may have to poll first, or wait for the thread that does.
     ///
     /// ```
     /// use expiry::{edge, AckTracker, ManualClock};

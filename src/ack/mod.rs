@@ -113,8 +113,8 @@ pub enum OnDrop {
 /// `issue`, `init`, `ack`, `fail` and `reset_timeout` are lock-free and allocate nothing in the
 /// common path. No thread waits for another, whether that is descheduled, growing a table or
 /// expiring a million entries. The exceptions: [`shutdown`](Self::shutdown), delivery into a full
-/// channel under [`WhenFull::Wait`], and [`reset_timeout`](Self::reset_timeout) after a jump of the
-/// clock by years. What an outcome's handler does is its own affair. A lifecycle of an issued root
+/// channel under [`WhenFull::Wait`], and calls that set a timeout after a jump of the clock by
+/// years: they may have to poll first. What an outcome's handler does is its own affair. A lifecycle of an issued root
 /// is 6 atomic read-modify-writes for init and three acks.
 ///
 /// # Time

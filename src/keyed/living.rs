@@ -272,14 +272,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        let mut lost = None;
+        let (mut seen, mut lost) = (None, None);
         if let Glance::There(found) = self.glance(pin, wanted, |_| {}) {
             if found.lease.is(State::Live) {
                 let (engine, mine) = (&self.engine, self.engine.mine(pin));
                 let times = engine.deadlines.deadline(&mine.deadlines, timeout, self.timeout);
                 let (deadline, now) = times?;
                 let before = engine.deadlines.of(found.lease);
-                if deadline >= before && !engine.deadlines.ticks().has_begun(before, now) {
+                if deadline < before || engine.deadlines.ticks().has_begun(before, now) {
+                    seen = Some(found);
+                } else {
                     let renewed = found.lease.with_later(deadline).used();
                     // Where that changes nothing, the entry had this deadline when it was found.
                     if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok()
@@ -290,11 +292,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 }
             }
         }
-        self.touch_anywhere(pin, wanted, timeout, lost)
+        self.touch_anywhere(pin, wanted, timeout, seen, lost)
     }
 
     /// As [`touch_living`](Self::touch_living), of an entry wherever it is, and whatever has become
-    /// of it. On the lease of the one that is `lost` the call has lost a swap.
+    /// of it. The call has `seen` this one, or has lost a swap on the lease of the one that is `lost`.
     #[cold]
     #[inline(never)]
     fn touch_anywhere<Q: Eq + ?Sized>(
@@ -302,18 +304,21 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &Pin,
         wanted: Wanted<'_, Q>,
         timeout: Lifetime,
+        mut seen: Option<Found<'_, K, V>>,
         mut lost: Option<Place>,
     ) -> Result<bool, BadTimeout>
     where
         K: Borrow<Q>,
     {
         loop {
-            let Some(found) = self.living_anywhere(pin, wanted) else {
+            let found = match seen.take() {
+                Some(found) => Some(found),
+                None => self.living_anywhere(pin, wanted),
+            };
+            let Some(found) = found else {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);
             };
-            self.note_use(&found);
-            let found = found.again();
             let alive = match self.policy(&found) {
                 None => {
                     let touched = self.renew(&found, &mut lost, timeout, true)?;
@@ -322,6 +327,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 Some(policy) => self.rebound(&found, policy, timeout)?.then_some(true),
             };
             if let Some(alive) = alive {
+                self.note_use(&found.again());
                 return Ok(alive);
             }
         }

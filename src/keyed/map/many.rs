@@ -33,7 +33,7 @@ const GROUP: usize = 16;
 pub struct Guard<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     pin: Pin,
-    /// The tick that had begun when it was made. `None` where the driver was years behind.
+    /// The clock's reading when it was made.
     now: u64,
 }
 
