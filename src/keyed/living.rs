@@ -327,7 +327,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 Some(policy) => self.rebound(&found, policy, timeout)?.then_some(true),
             };
             if let Some(alive) = alive {
-                self.note_use(&found.again());
+                let now = found.again();
+                if !now.has_ended() {
+                    self.note_use(&now);
+                }
                 return Ok(alive);
             }
         }

@@ -53,6 +53,18 @@ model!(m2_told_gone_and_touched, || {
     }
 });
 
+// M2 for look-ups, which read the clock before they look: a thread that has not found the entry does
+// not find it later. Guards: a look-up goes by the state of the lease, too.
+model!(m2_told_gone_and_looked_up, || {
+    let rig = with(live(10));
+    let a = aside(&rig, |rig| (rig.get(), rig.get()));
+    rig.advance(10);
+    let seen = rig.get();
+    let (first, second) = a.join().unwrap();
+    assert!(first.is_some() || second.is_none());
+    assert!(seen.is_some() || rig.get().is_none());
+});
+
 // M2 for an entry that was looked up while it lived, and is due when it is to be removed. Guards:
 // it too is marked before the removal answers.
 model!(m2_told_changed_and_touched, || {

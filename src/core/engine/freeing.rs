@@ -101,8 +101,6 @@ impl<P: Payload, C> Engine<P, C> {
         };
         let mine = &stripe.reclaim;
         let first = mine.push(id, &spot);
-        mine.dead.add(weight);
-        mine.unasked.add(weight);
         let pushed = mine.pushed.get();
         let many = pushed % MANY == 0;
         if many && !drops {
@@ -111,9 +109,11 @@ impl<P: Payload, C> Engine<P, C> {
         if first || many {
             self.ask_to_reclaim(many);
         }
-        let is_much = self.admission.limit().is_some_and(|limit| mine.unasked.get() > limit / 64);
+        let is_much = match self.admission.limit() {
+            Some(limit) => mine.weigh(weight, limit / 64),
+            None => false,
+        };
         if is_much || pushed % SOME == 0 && drops {
-            mine.unasked.set(0);
             SHARE
         } else {
             0
@@ -237,7 +237,9 @@ impl<P: Payload, C> Engine<P, C> {
         let driving = self.driving();
         let mine = &self.stripes.get(&driving.index).reclaim;
         while let Some((id, slot)) = due.pop(&self.slots) {
-            mine.dead.sub(frontend.weight(id));
+            if self.admission.limit().is_some() {
+                mine.dead.sub(frontend.weight(id));
+            }
             let generation = slot.lease().generation();
             frontend.discard(slot, || slot.set_lease(Lease::free(generation)));
             mine.freed.add(1);

@@ -29,10 +29,11 @@ pub(super) struct Mine {
     /// How many slots this thread has pushed, and how many it has freed of all that were.
     pub(super) pushed: Counter,
     pub(super) freed: Counter,
-    /// What the slots weigh that this thread has pushed, less those that it has freed.
+    /// What the slots weigh that this thread has pushed, less those that it has freed. Of a store
+    /// whose capacity is bounded.
     pub(super) dead: Counter,
     /// What this thread has pushed since it last asked whether too much waits.
-    pub(super) unasked: Counter,
+    unasked: Counter,
 }
 
 impl Mine {
@@ -44,6 +45,18 @@ impl Mine {
             dead: Counter::default(),
             unasked: Counter::default(),
         }
+    }
+
+    /// Counts the weight of a slot that this thread has pushed. Whether it is time to ask if too
+    /// much waits: each time when more than `most` has been pushed.
+    pub(super) fn weigh(&self, weight: u64, most: u64) -> bool {
+        self.dead.add(weight);
+        self.unasked.add(weight);
+        let asks = self.unasked.get() > most;
+        if asks {
+            self.unasked.set(0);
+        }
+        asks
     }
 
     /// Hands over a slot that the caller has ended, and whose word is out of the index. Returns

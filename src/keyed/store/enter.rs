@@ -159,7 +159,10 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     /// Finds out what the entry weighs. Runs the user's code, unpinned.
     #[inline(always)]
     pub(in crate::keyed) fn weigh(&mut self) -> Result<(), StoreError> {
-        self.weight = self.store.weigh(self.key(), self.value.as_ref().expect(OFFERED))?;
+        if let Some(weigher) = &self.store.weigher {
+            let value = self.value.as_ref().expect(OFFERED);
+            self.weight = self.store.weigh(weigher, self.key(), value)?;
+        }
         Ok(())
     }
 

@@ -23,11 +23,13 @@ pub(crate) type Weigher<K, V> = Arc<dyn Fn(&K, &V) -> u32 + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// What an entry weighs, at least 1. Runs the user's code.
-    #[inline]
-    pub(in crate::keyed) fn weigh(&self, key: &K, value: &V) -> Result<u64, StoreError> {
-        let Some(weigher) = &self.weigher else {
-            return Ok(1);
-        };
+    #[cold]
+    pub(super) fn weigh(
+        &self,
+        weigher: &Weigher<K, V>,
+        key: &K,
+        value: &V,
+    ) -> Result<u64, StoreError> {
         let weight = u64::from(weigher(key, value)).max(1);
         match self.engine.admission.limit() {
             Some(limit) if weight > limit => Err(StoreError::TooHeavy),
