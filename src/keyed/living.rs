@@ -8,7 +8,7 @@
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
-use super::store::{Entered, Found, Hindered, Offer, RemovalCause, Store, Touched, Wanted};
+use super::store::{Entered, Found, Hindered, Offer, Place, RemovalCause, Store, Touched, Wanted};
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::Glance;
@@ -280,17 +280,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);
             };
-            let found = self.mark_used(&found);
-            let alive = match self.policy(&found) {
-                None => {
-                    let touched = self.renew(&found, &mut lost, timeout, true)?;
-                    touched.map(Touched::is_alive)
-                }
-                Some(policy) => self.rebound(&found, policy, timeout)?.then_some(true),
-            };
-            if let Some(alive) = alive {
+            if let Some(alive) = self.touch_found(&found, &mut lost, timeout)? {
                 return Ok(alive);
             }
+        }
+    }
+
+    /// As [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its
+    /// lease has changed meanwhile: look again.
+    #[inline(always)]
+    pub(super) fn touch_found(
+        &self,
+        found: &Found<'_, K, V>,
+        lost: &mut Option<Place>,
+        timeout: Lifetime,
+    ) -> Result<Option<bool>, BadTimeout> {
+        let found = &self.mark_used(found);
+        match self.policy(found) {
+            None => Ok(self.renew(found, lost, timeout, true)?.map(Touched::is_alive)),
+            Some(policy) => Ok(self.rebound(found, policy, timeout)?.then_some(true)),
         }
     }
 }
