@@ -4,7 +4,7 @@
 use crate::shared::{same, set, Told};
 use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use expiry::expiring_map::Entry;
+use expiry::expiring_map::{Compute, Entry};
 use expiry::{ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -40,6 +40,7 @@ enum Act {
     /// Through an entry, with something else between the look and the deed.
     Entry(Deed, Meanwhile),
     Upsert,
+    Compute(Decision),
     /// What is even.
     Retain,
     Iterate,
@@ -62,6 +63,14 @@ enum Deed {
 }
 
 #[derive(Debug, Clone, Copy)]
+enum Decision {
+    Keep,
+    Put(Term, Term),
+    Touch(Term),
+    Remove,
+}
+
+#[derive(Debug, Clone, Copy)]
 enum Meanwhile {
     Nothing,
     Insert,
@@ -76,6 +85,15 @@ fn term(bytes: &mut Unstructured<'_>) -> Result<Term> {
         6 => Term::Never,
         7 => Term::Zero,
         _ => Term::After(bytes.int_in_range(1..=8000)?),
+    })
+}
+
+fn decision(bytes: &mut Unstructured<'_>) -> Result<Decision> {
+    Ok(match bytes.int_in_range(0..=3u8)? {
+        0 => Decision::Keep,
+        1 => Decision::Put(term(bytes)?, term(bytes)?),
+        2 => Decision::Touch(term(bytes)?),
+        _ => Decision::Remove,
     })
 }
 
@@ -101,7 +119,7 @@ impl Histories for Map {
 
     fn op(&self, bytes: &mut Unstructured<'_>) -> Result<Op> {
         let key = bytes.int_in_range(0..=5u8)?;
-        let act = match bytes.int_in_range(0..=31u8)? {
+        let act = match bytes.int_in_range(0..=35u8)? {
             0..=5 => Act::Insert(term(bytes)?, term(bytes)?),
             6..=9 => Act::Get,
             10 => Act::Peek,
@@ -119,6 +137,7 @@ impl Histories for Map {
             24 => Act::Iterate,
             25..=28 => Act::Pass(bytes.int_in_range(0..=3000)?),
             29 => Act::Poll(bytes.int_in_range(1..=7)?),
+            32..=35 => Act::Compute(decision(bytes)?),
             _ => Act::Poll(usize::MAX),
         };
         Ok(Op(key, act))
@@ -355,6 +374,7 @@ impl Run {
                 same!(seen, [here]);
                 self.enter(key, value, self.live, self.idle);
             }
+            Act::Compute(decision) => self.computes(key, decision)?,
             Act::Retain => {
                 self.map.retain(|_, value| value % 2 == 1);
                 let keys: Vec<String> = self.entries.keys().cloned().collect();
@@ -398,6 +418,61 @@ impl Run {
         told.sort_by_key(|told| told.1);
         self.ended.sort_by_key(|ended| ended.1);
         same!(told, std::mem::take(&mut self.ended));
+        Ok(())
+    }
+
+    fn computes(&mut self, key: &str, decision: Decision) -> Found {
+        let (here, value, mut seen) = (self.value(key), self.fresh(), Vec::new());
+        let deed = match decision {
+            Decision::Keep => Compute::Keep,
+            Decision::Put(live, idle) => {
+                let life = Lifetimes::new().live(live.timeout()).idle(idle.timeout());
+                Compute::PutWithLifetime(value, life)
+            }
+            Decision::Touch(time) => Compute::Touch(time.timeout()),
+            Decision::Remove => Compute::Remove,
+        };
+        let map = self.map.clone();
+        let got = map.compute(key.to_string(), |old| {
+            seen.push(old.copied());
+            deed
+        });
+        same!(seen, [here]);
+        // An entry whose time is up makes way, whatever is decided.
+        match here {
+            Some(_) => self.uses(key),
+            None => self.removes(key, false),
+        }
+        let is = match decision {
+            Decision::Keep => Ok(here),
+            Decision::Put(live, idle) => match (live.resolve(self.live), idle.resolve(self.idle)) {
+                (Ok(live), Ok(idle)) => {
+                    self.enter(key, value, live, idle);
+                    Ok(Some(value))
+                }
+                (Err(error), _) | (_, Err(error)) => Err((Some(value), error)),
+            },
+            Decision::Touch(time) => match time.resolve(self.live) {
+                Ok(live) => {
+                    if here.is_some() {
+                        self.touches(key, live);
+                    }
+                    Ok(here)
+                }
+                Err(error) => Err((None, error)),
+            },
+            Decision::Remove => {
+                self.removes(key, true);
+                Ok(None)
+            }
+        };
+        match got {
+            Ok(got) => same!(Ok((got.was().copied(), got.is().copied())), is.map(|is| (here, is))),
+            Err(refused) => {
+                same!(refused.key, key);
+                same!(Err((refused.value, refused.error)), is);
+            }
+        }
         Ok(())
     }
 

@@ -319,20 +319,30 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);
             };
-            let alive = match self.policy(&found) {
-                None => {
-                    let touched = self.renew(&found, &mut lost, timeout, true)?;
-                    touched.map(Touched::is_alive)
-                }
-                Some(policy) => self.rebound(&found, policy, timeout)?.then_some(true),
-            };
-            if let Some(alive) = alive {
-                let now = found.again();
-                if !now.has_ended() {
-                    self.note_use(&now);
-                }
+            if let Some(alive) = self.touch_found(&found, &mut lost, timeout)? {
                 return Ok(alive);
             }
         }
+    }
+
+    /// As [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its
+    /// lease has changed meanwhile: look again.
+    pub(super) fn touch_found(
+        &self,
+        found: &Found<'_, K, V>,
+        lost: &mut Option<Place>,
+        timeout: Lifetime,
+    ) -> Result<Option<bool>, BadTimeout> {
+        let alive = match self.policy(found) {
+            None => self.renew(found, lost, timeout, true)?.map(Touched::is_alive),
+            Some(policy) => self.rebound(found, policy, timeout)?.then_some(true),
+        };
+        if alive == Some(true) {
+            let now = found.again();
+            if !now.has_ended() {
+                self.note_use(&now);
+            }
+        }
+        Ok(alive)
     }
 }

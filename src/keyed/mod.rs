@@ -22,8 +22,8 @@ mod time_cache;
 pub use error::{InsertError, StoreError};
 pub use lifetimes::Lifetimes;
 pub use map::{
-    Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError, LoadGuard, Loaded,
-    OccupiedEntry, Ref, VacantEntry, Value,
+    Compute, Computed, Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError, LoadGuard,
+    Loaded, OccupiedEntry, Ref, VacantEntry, Value,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use pending::{PendingEntry, PendingMap, PendingMapBuilder, PendingMapError};

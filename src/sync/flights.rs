@@ -139,16 +139,18 @@ impl<K, V> Flights<K, V> {
 
     /// Begins to load the value of a key with this hash, unless another caller loads one. `blocks`
     /// if the caller is a thread that blocks until its load is over.
-    pub(crate) fn begin(&self, hash: u64, key: &K, blocks: bool) -> Begun<'_, K, V>
-    where
-        K: Clone,
-    {
+    pub(crate) fn begin(
+        &self,
+        hash: u64,
+        key: impl FnOnce() -> K,
+        blocks: bool,
+    ) -> Begun<'_, K, V> {
         let (part, me) = (self.part(hash), blocks.then(|| thread::current().id()));
         let before = lock(part).get(&hash).cloned();
         if let Some(flight) = before {
             return Begun::of(flight, me);
         }
-        let (key, outcome, state) = (key.clone(), OnceLock::new(), Mutex::default());
+        let (key, outcome, state) = (key(), OnceLock::new(), Mutex::default());
         let new = Flight { hash, key, loader: me, outcome, state, over: Condvar::new() };
         let new = Arc::new(new);
         let before = match lock(part).entry(hash) {
@@ -169,11 +171,17 @@ impl<K, V> Flights<K, V> {
     /// where no flight is in the table. The caller looks for the entry afterwards.
     #[inline]
     pub(crate) fn invalidate(&self, hash: impl FnOnce() -> u64) {
-        // Pairs with the addition in `begin`: whatever the loader reads after that, the caller has
-        // changed before this load if it finds zero.
-        if self.in_table.load(Ordering::SeqCst) != 0 {
+        if self.are_there() {
             self.invalidate_one(hash());
         }
+    }
+
+    /// Whether a flight is in the table.
+    #[inline]
+    pub(crate) fn are_there(&self) -> bool {
+        // Pairs with the addition in `begin`: whatever the loader reads after that, the caller has
+        // changed before this load if it finds zero.
+        self.in_table.load(Ordering::SeqCst) != 0
     }
 
     #[cold]
@@ -187,7 +195,7 @@ impl<K, V> Flights<K, V> {
 
     /// As [`invalidate`](Self::invalidate), of all flights.
     pub(crate) fn invalidate_all(&self) {
-        if self.in_table.load(Ordering::SeqCst) == 0 {
+        if !self.are_there() {
             return;
         }
         for part in &*self.parts {
@@ -262,6 +270,10 @@ impl<K, V> Begun<'_, K, V> {
 }
 
 impl<K, V> Loading<'_, K, V> {
+    pub(crate) fn key(&self) -> &K {
+        self.flight.key()
+    }
+
     /// Whether a removal came first, or a waiting task has abandoned the flight: then the map is
     /// not to keep the value.
     pub(crate) fn is_invalidated(&self) -> bool {

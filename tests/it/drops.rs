@@ -560,13 +560,14 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
     for by_key in [false, true] {
         still_reclaims("get_or_insert_with, found", |map, census| {
             let value = Bad::new(9, !by_key, census);
-            drop(map.get_or_insert_with(Bad::new(0, by_key, census), || value));
+            drop(map.get_or_insert_with(&Bad::new(0, by_key, census), || value));
         });
         #[cfg(feature = "async")]
         still_reclaims("get_or_insert_async, found", |map, census| {
             let value = Bad::new(9, !by_key, census);
             let load = async { value };
-            let load = map.get_or_insert_async(Bad::new(0, by_key, census), load);
+            let key = Bad::new(0, by_key, census);
+            let load = map.get_or_insert_async(&key, load);
             drop(crate::support::Task::new().block_on(load));
         });
     }

@@ -29,7 +29,7 @@ fn one_of_many_threads_loads() {
                         loads.fetch_add(1, Ordering::Relaxed);
                         value
                     };
-                    *map.get_or_insert_with(key, load).unwrap()
+                    *map.get_or_insert_with(&key, load).unwrap()
                 });
             }
         });
@@ -50,11 +50,11 @@ fn a_load_that_fails_or_panics_hands_over() {
                     Err("no")
                 };
                 catch_unwind(AssertUnwindSafe(|| {
-                    map.try_get_or_insert_with(1, load).map(|one| *one)
+                    map.try_get_or_insert_with(&1, load).map(|one| *one)
                 }))
             });
             in_load.wait();
-            let waiter = scope.spawn(|| *map.get_or_insert_with(1, || 7).unwrap());
+            let waiter = scope.spawn(|| *map.get_or_insert_with(&1, || 7).unwrap());
             in_load.wait();
             match loader.join().unwrap() {
                 Ok(loaded) => {
@@ -71,10 +71,10 @@ fn a_load_that_fails_or_panics_hands_over() {
 #[test]
 fn a_loader_that_wants_its_own_key_is_refused() {
     let map = map();
-    let outer = map.get_or_insert_with(1, || {
-        assert!(matches!(map.get_or_insert_with(1, || 5), Err(LoadError::Recursive)));
-        assert!(matches!(map.get_or_guard(1), Err(LoadError::Recursive)));
-        *map.get_or_insert_with(2, || 5).unwrap() + 1
+    let outer = map.get_or_insert_with(&1, || {
+        assert!(matches!(map.get_or_insert_with(&1, || 5), Err(LoadError::Recursive)));
+        assert!(matches!(map.get_or_guard(&1), Err(LoadError::Recursive)));
+        *map.get_or_insert_with(&2, || 5).unwrap() + 1
     });
     assert_eq!(*outer.unwrap(), 6);
 }
@@ -82,12 +82,12 @@ fn a_loader_that_wants_its_own_key_is_refused() {
 #[test]
 fn a_guard_inserts_or_hands_over() {
     let map = map();
-    let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("nothing is there") };
+    let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("nothing is there") };
     assert_eq!(guard.key(), &1);
     drop(guard);
-    let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("nothing is there") };
+    let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("nothing is there") };
     assert_eq!(*guard.insert(3).unwrap(), 3);
-    let Loaded::Absent(guard) = map.get_or_guard(2).unwrap() else { panic!("nothing is there") };
+    let Loaded::Absent(guard) = map.get_or_guard(&2).unwrap() else { panic!("nothing is there") };
     map.insert(2, 8).unwrap();
     assert_eq!(*guard.insert(9).unwrap(), 9, "what it has loaded");
     assert_eq!(map.get_cloned(&2), Some(8), "another call was faster");
@@ -104,7 +104,7 @@ fn the_value_chooses_its_lifetime() {
     for seconds in [2, 5] {
         let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
         let load = || Ok::<_, ()>((seconds, lifetime));
-        assert_eq!(*map.try_get_or_insert_with(seconds, load).unwrap(), seconds);
+        assert_eq!(*map.try_get_or_insert_with(&seconds, load).unwrap(), seconds);
     }
     clock.advance(Duration::from_secs(4));
     assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
@@ -114,9 +114,9 @@ fn the_value_chooses_its_lifetime() {
 fn lookups_and_loads_are_counted_if_that_is_wanted() {
     for statistics in [false, true] {
         let map = ExpiringMap::builder().statistics(statistics).build_manual().unwrap();
-        map.get_or_insert_with(1, || 1).unwrap();
-        map.get_or_insert_with(1, || 1).unwrap();
-        map.try_get_or_insert_with(2, || Err("no")).unwrap_err();
+        map.get_or_insert_with(&1, || 1).unwrap();
+        map.get_or_insert_with(&1, || 1).unwrap();
+        map.try_get_or_insert_with(&2, || Err("no")).unwrap_err();
         assert_eq!(map.guard().get_many([&1, &3]), [Some(&1), None]);
         assert!(map.get(&1).is_some() && map.peek(&4).is_none() && !map.contains_key(&5));
         let metrics = map.metrics();
@@ -125,15 +125,37 @@ fn lookups_and_loads_are_counted_if_that_is_wanted() {
     }
 }
 
+/// A key that counts its clones.
+#[derive(PartialEq, Eq, Hash)]
+struct Copied(u64);
+
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+
+impl Clone for Copied {
+    fn clone(&self) -> Self {
+        COPIES.fetch_add(1, Ordering::Relaxed);
+        Copied(self.0)
+    }
+}
+
+#[test]
+fn a_hit_makes_no_key() {
+    let map = ExpiringMap::<Copied, u64>::builder().build_manual().unwrap();
+    for _ in 0..10 {
+        assert_eq!(*map.get_or_insert_with(&Copied(1), || 1).unwrap(), 1);
+        assert_eq!(COPIES.load(Ordering::Relaxed), 2);
+    }
+}
+
 #[test]
 fn a_closed_or_full_map_loads_nothing() {
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
-    assert_eq!(*map.get_or_insert_with(1, || 1).unwrap(), 1);
-    let full = map.get_or_insert_with(2, || 2);
+    assert_eq!(*map.get_or_insert_with(&1, || 1).unwrap(), 1);
+    let full = map.get_or_insert_with(&2, || 2);
     assert!(matches!(full, Err(LoadError::Refused(refused)) if refused.error == StoreError::Full
         && (refused.key, refused.value) == (2, 2)));
     map.shutdown();
-    let closed = map.get_or_insert_with(3, || panic!("it is not called"));
+    let closed = map.get_or_insert_with(&3, || panic!("it is not called"));
     assert!(matches!(closed, Err(LoadError::Closed)));
 }
 
@@ -142,14 +164,14 @@ fn a_closed_or_full_map_loads_nothing() {
 fn a_shutdown_beside_a_load_refuses_its_value_and_the_waiting_callers_get_it() {
     for (loads, shuts_down) in [(true, true), (false, true), (true, false)] {
         let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
-        let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         thread::scope(|scope| {
             let waiter = scope
-                .spawn(|| map.get_or_insert_with(1, || panic!("it waits")).map(|value| *value));
+                .spawn(|| map.get_or_insert_with(&1, || panic!("it waits")).map(|value| *value));
             wait_for("it has asked", || map.metrics().misses == 2);
             if shuts_down {
                 map.shutdown();
-                assert!(matches!(map.get_or_guard(2), Err(LoadError::Closed)));
+                assert!(matches!(map.get_or_guard(&2), Err(LoadError::Closed)));
             } else {
                 drop(map.clone());
             }
@@ -184,10 +206,10 @@ const INVALIDATIONS: [fn(&ExpiringMap<u64, u64>); 5] = [
 fn an_invalidation_wins_over_a_load_under_way() {
     for invalidate in INVALIDATIONS {
         let map = map();
-        let Loaded::Absent(first) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        let Loaded::Absent(first) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         invalidate(&map);
         // A caller that comes afterwards loads, and does not wait.
-        let Loaded::Absent(second) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+        let Loaded::Absent(second) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         let value = first.insert(5).unwrap();
         assert_eq!((*value.key(), *value), (1, 5));
         assert!(!map.contains_key(&1), "the map does not keep it");
@@ -199,7 +221,7 @@ fn an_invalidation_wins_over_a_load_under_way() {
 #[test]
 fn a_removal_of_another_key_leaves_a_load_alone() {
     let map = map();
-    let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
+    let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
     assert!(map.remove(&2).is_none());
     drop(guard.insert(5).unwrap());
     assert_eq!(map.get_cloned(&1), Some(5));
@@ -214,14 +236,14 @@ fn beside_eight(
 ) -> (Vec<Result<u64, &'static str>>, usize) {
     let (loads, started) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
     let loaded = thread::scope(|scope| {
-        let Loaded::Absent(guard) = map.get_or_guard(0).unwrap() else { panic!("it is empty") };
+        let Loaded::Absent(guard) = map.get_or_guard(&0).unwrap() else { panic!("it is empty") };
         let load = move || {
             loads.fetch_add(1, Ordering::Relaxed);
-            drop(map.get_or_guard(0).unwrap()); // until all wait
+            drop(map.get_or_guard(&0).unwrap()); // until all wait
             outcome()
         };
         let load = move || {
-            let result = map.try_get_or_insert_with(1, load);
+            let result = map.try_get_or_insert_with(&1, load);
             after(map);
             result.map(|value| *value).map_err(|error| match error {
                 LoadError::Failed(error) => *error,
@@ -248,7 +270,7 @@ fn all_that_wait_get_the_first_failure() {
     let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
     let (failed, loads) = beside_eight(&map, || Err("an outage"), |_| ());
     assert_eq!((failed, loads), (vec![Err("an outage"); 9], 1));
-    let loaded = map.try_get_or_insert_with(1, || Ok::<_, &str>((5, Lifetimes::new())));
+    let loaded = map.try_get_or_insert_with(&1, || Ok::<_, &str>((5, Lifetimes::new())));
     assert_eq!(*loaded.unwrap(), 5, "a caller that comes later loads anew");
 }
 
@@ -279,8 +301,8 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
     }
     let map = ExpiringMap::builder().hasher(Same).statistics(true).build_manual().unwrap();
     thread::scope(|scope| {
-        let Loaded::Absent(guard) = map.get_or_guard(1).unwrap() else { panic!("it is empty") };
-        let other = scope.spawn(|| *map.get_or_insert_with(2, || 20).unwrap());
+        let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
+        let other = scope.spawn(|| *map.get_or_insert_with(&2, || 20).unwrap());
         wait_for("it has asked", || map.metrics().misses == 2);
         drop(guard.insert(10).unwrap());
         assert_eq!(other.join().unwrap(), 20);
@@ -304,12 +326,13 @@ fn an_error_is_dropped_though_the_drop_of_its_key_panics() {
     let error = Arc::new(());
     let map: ExpiringMap<BadKey, u64> = ExpiringMap::builder().build_manual().unwrap();
     let load = || Err(error.clone());
-    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(BadKey, load))));
+    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&BadKey, load))));
     assert!(failed.is_err());
     #[cfg(feature = "async")]
     {
         let load = async { Err(error.clone()) };
-        let load = map.try_get_or_insert_async(BadKey, load);
+        let key = std::mem::ManuallyDrop::new(BadKey);
+        let load = map.try_get_or_insert_async(&*key, load);
         let task = crate::support::Task::new();
         assert!(catch_unwind(AssertUnwindSafe(|| drop(task.block_on(load)))).is_err());
     }
@@ -342,8 +365,8 @@ mod tasks {
             loads.fetch_add(1, Ordering::Relaxed);
             1
         };
-        let mut first = pin!(map.get_or_insert_async(1, load));
-        let mut second = pin!(sendable(map.get_or_insert_async(1, async { panic!("it waits") })));
+        let mut first = pin!(map.get_or_insert_async(&1, load));
+        let mut second = pin!(sendable(map.get_or_insert_async(&1, async { panic!("it waits") })));
         assert!(task.poll(&mut first).is_pending());
         for _ in 0..3 {
             // Both are polled, so the one goes on waiting for the other.
@@ -366,12 +389,12 @@ mod tasks {
             Ok(()) => std::task::Poll::Ready(1),
             Err(_) => std::task::Poll::Pending,
         });
-        let mut kept = pin!(map.get_or_insert_async(1, load));
-        let mut third = pin!(map.get_or_insert_async(1, async { panic!("it waits") }));
+        let mut kept = pin!(map.get_or_insert_async(&1, load));
+        let mut third = pin!(map.get_or_insert_async(&1, async { panic!("it waits") }));
         assert!(task.poll(&mut kept).is_pending());
         assert!(other.poll(&mut third).is_pending());
         assert!(other.poll(&mut third).is_pending(), "another task's load is left alone");
-        let mut second = pin!(map.get_or_insert_async(1, ready(2)));
+        let mut second = pin!(map.get_or_insert_async(&1, ready(2)));
         assert!(task.poll(&mut second).is_pending());
         assert_eq!(task.woken(), 1, "it asks for another poll");
         let std::task::Poll::Ready(Ok(value)) = task.poll(&mut second) else { panic!("it loads") };
@@ -388,8 +411,8 @@ mod tasks {
     fn a_task_that_waits_hears_of_a_shutdown_by_the_load() {
         for loads in [true, false] {
             let (map, task) = (map(), Task::new());
-            let Ok(Loaded::Absent(guard)) = map.get_or_guard(1) else { panic!("it is empty") };
-            let mut waits = pin!(map.get_or_insert_async(1, async { panic!("it waits") }));
+            let Ok(Loaded::Absent(guard)) = map.get_or_guard(&1) else { panic!("it is empty") };
+            let mut waits = pin!(map.get_or_insert_async(&1, async { panic!("it waits") }));
             assert!(task.poll(&mut waits).is_pending());
             map.shutdown();
             assert!(task.poll(&mut waits).is_pending());
@@ -406,9 +429,9 @@ mod tasks {
     #[test]
     fn a_load_that_is_cancelled_hands_over() {
         let (map, task) = (map(), Task::new());
-        let mut first = Box::pin(map.get_or_insert_async(1, pending()));
-        let mut second = pin!(map.try_get_or_insert_async(1, ready(Err("no"))));
-        let mut third = pin!(map.get_or_insert_async(1, ready(3)));
+        let mut first = Box::pin(map.get_or_insert_async(&1, pending()));
+        let mut second = pin!(map.try_get_or_insert_async(&1, ready(Err("no"))));
+        let mut third = pin!(map.get_or_insert_async(&1, ready(3)));
         assert!(task.poll(&mut first).is_pending());
         assert!(task.poll(&mut second).is_pending());
         assert!(task.poll(&mut third).is_pending());
@@ -423,9 +446,9 @@ mod tasks {
     #[test]
     fn a_waiting_call_leaves_only_its_last_waker_and_none_when_it_is_dropped() {
         let (map, loader, tasks) = (map(), Task::new(), [Task::new(), Task::new()]);
-        let mut load = pin!(map.get_or_insert_async(1, pending()));
+        let mut load = pin!(map.get_or_insert_async(&1, pending()));
         assert!(loader.poll(&mut load).is_pending());
-        let mut waiting = Box::pin(map.get_or_insert_async(1, ready(2)));
+        let mut waiting = Box::pin(map.get_or_insert_async(&1, ready(2)));
         assert!(tasks.iter().all(|task| task.poll(&mut waiting).is_pending()));
         assert_eq!(tasks.each_ref().map(Task::held), [0, 1]);
         drop(waiting);
@@ -442,8 +465,10 @@ mod tasks {
                 drop((0..100).map(|key| map.insert(2 + key, 0)).collect::<Vec<_>>())
             }];
         for end in ends {
-            let Ok(Loaded::Absent(guard)) = map.get_or_guard(1) else { panic!("nothing is there") };
-            let mut second = pin!(map.get_or_insert_async(1, async { panic!("it waits") }));
+            let Ok(Loaded::Absent(guard)) = map.get_or_guard(&1) else {
+                panic!("nothing is there")
+            };
+            let mut second = pin!(map.get_or_insert_async(&1, async { panic!("it waits") }));
             assert!(task.poll(&mut second).is_pending());
             drop(guard.insert_with_lifetime(5, Duration::from_secs(1)).unwrap());
             end();
@@ -464,7 +489,7 @@ mod tasks {
         for seconds in [2, 5] {
             let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
             let load =
-                map.try_get_or_insert_async(seconds, ready(Ok::<_, ()>((seconds, lifetime))));
+                map.try_get_or_insert_async(&seconds, ready(Ok::<_, ()>((seconds, lifetime))));
             assert_eq!(*task.block_on(pin!(load)).unwrap(), seconds);
         }
         clock.advance(Duration::from_secs(4));
@@ -474,11 +499,11 @@ mod tasks {
     #[test]
     fn a_thread_waits_for_a_task() {
         let (map, task) = (map(), Task::new());
-        let Ok(Loaded::Absent(guard)) = task.block_on(map.get_or_guard_async(1)) else {
+        let Ok(Loaded::Absent(guard)) = task.block_on(map.get_or_guard_async(&1)) else {
             panic!("nothing is there");
         };
         thread::scope(|scope| {
-            let waiter = scope.spawn(|| *map.get_or_insert_with(1, || 9).unwrap());
+            let waiter = scope.spawn(|| *map.get_or_insert_with(&1, || 9).unwrap());
             let loaded = scope.spawn(move || *guard.insert(5).unwrap());
             assert_eq!(loaded.join().unwrap(), 5);
             assert_eq!(waiter.join().unwrap(), 5);

@@ -6,6 +6,7 @@
 mod attack;
 mod attack_keyed;
 mod bad_input;
+mod compute;
 mod docs;
 mod drops;
 #[cfg(feature = "async")]

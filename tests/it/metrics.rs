@@ -242,11 +242,11 @@ fn a_cache_publishes_hits_misses_loads_and_evictions() {
     map.insert(0, 0).unwrap();
     assert!((0..10).all(|_| map.get(&0).is_some()));
     for key in 1..=4 {
-        assert!(map.get_or_insert_with(key, || key).is_ok());
+        assert!(map.get_or_insert_with(&key, || key).is_ok());
     }
     for _ in 0..2 {
         assert!(map
-            .try_get_or_insert_with(9, || Err::<(u64, Lifetimes), _>("as planned"))
+            .try_get_or_insert_with(&9, || Err::<(u64, Lifetimes), _>("as planned"))
             .is_err());
     }
     assert!(map.get(&9).is_none());

@@ -1,6 +1,6 @@
 //! Loads: of several callers that miss a key, one loads its value, and no caller waits for ever.
 
-use expiry::expiring_map::Loaded;
+use expiry::expiring_map::{Compute, Loaded};
 use expiry::LoadError;
 use loom_tests::{aside, beside, model, MapRig, Task};
 use std::pin::pin;
@@ -24,8 +24,8 @@ model!(one_of_two_loads, || {
     let (one, two) = (load(1), load(2));
     let (a, b) = beside(
         &rig,
-        move |rig| *rig.get_or_insert_with(1, one).unwrap(),
-        move |rig| *rig.get_or_insert_with(1, two).unwrap(),
+        move |rig| *rig.get_or_insert_with(&1, one).unwrap(),
+        move |rig| *rig.get_or_insert_with(&1, two).unwrap(),
     );
     assert_eq!((a, loads.load(Relaxed)), (b, 1));
 });
@@ -35,8 +35,8 @@ model!(a_failed_load_hands_over, || {
     let rig = used();
     let (a, b) = beside(
         &rig,
-        |rig| rig.try_get_or_insert_with(1, || Err("no")).map(|value| *value),
-        |rig| *rig.get_or_insert_with(1, || 2).unwrap(),
+        |rig| rig.try_get_or_insert_with(&1, || Err("no")).map(|value| *value),
+        |rig| *rig.get_or_insert_with(&1, || 2).unwrap(),
     );
     assert_eq!(b, 2);
     match a {
@@ -49,8 +49,18 @@ model!(a_failed_load_hands_over, || {
 // looks for the entry, and the loader asks whether that happened after it has put the value in.
 model!(a_load_beside_a_removal, || {
     let rig = used();
-    let Loaded::Absent(guard) = rig.get_or_guard(1).unwrap() else { panic!("it is empty") };
+    let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
     let a = aside(&rig, |rig| drop(rig.remove(&1)));
+    assert_eq!(*guard.insert(2).unwrap(), 2);
+    a.join().unwrap();
+    assert!(!rig.contains_key(&1));
+});
+
+// As above, by `compute`. Guards: it asks whether a load is under way before it looks.
+model!(a_load_beside_a_computed_removal, || {
+    let rig = used();
+    let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
+    let a = aside(&rig, |rig| drop(rig.compute(1, |_| Compute::Remove).unwrap()));
     assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
     assert!(!rig.contains_key(&1));
@@ -60,14 +70,14 @@ model!(a_load_beside_a_removal, || {
 // value, whatever has become of the entry.
 model!(a_waiting_caller_beside_a_removal, || {
     let (rig, loads) = (used(), Arc::new(AtomicUsize::new(0)));
-    let Loaded::Absent(guard) = rig.get_or_guard(1).unwrap() else { panic!("it is empty") };
+    let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
     let counted = loads.clone();
     let a = aside(&rig, move |rig| {
         let load = || {
             counted.fetch_add(1, Relaxed);
             3
         };
-        let value = *rig.get_or_insert_with(1, load).unwrap();
+        let value = *rig.get_or_insert_with(&1, load).unwrap();
         assert_eq!(value, if counted.load(Relaxed) == 0 { 2 } else { 3 });
     });
     assert_eq!(*guard.insert(2).unwrap(), 2);
@@ -79,11 +89,11 @@ model!(a_waiting_caller_beside_a_removal, || {
 // flight over, under one lock.
 model!(a_task_is_woken_when_a_load_is_over, || {
     let (rig, task) = (used(), Task::new());
-    let a = aside(&rig, |rig| match rig.get_or_guard(1).unwrap() {
+    let a = aside(&rig, |rig| match rig.get_or_guard(&1).unwrap() {
         Loaded::Absent(guard) => drop(guard),
         Loaded::Found(value) => assert_eq!(*value, 2),
     });
-    let mut load = pin!(rig.get_or_insert_async(1, std::future::ready(2)));
+    let mut load = pin!(rig.get_or_insert_async(&1, std::future::ready(2)));
     let before = task.poll(&mut load).is_ready();
     a.join().unwrap();
     assert!(before || task.woken() == 1);

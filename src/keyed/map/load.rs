@@ -4,10 +4,11 @@ use super::{ExpiringMap, Ref};
 use crate::keyed::store::Store;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::sync::flights::{Begun, Flight, Loading, Outcome, Waiting};
+use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::ops::{ControlFlow, Deref};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A key and its value, of a call that loads what is missing. Dereferences to the value.
@@ -76,7 +77,7 @@ pub enum Loaded<'a, K: 'static, V: 'static, S> {
 /// use expiry::expiring_map::Loaded;
 ///
 /// let map = expiry::ExpiringMap::builder().build()?;
-/// match map.get_or_guard("key")? {
+/// match map.get_or_guard(&"key")? {
 ///     Loaded::Found(value) => assert_eq!(*value, 1),
 ///     Loaded::Absent(guard) => drop(guard.insert(1)?), // after as long as it takes
 /// }
@@ -86,7 +87,6 @@ pub enum Loaded<'a, K: 'static, V: 'static, S> {
 #[must_use = "if it is dropped, another caller loads"]
 pub struct LoadGuard<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
-    key: K,
     count: Count<'a, K, V>,
     loading: Loading<'a, K, V>,
 }
@@ -163,7 +163,7 @@ impl<K, V, E: std::error::Error + 'static> std::error::Error for LoadError<K, V,
 /// The next step of a caller that wants a value, or a guard.
 enum Step<'a, K: 'static, V: 'static, S> {
     Done(Loaded<'a, K, V, S>),
-    Wait(Waiting<K, V>, K),
+    Wait(Waiting<K, V>),
 }
 
 impl<K, V, S> ExpiringMap<K, V, S>
@@ -181,13 +181,14 @@ where
     /// callers that waited get the value, and the map does not keep it. A caller that comes after
     /// the removal loads anew.
     ///
-    /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller.
+    /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller. The key is
+    /// borrowed: where it has a value, nothing is allocated.
     ///
     /// # Cost
     ///
     /// That of [`get`](Self::get), if the key has a value. Otherwise locks are taken for some
-    /// instructions, key and value are cloned once, and callers that wait block their thread. Two loaders that each want the other
-    /// one's key wait for ever.
+    /// instructions, the key is made owned twice, the value is cloned once, and callers that wait
+    /// block their thread. Two loaders that each want the other one's key wait for ever.
     ///
     /// # Errors
     ///
@@ -198,7 +199,8 @@ where
     ///
     /// ```
     /// # use std::{thread, time::Duration, sync::atomic::{AtomicUsize, Ordering}};
-    /// let (pages, loads) = (expiry::ExpiringMap::new(Duration::from_secs(60))?, AtomicUsize::new(0));
+    /// let pages = expiry::ExpiringMap::<String, String>::new(Duration::from_secs(60))?;
+    /// let loads = AtomicUsize::new(0);
     /// let load = || {
     ///     loads.fetch_add(1, Ordering::Relaxed);
     ///     thread::sleep(Duration::from_millis(10)); // asks a database
@@ -212,11 +214,14 @@ where
     /// assert_eq!(loads.into_inner(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn get_or_insert_with(
+    pub fn get_or_insert_with<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,
-        key: K,
+        key: &Q,
         load: impl FnOnce() -> V,
-    ) -> Result<Value<'_, K, V>, LoadError<K, V>> {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         self.try_get_or_insert_with(key, || Ok((load(), Lifetimes::new())))
     }
 
@@ -236,18 +241,23 @@ where
     /// # use std::time::Duration;
     /// # use expiry::{Lifetimes, LoadError};
     /// let tokens = expiry::ExpiringMap::builder().build()?;
-    /// let refused = tokens.try_get_or_insert_with("ada", || Err("no such user"));
+    /// let refused = tokens.try_get_or_insert_with(&"ada", || Err("no such user"));
     /// assert!(matches!(refused, Err(LoadError::Failed(error)) if *error == "no such user"));
     /// let lifetime = Lifetimes::new().live(Duration::from_secs(5)); // as the token says
-    /// let token = tokens.try_get_or_insert_with("ada", || Ok::<_, &str>((4711, lifetime)));
+    /// let token = tokens.try_get_or_insert_with(&"ada", || Ok::<_, &str>((4711, lifetime)));
     /// assert_eq!(*token.unwrap(), 4711);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_get_or_insert_with<E: Send + Sync + 'static>(
+    pub fn try_get_or_insert_with<Q, E>(
         &self,
-        key: K,
+        key: &Q,
         load: impl FnOnce() -> Result<(V, Lifetimes), E>,
-    ) -> Result<Value<'_, K, V>, LoadError<K, V, E>> {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         match self.guard_or(key) {
             // Before the reference, or the error, is on its way out: a `Drop` that panics would
             // leave the one pinned, and leak the other.
@@ -281,49 +291,63 @@ where
     ///
     /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the guard
     /// to another thread. That one is not refused: it would wait for itself. [`LoadError::Closed`].
-    pub fn get_or_guard(&self, key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
+    pub fn get_or_guard<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
+        &self,
+        key: &Q,
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         self.guard_or(key)
     }
 
     /// As [`get_or_guard`](Self::get_or_guard), or the error of the load that this has waited for.
-    fn guard_or<E: Send + Sync + 'static>(
-        &self,
-        mut key: K,
-    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>> {
+    fn guard_or<Q, E>(&self, key: &Q) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         loop {
-            let (waiting, back) = match self.load_step(key, true)? {
+            let waiting = match self.load_step(key, true)? {
                 Step::Done(loaded) => return Ok(loaded),
-                Step::Wait(waiting, back) => (waiting, back),
+                Step::Wait(waiting) => waiting,
             };
             waiting.wait();
-            match landed(waiting, back) {
-                ControlFlow::Break(landed) => return Ok(Loaded::Found(landed?)),
-                ControlFlow::Continue(back) => key = back,
+            if let Some(landed) = landed(waiting, key) {
+                return Ok(Loaded::Found(landed?));
             }
         }
     }
 
     /// Looks for the value, and begins to load it if there is none.
-    fn load_step<E>(&self, key: K, blocks: bool) -> Result<Step<'_, K, V, S>, LoadError<K, V, E>> {
-        if let Some(value) = self.get(&key) {
-            drop(key); // before the reference is on its way out, as above
+    fn load_step<Q, E>(
+        &self,
+        key: &Q,
+        blocks: bool,
+    ) -> Result<Step<'_, K, V, S>, LoadError<K, V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        if let Some(value) = self.get(key) {
             return Ok(Step::Done(Loaded::Found(Value(Held::Lent(value)))));
         }
         if self.store.engine.admission.is_refusing() {
             return Err(LoadError::Closed);
         }
-        match self.flights.begin(self.hasher.hash_one(&key), &key, blocks) {
+        match self.flights.begin(self.hasher.hash_one(key), || key.to_owned(), blocks) {
             Begun::Own => Err(LoadError::Recursive),
-            Begun::Wait(waiting) => Ok(Step::Wait(waiting, key)),
-            Begun::Loader(loading) => Ok(Step::Done(match self.peek(&key) {
+            Begun::Wait(waiting) => Ok(Step::Wait(waiting)),
+            Begun::Loader(loading) => Ok(Step::Done(match self.peek(key) {
                 // Another flight has ended between the look and the beginning of this one.
                 Some(value) => {
-                    drop((key, loading));
+                    drop(loading); // before the reference is on its way out, as above
                     Loaded::Found(Value(Held::Lent(value)))
                 }
                 None => {
                     let count = Count { store: &self.store, has_inserted: false };
-                    Loaded::Absent(LoadGuard { map: self, key, count, loading })
+                    Loaded::Absent(LoadGuard { map: self, count, loading })
                 }
             })),
         }
@@ -358,16 +382,19 @@ where
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let pages = expiry::ExpiringMap::builder().build()?;
     /// let load = async { "a page".to_string() };
-    /// assert_eq!(*pages.get_or_insert_async("/", load).await.unwrap(), "a page");
+    /// assert_eq!(*pages.get_or_insert_async(&"/", load).await.unwrap(), "a page");
     /// # Ok::<(), expiry::BuildError>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn get_or_insert_async(
+    pub async fn get_or_insert_async<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,
-        key: K,
+        key: &Q,
         load: impl std::future::Future<Output = V>,
-    ) -> Result<Value<'_, K, V>, LoadError<K, V>> {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         let load = async { Ok((load.await, Lifetimes::new())) };
         self.try_get_or_insert_async(key, load).await
     }
@@ -377,11 +404,16 @@ where
     /// # Errors
     ///
     /// [`LoadError::Failed`], and as [`get_or_insert_async`](Self::get_or_insert_async).
-    pub async fn try_get_or_insert_async<E: Send + Sync + 'static>(
+    pub async fn try_get_or_insert_async<Q, E>(
         &self,
-        key: K,
+        key: &Q,
         load: impl std::future::Future<Output = Result<(V, Lifetimes), E>>,
-    ) -> Result<Value<'_, K, V>, LoadError<K, V, E>> {
+    ) -> Result<Value<'_, K, V>, LoadError<K, V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         let guard = match self.guard_or_async(key).await {
             Ok(Loaded::Found(value)) => {
                 drop(load); // before the reference is on its way out, as above
@@ -404,23 +436,30 @@ where
     /// # Errors
     ///
     /// [`LoadError::Closed`].
-    pub async fn get_or_guard_async(&self, key: K) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>> {
+    pub async fn get_or_guard_async<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
+        &self,
+        key: &Q,
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         self.guard_or_async(key).await
     }
 
-    async fn guard_or_async<E: Send + Sync + 'static>(
-        &self,
-        mut key: K,
-    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>> {
+    async fn guard_or_async<Q, E>(&self, key: &Q) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         loop {
-            let (mut waiting, back) = match self.load_step(key, false)? {
+            let mut waiting = match self.load_step(key, false)? {
                 Step::Done(loaded) => return Ok(loaded),
-                Step::Wait(waiting, back) => (waiting, back),
+                Step::Wait(waiting) => waiting,
             };
             std::future::poll_fn(|context| waiting.poll(&self.flights, context)).await;
-            match landed(waiting, back) {
-                ControlFlow::Break(landed) => return Ok(Loaded::Found(landed?)),
-                ControlFlow::Continue(back) => key = back,
+            if let Some(landed) = landed(waiting, key) {
+                return Ok(Loaded::Found(landed?));
             }
         }
     }
@@ -429,30 +468,28 @@ where
 /// The value, or the first failure, of a load that another caller ran.
 type Landed<'a, K, V, E> = Result<Value<'a, K, V>, LoadError<K, V, E>>;
 
-/// What a flight that is over brings a caller that has waited for it; its key, if that is nothing.
-fn landed<'a, K: Eq, V, E: Send + Sync + 'static>(
-    waiting: Waiting<K, V>,
-    key: K,
-) -> ControlFlow<Landed<'a, K, V, E>, K> {
+/// What a flight that is over brings a caller that has waited for it with this key, if it brings
+/// something.
+fn landed<'a, K, V, Q, E>(waiting: Waiting<K, V>, key: &Q) -> Option<Landed<'a, K, V, E>>
+where
+    K: Borrow<Q>,
+    Q: Eq + ?Sized,
+    E: Send + Sync + 'static,
+{
     let flight = waiting.flight();
     drop(waiting);
-    if *flight.key() != key {
-        return ControlFlow::Continue(key);
+    if flight.key().borrow() != key {
+        return None;
     }
-    // The `Drop` of a key may panic: it runs before what is returned is on its way out.
     match flight.outcome() {
-        Some(Outcome::Loaded(_)) => {
-            drop(key);
-            ControlFlow::Break(Ok(Value(Held::Loaded(flight))))
+        Some(Outcome::Loaded(_)) => Some(Ok(Value(Held::Loaded(flight)))),
+        Some(Outcome::Failed(error)) => {
+            let error = error.clone().downcast::<E>().ok()?;
+            // Before the error is on its way out: the `Drop` of a key may panic.
+            drop(flight);
+            Some(Err(LoadError::Failed(error)))
         }
-        Some(Outcome::Failed(error)) => match error.clone().downcast::<E>() {
-            Ok(error) => {
-                drop((key, flight));
-                ControlFlow::Break(Err(LoadError::Failed(error)))
-            }
-            Err(_) => ControlFlow::Continue(key),
-        },
-        _ => ControlFlow::Continue(key),
+        _ => None,
     }
 }
 
@@ -464,7 +501,7 @@ where
 {
     /// The key.
     pub fn key(&self) -> &K {
-        &self.key
+        self.loading.key()
     }
 
     /// Inserts the value, with the map's lifetime, and gives it to the waiting callers too. This
@@ -492,15 +529,14 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Value<'a, K, V>, InsertError<K, V>> {
-        let LoadGuard { map, key, mut count, loading } = self;
+        let LoadGuard { map, mut count, loading } = self;
         let held = |flight| Ok(Value(Held::Loaded(flight)));
         if loading.is_invalidated() {
-            drop(key); // its `Drop` may panic
             count.has_inserted = true;
             return held(loading.end(Outcome::Loaded(value)));
         }
         let shared = Outcome::Loaded(value.clone());
-        let settled = match map.put(key, value, lifetime.into(), false) {
+        let settled = match map.put(loading.key().clone(), value, lifetime.into(), false) {
             Ok(settled) => settled,
             Err(refused) => {
                 drop(loading.end(shared));
@@ -522,16 +558,14 @@ where
     /// Ends the load without a value. Waiting callers get the error.
     fn fail<E: Send + Sync + 'static>(self, error: E) -> LoadError<K, V, E> {
         let error = Arc::new(error);
-        let LoadGuard { key, loading, .. } = self;
         // Before the error is on its way out: the `Drop` of a key may panic.
-        drop(loading.end(Outcome::Failed(error.clone())));
-        drop(key);
+        drop(self.loading.end(Outcome::Failed(error.clone())));
         LoadError::Failed(error)
     }
 }
 
 impl<K: fmt::Debug, V, S> fmt::Debug for LoadGuard<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LoadGuard").field(&self.key).finish()
+        f.debug_tuple("LoadGuard").field(self.loading.key()).finish()
     }
 }

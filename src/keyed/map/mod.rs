@@ -1,6 +1,7 @@
 //! A concurrent map whose entries expire.
 
 mod builder;
+mod compute;
 mod drive;
 mod entry;
 mod iter;
@@ -12,6 +13,7 @@ mod put;
 mod remove;
 
 pub use builder::ExpiringMapBuilder;
+pub use compute::{Compute, Computed};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::Iter;
 pub use lent::Ref;
@@ -106,7 +108,7 @@ use std::time::Duration;
 ///
 /// A `Ref`, an `OccupiedEntry` and each item of an iterator *pin* the map, as every call does while
 /// it runs. A key's `Eq` runs pinned, and so do the closures of [`retain`](Self::retain),
-/// [`remove_if`](Self::remove_if) and [`upsert`](Self::upsert). The listener runs unpinned.
+/// [`remove_if`](Self::remove_if), [`upsert`](Self::upsert) and [`compute`](Self::compute). The listener runs unpinned.
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,
     hasher: S,

@@ -1,10 +1,11 @@
 //! Writing: entries come, are renewed, and get new values.
 
-use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
+use super::compute::Altered;
+use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Hindered, RemovalCause, Store};
+use crate::keyed::store::{Entered, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
@@ -230,53 +231,19 @@ where
         lifetime: impl Into<Lifetimes>,
         mut update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
-        let (store, lifetime, hash) = (&*self.store, lifetime.into(), self.hash(&key));
-        let mut offer = store.offer(hash, key, None);
-        loop {
-            let pin = store.engine.pin();
-            let found = store.find(&pin, offer.wanted());
-            match found {
-                Some(found) if !store.is_living(&found) => {
-                    let notice = store.make_way(&pin, &found);
-                    drop(pin);
-                    if let Some(notice) = notice {
-                        notice.tell();
-                    }
-                    continue;
-                }
-                Some(found) if !self.is_used(&found) => continue,
-                _ => {}
+        let lifetime = lifetime.into();
+        let mut offer = self.store.offer(self.hash(&key), key, None);
+        let altered = self.alter(&mut offer, &mut |old| {
+            let (value, result) = update(old);
+            (Compute::PutWithLifetime(value, lifetime), result)
+        });
+        match altered {
+            Ok((Altered::Put(settled), result)) => {
+                drop(settled.into_replaced());
+                Ok(result)
             }
-            // SAFETY: found after the pin.
-            let (new, result) = update(found.map(|found| unsafe { &found.pair().1 }));
-            offer.replace_value(Some(new));
-            // The lifetime begins now, however long the closure has taken. It replaces this very
-            // value, which may have been used meanwhile.
-            let weighed = offer.weigh().map_err(Hindered::Refused);
-            let attempt = match weighed.and_then(|()| Ok(store.term(lifetime)?)) {
-                Err(hindered) => Err(hindered),
-                Ok((term, now)) => match found.map(|found| found.again()) {
-                    None => offer.enter(&pin, term),
-                    Some(same) if store.is_living_at(&same, now) => {
-                        offer.replace(&pin, &same, term)
-                    }
-                    Some(_) => Err(Hindered::Overtaken),
-                },
-            };
-            match attempt {
-                Ok(entry) => {
-                    drop(Settled::new(store, pin, entry).into_replaced());
-                    return Ok(result);
-                }
-                Err(hindered) => {
-                    drop(pin);
-                    if let Err(error) = offer.again(hindered, store) {
-                        return Err(InsertError::of(offer.into_pair(), error));
-                    }
-                    // Here, unpinned: its `Drop` is the user's.
-                    drop(offer.replace_value(None));
-                }
-            }
+            Ok(_) => unreachable!("an update puts a value"),
+            Err(error) => Err(InsertError::of(offer.into_pair(), error)),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::sync::step;
 /// An entry that the driver is about to end: pinned, with its key's hash and where in its index
 /// bucket the slot is named.
 pub(crate) struct Named {
-    pub(super) pin: Pin,
+    pub(in crate::keyed) pin: Pin,
     pub(super) hash: u32,
     pub(super) position: usize,
 }
@@ -126,7 +126,7 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Where the index names a slot whose lease this thread has loaded. `None` if it does not:
     /// until then the claiming thread may take the payload out again.
-    pub(super) fn named(&self, pin: Pin, id: u32) -> Option<Named> {
+    pub(in crate::keyed) fn named(&self, pin: Pin, id: u32) -> Option<Named> {
         let hash = self.hash_of(id);
         let position = self.engine.keys.index_of(hash).position(&pin, hash, id);
         if position == ANYWHERE && !self.is_named(&pin, id, hash) {

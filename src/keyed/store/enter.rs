@@ -124,7 +124,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
 impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     #[inline(always)]
-    fn key(&self) -> &K {
+    pub(in crate::keyed) fn key(&self) -> &K {
         self.key.as_ref().expect(OFFERED)
     }
 
@@ -140,6 +140,11 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     /// Key and value, which are not in.
     pub(in crate::keyed) fn into_pair(mut self) -> (K, V) {
         self.take()
+    }
+
+    /// The key, which is not in, and its value, if it has one.
+    pub(in crate::keyed) fn into_parts(mut self) -> (K, Option<V>) {
+        (self.key.take().expect(OFFERED), self.value.take())
     }
 
     /// Offers another value with the key, or none. Returns the one before.

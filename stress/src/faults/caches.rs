@@ -47,7 +47,7 @@ fn weighing(bound: u64, listener: impl Fn(u64, RemovalCause) + Send + Sync + 'st
 
 fn removal_beside_load(ground: &Ground, key: u64) {
     let map = weighing(BOUND, |_, _| ());
-    let Ok(Loaded::Absent(guard)) = map.get_or_guard(key) else {
+    let Ok(Loaded::Absent(guard)) = map.get_or_guard(&key) else {
         return ground.expect(false, || format!("key {key} has no value, and no load"));
     };
     drop(map.remove(&key));

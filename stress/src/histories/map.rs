@@ -8,7 +8,7 @@ use super::check::{Span, Then};
 use super::due::Due;
 use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
-use expiry::expiring_map::Entry;
+use expiry::expiring_map::{Compute, Computed, Entry};
 use expiry::{BuildError, ExpiringMap, InsertError, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -223,6 +223,18 @@ impl Subject for Load {
                     Did::RemovedThis { value: seen, done }
                 }
                 71..=76 => Did::Remains(map.remaining(&name).map(|left| now.to_ticks(left))),
+                77..=80 => {
+                    let computed = map.compute(name, |old| match old {
+                        Some(&old) if old == seen => Compute::Remove,
+                        Some(_) => Compute::Keep,
+                        None => Compute::PutWithLifetime(value, after.into()),
+                    })?;
+                    match computed {
+                        Computed::Kept(entry) => Did::Got(Some(*entry)),
+                        Computed::Removed(_) => Did::RemovedThis { value: seen, done: true },
+                        _ => Did::Inserted { value, timeout, replaced: None },
+                    }
+                }
                 _ => {
                     let replaced =
                         map.upsert_with_lifetime(name, after, |old| (value, old.copied()))?;

@@ -1,0 +1,357 @@
+//! Conditional updates: a closure sees what a key has, and says what the key is to have.
+
+use super::put::Settled;
+use super::{ExpiringMap, Ref};
+use crate::core::engine::Pin;
+use crate::keyed::living::Notice;
+use crate::keyed::removed::Removed;
+use crate::keyed::store::{Entered, Found, Hindered, Offer, RemovalCause, Store};
+use crate::keyed::{InsertError, Lifetimes, StoreError};
+use crate::time::Lifetime;
+use std::hash::{BuildHasher, Hash};
+
+/// What a closure of [`ExpiringMap::compute`] wants done with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compute<V> {
+    /// Nothing: the entry stays as it is, or there is still none.
+    Keep,
+    /// The key gets this value, with the map's lifetime, which begins now.
+    Put(V),
+    /// The key gets this value, with a lifetime of its own.
+    PutWithLifetime(V, Lifetimes),
+    /// The entry keeps its value and lives for this long from now. The listener hears nothing. As
+    /// [`Keep`](Self::Keep) where the key has no entry.
+    Touch(Lifetime),
+    /// The entry ends. A load of the key that is under way is invalidated.
+    Remove,
+}
+
+/// What [`ExpiringMap::compute`] has found and done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Computed<'a, K: 'static, V: 'static> {
+    /// The key had no entry, and this call has put none in.
+    Absent,
+    /// The key has the entry that it had.
+    Kept(Ref<'a, K, V>),
+    /// The key has a new value.
+    Put {
+        /// The new entry. `None` if it has ended again: another thread, or the listener, has ended
+        /// it while the listener heard of the old one; or the map was shut down in the midst of
+        /// this call.
+        is: Option<Ref<'a, K, V>>,
+        /// The value that it has replaced.
+        was: Option<Removed<'a, K, V>>,
+    },
+    /// This call has ended the key's entry.
+    Removed(Removed<'a, K, V>),
+}
+
+impl<K, V> Computed<'_, K, V> {
+    /// The value that the closure has seen last.
+    #[must_use]
+    pub fn was(&self) -> Option<&V> {
+        match self {
+            Computed::Absent => None,
+            Computed::Kept(entry) => Some(entry.value()),
+            Computed::Put { was, .. } => was.as_ref().map(Removed::value),
+            Computed::Removed(ended) => Some(ended.value()),
+        }
+    }
+
+    /// The value that the key has after the call.
+    #[must_use]
+    pub fn is(&self) -> Option<&V> {
+        match self {
+            Computed::Absent | Computed::Removed(_) => None,
+            Computed::Kept(entry) => Some(entry.value()),
+            Computed::Put { is, .. } => is.as_ref().map(Ref::value),
+        }
+    }
+}
+
+/// What [`ExpiringMap::alter`] has done. It owes the listener the calls for the entries that it has
+/// ended.
+pub(super) enum Altered<'a, K: 'static, V: 'static> {
+    Kept(Option<Ref<'a, K, V>>),
+    Put(Settled<'a, K, V>),
+    /// The caller is unpinned.
+    Removed(Notice<'a, K, V>),
+}
+
+/// What one attempt has done.
+enum Done<'a, K: 'static, V: 'static> {
+    Kept,
+    Put(Entered<'a, K, V>),
+    Removed(Notice<'a, K, V>),
+}
+
+impl<'a, K: 'static, V: 'static> Altered<'a, K, V> {
+    /// Calls the listener, unpinned.
+    fn told(self) -> Computed<'a, K, V> {
+        match self {
+            Altered::Kept(None) => Computed::Absent,
+            Altered::Kept(Some(entry)) => Computed::Kept(entry),
+            Altered::Put(settled) => settled.into_computed(),
+            Altered::Removed(notice) => Computed::Removed(notice.told()),
+        }
+    }
+}
+
+impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
+    /// Calls the listener, unpinned.
+    fn into_computed(self) -> Computed<'a, K, V> {
+        let Settled { store, pin, entry: Entered { new, old, closed }, .. } = self;
+        let tells = closed.is_some() || old.is_some() && !store.removals.is_unheard();
+        // Dropped here if the listener is called.
+        let pin = (!tells).then_some(pin);
+        let was = old.map(|ended| Notice { ended, cause: RemovalCause::Replaced }.told());
+        if let Some(closed) = closed {
+            store.tell(&closed, RemovalCause::Closed);
+        }
+        let is = match pin {
+            Some(pin) => Some((new, pin)),
+            None => store.still(&new),
+        };
+        // SAFETY: put in, or found, under the pin.
+        let is = is.map(|(found, pin)| unsafe { Ref::new(&found, pin) });
+        Computed::Put { is, was }
+    }
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// An entry that this thread has put in, if it has not ended since. The caller is unpinned: the
+    /// slot may have another occupant by now.
+    fn still<'a>(&'a self, put: &Found<'a, K, V>) -> Option<(Found<'a, K, V>, Pin)> {
+        let pin = self.engine.pin();
+        let now = put.again();
+        if now.has_ended() || now.place() != put.place() {
+            return None;
+        }
+        let named = self.named(pin, put.id)?;
+        Some((now, named.pin))
+    }
+
+    /// Renews this very value; without one, only says whether the time is in range.
+    fn touch_this(
+        &self,
+        found: Option<Found<'_, K, V>>,
+        time: Lifetime,
+    ) -> Result<Done<'_, K, V>, Hindered> {
+        let Some(found) = found else {
+            self.deadline(time)?;
+            return Ok(Done::Kept);
+        };
+        let mut lost = None;
+        while let Some(now) = self.again(&found) {
+            match self.touch_found(&now, &mut lost, time)? {
+                Some(true) => return Ok(Done::Kept),
+                Some(false) => break,
+                None => {}
+            }
+        }
+        Err(Hindered::Overtaken)
+    }
+
+    /// Puts the offered value in the place of this very one, which may have been used meanwhile; or
+    /// in, if there is none. The lifetime begins now, however long the caller's closure has taken.
+    #[inline(always)]
+    fn put_over<'a>(
+        &'a self,
+        pin: &Pin,
+        offer: &mut Offer<'a, K, V>,
+        found: Option<Found<'a, K, V>>,
+        lifetime: Lifetimes,
+    ) -> Result<Done<'a, K, V>, Hindered>
+    where
+        K: Eq,
+    {
+        offer.weigh().map_err(Hindered::Refused)?;
+        let (term, now) = self.term(lifetime)?;
+        let entered = match found.map(|found| found.again()) {
+            None => offer.enter(pin, term)?,
+            Some(same) if self.is_living_at(&same, now) => offer.replace(pin, &same, term)?,
+            Some(_) => return Err(Hindered::Overtaken),
+        };
+        Ok(Done::Put(entered))
+    }
+}
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Does with a key what `decide` says, given the value that the key has; as one step, in one
+    /// look-up. Returns what was, and what is. This is a use of the entry, if there is one.
+    ///
+    /// Lock-free. If another thread changes the entry meanwhile, `decide` is called again, and its
+    /// last answer counts. So `decide` has no other effect than to assign its result. It runs while
+    /// this thread pins the map: keep it short. The listener is called before this returns, while
+    /// this thread is unpinned.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert_with_lifetime`](Self::insert_with_lifetime), where `decide` puts a value;
+    /// [`StoreError::ZeroTimeout`](crate::StoreError::ZeroTimeout) and
+    /// [`StoreError::TimeoutTooLong`](crate::StoreError::TimeoutTooLong), where it touches, also
+    /// where there is no entry. The [`InsertError`] gives the key back, and the value that was to
+    /// be put. Nothing has changed.
+    ///
+    /// # Examples
+    ///
+    /// The conditional commands of Redis, one call each:
+    ///
+    /// ```
+    /// use expiry::expiring_map::{Compute, Computed};
+    /// use expiry::{ExpiringMap, Lifetime, Lifetimes};
+    /// use std::time::Duration;
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// let map = ExpiringMap::<&str, String>::builder().build()?;
+    ///
+    /// // SET key value NX EX 60: a lock that one caller gets.
+    /// let lock = |owner: &str| {
+    ///     map.compute("lock", |held| match held {
+    ///         None => Compute::PutWithLifetime(owner.to_string(), MINUTE.into()),
+    ///         Some(_) => Compute::Keep,
+    ///     })
+    /// };
+    /// assert!(matches!(lock("ada")?, Computed::Put { was: None, .. }));
+    /// assert_eq!(lock("bob")?.is().map(String::as_str), Some("ada"));
+    ///
+    /// // Prolong the lock if it is still ours, and PERSIST.
+    /// let touch = |owner, time| {
+    ///     map.compute("lock", |held| match held {
+    ///         Some(held) if held == owner => Compute::Touch(time),
+    ///         _ => Compute::Keep,
+    ///     })
+    /// };
+    /// touch("ada", MINUTE.into())?;
+    /// assert!(map.remaining("lock") <= Some(2 * MINUTE));
+    /// touch("ada", Lifetime::Never)?;
+    /// assert_eq!(map.remaining("lock"), Some(Duration::MAX));
+    ///
+    /// // SET key value XX: only where there is a value.
+    /// let set = map.compute("page", |page| match page {
+    ///     Some(_) => Compute::Put("new".to_string()),
+    ///     None => Compute::Keep,
+    /// })?;
+    /// assert!(matches!(set, Computed::Absent));
+    ///
+    /// // INCR, which keeps the key's deadline, and refuses what is not a number.
+    /// let incr = |key| {
+    ///     let mut answer = Ok(0);
+    ///     map.compute(key, |text| {
+    ///         answer = text.map_or(Ok(0), |text| text.parse::<u64>()).map(|count| count + 1);
+    ///         match &answer {
+    ///             Ok(n) => Compute::PutWithLifetime(n.to_string(), Lifetimes::new().keep()),
+    ///             Err(_) => Compute::Keep,
+    ///         }
+    ///     })?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(answer)
+    /// };
+    /// assert_eq!((incr("visits")?, incr("visits")?), (Ok(1), Ok(2)));
+    /// assert!(incr("lock")?.is_err());
+    ///
+    /// // Give the lock back, if it is still ours.
+    /// let free = map.compute("lock", |held| match held {
+    ///     Some(held) if held == "ada" => Compute::Remove,
+    ///     _ => Compute::Keep,
+    /// })?;
+    /// assert_eq!((free.was().map(String::as_str), free.is()), (Some("ada"), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compute(
+        &self,
+        key: K,
+        mut decide: impl FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed<'_, K, V>, InsertError<K, Option<V>>> {
+        let mut offer = self.store.offer(self.hash(&key), key, None);
+        let altered = self.alter(&mut offer, &mut |old| (decide(old), ()));
+        // What the closure holds, and the key, may panic when they are dropped: here, after the
+        // listener was called, and before the result is on its way out.
+        match altered.map(|(altered, ())| altered.told()) {
+            Ok(computed) => {
+                drop((decide, offer));
+                Ok(computed)
+            }
+            Err(error) => {
+                drop(decide);
+                Err(InsertError::of(offer.into_parts(), error))
+            }
+        }
+    }
+
+    /// Looks up the key that is offered, and does with its entry what `decide` says; again, if that
+    /// has changed by then. Returns what `decide` has returned last beside its decision. An entry
+    /// whose time is up makes way, and the listener hears of it, unpinned.
+    #[inline(always)]
+    pub(super) fn alter<'a, R>(
+        &'a self,
+        offer: &mut Offer<'a, K, V>,
+        decide: &mut impl FnMut(Option<&V>) -> (Compute<V>, R),
+    ) -> Result<(Altered<'a, K, V>, R), StoreError> {
+        let store = &*self.store;
+        let mut has_invalidated = false;
+        loop {
+            // Before the look-up, as a removal does.
+            let may_load = !has_invalidated && self.flights.are_there();
+            let pin = store.engine.pin();
+            let found = store.find(&pin, offer.wanted());
+            match found {
+                Some(found) if !store.is_living(&found) => {
+                    let notice = store.make_way(&pin, &found);
+                    drop(pin);
+                    if let Some(notice) = notice {
+                        notice.tell();
+                    }
+                    continue;
+                }
+                Some(found) if !self.is_used(&found) => continue,
+                _ => {}
+            }
+            // SAFETY: found after the pin.
+            let (deed, result) = decide(found.map(|found| unsafe { &found.pair().1 }));
+            let mut put = |value, lifetime| {
+                offer.replace_value(Some(value));
+                store.put_over(&pin, offer, found, lifetime)
+            };
+            let done = match deed {
+                Compute::Keep => Ok(Done::Kept),
+                Compute::Put(value) => put(value, Lifetimes::new()),
+                Compute::PutWithLifetime(value, lifetime) => put(value, lifetime),
+                Compute::Touch(time) => store.touch_this(found, time),
+                Compute::Remove if may_load => {
+                    drop(pin);
+                    self.invalidate_load(offer.key());
+                    has_invalidated = true;
+                    continue;
+                }
+                Compute::Remove => match found.map(|found| store.remove_this(&pin, &found)) {
+                    None => Ok(Done::Kept),
+                    Some(Some(notice)) => Ok(Done::Removed(notice)),
+                    Some(None) => Err(Hindered::Overtaken),
+                },
+            };
+            let altered = match done {
+                // SAFETY: found after the pin.
+                Ok(Done::Kept) => Altered::Kept(found.map(|it| unsafe { Ref::new(&it, pin) })),
+                Ok(Done::Put(entered)) => Altered::Put(Settled::new(store, pin, entered)),
+                Ok(Done::Removed(notice)) => {
+                    drop(pin);
+                    Altered::Removed(notice)
+                }
+                Err(hindered) => {
+                    drop(pin);
+                    offer.again(hindered, store)?;
+                    // Here, unpinned: its `Drop` is the user's.
+                    drop(offer.replace_value(None));
+                    continue;
+                }
+            };
+            return Ok((altered, result));
+        }
+    }
+}
