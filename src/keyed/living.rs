@@ -8,7 +8,9 @@
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
-use super::store::{Entered, Found, Hindered, Offer, Place, RemovalCause, Store, Touched, Wanted};
+use super::store::{
+    Entered, Found, Hindered, Leased, Offer, Place, RemovalCause, Store, Touched, Wanted,
+};
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::Glance;
@@ -38,18 +40,18 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
 }
 
 /// What an attempt to insert came to. The offer has key and value again if they are not in.
-pub(super) enum Put<'a, K: 'static, V: 'static> {
-    Done(Entered<'a, K, V>),
+pub(super) enum Put<'g, 's, K: 'static, V: 'static> {
+    Done(Entered<'g, 's, K, V>),
     /// This is what there is; it was not to be replaced.
-    Kept(Found<'a, K, V>),
+    Kept(Found<'g, K, V>),
     /// This call has ended an entry whose time was up: unpin, call the listener, and try again.
-    MadeWay(Notice<'a, K, V>),
+    MadeWay(Notice<'s, K, V>),
     Hindered(Hindered),
 }
 
-impl<'a, K, V> From<Result<Entered<'a, K, V>, Hindered>> for Put<'a, K, V> {
+impl<'g, 's, K, V> From<Result<Entered<'g, 's, K, V>, Hindered>> for Put<'g, 's, K, V> {
     #[inline(always)]
-    fn from(attempt: Result<Entered<'a, K, V>, Hindered>) -> Self {
+    fn from(attempt: Result<Entered<'g, 's, K, V>, Hindered>) -> Self {
         match attempt {
             Ok(entered) => Put::Done(entered),
             Err(hindered) => Put::Hindered(hindered),
@@ -83,11 +85,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The entry of a key, if its time is not up. An entry that is not living does not come back.
     #[inline(always)]
-    pub(super) fn living<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    pub(super) fn living<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<Found<'_, K, V>>
+    ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -104,11 +106,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// As [`living`](Self::living), wherever it is, and whatever has become of it.
     #[cold]
     #[inline(never)]
-    fn living_anywhere<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    fn living_anywhere<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<Found<'_, K, V>>
+    ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -133,13 +135,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
-    pub(super) fn is_living(&self, found: &Found<'_, K, V>) -> bool {
+    pub(super) fn is_living(&self, found: &Leased<'_, K, V>) -> bool {
         self.is_living_at(found, self.engine.deadlines.now_for_look())
     }
 
     /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
     #[inline(always)]
-    pub(super) fn is_living_at(&self, found: &Found<'_, K, V>, now: u64) -> bool {
+    pub(super) fn is_living_at(&self, found: &Leased<'_, K, V>, now: u64) -> bool {
         matches!(found.lease.state(), State::Live | State::LiveIdle)
             && !self.is_over(found.lease, now)
     }
@@ -147,7 +149,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
     /// lease has changed meanwhile.
     #[cold]
-    pub(super) fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
+    pub(super) fn is_gone(&self, found: &Leased<'_, K, V>) -> bool {
         match found.lease.state() {
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
@@ -162,13 +164,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ///
     /// This runs the user's code: the key's `Eq`, and the clock.
     #[inline(always)]
-    pub(super) fn put<'a>(
-        &'a self,
-        pin: &Pin,
-        offer: &mut Offer<'a, K, V>,
+    pub(super) fn put<'g, 's: 'g>(
+        &'s self,
+        pin: &'g Pin,
+        offer: &mut Offer<'s, K, V>,
         lifetime: Lifetimes,
         replaces: bool,
-    ) -> Put<'a, K, V>
+    ) -> Put<'g, 's, K, V>
     where
         K: Eq,
     {
@@ -255,6 +257,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
+    /// As [`remove_this`](Self::remove_this), of the value that was found in this place under this
+    /// pin.
+    pub(super) fn remove_at(&self, pin: &Pin, place: Place) -> Option<Notice<'_, K, V>> {
+        self.remove_this(pin, &self.at(pin, place)?)
+    }
+
     /// An entry as it is now, if it is still living. The caller has been pinned since it found the
     /// entry. An entry that is not living does not come back.
     pub(super) fn again<'a>(&self, found: &Found<'a, K, V>) -> Option<Found<'a, K, V>> {
@@ -299,12 +307,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// of it. The call has `seen` this one, or has lost a swap on the lease of the one that is `lost`.
     #[cold]
     #[inline(never)]
-    fn touch_anywhere<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    fn touch_anywhere<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
         timeout: Lifetime,
-        mut seen: Option<Found<'_, K, V>>,
+        mut seen: Option<Found<'g, K, V>>,
         mut lost: Option<Place>,
     ) -> Result<bool, BadTimeout>
     where

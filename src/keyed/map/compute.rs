@@ -5,10 +5,11 @@ use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Found, Hindered, Offer, RemovalCause, Store};
+use crate::keyed::store::{Entered, Found, Hindered, Offer, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::hash::{BuildHasher, Hash};
+use std::ptr::NonNull;
 
 /// What a closure of [`ExpiringMap::compute`] wants done with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +81,10 @@ pub(super) enum Altered<'a, K: 'static, V: 'static> {
 }
 
 /// What one attempt has done.
-enum Done<'a, K: 'static, V: 'static> {
+enum Done<'g, 's, K: 'static, V: 'static> {
     Kept,
-    Put(Entered<'a, K, V>),
-    Removed(Notice<'a, K, V>),
+    Put(Entered<'g, 's, K, V>),
+    Removed(Notice<'s, K, V>),
 }
 
 impl<'a, K: 'static, V: 'static> Altered<'a, K, V> {
@@ -101,7 +102,7 @@ impl<'a, K: 'static, V: 'static> Altered<'a, K, V> {
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     /// Calls the listener, unpinned.
     fn into_computed(self) -> Computed<'a, K, V> {
-        let Settled { store, pin, entry: Entered { new, old, closed }, .. } = self;
+        let Settled { store, pin, pair, place, old, closed, .. } = self;
         let tells = closed.is_some() || old.is_some() && !store.removals.is_unheard();
         // Dropped here if the listener is called.
         let pin = (!tells).then_some(pin);
@@ -110,11 +111,11 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
             store.tell(&closed, RemovalCause::Closed);
         }
         let is = match pin {
-            Some(pin) => Some((new, pin)),
-            None => store.still(&new),
+            Some(pin) => Some((pair, pin)),
+            None => store.still(place),
         };
         // SAFETY: put in, or found, under the pin.
-        let is = is.map(|(found, pin)| unsafe { Ref::new(&found, pin) });
+        let is = is.map(|(pair, pin)| unsafe { Ref::new(pair, pin) });
         Computed::Put { is, was }
     }
 }
@@ -122,22 +123,19 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
 impl<K: 'static, V: 'static> Store<K, V> {
     /// An entry that this thread has put in, if it has not ended since. The caller is unpinned: the
     /// slot may have another occupant by now.
-    fn still<'a>(&'a self, put: &Found<'a, K, V>) -> Option<(Found<'a, K, V>, Pin)> {
+    fn still(&self, place: Place) -> Option<(NonNull<(K, V)>, Pin)> {
         let pin = self.engine.pin();
-        let now = put.again();
-        if now.has_ended() || now.place() != put.place() {
-            return None;
-        }
-        let named = self.named(pin, put.id)?;
-        Some((now, named.pin))
+        let pair = self.at(&pin, place)?.lend();
+        let named = self.named(pin, place.id)?;
+        Some((pair, named.pin))
     }
 
     /// Renews this very value; without one, only says whether the time is in range.
-    fn touch_this(
+    fn touch_this<'g>(
         &self,
         found: Option<Found<'_, K, V>>,
         time: Lifetime,
-    ) -> Result<Done<'_, K, V>, Hindered> {
+    ) -> Result<Done<'g, '_, K, V>, Hindered> {
         let Some(found) = found else {
             self.deadline(time)?;
             return Ok(Done::Kept);
@@ -156,13 +154,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Puts the offered value in the place of this very one, which may have been used meanwhile; or
     /// in, if there is none. The lifetime begins now, however long the caller's closure has taken.
     #[inline(always)]
-    fn put_over<'a>(
-        &'a self,
-        pin: &Pin,
-        offer: &mut Offer<'a, K, V>,
-        found: Option<Found<'a, K, V>>,
+    fn put_over<'g, 's: 'g>(
+        &'s self,
+        pin: &'g Pin,
+        offer: &mut Offer<'s, K, V>,
+        found: Option<Found<'g, K, V>>,
         lifetime: Lifetimes,
-    ) -> Result<Done<'a, K, V>, Hindered>
+    ) -> Result<Done<'g, 's, K, V>, Hindered>
     where
         K: Eq,
     {
@@ -312,8 +310,7 @@ where
                 Some(found) if !self.is_used(&found) => continue,
                 _ => {}
             }
-            // SAFETY: found after the pin.
-            let (deed, result) = decide(found.map(|found| unsafe { &found.pair().1 }));
+            let (deed, result) = decide(found.map(|found| &found.pair().1));
             let mut put = |value, lifetime| {
                 offer.replace_value(Some(value));
                 store.put_over(&pin, offer, found, lifetime)
@@ -336,9 +333,15 @@ where
                 },
             };
             let altered = match done {
-                // SAFETY: found after the pin.
-                Ok(Done::Kept) => Altered::Kept(found.map(|it| unsafe { Ref::new(&it, pin) })),
-                Ok(Done::Put(entered)) => Altered::Put(Settled::new(store, pin, entered)),
+                Ok(Done::Kept) => {
+                    let pair = found.map(|found| found.lend());
+                    // SAFETY: found under the pin, in this map.
+                    Altered::Kept(pair.map(|pair| unsafe { Ref::new(pair, pin) }))
+                }
+                Ok(Done::Put(Entered { new, old, closed })) => {
+                    let new = (new.lend(), new.place());
+                    Altered::Put(Settled::new(store, pin, new, (old, closed)))
+                }
                 Ok(Done::Removed(notice)) => {
                     drop(pin);
                     Altered::Removed(notice)

@@ -2,10 +2,9 @@
 
 use super::put::Settled;
 use super::{ExpiringMap, Ref};
-use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Found, Hindered, Offer};
+use crate::keyed::store::{Entered, Hindered, Offer, Place};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -48,7 +47,7 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
 pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     key: K,
-    found: Found<'a, K, V>,
+    place: Place,
     entry: Ref<'a, K, V>,
 }
 
@@ -152,22 +151,14 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// # Safety
-    ///
-    /// `found` was found after `pin`.
-    pub(super) unsafe fn new(
+    /// The entry in this place.
+    pub(super) fn new(
         map: &'a ExpiringMap<K, V, S>,
         key: K,
-        found: Found<'a, K, V>,
-        pin: Pin,
+        place: Place,
+        entry: Ref<'a, K, V>,
     ) -> Self {
-        OccupiedEntry {
-            map,
-            key,
-            found,
-            // SAFETY: the caller's.
-            entry: unsafe { Ref::new(&found, pin) },
-        }
+        OccupiedEntry { map, key, place, entry }
     }
 
     /// The key that was asked for.
@@ -209,23 +200,25 @@ where
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
-        let (lifetime, place) = (lifetime.into(), self.found.place());
+        let (lifetime, place) = (lifetime.into(), self.place);
         let mut offer = store.offer(place.hash, self.key, Some(value));
         let refused =
             |offer: Offer<'_, K, V>, error| Err(InsertError::of(offer.into_pair(), error));
         if let Err(error) = offer.weigh() {
             return refused(offer, error);
         }
-        let (mut pin, mut found) = (self.entry.into_pin(), self.found);
+        let mut pin = self.entry.into_pin();
         loop {
-            let Some(now) = store.again(&found) else {
+            let found = store.at(&pin, place);
+            let Some(now) = found.and_then(|found| store.again(&found)) else {
                 return refused(offer, StoreError::Changed);
             };
             let term = store.term(lifetime).map_err(Hindered::from);
             match term.and_then(|(term, _)| offer.replace(&pin, &now, term)) {
-                Ok(entry) => {
-                    let replaced = Settled::new(store, pin, entry).into_replaced();
-                    return Ok(replaced.expect("the value that it has replaced"));
+                Ok(Entered { new, old, closed }) => {
+                    let new = (new.lend(), new.place());
+                    let settled = Settled::new(store, pin, new, (old, closed));
+                    return Ok(settled.into_replaced().expect("the value that it has replaced"));
                 }
                 Err(Hindered::Overtaken) => {}
                 Err(hindered) => {
@@ -235,9 +228,9 @@ where
                         return refused(offer, error);
                     }
                     pin = store.engine.pin();
-                    match store.living(&pin, offer.wanted()) {
-                        Some(same) if same.place() == place => found = same,
-                        _ => return refused(offer, StoreError::Changed),
+                    let there = store.living(&pin, offer.wanted());
+                    if there.map_or(true, |there| there.place() != place) {
+                        return refused(offer, StoreError::Changed);
                     }
                 }
             }
@@ -248,7 +241,7 @@ where
     /// is under way goes on: [`ExpiringMap::remove`] invalidates it.
     pub fn remove(self) -> Option<Removed<'a, K, V>> {
         let pin = self.entry.into_pin();
-        let notice = self.map.store.remove_this(&pin, &self.found);
+        let notice = self.map.store.remove_at(&pin, self.place);
         drop(pin);
         let ended = notice.map(Notice::told);
         // After the listener, and before the handle is on its way out: its `Drop` may panic.

@@ -57,8 +57,9 @@ where
                     self.pin = None;
                 }
                 if let Some(found) = found {
-                    // SAFETY: it had not ended after the pin.
-                    return Some(unsafe { Ref::new(&found, pin) });
+                    let pair = found.lend();
+                    // SAFETY: found under the pin, in this map.
+                    return Some(unsafe { Ref::new(pair, pin) });
                 }
             }
             if !store.step(&pin, &mut self.walk, &mut self.met) {

@@ -1,9 +1,9 @@
 //! References to entries.
 
 use crate::core::engine::Pin;
-use crate::keyed::store::Found;
 use std::fmt;
 use std::ops::Deref;
+use std::ptr::NonNull;
 
 /// An entry's key and value, lent for as long as this lives. It pins the map: while it lives, no
 /// key or value that ends in this map is dropped. So do not keep it. The entry may end in the
@@ -28,11 +28,12 @@ pub struct Ref<'a, K: 'static, V: 'static> {
 impl<K, V> Ref<'_, K, V> {
     /// # Safety
     ///
-    /// It was found after the pin, or this thread owns its slot until after the pin.
+    /// The pair was found under the pin, or this thread owns its slot until after the pin; and the
+    /// map outlives the reference.
     #[inline(always)]
-    pub(super) unsafe fn new(found: &Found<'_, K, V>, pin: Pin) -> Self {
+    pub(super) unsafe fn new(pair: NonNull<(K, V)>, pin: Pin) -> Self {
         // SAFETY: the caller's; the pin goes with it.
-        let pair = unsafe { found.pair() };
+        let pair = unsafe { pair.as_ref() };
         Ref { pair, pin }
     }
 

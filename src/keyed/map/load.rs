@@ -547,7 +547,7 @@ where
         // A removal may have come between the question above and the insertion, and have found
         // nothing: this call takes its own entry back.
         let is_lost = settled.refused.is_none() && loading.is_invalidated();
-        let lost = is_lost.then(|| map.store.remove_this(&settled.pin, &settled.entry.new));
+        let lost = is_lost.then(|| map.store.remove_at(&settled.pin, settled.place));
         drop(settled.into_ref());
         if let Some(Some(lost)) = lost {
             lost.tell();

@@ -25,8 +25,9 @@ where
         while let Some(found) = self.store.living(&pin, wanted) {
             if self.is_used(&found) {
                 self.store.note_lookup(&pin, |lookups| &lookups.hits);
-                // SAFETY: found after the pin.
-                return Some(unsafe { Ref::new(&found, pin) });
+                let pair = found.lend();
+                // SAFETY: found under the pin, in this map.
+                return Some(unsafe { Ref::new(pair, pin) });
             }
         }
         self.store.note_lookup(&pin, |lookups| &lookups.misses);
@@ -47,9 +48,9 @@ where
         K: Borrow<Q>,
     {
         let (wanted, pin) = self.seek(key);
-        let found = self.store.living(&pin, wanted)?;
-        // SAFETY: found after the pin.
-        Some(unsafe { Ref::new(&found, pin) })
+        let pair = self.store.living(&pin, wanted)?.lend();
+        // SAFETY: found under the pin, in this map.
+        Some(unsafe { Ref::new(pair, pin) })
     }
 
     /// A clone of a key's value. As [`get`](Self::get).

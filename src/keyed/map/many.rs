@@ -187,13 +187,12 @@ where
                     None => &lookups.misses,
                 });
             }
-            // SAFETY: found under the pin, which this keeps.
-            return found.map(|found| unsafe { &found.pair().1 });
+            return found.map(|found| &found.pair().1);
         }
     }
 
     #[inline(always)]
-    fn living<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, Q>) -> Option<Found<'a, K, V>>
+    fn living<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, Q>) -> Option<Found<'_, K, V>>
     where
         K: Borrow<Q>,
     {

@@ -4,12 +4,17 @@ use super::compute::Altered;
 use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
-use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, RemovalCause, Store};
+use crate::keyed::removed::{EndedSlot, Removed};
+use crate::keyed::store::{Entered, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::ptr::NonNull;
+
+/// The value that an insertion has replaced, and its own entry, if it has ended that again.
+type Ends<'a, K, V> =
+    (Option<EndedSlot<&'a Store<K, V>, K, V>>, Option<EndedSlot<&'a Store<K, V>, K, V>>);
 
 /// What an insertion came to. It owes the listener the calls for the entries that it has ended.
 pub(super) struct Settled<'a, K: 'static, V: 'static> {
@@ -17,16 +22,26 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
     /// The pin under which the entry was put in, or found.
     pub(super) pin: Pin,
     /// The entry that was put in, or that was there.
-    pub(super) entry: Entered<'a, K, V>,
+    pub(super) pair: NonNull<(K, V)>,
+    pub(super) place: Place,
+    /// The value that it has replaced.
+    pub(super) old: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+    /// The entry itself, if the call has ended it again.
+    pub(super) closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
     /// What was not put in, because there is an entry.
     pub(super) refused: Option<(K, V)>,
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
+    /// Takes over what was put in, and the `pin` under which it was.
     #[inline(always)]
-    pub(super) fn new(store: &'a Store<K, V>, pin: Pin, entry: Entered<'a, K, V>) -> Self {
-        let refused = None;
-        Settled { store, pin, entry, refused }
+    pub(super) fn new(
+        store: &'a Store<K, V>,
+        pin: Pin,
+        (pair, place): (NonNull<(K, V)>, Place),
+        (old, closed): Ends<'a, K, V>,
+    ) -> Self {
+        Settled { store, pin, pair, place, old, closed, refused: None }
     }
 
     /// Calls the listener, unpinned. Returns the entry, of a call that replaces none.
@@ -34,21 +49,20 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
-        let Entered { new, closed, .. } = self.entry;
-        let pin = self.store.notify(self.pin, closed);
-        // SAFETY: found, or put in, after the pin; or this call owned it until after the pin.
-        unsafe { Ref::new(&new, pin) }
+        let pin = self.store.notify(self.pin, self.closed);
+        // SAFETY: found, or put in, under the pin; or this call owned it until after the pin.
+        unsafe { Ref::new(self.pair, pin) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
     #[inline(always)]
     pub(super) fn into_replaced(self) -> Option<Removed<'a, K, V>> {
         drop(self.pin);
-        let replaced = self.entry.old.map(|ended| {
+        let replaced = self.old.map(|ended| {
             let cause = RemovalCause::Replaced;
             Notice { ended, cause }.told()
         });
-        if let Some(closed) = self.entry.closed {
+        if let Some(closed) = self.closed {
             self.store.tell(&closed, RemovalCause::Closed);
         }
         replaced
@@ -152,11 +166,15 @@ where
         loop {
             let pin = store.engine.pin();
             match store.put(&pin, &mut offer, lifetime, replaces) {
-                Put::Done(entry) => return Ok(Settled::new(store, pin, entry)),
+                Put::Done(Entered { new, old, closed }) => {
+                    let new = (new.lend(), new.place());
+                    return Ok(Settled::new(store, pin, new, (old, closed)));
+                }
                 Put::Kept(found) if self.is_used(&found) => {
-                    let entry = Entered { new: found, old: None, closed: None };
+                    let there = (found.lend(), found.place());
                     let refused = Some(offer.into_pair());
-                    return Ok(Settled { store, pin, entry, refused });
+                    let settled = Settled::new(store, pin, there, (None, None));
+                    return Ok(Settled { refused, ..settled });
                 }
                 Put::Kept(_) => {}
                 Put::MadeWay(notice) => {
@@ -182,8 +200,12 @@ where
         loop {
             match self.store.living(&pin, wanted) {
                 Some(found) if !self.is_used(&found) => {}
-                // SAFETY: found after the pin.
-                Some(found) => break unsafe { OccupiedEntry::new(self, key, found, pin) }.into(),
+                Some(found) => {
+                    let (pair, place) = (found.lend(), found.place());
+                    // SAFETY: found under the pin, in this map.
+                    let entry = unsafe { Ref::new(pair, pin) };
+                    break OccupiedEntry::new(self, key, place, entry).into();
+                }
                 None => break VacantEntry::new(self, key).into(),
             }
         }

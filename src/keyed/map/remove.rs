@@ -92,8 +92,7 @@ where
         let (wanted, pin) = self.seek(key);
         let notice = loop {
             let found = self.store.living(&pin, wanted)?;
-            // SAFETY: found after the pin.
-            let (key, value) = unsafe { found.pair() };
+            let (key, value) = found.pair();
             if !condition(key, value) {
                 return None;
             }
@@ -123,8 +122,7 @@ where
             }
             for id in met.drain(..) {
                 while let Some(found) = self.store.living_at(&pin, id) {
-                    // SAFETY: it had not ended after the pin.
-                    let (key, value) = unsafe { found.pair() };
+                    let (key, value) = found.pair();
                     if keep(key, value) {
                         break;
                     }

@@ -249,9 +249,10 @@ where
                     Some(found) => offer.replace(&pin, &found, Term::until(deadline)),
                 },
             };
+            let attempt = attempt.map(|Entered { old, closed, .. }| (old, closed));
             drop(pin);
             match attempt {
-                Ok(Entered { old, closed, .. }) => {
+                Ok((old, closed)) => {
                     let old = old.map(|old| take(&old));
                     let Some(closed) = closed else {
                         return Ok(old);
@@ -318,7 +319,8 @@ where
         K: Borrow<Q>,
     {
         let store = self.store();
-        let found = store.find(&store.engine.pin(), self.wanted(key))?;
+        let pin = store.engine.pin();
+        let found = store.find(&pin, self.wanted(key))?;
         let deadlines = &store.engine.deadlines;
         Some(deadlines.left(found.lease, deadlines.now()))
     }

@@ -16,7 +16,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     {
         let store = self.store();
         let wanted = self.wanted(key);
-        let found = store.find(&store.engine.pin(), wanted)?;
+        let pin = store.engine.pin();
+        let found = store.find(&pin, wanted)?;
         Some((self.expiry(found.lease), Handle(found.place())))
     }
 
@@ -35,7 +36,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let (store, wanted) = (self.store(), self.wanted(key));
-        let found = store.find(&store.engine.pin(), wanted)?;
+        let pin = store.engine.pin();
+        let found = store.find(&pin, wanted)?;
         let deadlines = &store.engine.deadlines;
         Some(deadlines.left(found.lease, deadlines.now()))
     }
@@ -47,7 +49,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let (store, wanted) = (self.store(), self.wanted(key));
-        let found = store.find(&store.engine.pin(), wanted)?;
+        let pin = store.engine.pin();
+        let found = store.find(&pin, wanted)?;
         store.engine.deadlines.instant(found.lease)
     }
 
@@ -85,8 +88,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     {
         let mut dump = BTreeMap::<_, Vec<K>>::new();
         self.store().each(|_pin, found| {
-            // SAFETY: found after the pin.
-            let (key, ()) = unsafe { found.pair() };
+            let (key, ()) = found.pair();
             dump.entry(self.expiry(found.lease)).or_default().push(key.clone());
         });
         dump

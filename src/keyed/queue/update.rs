@@ -35,16 +35,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                 None => match store.deadline(timeout) {
                     Ok(deadline) => {
                         let entered = offer.enter(&pin, Term::until(deadline));
-                        entered.map(|entered| (entered, self.shared.since_start(deadline)))
+                        entered.map(|Entered { new, closed, .. }| (new.place(), closed, deadline))
                     }
                     Err(bad) => Err(bad.into()),
                 },
             };
             drop(pin);
             match attempt {
-                Ok((Entered { closed: Some(_), .. }, _)) => return Err(StoreError::Closed),
-                Ok((Entered { new, .. }, expiry)) => {
-                    return Ok(Updated::Inserted { expiry, handle: Handle(new.place()) })
+                Ok((_, Some(_), _)) => return Err(StoreError::Closed),
+                Ok((place, None, deadline)) => {
+                    let expiry = self.shared.since_start(deadline);
+                    return Ok(Updated::Inserted { expiry, handle: Handle(place) });
                 }
                 Err(hindered) => offer.again(hindered, &*self.shared)?,
             }

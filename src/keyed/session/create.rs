@@ -1,7 +1,7 @@
 //! How sessions begin.
 
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
-use crate::core::engine::{BadTimeout, Pin};
+use crate::core::engine::BadTimeout;
 use crate::error::TokenError;
 use crate::keyed::idle::Term;
 use crate::keyed::store::{Entered, Hindered, Place};
@@ -95,7 +95,7 @@ impl<T: Send + 'static> SessionTracker<T> {
 
     fn create_as(&self, mut seat: Seat<T>) -> Result<Session, TokenError<T, StoreError>> {
         loop {
-            match self.add(self.store.issuer.issue(), seat, |_, _, _| Ok(Some(())))? {
+            match self.add(self.store.issuer.issue(), seat, |_, _| Ok(Some(())))? {
                 Ok(session) => return Ok(session),
                 Err(((), back)) => seat = back,
             }
@@ -153,12 +153,12 @@ impl<T: Send + 'static> SessionTracker<T> {
         seat: Seat<T>,
     ) -> Result<(Tracked, Option<T>), TokenError<T, StoreError>> {
         let timeout = seat.timeout();
-        let there = |pin: &Pin, found: &Found<'_, T>, lost: &mut Option<Place>| {
-            let renewed = self.renew(pin, found, lost, timeout)?;
+        let there = |found: &Found<'_, T>, lost: &mut Option<Place>| {
+            let renewed = self.renew(found, lost, timeout)?;
             Ok(renewed.map(|renewed| match renewed {
                 Err(_) => Tracked::Closing,
                 Ok(()) => {
-                    let timeout = Self::seat(pin, found).timeout();
+                    let timeout = Self::seat(found).timeout();
                     Tracked::Renewed(Session { id, place: found.place(), timeout })
                 }
             }))
@@ -175,7 +175,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         &self,
         id: SessionId,
         seat: Seat<T>,
-        there: impl Fn(&Pin, &Found<'_, T>, &mut Option<Place>) -> Result<Option<R>, BadTimeout>,
+        there: impl Fn(&Found<'_, T>, &mut Option<Place>) -> Result<Option<R>, BadTimeout>,
     ) -> Result<Added<T, R>, TokenError<T, StoreError>> {
         let store = &*self.store;
         let (timeout, hash) = (seat.timeout(), self.hash(id));
@@ -183,7 +183,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         loop {
             let pin = store.engine.pin();
             let attempt = match store.find(&pin, offer.wanted()) {
-                Some(found) => match there(&pin, &found, &mut lost) {
+                Some(found) => match there(&found, &mut lost) {
                     Ok(Some(made)) => return Ok(Err((made, offer.into_pair().1))),
                     Ok(None) => Err(Hindered::Overtaken),
                     Err(bad) => Err(bad.into()),
@@ -194,16 +194,15 @@ impl<T: Send + 'static> SessionTracker<T> {
                     Err(bad) => Err(bad.into()),
                 },
             };
+            let attempt = attempt.map(|Entered { new, closed, .. }| (new.place(), closed));
             drop(pin);
             match attempt {
-                Ok(Entered { closed: Some(closed), .. }) => {
+                Ok((_, Some(closed))) => {
                     // SAFETY: this call has ended the session, and takes its token here only.
                     let token = unsafe { closed.value().take_token() };
                     return Err(TokenError { error: StoreError::Closed, token });
                 }
-                Ok(Entered { new, .. }) => {
-                    return Ok(Ok(Session { id, place: new.place(), timeout }))
-                }
+                Ok((place, None)) => return Ok(Ok(Session { id, place, timeout })),
                 Err(hindered) => {
                     if let Err(error) = offer.again(hindered, store) {
                         return Err(TokenError { error, token: offer.into_pair().1.into_token() });

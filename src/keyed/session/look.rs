@@ -2,7 +2,6 @@
 
 use super::{Found, Inner};
 use super::{SessionId, SessionInfo, SessionTracker};
-use crate::core::engine::Pin;
 use crate::core::lease::{Lease, State};
 use crate::keyed::StoreMetrics;
 use std::collections::BTreeMap;
@@ -24,10 +23,8 @@ impl<T: 'static> Inner<T> {
 }
 
 impl<T: Send + 'static> SessionTracker<T> {
-    /// The caller is pinned.
-    fn look(&self, _pin: &Pin, found: &Found<'_, T>, now: u64) -> SessionInfo {
-        // SAFETY: found after the pin.
-        let (id, seat) = unsafe { found.pair() };
+    fn look(&self, found: &Found<'_, T>, now: u64) -> SessionInfo {
+        let (id, seat) = found.pair();
         seat.look(*id, self.store.remaining(found.lease, now))
     }
 
@@ -36,7 +33,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// any other at most once. O(capacity). `f` may use the tracker.
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
         let now = self.store.engine.deadlines.clock().now();
-        self.store.each(|pin, found| f(&self.look(pin, found, now)));
+        self.store.each(|_pin, found| f(&self.look(found, now)));
     }
 
     /// Which sessions expire when: expiry time, counted from when the tracker was built, to
@@ -49,8 +46,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.store.each(|_pin, found| {
             if let Some(deadline) = self.store.deadline_of(found.lease) {
                 let expiry = Duration::from_nanos(deadline.saturating_mul(interval));
-                // SAFETY: found after the pin.
-                let (id, _) = unsafe { found.pair() };
+                let (id, _) = found.pair();
                 dump.entry(expiry).or_default().push(*id);
             }
         });
@@ -75,13 +71,13 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// has come to it.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
-        self.with(id, |pin, found| self.look(pin, found, self.store.engine.deadlines.clock().now()))
+        self.with(id, |found| self.look(found, self.store.engine.deadlines.clock().now()))
     }
 
     /// Whether there is such a session, be it about to be closed.
     #[must_use]
     pub fn contains(&self, id: SessionId) -> bool {
-        self.with(id, |_, _| ()).is_some()
+        self.with(id, |_| ()).is_some()
     }
 
     /// Number of sessions now, those included that are being closed, or that have expired and that

@@ -34,7 +34,7 @@ use self::id::Issuer;
 use self::seat::Seat;
 use super::removed::EndedSlot;
 use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
-use crate::core::engine::{Claim, Pin};
+use crate::core::engine::Claim;
 use crate::handle::handle;
 use crate::lifecycle::{Leftovers, Owner};
 use crate::target::Target;
@@ -300,9 +300,8 @@ impl<T: Send + 'static> SessionTracker<T> {
     }
 
     /// What a session has beside its lease, for as long as the pin lives that it was found under.
-    fn seat<'p>(_pin: &'p Pin, found: &Found<'_, T>) -> &'p Seat<T> {
-        // SAFETY: found after the pin.
-        unsafe { &found.pair().1 }
+    fn seat<'g>(found: &Found<'g, T>) -> &'g Seat<T> {
+        &found.pair().1
     }
 
     fn hash(&self, id: SessionId) -> u32 {
@@ -310,9 +309,9 @@ impl<T: Send + 'static> SessionTracker<T> {
     }
 
     /// Runs `f` with the session of an id, if it is there.
-    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Pin, &Found<'_, T>) -> R) -> Option<R> {
+    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Found<'_, T>) -> R) -> Option<R> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
-        self.store.find(&pin, wanted).map(|found| f(&pin, &found))
+        self.store.find(&pin, wanted).map(|found| f(&found))
     }
 }

@@ -9,7 +9,7 @@
 use super::seat::NOBODY;
 use super::{Found, SessionError, SessionId, SessionTracker};
 use crate::core::lease::State;
-use crate::keyed::closing::STAYS;
+use crate::keyed::store::HELD;
 use crate::sync::Ordering;
 
 impl<T: Send + 'static> SessionTracker<T> {
@@ -20,9 +20,9 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`], [`SessionError::Moved`].
     pub fn check(&self, id: SessionId, owner: u64) -> Result<(), SessionError> {
-        let checked = self.with(id, |pin, found| {
+        let checked = self.with(id, |found| {
             Self::lives(found)?;
-            let word = &Self::seat(pin, found).owner;
+            let word = &Self::seat(found).owner;
             // survives: one word, with nothing behind it. `written` asks for the lease after it by
             // a read-modify-write, which models notice. Holds for the swap and for `set_owner`,
             // too.
@@ -52,9 +52,9 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, the
     /// thread that ended it may have got either owner.
     pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
-        let moved = self.with(id, |pin, found| {
+        let moved = self.with(id, |found| {
             Self::lives(found)?;
-            let word = &Self::seat(pin, found).owner;
+            let word = &Self::seat(found).owner;
             let before = word.swap(owner, Ordering::AcqRel);
             Self::written(found).map(|()| before)
         });
@@ -72,7 +72,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// Whether the thread that ends the session will see the owner that the caller has written.
     fn written(found: &Found<'_, T>) -> Result<(), SessionError> {
         let lease = found.slot.lease_in_order();
-        if lease.is_in(STAYS) && lease.generation() == found.lease.generation() {
+        if lease.is_in(HELD) && lease.generation() == found.lease.generation() {
             Ok(())
         } else {
             Err(SessionError::Unknown)
@@ -86,7 +86,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`]; then the thread that ended it got a local session.
     pub fn upgrade(&self, id: SessionId) -> Result<bool, SessionError> {
-        let upgraded = self.with(id, |pin, found| Self::seat(pin, found).upgrade());
+        let upgraded = self.with(id, |found| Self::seat(found).upgrade());
         upgraded.flatten().ok_or(SessionError::Unknown)
     }
 
@@ -96,7 +96,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`].
     pub fn is_global(&self, id: SessionId) -> Result<bool, SessionError> {
-        let global = self.with(id, |pin, found| Self::seat(pin, found).is_global());
+        let global = self.with(id, |found| Self::seat(found).is_global());
         global.ok_or(SessionError::Unknown)
     }
 }

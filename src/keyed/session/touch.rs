@@ -39,7 +39,7 @@
 //!   the clearing and the reading. A session that ends in between, or closes, is left out.
 
 use super::{Found, Session, SessionError, SessionId, SessionTracker};
-use crate::core::engine::{BadTimeout, Pin};
+use crate::core::engine::BadTimeout;
 use crate::keyed::store::{Place, Touched, Wanted};
 use std::time::Duration;
 
@@ -94,8 +94,8 @@ impl<T: Send + 'static> SessionTracker<T> {
                 });
             }
             let (pin, mut lost) = (self.store.engine.pin(), None);
-            while let Some(found) = self.store.stay(&pin, session.place) {
-                if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout)? {
+            while let Some(found) = self.store.at(&pin, session.place) {
+                if let Some(touched) = self.renew(&found, &mut lost, timeout)? {
                     return Ok(touched);
                 }
             }
@@ -135,8 +135,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.catching_up(|| {
             let (pin, mut lost) = (self.store.engine.pin(), None);
             while let Some(found) = self.store.find(&pin, wanted) {
-                let timeout = timeout.unwrap_or_else(|| Self::seat(&pin, &found).timeout());
-                if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout)? {
+                let timeout = timeout.unwrap_or_else(|| Self::seat(&found).timeout());
+                if let Some(touched) = self.renew(&found, &mut lost, timeout)? {
                     return Ok(touched);
                 }
             }
@@ -154,7 +154,6 @@ impl<T: Send + 'static> SessionTracker<T> {
     #[inline]
     pub(super) fn renew(
         &self,
-        pin: &Pin,
         found: &Found<'_, T>,
         lost: &mut Option<Place>,
         timeout: Duration,
@@ -168,7 +167,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         if self.store.collects {
             // After the swap of the lease: a taking that finds the flag finds this lease. The other
             // way round fails in model `q14_first_touch_and_taking`. Pairs with `take_touched`.
-            let seat = Self::seat(pin, found);
+            let seat = Self::seat(found);
             if seat.is_global() {
                 seat.set_touched();
             }
@@ -210,17 +209,16 @@ impl<T: Send + 'static> SessionTracker<T> {
         }
         let now = self.store.engine.deadlines.clock().now();
         self.store.each(|pin, found| {
-            if !Self::seat(pin, found).clear_touched() {
+            if !Self::seat(found).clear_touched() {
                 return;
             }
             // After the flag: the lease of every touch that has left its report to this taking. A
             // lease that was read before fails in model `q14_touch_and_taking`. Pairs with `renew`.
-            let Some(found) = self.store.stay(pin, found.place()) else {
+            let Some(found) = self.store.at(pin, found.place()) else {
                 return;
             };
             if let Some(left) = self.store.remaining(found.lease, now) {
-                // SAFETY: found after the pin.
-                all.push((unsafe { found.pair() }.0, left));
+                all.push((found.pair().0, left));
             }
         });
         all

@@ -1,7 +1,7 @@
 //! Insertion: from what a call offers to an entry that look-ups find.
 
 use super::lookup::Seen;
-use super::{Eviction, Found, Mine, Pair, RemovalCause, Store, Wanted};
+use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};
 use crate::core::engine::{BadTimeout, Claim, Frontend, Pin, Refused, Room};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
@@ -20,12 +20,12 @@ const ATTEMPTS: u32 = 16;
 pub(super) type Claimed<'a, K, V> = (Claim<'a, Pair<K, V>>, Spot<'a, Pair<K, V>>);
 
 /// An entry that a call has put in.
-pub(in crate::keyed) struct Entered<'a, K: 'static, V: 'static> {
-    pub(in crate::keyed) new: Found<'a, K, V>,
+pub(in crate::keyed) struct Entered<'g, 's, K: 'static, V: 'static> {
+    pub(in crate::keyed) new: Found<'g, K, V>,
     /// The value that it has replaced.
-    pub(in crate::keyed) old: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+    pub(in crate::keyed) old: Option<EndedSlot<&'s Store<K, V>, K, V>>,
     /// The entry itself, if this call has ended it again, because the store is shut down.
-    pub(in crate::keyed) closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+    pub(in crate::keyed) closed: Option<EndedSlot<&'s Store<K, V>, K, V>>,
 }
 
 /// Why an attempt has put nothing in. It has changed nothing, and the offer has key and value again.
@@ -174,13 +174,14 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     /// Puts in an entry of a key that had none just now. The only code of the user's that this runs
     /// is the key's `Eq`, while key and value are in the slot.
     #[inline(always)]
-    pub(in crate::keyed) fn enter(
+    pub(in crate::keyed) fn enter<'g>(
         &mut self,
-        pin: &Pin,
+        pin: &'g Pin,
         term: Term,
-    ) -> Result<Entered<'s, K, V>, Hindered>
+    ) -> Result<Entered<'g, 's, K, V>, Hindered>
     where
         K: Eq,
+        's: 'g,
     {
         let store = self.store;
         self.permit(self.weight)?;
@@ -200,7 +201,8 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         if let Some(eviction) = &store.eviction {
             eviction.note(claim.id, claim.generation, hash);
         }
-        let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
+        let new = Leased { id: claim.id, slot: claim.slot, lease, hash };
+        let new = Found::under(pin, new, ANYWHERE);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         Ok(Entered { new, old: None, closed })
     }
@@ -209,12 +211,15 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     /// lease to `FORWARD`; `docs/design.md`, "Replacing", has the protocol. Runs none of the user's
     /// code.
     #[inline(always)]
-    pub(in crate::keyed) fn replace(
+    pub(in crate::keyed) fn replace<'g>(
         &mut self,
-        pin: &Pin,
+        pin: &'g Pin,
         found: &Found<'_, K, V>,
         term: Term,
-    ) -> Result<Entered<'s, K, V>, Hindered> {
+    ) -> Result<Entered<'g, 's, K, V>, Hindered>
+    where
+        's: 'g,
+    {
         let store = self.store;
         if store.engine.admission.is_refusing() {
             return Err(Hindered::Refused(StoreError::Closed));
@@ -248,7 +253,8 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         store.count(mine, claim.id).replacing.add(1);
         // SAFETY: forwarded by this thread, and the index names the new slot now.
         let old = unsafe { EndedSlot::of(store, found.id, found.slot) };
-        let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
+        let new = Leased { id: claim.id, slot: claim.slot, lease, hash };
+        let new = Found::under(pin, new, ANYWHERE);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         if let (true, Some((_, bound))) = (term.keeps, term.idle) {
             store.keep_bound(found, &new, bound);
@@ -298,7 +304,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let entering = Entering { offer: self, mine, claim };
         // SAFETY: this thread's until it is published; from then on this thread is pinned.
         let key = unsafe { &claim.slot.value().0 };
-        let mut seek = store.seek(Wanted::new(&store.engine.keys, hash, key));
+        let mut seek = store.seek(pin, Wanted::new(&store.engine.keys, hash, key));
         let hindered = match store.engine.publish(pin, hash, claim.id, &mut seek, store) {
             Insert::Done => {
                 std::mem::forget(entering);
@@ -387,7 +393,8 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     where
         K: Eq,
     {
-        let found = self.store.find(&self.store.engine.pin(), self.wanted());
+        let pin = self.store.engine.pin();
+        let found = self.store.find(&pin, self.wanted());
         found.map(|found| found.id)
     }
 }

@@ -24,7 +24,7 @@
 //! The bound is the permits of `core::engine::admission`, and so exact: the inserting thread evicts
 //! before it claims its slot.
 
-use super::{Found, Pair, Store};
+use super::{Found, Leased, Pair, Store};
 use crate::core::engine::Room;
 use crate::core::lease::{set, Lease, State};
 use crate::core::params::BUCKET;
@@ -339,7 +339,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let named = self.named(self.engine.pin(), id)?;
         let slot = self.engine.slots.slot(id)?;
         let (hash, position) = (named.hash, named.position);
-        let found = Found { id, slot, lease, hash, position };
+        let found = Found::under(&named.pin, Leased { id, slot, lease, hash }, position);
         let is_over = lease.is(State::Lapsed) || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
         let ended = self.end_for(&named.pin, &found, cause, room)?;

@@ -20,7 +20,7 @@
 //! out again. So the index asks in two steps: `accept` looks at the lease, `confirm` compares the
 //! key.
 
-use super::{Found, Pair, Share, Store, HELD};
+use super::{Found, Leased, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Keys, Pin};
 use crate::core::index::{Glance, Index, Probe, ANYWHERE};
 use crate::core::lease::{Lease, State};
@@ -66,16 +66,17 @@ impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
 }
 
 /// A look-up through all buckets that may hold a key; see [`Probe`].
-pub(super) struct Seek<'s, 'q, K: 'static, V: 'static, Q: ?Sized> {
-    store: &'s Store<K, V>,
+pub(super) struct Seek<'g, 'q, K: 'static, V: 'static, Q: ?Sized> {
+    store: &'g Store<K, V>,
+    pin: &'g Pin,
     wanted: Wanted<'q, Q>,
-    pub(super) seen: Seen<'s, K, V>,
+    pub(super) seen: Seen<'g, K, V>,
 }
 
 /// What a [`Seek`] has seen in the slot that it accepted last.
-pub(super) enum Seen<'s, K: 'static, V: 'static> {
+pub(super) enum Seen<'g, K: 'static, V: 'static> {
     Nothing,
-    Entry(Found<'s, K, V>),
+    Entry(Found<'g, K, V>),
     /// The entry has a new value, in this slot. The index word is to be swung there.
     Forwarded(u32),
 }
@@ -83,15 +84,14 @@ pub(super) enum Seen<'s, K: 'static, V: 'static> {
 impl<K: Borrow<Q> + 'static, V: 'static, Q: Eq + ?Sized> Probe for Seek<'_, '_, K, V, Q> {
     #[inline(always)]
     fn accept(&mut self, id: u32) -> bool {
-        self.seen = self.store.look(id, self.wanted.hash, ANYWHERE);
+        self.seen = self.store.look(self.pin, id, self.wanted.hash, ANYWHERE);
         !matches!(self.seen, Seen::Nothing)
     }
 
     #[inline(always)]
     fn confirm(&mut self) -> bool {
         match &self.seen {
-            // SAFETY: the look-up is pinned, and the index believes in the slot.
-            Seen::Entry(found) => self.wanted.is(unsafe { &found.pair().0 }),
+            Seen::Entry(found) => self.wanted.is(&found.pair().0),
             Seen::Forwarded(_) => true,
             Seen::Nothing => false,
         }
@@ -114,13 +114,13 @@ pub(super) fn tail<K: 'static, V: 'static>(
 impl<K: 'static, V: 'static> Store<K, V> {
     /// What slot `id` holds, which the index led to.
     #[inline(always)]
-    fn look(&self, id: u32, hash: u32, position: usize) -> Seen<'_, K, V> {
+    fn look<'g>(&'g self, pin: &'g Pin, id: u32, hash: u32, position: usize) -> Seen<'g, K, V> {
         let Some(slot) = self.engine.slots.slot(id) else {
             return Seen::Nothing;
         };
         let lease = slot.lease();
         if lease.is_in(HELD) {
-            return Seen::Entry(Found { id, slot, lease, hash, position });
+            return Seen::Entry(Found::under(pin, Leased { id, slot, lease, hash }, position));
         }
         if lease.is(State::Forward) {
             // This goes by the lease that ended the way there: loaded again, it could be a
@@ -142,11 +142,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The entry of a key.
     #[inline(always)]
-    pub(in crate::keyed) fn find<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    pub(in crate::keyed) fn find<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<Found<'_, K, V>>
+    ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -156,12 +156,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// The entry of a key. This calls `ahead` with the slot that most likely has it, before this
     /// thread waits for that slot's memory.
     #[inline(always)]
-    pub(in crate::keyed) fn find_and<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    pub(in crate::keyed) fn find_and<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
         ahead: impl FnOnce(u32),
-    ) -> Option<Found<'_, K, V>>
+    ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -193,12 +193,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys
     /// share a hash, a value is just being replaced, or the index grows.
     #[inline(always)]
-    pub(in crate::keyed) fn glance<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    pub(in crate::keyed) fn glance<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
         ahead: impl FnOnce(u32),
-    ) -> Glance<Found<'_, K, V>>
+    ) -> Glance<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -209,25 +209,24 @@ impl<K: 'static, V: 'static> Store<K, V> {
             Glance::Unclear => return Glance::Unclear,
         };
         ahead(seen.slot);
-        match self.look(seen.slot, hash, seen.position) {
-            // SAFETY: this thread is pinned, and the index believed in the slot.
-            Seen::Entry(found) if wanted.is(unsafe { &found.pair().0 }) => Glance::There(found),
+        match self.look(pin, seen.slot, hash, seen.position) {
+            Seen::Entry(found) if wanted.is(&found.pair().0) => Glance::There(found),
             _ => Glance::Unclear,
         }
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn find_anywhere<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
+    pub(super) fn find_anywhere<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<Found<'_, K, V>>
+    ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
         loop {
-            let mut seek = self.seek(wanted);
+            let mut seek = self.seek(pin, wanted);
             wanted.index.find(wanted.hash, &mut seek)?;
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
@@ -238,8 +237,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    pub(super) fn seek<'q, Q: ?Sized>(&self, wanted: Wanted<'q, Q>) -> Seek<'_, 'q, K, V, Q> {
-        Seek { store: self, wanted, seen: Seen::Nothing }
+    pub(super) fn seek<'g, 'q, Q: ?Sized>(
+        &'g self,
+        pin: &'g Pin,
+        wanted: Wanted<'q, Q>,
+    ) -> Seek<'g, 'q, K, V, Q> {
+        Seek { store: self, pin, wanted, seen: Seen::Nothing }
     }
 
     /// Makes the index name slot `target`, to which another slot has been forwarded. `seen` is that

@@ -53,6 +53,7 @@ use crate::error::BuildError;
 use crate::setup::Setup;
 use crate::sync::Ordering;
 use crate::time::nanos;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::time::Duration;
 
@@ -104,12 +105,42 @@ pub(crate) struct Place {
     pub(crate) hash: u32,
 }
 
-/// A slot that the index names under a key, with the lease that it had just then.
-pub(super) struct Found<'a, K: 'static, V: 'static> {
+/// A slot with the lease that it had when it was looked at.
+pub(super) struct Leased<'s, K: 'static, V: 'static> {
     pub(super) id: u32,
-    pub(super) slot: Slot<'a, Pair<K, V>>,
+    pub(super) slot: Slot<'s, Pair<K, V>>,
     pub(super) lease: Lease,
     pub(super) hash: u32,
+}
+
+impl<K, V> Clone for Leased<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Leased<'_, K, V> {}
+
+impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
+    pub(super) fn place(&self) -> Place {
+        Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
+    }
+
+    pub(super) fn claim(&self) -> Claim<'s, Pair<K, V>> {
+        Claim::of(self.id, self.slot, self.lease)
+    }
+
+    /// Whether it had ended when its lease was loaded.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.lease.is_in(HELD)
+    }
+}
+
+/// An entry that a look-up has found, with the lease that it had then. It borrows the pin under
+/// which it was found: until that is dropped the slot has no other occupant, whatever becomes of the
+/// entry (I4).
+pub(super) struct Found<'g, K: 'static, V: 'static> {
+    leased: Leased<'g, K, V>,
     /// The word's position in its index bucket, or [`ANYWHERE`](crate::core::index::ANYWHERE).
     pub(super) position: usize,
 }
@@ -122,36 +153,39 @@ impl<K, V> Clone for Found<'_, K, V> {
 
 impl<K, V> Copy for Found<'_, K, V> {}
 
-impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
-    /// The entry as it is now. The caller has been pinned since it found the entry, so the slot has
-    /// no other occupant.
-    pub(super) fn again(&self) -> Self {
-        let lease = self.slot.lease();
-        Found { lease, ..*self }
+impl<'g, K: 'static, V: 'static> std::ops::Deref for Found<'g, K, V> {
+    type Target = Leased<'g, K, V>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Leased<'g, K, V> {
+        &self.leased
+    }
+}
+
+impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
+    /// The index named the slot under this pin, or the pinned thread has put the entry in.
+    #[inline(always)]
+    fn under(_pin: &'g Pin, leased: Leased<'g, K, V>, position: usize) -> Self {
+        Found { leased, position }
     }
 
-    /// Whether it had ended when its lease was loaded.
-    pub(super) fn has_ended(&self) -> bool {
-        !self.lease.is_in(HELD)
+    /// The entry as it is now.
+    pub(super) fn again(&self) -> Self {
+        let lease = self.slot.lease();
+        Found { leased: Leased { lease, ..self.leased }, ..*self }
+    }
+
+    /// Key and value, for a [`Ref`](crate::Ref), which keeps them by the pin itself.
+    #[inline(always)]
+    pub(super) fn lend(&self) -> NonNull<(K, V)> {
+        NonNull::from(self.pair())
     }
 
     /// Key and value.
-    ///
-    /// # Safety
-    ///
-    /// The caller was pinned when this was found, and is for as long as the reference is used.
     #[inline(always)]
-    pub(super) unsafe fn pair<'v>(&self) -> &'v (K, V) {
-        // SAFETY: the caller's.
+    pub(super) fn pair(&self) -> &'g (K, V) {
+        // SAFETY: it was published under the pin, for which it stays in its slot.
         unsafe { self.slot.value() }
-    }
-
-    pub(super) fn place(&self) -> Place {
-        Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
-    }
-
-    pub(super) fn claim(&self) -> Claim<'a, Pair<K, V>> {
-        Claim::of(self.id, self.slot, self.lease)
     }
 }
 

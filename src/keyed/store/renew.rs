@@ -1,8 +1,7 @@
 //! Renewal: one compare-and-swap of the lease.
 
-use super::{Found, Place, Store, Wanted, HELD};
+use super::{Leased, Place, Store, Wanted, HELD};
 use crate::core::engine::{BadTimeout, Look, Pin};
-use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 use crate::time::Lifetime;
@@ -48,7 +47,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(in crate::keyed) fn renew(
         &self,
-        found: &Found<'_, K, V>,
+        found: &Leased<'_, K, V>,
         lost: &mut Option<Place>,
         timeout: Lifetime,
         to_the_tick: bool,
@@ -80,7 +79,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(never)]
     fn renew_otherwise(
         &self,
-        found: &Found<'_, K, V>,
+        found: &Leased<'_, K, V>,
         lost: &mut Option<Place>,
         timeout: Lifetime,
     ) -> Result<Option<Touched>, BadTimeout> {
@@ -162,13 +161,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.deadline(timeout)?;
                 return Ok(Touched::Gone);
             }
-            let found = Found {
-                id: place.id,
-                slot: spot.slot,
-                lease,
-                hash: place.hash,
-                position: ANYWHERE,
-            };
+            let found = Leased { id: place.id, slot: spot.slot, lease, hash: place.hash };
             if let Some(touched) = self.renew(&found, &mut lost, timeout, false)? {
                 return Ok(touched);
             }

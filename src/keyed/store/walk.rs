@@ -5,12 +5,13 @@
 //! is. A walk meets all keys of one hash at once.
 
 use super::lookup::tail;
-use super::{Found, Store, HELD};
+use super::{Found, Leased, Place, Store, HELD};
 use crate::core::engine::Pin;
 use crate::core::index::ANYWHERE;
 use crate::core::lease::State;
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
+use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::time::Duration;
 
@@ -57,19 +58,44 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The entry that a slot holds or leads to, if it has not ended. The index has named the slot
     /// under this pin.
-    pub(in crate::keyed) fn held_at(&self, _pin: &Pin, id: u32) -> Option<Found<'_, K, V>> {
+    pub(in crate::keyed) fn held_at<'g>(
+        &'g self,
+        pin: &'g Pin,
+        id: u32,
+    ) -> Option<Found<'g, K, V>> {
         let (id, lease) = tail(&self.engine, id);
-        Some(Found {
+        let leased = Leased {
             id,
             slot: self.engine.slots.slot(id)?,
             lease: lease.filter(|lease| lease.is_in(HELD))?,
             hash: self.hash_of(id),
-            position: ANYWHERE,
-        })
+        };
+        Some(Found::under(pin, leased, ANYWHERE))
+    }
+
+    /// The entry that was found in this place, as it is now, if it has not ended: no look-up. Where
+    /// values are replaced the caller has been pinned since it was found.
+    pub(in crate::keyed) fn at<'g>(
+        &'g self,
+        pin: &'g Pin,
+        place: Place,
+    ) -> Option<Found<'g, K, V>> {
+        let spot = self.engine.slots.spot(place.id)?;
+        let lease = spot.slot.lease();
+        // survives: the pinned caller read the lease with Acquire: the hash is that occupant's.
+        let same = lease.is_in(HELD)
+            && lease.generation() == place.generation
+            && spot.note.load(Ordering::Acquire) == place.hash;
+        let leased = Leased { id: place.id, slot: spot.slot, lease, hash: place.hash };
+        same.then(|| Found::under(pin, leased, ANYWHERE))
     }
 
     /// As [`held_at`](Self::held_at), if the entry's time is not up.
-    pub(in crate::keyed) fn living_at(&self, pin: &Pin, id: u32) -> Option<Found<'_, K, V>> {
+    pub(in crate::keyed) fn living_at<'g>(
+        &'g self,
+        pin: &'g Pin,
+        id: u32,
+    ) -> Option<Found<'g, K, V>> {
         self.if_living(|| self.held_at(pin, id))
     }
 
@@ -91,8 +117,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let deadline = deadlines.of(found.lease);
             let lives = !to_the_tick || self.is_living_at(found, deadlines.now());
             if n > 0 && lives && deadline != NEVER {
-                // SAFETY: found after the pin.
-                let (key, _) = unsafe { found.pair() };
+                let (key, _) = found.pair();
                 first.push((deadline, key.clone()));
             }
             if first.len() >= n.saturating_mul(2).max(64) {
