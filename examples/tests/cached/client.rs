@@ -17,7 +17,7 @@ fn a_client_sets_gets_counts_and_scans_in_both_versions_of_the_protocol() {
         assert_eq!(client.get::<_, Option<String>>("none").unwrap(), None);
         let options = SetOptions::default().conditional_set(ExistenceCheck::NX);
         let options = options.with_expiration(SetExpiry::EX(100));
-        assert!(!client.set_options::<_, _, bool>("k", "v", options.clone()).unwrap());
+        assert!(!client.set_options::<_, _, bool>("k", "v", options).unwrap());
         assert!(client.set_options::<_, _, bool>("new", "v", options).unwrap());
         assert_eq!(client.ttl::<_, i64>("new").unwrap(), 100);
         let shown: String = client.get_ex("new", Expiry::PX(5000)).unwrap();

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 16;
 const KEYS: usize = 100_000;
 
+/// A request for a key, and the length of its reply, or 0 where that is not known.
+type Request = fn(usize) -> (String, usize);
+
 /// Sends requests in batches of `depth` for each client, and waits for `length` bytes of replies.
-fn drive(server: &Server, depth: usize, batches: usize, request: fn(usize) -> (String, usize)) {
+fn drive(server: &Server, depth: usize, batches: usize, request: Request) {
     let work = |client: usize| {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -58,7 +61,7 @@ fn drive(server: &Server, depth: usize, batches: usize, request: fn(usize) -> (S
 #[ignore = "measures, for some seconds"]
 fn load() {
     const VALUE: &str = "0123456789012345678901234567890123456789012345678901234567890123";
-    let commands: [(&str, fn(usize) -> (String, usize)); 5] = [
+    let commands: [(&str, Request); 5] = [
         ("SET", |key| (format!("SET key:{key:06} {VALUE}"), 5)),
         ("GET", |key| (format!("GET key:{key:06}"), 5 + 64 + 2)),
         ("SET EX", |key| (format!("SET key:{key:06} {VALUE} EX 1000"), 5)),
@@ -75,7 +78,7 @@ fn load() {
         }
         for depth in [1, 16] {
             for (name, request) in commands {
-                let total = if depth == 1 { 200_000 } else { 2_000_000 };
+                let total = if depth == 1 { 100_000 } else { 2_000_000 };
                 let (spent, began) = (server.cpu(), Instant::now());
                 drive(&server, depth, total / depth / CLIENTS, request);
                 let (spent, time) = (server.cpu() - spent, began.elapsed());

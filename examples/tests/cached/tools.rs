@@ -11,7 +11,7 @@ fn tool(server: &Server, name: &str, arguments: &str) -> Option<String> {
     tool.args(["-h", host, "-p", port]).args(arguments.split(' '));
     let output = match tool.output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!("{name} is not installed (apt-get install redis-tools): only the crate `redis` was run");
+            println!("only the crate `redis` was run: {name} is missing (apt-get install redis-tools)");
             return None;
         }
         output => output.unwrap(),

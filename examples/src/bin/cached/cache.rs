@@ -14,6 +14,8 @@ const LONGEST: Duration = Duration::from_secs(500_000_000);
 /// How many expired keys wait for the slowest subscriber; one that lags by more is disconnected.
 const EVENTS: usize = 1 << 16;
 
+pub type Key = Box<[u8]>;
+
 /// A value, and when it expires: in milliseconds since 1970.
 #[derive(Debug, Clone)]
 pub struct Stored {
@@ -48,7 +50,7 @@ pub enum WriteError {
 }
 
 pub struct Cache {
-    pub map: ExpiringMap<Box<[u8]>, Stored>,
+    pub map: ExpiringMap<Key, Stored>,
     /// The keys that expire, as they do.
     pub expired: broadcast::Sender<Arc<[u8]>>,
     /// Under [`Policy::Refuse`]: the bound, and what all entries weigh.
@@ -69,7 +71,7 @@ impl Cache {
         let full = bound.filter(|_| policy == Policy::Refuse).map(|bound| (bound, used.clone()));
         let (events, counts) = (expired.clone(), full.is_some());
         // Each end of a value comes here once. An expired one comes from the reaper thread.
-        let listener = move |key: &Box<[u8]>, stored: &Stored, cause: RemovalCause| {
+        let listener = move |key: &Key, stored: &Stored, cause: RemovalCause| {
             if counts {
                 used.fetch_sub(weight(key, stored), Ordering::Relaxed);
             }
@@ -83,7 +85,7 @@ impl Cache {
             .removal_listener(listener)
             .name("cached-reaper");
         let map = match bound.filter(|_| policy == Policy::Evict) {
-            Some(bound) => builder.max_weight(bound, |key: &Box<[u8]>, stored: &Stored| {
+            Some(bound) => builder.max_weight(bound, |key: &Key, stored: &Stored| {
                 weight(key, stored).try_into().unwrap_or(u32::MAX)
             }),
             None => builder,

@@ -271,7 +271,7 @@ impl Replies {
 
     /// An error. Its text may have words of the client, which could break the line.
     pub fn error(&mut self, text: &str) {
-        self.line(b'-', &text.replace(['\r', '\n'], " "));
+        self.line(b'-', text.replace(['\r', '\n'], " "));
     }
 
     pub fn integer(&mut self, number: i64) {

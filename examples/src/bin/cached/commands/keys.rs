@@ -99,7 +99,7 @@ pub(super) fn ttl(session: &mut Session, request: Request<'_>, when: When) -> Do
         Some(None) => -1,
         Some(Some(deadline)) => {
             let now = if when.from_now { cache.now().as_millis() as i64 } else { 0 };
-            ((deadline - now).max(0) + when.unit / 2) / when.unit
+            (deadline - now).max(0).saturating_add(when.unit / 2) / when.unit
         }
     });
     Ok(())
@@ -174,7 +174,7 @@ pub(super) fn scan(session: &mut Session, request: Request<'_>) -> Done {
     let (mut first, mut next) = (BinaryHeap::new(), None);
     for entry in map {
         let place = place(entry.key());
-        if place >= cursor && next.map_or(true, |next| place < next) {
+        if place >= cursor && next.is_none_or(|next| place < next) {
             first.push((place, entry.key().clone()));
             if first.len() > number {
                 next = first.pop().map(|(place, _)| place);
@@ -182,8 +182,8 @@ pub(super) fn scan(session: &mut Session, request: Request<'_>) -> Done {
         }
     }
     first.retain(|(place, key)| {
-        let shown = pattern.map_or(true, |pattern| glob::matches(pattern, key));
-        strings && shown && next.map_or(true, |next| *place < next)
+        let shown = pattern.is_none_or(|pattern| glob::matches(pattern, key));
+        strings && shown && next.is_none_or(|next| *place < next)
     });
     session.replies.array(2);
     session.replies.bulk(next.unwrap_or(0).to_string().as_bytes());

@@ -111,7 +111,7 @@ static COMMANDS: &[Command] = &[
     command("config", -2, Kind::Own, NO, connection::config),
     command("dbsize", 1, Kind::Read, NO, keys::dbsize),
     command("decr", 2, Kind::Write, ONE, |s, r| strings::add(s, r, Some(-1))),
-    command("decrby", 3, Kind::Write, ONE, |s, r| strings::decrby(s, r)),
+    command("decrby", 3, Kind::Write, ONE, strings::decrby),
     command("del", -2, Kind::Write, ALL, keys::del),
     command("echo", 2, Kind::Own, NO, connection::echo),
     command("exists", -2, Kind::Read, ALL, keys::exists),

@@ -122,7 +122,7 @@ pub(super) fn getex(session: &mut Session, request: Request<'_>) -> Done {
 }
 
 fn pairs(request: Request<'_>) -> Result<impl Iterator<Item = (&[u8], &[u8])> + Clone, Failure> {
-    if request.len() % 2 == 0 {
+    if request.len() % 2 != 1 {
         return Err(Failure::Arity(super::lower(request.word(0))));
     }
     Ok(request.from(1).step_by(2).zip(request.from(2).step_by(2)))

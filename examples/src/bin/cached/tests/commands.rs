@@ -125,6 +125,7 @@ fn deadlines() {
         expire k 100 ab => -ERR Unsupported option ab
         expire k x => -ERR value is not an integer or out of range
         expire k 9223372036854775807 => -ERR invalid expire time in 'expire' command
+        expire k -9223372036854775808 => -ERR invalid expire time in 'expire' command
         incr k => -ERR value is not an integer or out of range
         append k v => :2
         ttl k => :200
@@ -136,6 +137,9 @@ fn deadlines() {
         expiretime k => :33177117420
         pexpireat k 33177117420123 => :1
         pexpiretime k => :33177117420123
+        pexpireat k 9223372036854775807 => :1
+        expiretime k => :9223372036854775
+        pttl none => :-2
         persist k => :1
         persist k => :0
         expiretime k => :-1
