@@ -11,7 +11,9 @@ fn tool(server: &Server, name: &str, arguments: &str) -> Option<String> {
     tool.args(["-h", host, "-p", port]).args(arguments.split(' '));
     let output = match tool.output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!("only the crate `redis` was run: {name} is missing (apt-get install redis-tools)");
+            println!(
+                "only the crate `redis` was run: {name} is missing (apt-get install redis-tools)"
+            );
             return None;
         }
         output => output.unwrap(),

@@ -4,14 +4,11 @@ use crate::commands::{Session, Shared};
 use crate::protocol::{ProtocolError, Requests};
 use expiry::timeouts::{TimeoutError, TimerError};
 use expiry::Timeouts;
-use std::future::{pending, poll_fn, Future};
+use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -107,7 +104,7 @@ impl Server {
 
     async fn serve(
         &self,
-        mut stream: TcpStream,
+        stream: TcpStream,
         address: SocketAddr,
         id: i64,
         mut stopping: watch::Receiver<bool>,
@@ -127,7 +124,6 @@ impl Server {
                 return Ok(());
             }
             if more? {
-                // Other tasks of this worker thread get their turn.
                 consume_budget().await;
                 continue;
             }
@@ -142,12 +138,12 @@ impl Server {
                 }
             };
             match news {
-                News::Readable => {
-                    if at_once(stream.read_buf(requests.room())).await.transpose()? == Some(0) {
-                        return Ok(());
-                    }
-                    consume_budget().await;
-                }
+                News::Readable => match stream.try_read_buf(requests.room()) {
+                    Ok(0) => return Ok(()),
+                    Ok(_) => consume_budget().await,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error.into()),
+                },
                 News::Expired(key) => session.hear(&key),
                 News::Stopping => return Ok(()),
             }
@@ -160,9 +156,6 @@ impl Server {
         let replies = &mut session.replies;
         if replies.overflows() {
             return Err(End::Output);
-        }
-        if replies.bytes.is_empty() {
-            return Ok(());
         }
         let mut sent = 0;
         let all = async {
@@ -204,17 +197,6 @@ fn execute(requests: &mut Requests, session: &mut Session) -> (usize, Result<boo
         done += 1;
     }
     (done, Ok(true))
-}
-
-/// What a future gives at once, if anything. A read of tokio's that gets less than it has room for
-/// knows that there is no more, and so saves a call that would find out.
-async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
 }
 
 /// The next key that expires; never, where the client has not subscribed.
