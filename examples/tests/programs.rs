@@ -93,6 +93,8 @@ fn what_cannot_be_is_refused_with_a_reason() {
         (env!("CARGO_BIN_EXE_rpc"), &["--rate=0"], 2, "invalid value"),
         (env!("CARGO_BIN_EXE_leases"), &["--resources=0"], 2, "invalid value"),
         (env!("CARGO_BIN_EXE_work_queue"), &["--workers=0"], 2, "invalid value"),
+        (env!("CARGO_BIN_EXE_cached"), &["--workers=0"], 2, "invalid value"),
+        (env!("CARGO_BIN_EXE_cached"), &["--max-memory=1tb"], 2, "no number of bytes"),
         (env!("CARGO_BIN_EXE_rpc"), &["--timeout=0s"], 1, "zero"),
         (env!("CARGO_BIN_EXE_leases"), &["--time=0s"], 1, "zero"),
         (env!("CARGO_BIN_EXE_idempotency"), &["--window=0s"], 1, "zero"),

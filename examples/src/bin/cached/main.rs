@@ -1,0 +1,143 @@
+//! A cache that speaks the Redis protocol, on `ExpiringMap` and tokio.
+//!
+//! ```sh
+//! cargo run --release -p expiry-examples --bin cached -- --port 6379
+//! ```
+
+mod cache;
+mod commands;
+mod connections;
+mod glob;
+mod protocol;
+mod snapshot;
+
+use cache::{Cache, Policy};
+use clap::Parser;
+use commands::Shared;
+use connections::{Limits, Server};
+use expiry::Timeouts;
+use expiry_examples::{at_least_one, exit, Done};
+use humantime::parse_duration;
+use snapshot::Snapshot;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::{watch, Semaphore};
+
+/// A cache that speaks the Redis protocol. It asks for no password: let only friends reach it.
+#[derive(Parser)]
+struct Options {
+    #[arg(long, default_value = "127.0.0.1")]
+    bind: IpAddr,
+    /// 0 for any that is free.
+    #[arg(long, default_value_t = 6379)]
+    port: u16,
+    /// Threads that serve connections; one more expires keys.
+    #[arg(long, default_value_t = 2, value_parser = at_least_one())]
+    workers: usize,
+    /// What all keys and values may weigh: bytes, or as "100mb".
+    #[arg(long, value_parser = bytes)]
+    max_memory: Option<usize>,
+    /// What to do with a write beyond that.
+    #[arg(long, value_enum, default_value = "allkeys-s3fifo")]
+    policy: Policy,
+    /// The file to load at the start, and to save to at the end and for SAVE.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// How long a client may take from one request to the end of the next; 0s for ever.
+    #[arg(long, value_parser = parse_duration, default_value = "0s")]
+    idle: Duration,
+    /// How long a client may take to receive replies.
+    #[arg(long, value_parser = parse_duration, default_value = "60s")]
+    slow: Duration,
+    /// Bytes of replies that may wait for a client.
+    #[arg(long, value_parser = bytes, default_value = "1gb")]
+    output: usize,
+    #[arg(long, default_value_t = 10_000, value_parser = at_least_one())]
+    max_clients: usize,
+}
+
+/// A number of bytes, or of "kb", "mb" or "gb" of 1,024 each, as in Redis's settings.
+fn bytes(text: &str) -> Result<usize, String> {
+    let lower = text.to_ascii_lowercase();
+    let units = [("kb", 10), ("mb", 20), ("gb", 30), ("", 0)];
+    let found = units.iter().find_map(|(unit, bits)| Some((lower.strip_suffix(unit)?, bits)));
+    let number =
+        found.and_then(|(digits, bits)| digits.parse::<usize>().ok()?.checked_mul(1 << bits));
+    number.filter(|&number| number > 0).ok_or(format!("{text:?} is no number of bytes"))
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(options.workers).enable_io().build();
+    exit(runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(serve(options))))
+}
+
+/// Serves until a signal asks for the end.
+async fn serve(options: Options) -> Done {
+    // Before it listens: whoever reaches the server may also stop it.
+    let stopping = stopping()?;
+    let cache = Cache::new(options.max_memory, options.policy)?;
+    let snapshot = options.save.clone().map(Snapshot::new);
+    if let Some(snapshot) = &snapshot {
+        println!("loaded {} keys", snapshot.load(&cache)?);
+    }
+    let listener = TcpListener::bind(SocketAddr::new(options.bind, options.port)).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let shared = Arc::new(Shared {
+        cache,
+        snapshot,
+        settings: settings(&options),
+        clients: Arc::new(Semaphore::new(options.max_clients)),
+        max_clients: options.max_clients,
+        started: Instant::now(),
+    });
+    let Options { idle, slow, output, .. } = options;
+    let limits = Limits { idle, slow, output };
+    let server = Server { shared: shared.clone(), timeouts: Timeouts::new()?, limits };
+    Arc::new(server).run(listener, stopping).await?;
+    if let Some(snapshot) = &shared.snapshot {
+        println!("saved {} keys", snapshot.save(&shared.cache)?);
+    }
+    Ok(())
+}
+
+/// Becomes true when the process is asked to end.
+fn stopping() -> Done<watch::Receiver<bool>> {
+    use tokio::signal::unix::{signal, SignalKind};
+    let (stop, stopping) = watch::channel(false);
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        // The server may have failed before.
+        let _ = stop.send(true);
+    });
+    Ok(stopping)
+}
+
+/// As Redis names them.
+fn settings(options: &Options) -> Vec<(&'static str, String)> {
+    let policy = match options.policy {
+        Policy::Evict => "allkeys-s3fifo",
+        Policy::Refuse => "noeviction",
+    };
+    vec![
+        ("appendonly", "no".to_string()),
+        ("databases", "1".to_string()),
+        ("maxclients", options.max_clients.to_string()),
+        ("maxmemory", options.max_memory.unwrap_or(0).to_string()),
+        ("maxmemory-policy", policy.to_string()),
+        ("notify-keyspace-events", "xE".to_string()),
+        ("proto-max-bulk-len", (protocol::MAX_BULK - 1).to_string()),
+        ("save", String::new()),
+        ("timeout", options.idle.as_secs().to_string()),
+    ]
+}

@@ -1,0 +1,326 @@
+//! The Redis protocol: requests out of a stream of bytes, and replies into a buffer.
+
+use memchr::memchr;
+use std::io::Write;
+use std::ops::Range;
+
+/// A bulk of this length or longer is refused, as soon as its length is known.
+pub const MAX_BULK: usize = 512 << 20;
+/// All bytes of one request.
+const MAX_REQUEST: usize = 1 << 30;
+const MAX_ARGUMENTS: i64 = 1 << 20;
+/// The longest inline request, and the longest line with a length.
+const MAX_LINE: usize = 64 << 10;
+/// How much a connection reads at once, at least and at most.
+const READ: (usize, usize) = (16 << 10, 1 << 20);
+
+/// Why a connection cannot go on: where the next request begins is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    #[error("invalid multibulk length")]
+    ArrayLength,
+    #[error("invalid bulk length")]
+    BulkLength,
+    #[error("expected '$', got '{}'", char::from(*.0))]
+    NoBulk(u8),
+    #[error("expected CRLF after a bulk")]
+    BulkEnd,
+    #[error("too big mbulk count string")]
+    ArrayLine,
+    #[error("too big bulk count string")]
+    BulkLine,
+    #[error("too big inline request")]
+    InlineLine,
+    #[error("too big request")]
+    Request,
+    #[error("unbalanced quotes in request")]
+    Quotes,
+}
+
+/// One request: its command's name and arguments, lent from the buffer that they were read into.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    buffer: &'a [u8],
+    words: &'a [Range<usize>],
+}
+
+impl<'a> Request<'a> {
+    pub fn len(self) -> usize {
+        self.words.len()
+    }
+
+    /// The word at this place; the command's name is at 0. Panics where there is none.
+    pub fn word(self, at: usize) -> &'a [u8] {
+        &self.buffer[self.words[at].clone()]
+    }
+
+    /// The words from this place on.
+    pub fn from(self, at: usize) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.words[at..].iter().map(move |word| &self.buffer[word.clone()])
+    }
+}
+
+/// What has been read of a client's requests. It goes on where it stopped when more has come, so
+/// each byte is looked at once, however the network cuts them.
+#[derive(Debug, Default)]
+pub struct Requests {
+    buffer: Vec<u8>,
+    /// Where the request begins that is being read.
+    begin: usize,
+    /// Up to where it has been understood.
+    at: usize,
+    /// Its words so far. Those of a whole request stay until the next one is asked for.
+    words: Vec<Range<usize>>,
+    /// Number of its words that have yet to come.
+    missing: usize,
+    /// Length of the bulk that is under way.
+    bulk: Option<usize>,
+}
+
+impl Requests {
+    /// The next whole request; `None` if more has to be read first.
+    pub fn next(&mut self) -> Result<Option<Request<'_>>, ProtocolError> {
+        if self.missing == 0 {
+            self.words.clear();
+        }
+        while self.missing == 0 && self.words.is_empty() {
+            if !self.head()? {
+                return Ok(None);
+            }
+        }
+        while self.missing > 0 {
+            if !self.argument()? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Request { buffer: &self.buffer, words: &self.words }))
+    }
+
+    /// The buffer, for appending what is read next.
+    pub fn room(&mut self) -> &mut Vec<u8> {
+        let done = std::mem::take(&mut self.begin);
+        self.buffer.drain(..done);
+        self.at -= done;
+        for word in &mut self.words {
+            *word = word.start.saturating_sub(done)..word.end.saturating_sub(done);
+        }
+        let expected = self.bulk.map_or(0, |bulk| self.at + bulk + 2 - self.buffer.len());
+        self.buffer.reserve(expected.clamp(READ.0, READ.1));
+        &mut self.buffer
+    }
+
+    /// Gives the memory back if no request is under way, so that an idle connection has none.
+    pub fn rest(&mut self) {
+        if self.missing == 0 && self.at == self.buffer.len() {
+            *self = Requests::default();
+        }
+    }
+
+    /// Reads an inline request, or how many words the next one has. False if it is not all there.
+    fn head(&mut self) -> Result<bool, ProtocolError> {
+        self.begin = self.at;
+        match self.buffer.get(self.at) {
+            None => Ok(false),
+            Some(b'*') => {
+                let Some(line) = self.line(ProtocolError::ArrayLine)? else {
+                    return Ok(false);
+                };
+                let count = integer(&self.buffer[line.start + 1..line.end]);
+                let count = count.filter(|&count| count <= MAX_ARGUMENTS);
+                self.missing = count.ok_or(ProtocolError::ArrayLength)?.max(0) as usize;
+                Ok(true)
+            }
+            Some(_) => match self.line(ProtocolError::InlineLine)? {
+                None => Ok(false),
+                Some(line) => self.split(line).map(|()| true),
+            },
+        }
+    }
+
+    /// Reads a word: a bulk. False if it is not all there.
+    fn argument(&mut self) -> Result<bool, ProtocolError> {
+        let length = match (self.bulk, self.buffer.get(self.at)) {
+            (Some(length), _) => length,
+            (None, None) => return Ok(false),
+            (None, Some(b'$')) => {
+                let Some(line) = self.line(ProtocolError::BulkLine)? else {
+                    return Ok(false);
+                };
+                let length = integer(&self.buffer[line.start + 1..line.end]);
+                let length = length.and_then(|length| usize::try_from(length).ok());
+                let length = length.filter(|&length| length < MAX_BULK);
+                *self.bulk.insert(length.ok_or(ProtocolError::BulkLength)?)
+            }
+            (None, Some(&other)) => return Err(ProtocolError::NoBulk(other)),
+        };
+        let end = self.at + length;
+        if end - self.begin > MAX_REQUEST {
+            return Err(ProtocolError::Request);
+        }
+        match self.buffer.get(end..end + 2) {
+            None => return Ok(false),
+            Some(b"\r\n") => {}
+            Some(_) => return Err(ProtocolError::BulkEnd),
+        }
+        self.words.push(self.at..end);
+        self.at = end + 2;
+        self.bulk = None;
+        self.missing -= 1;
+        Ok(true)
+    }
+
+    /// Where the next line is, without its end.
+    fn line(&mut self, too_long: ProtocolError) -> Result<Option<Range<usize>>, ProtocolError> {
+        let rest = &self.buffer[self.at..];
+        let end = memchr(b'\n', rest);
+        if end.unwrap_or(rest.len()) > MAX_LINE {
+            return Err(too_long);
+        }
+        Ok(end.map(|end| {
+            let (begin, cr) = (self.at, end > 0 && rest[end - 1] == b'\r');
+            self.at += end + 1;
+            begin..begin + end - usize::from(cr)
+        }))
+    }
+
+    /// Splits an inline request at its spaces, but not those between quotes. It unquotes in place:
+    /// a word is never longer than its quotation.
+    fn split(&mut self, line: Range<usize>) -> Result<(), ProtocolError> {
+        let text = &mut self.buffer[..line.end];
+        let mut at = line.start;
+        while let Some(begin) = (at..text.len()).find(|&at| !text[at].is_ascii_whitespace()) {
+            let (mut end, mut quote) = (begin, None);
+            at = begin;
+            loop {
+                let (byte, width) = match (quote, &text[at..]) {
+                    (None, []) => break,
+                    (Some(_), []) => return Err(ProtocolError::Quotes),
+                    (None, [space, ..]) if space.is_ascii_whitespace() => break,
+                    (None, [mark @ (b'"' | b'\''), ..]) => {
+                        (quote, at) = (Some(*mark), at + 1);
+                        continue;
+                    }
+                    (Some(mark), [byte, rest @ ..]) if *byte == mark => {
+                        if rest.first().is_some_and(|next| !next.is_ascii_whitespace()) {
+                            return Err(ProtocolError::Quotes);
+                        }
+                        (quote, at) = (None, at + 1);
+                        continue;
+                    }
+                    (Some(b'"'), [b'\\', b'x', high, low, ..])
+                        if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+                    {
+                        let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+                        (digit(*high) << 4 | digit(*low), 4)
+                    }
+                    (Some(b'"'), [b'\\', escaped, ..]) => (unescaped(*escaped), 2),
+                    (Some(b'\''), [b'\\', b'\'', ..]) => (b'\'', 2),
+                    (_, [byte, ..]) => (*byte, 1),
+                };
+                text[end] = byte;
+                (end, at) = (end + 1, at + width);
+            }
+            self.words.push(begin..end);
+        }
+        Ok(())
+    }
+}
+
+fn unescaped(escaped: u8) -> u8 {
+    match escaped {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 8,
+        b'a' => 7,
+        other => other,
+    }
+}
+
+/// A number in its one spelling: no sign but a minus, no leading zeros, no spaces.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let plain = digits.first()?.is_ascii_digit() && (digits[0] != b'0' || text == b"0");
+    std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
+}
+
+/// Replies that have yet to be sent.
+#[derive(Debug)]
+pub struct Replies {
+    pub bytes: Vec<u8>,
+    /// The version of the protocol, 2 or 3, that the client has asked for.
+    pub version: u8,
+    limit: usize,
+}
+
+impl Replies {
+    /// Replies of which at most about `limit` bytes wait: see [`Self::overflows`].
+    pub fn new(limit: usize) -> Self {
+        Replies { bytes: Vec::new(), version: 2, limit }
+    }
+
+    /// Whether more than the limit has been written. What came after it is missing, so the
+    /// connection must end.
+    pub fn overflows(&self) -> bool {
+        self.bytes.len() > self.limit
+    }
+
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text);
+    }
+
+    /// An error. Its text may have words of the client, which could break the line.
+    pub fn error(&mut self, text: &str) {
+        self.line(b'-', text.replace(['\r', '\n'], " "));
+    }
+
+    pub fn integer(&mut self, number: i64) {
+        self.line(b':', number);
+    }
+
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.line(b'$', bytes.len());
+        if !self.overflows() {
+            self.bytes.extend_from_slice(bytes);
+            self.bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// A bulk, or the null where there is none.
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None if self.version == 3 => self.line(b'_', ""),
+            None => self.line(b'$', -1),
+        }
+    }
+
+    /// The next `length` replies are one.
+    pub fn array(&mut self, length: usize) {
+        self.line(b'*', length);
+    }
+
+    /// The next `pairs` pairs of replies are one.
+    pub fn map(&mut self, pairs: usize) {
+        match self.version {
+            3 => self.line(b'%', pairs),
+            _ => self.array(2 * pairs),
+        }
+    }
+
+    /// As [`array`](Self::array), of a message that answers no request.
+    pub fn push(&mut self, length: usize) {
+        self.line(if self.version == 3 { b'>' } else { b'*' }, length);
+    }
+
+    fn line(&mut self, kind: u8, text: impl std::fmt::Display) {
+        if !self.overflows() {
+            // Writing to a `Vec` does not fail.
+            let _ = write!(self.bytes, "{}{text}\r\n", char::from(kind));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/protocol.rs"]
+mod tests;
