@@ -9,7 +9,7 @@
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
-    Entered, Found, Hindered, Leased, Offer, Place, RemovalCause, Store, Touched, Wanted,
+    Entered, Found, Hindered, Leased, Offer, Place, Prolonged, RemovalCause, Store, Touched, Wanted,
 };
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
@@ -283,20 +283,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let (mut seen, mut lost) = (None, None);
         if let Glance::There(found) = self.glance(pin, wanted, |_| {}) {
             if found.lease.is(State::Live) {
-                let (engine, mine) = (&self.engine, self.engine.mine(pin));
-                let times = engine.deadlines.deadline(&mine.deadlines, timeout, self.timeout);
-                let (deadline, now) = times?;
-                let before = engine.deadlines.of(found.lease);
-                if deadline < before || engine.deadlines.ticks().has_begun(before, now) {
-                    seen = Some(found);
-                } else {
-                    let renewed = found.lease.with_later(deadline).used();
-                    // Where that changes nothing, the entry had this deadline when it was found.
-                    if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok()
-                    {
-                        return Ok(true);
-                    }
-                    lost = Some(found.place());
+                match self.prolong_found(pin, &found, timeout, true)? {
+                    Prolonged::Yes => return Ok(true),
+                    Prolonged::Lost => lost = Some(found.place()),
+                    Prolonged::No => seen = Some(found),
                 }
             }
         }
@@ -319,10 +309,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         loop {
-            let found = match seen.take() {
-                Some(found) => Some(found),
-                None => self.living_anywhere(pin, wanted),
-            };
+            let found = seen.take().or_else(|| self.living_anywhere(pin, wanted));
             let Some(found) = found else {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);

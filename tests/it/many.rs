@@ -120,3 +120,33 @@ fn an_iterator_that_panics_leaves_the_map_whole() {
     assert!(map.flush(SECOND), "nothing is pinned");
     assert_eq!(map.remove_many(&(0..40).collect::<Vec<_>>()), 16);
 }
+
+/// A call for many keys that has to end what is due first calls the listener unpinned: what the
+/// listener removes can be taken by value.
+#[test]
+fn a_listener_that_touch_many_calls_runs_unpinned() {
+    type Map = ExpiringMap<i32, i32>;
+    static MAP: std::sync::OnceLock<Map> = std::sync::OnceLock::new();
+    static TAKEN: std::sync::Mutex<Vec<bool>> = std::sync::Mutex::new(Vec::new());
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(10 * SECOND)
+        .interval(Duration::from_millis(1))
+        .clock(clock.clone())
+        .removal_listener(|&key: &i32, _: &i32, cause| {
+            if cause == expiry::RemovalCause::Expired && key < 2 {
+                let map = MAP.get().unwrap();
+                map.insert_with_lifetime(key + 10, 0, expiry::Lifetime::Never).unwrap();
+                let removed = map.remove(&(key + 10)).unwrap();
+                TAKEN.lock().unwrap().push(removed.try_into_value().is_ok());
+            }
+        })
+        .build_manual()
+        .unwrap();
+    let map = MAP.get_or_init(|| map);
+    map.insert_many([(0, 0), (1, 1)]);
+    map.insert_with_lifetime(2, 2, expiry::Lifetime::Never).unwrap();
+    clock.advance(Duration::from_millis(3 << 38));
+    assert_eq!(map.touch_many(&[0, 2, 1]), [false, true, false]);
+    assert_eq!(*TAKEN.lock().unwrap(), [true, true]);
+}

@@ -301,7 +301,7 @@ where
         let touched = store
             .engine
             .catching_up(&*self.shared, || store.touch(&store.engine.pin(), wanted, timeout));
-        Ok(touched?.is_alive())
+        Ok(touched?)
     }
 
     /// Whether the key has a value.

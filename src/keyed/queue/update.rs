@@ -72,7 +72,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let touched = store.engine.catching_up(&*self.shared, || {
             store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout))
         });
-        Ok(touched?.is_alive())
+        Ok(touched?)
     }
 
     /// As [`touch`](Self::touch), without the look-up.

@@ -37,6 +37,7 @@ pub use ends::RemovalCause;
 pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
 pub(super) use lookup::Wanted;
+pub(super) use renew::Prolonged;
 pub(crate) use renew::Touched;
 pub(super) use walk::Walk;
 pub(super) use weigh::Weigher;

@@ -1,6 +1,6 @@
 //! Renewal: one compare-and-swap of the lease.
 
-use super::{Leased, Place, Store, Wanted, HELD};
+use super::{Found, Leased, Place, Store, Wanted, HELD};
 use crate::core::engine::{BadTimeout, Look, Pin};
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
@@ -27,7 +27,42 @@ impl Touched {
     }
 }
 
+/// What the first step of a touch came to.
+pub(in crate::keyed) enum Prolonged {
+    /// The entry lives for the whole time from now.
+    Yes,
+    /// Another thread has changed its lease.
+    Lost,
+    /// The deadline would be nearer, or the entry's time is up.
+    No,
+}
+
 impl<K: 'static, V: 'static> Store<K, V> {
+    /// The first step of a touch, which nearly always is the last: gives a live entry that was found
+    /// a deadline that is not nearer. [`renew`](Self::renew) does the rest.
+    #[inline(always)]
+    pub(in crate::keyed) fn prolong_found(
+        &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        timeout: Lifetime,
+        to_the_tick: bool,
+    ) -> Result<Prolonged, BadTimeout> {
+        let (deadlines, mine) = (&self.engine.deadlines, self.engine.mine(pin));
+        // After the look at the lease (rule 1 of `core::engine::renewal`).
+        let (deadline, now) = deadlines.deadline(&mine.deadlines, timeout, self.timeout)?;
+        let before = deadlines.of(found.lease);
+        if deadline < before || to_the_tick && deadlines.ticks().has_begun(before, now) {
+            return Ok(Prolonged::No);
+        }
+        let renewed = found.lease.with_later(deadline).used();
+        // Where that changes nothing, the entry had this deadline when it was found.
+        if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok() {
+            return Ok(Prolonged::Yes);
+        }
+        Ok(Prolonged::Lost)
+    }
+
     /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
     #[inline]
     pub(in crate::keyed) fn is_over(&self, lease: Lease, now: u64) -> bool {
@@ -114,26 +149,53 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }))
     }
 
-    /// Renews the entry of a key.
+    /// Renews the entry of a key, be it overdue. Whether it was there.
     #[inline(always)]
     pub(in crate::keyed) fn touch<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
         wanted: Wanted<'_, Q>,
         timeout: Lifetime,
-    ) -> Result<Touched, BadTimeout>
+    ) -> Result<bool, BadTimeout>
     where
         K: Borrow<Q>,
     {
-        let mut lost = None;
+        let (mut seen, mut lost) = (None, None);
+        if let Some(found) = self.find(pin, wanted) {
+            if found.lease.is(State::Live) {
+                match self.prolong_found(pin, &found, timeout, false)? {
+                    Prolonged::Yes => return Ok(true),
+                    Prolonged::Lost => lost = Some(found.place()),
+                    Prolonged::No => seen = Some(found),
+                }
+            }
+        }
+        self.touch_again(pin, wanted, timeout, seen, lost)
+    }
+
+    /// As [`touch`](Self::touch). The call has `seen` this entry, or has lost a swap on the lease of
+    /// the one that is `lost`.
+    #[cold]
+    #[inline(never)]
+    fn touch_again<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
+        wanted: Wanted<'_, Q>,
+        timeout: Lifetime,
+        mut seen: Option<Found<'g, K, V>>,
+        mut lost: Option<Place>,
+    ) -> Result<bool, BadTimeout>
+    where
+        K: Borrow<Q>,
+    {
         loop {
-            let Some(found) = self.find(pin, wanted) else {
+            let Some(found) = seen.take().or_else(|| self.find(pin, wanted)) else {
                 // A timeout that is out of range is refused also where there is no entry.
                 self.deadline(timeout)?;
-                return Ok(Touched::Gone);
+                return Ok(false);
             };
             if let Some(touched) = self.renew(&found, &mut lost, timeout, false)? {
-                return Ok(touched);
+                return Ok(touched.is_alive());
             }
         }
     }
