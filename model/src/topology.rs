@@ -292,6 +292,10 @@ impl Source {
 }
 
 impl Spout<Message> for Source {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
         for _ in 0..self.at_once {
             if self.left == 0 {
@@ -442,7 +446,7 @@ fn spout<'t>(
         stage = stage.timeout(SECOND * timeout);
     }
     if let Some(attempts) = attempts {
-        stage = stage.replay(Replay::default().attempts(attempts));
+        stage = stage.replay(Replay::default().attempts(attempts).for_at_least(Duration::ZERO));
     }
     Some(stage)
 }

@@ -1,11 +1,12 @@
 //! A bolt that publishes.
 
 use crate::base::{debug, setters};
+use crate::ownership::hash_of;
 use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::context::PublishErrorKind;
 use bytes::Bytes;
-use expiry_topology::{concurrent, Concurrent, Context, Failed};
+use expiry_topology::{concurrent, Bolt, BoltCollector, Concurrent, Context, Failed, Tuple};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,8 +22,8 @@ pub struct Outgoing {
     /// Its bytes.
     pub payload: Vec<u8>,
     /// Its `Nats-Msg-Id`. Within its duplicate window the stream stores one message with this id.
-    /// An id that follows from the input makes a replay harmless. By default each attempt has an id
-    /// of its own.
+    /// By default it follows from the subject, the payload and the tuple's
+    /// [lineage](Tuple::lineage): an attempt that emits the same is stored once.
     pub id: Option<String>,
     /// Other headers.
     pub headers: HeaderMap,
@@ -31,9 +32,9 @@ pub struct Outgoing {
 /// A stream that bolts publish to. Made by [`Nats::sink`].
 ///
 /// Its bolts publish each message, and ack its tuple when the stream has stored it. A message that
-/// is not stored is published again under the same id. An outage that is shorter than
-/// `give_up_after`, and than the topology's timeout, uses up no attempt. A message larger than the
-/// server takes is rejected.
+/// is not stored is published again under the same id, for half the topology's timeout or
+/// `give_up_after`, whichever is shorter; then its tuple fails. A message larger than the server
+/// takes is rejected.
 ///
 /// | setting | default |
 /// |---|---|
@@ -83,20 +84,51 @@ setters! { StreamSink<M>
 impl<M: Send + 'static> StreamSink<M> {
     /// The bolt of a task. Call it where the topology makes its bolts:
     /// `topology.bolt("out", move |context| sink.bolt(context))`.
-    pub fn bolt(&self, context: &Context) -> Concurrent<M> {
-        let (nats, encode, limit) = (self.nats.clone(), self.encode.clone(), self.give_up_after);
-        let runtime = self.runtime.clone();
-        let store = move |message: M| {
+    pub fn bolt(&self, context: &Context) -> impl Bolt<M> {
+        let (nats, encode, runtime) =
+            (self.nats.clone(), self.encode.clone(), self.runtime.clone());
+        // An old attempt's future does not publish beside the next attempt's.
+        let limit = self.give_up_after.min(context.timeout() / 2);
+        let store = move |(lineage, message): (Option<u64>, M)| {
             let (encoded, nats) = (encode(&message), nats.clone());
-            async move { store(&nats, encoded.map_err(Failed::reject)?, limit).await }
+            async move { store(&nats, encoded.map_err(Failed::reject)?, lineage, limit).await }
         };
-        concurrent(context, self.window, move |future| runtime.spawn(future), store).unordered()
+        let spawn = move |future| runtime.spawn(future);
+        SinkBolt(concurrent(context, self.window, spawn, store).unordered())
+    }
+}
+
+/// Tells the function of each message the lineage of its tuple.
+struct SinkBolt<M>(Concurrent<(Option<u64>, M)>);
+
+impl<M: Send + 'static> Bolt<M> for SinkBolt<M> {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_>) {
+        let lineage = tuple.lineage();
+        self.0.execute(tuple.map(|message| (lineage, message)), out);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.is_ready()
+    }
+
+    fn woken(&mut self, out: &mut BoltCollector<'_>) {
+        self.0.woken(out);
     }
 }
 
 /// Publishes a message until the stream has stored it.
-async fn store(nats: &Nats, outgoing: Outgoing, limit: Duration) -> Result<Option<()>, Failed> {
+async fn store(
+    nats: &Nats,
+    outgoing: Outgoing,
+    lineage: Option<u64>,
+    limit: Duration,
+) -> Result<Option<()>, Failed> {
     let Outgoing { subject, payload, id, mut headers } = outgoing;
+    let id = id.or_else(|| {
+        lineage.map(|lineage| {
+            format!("{lineage:016x}{:016x}", hash_of(&payload) ^ hash_of(&subject).rotate_left(1))
+        })
+    });
     let id = id.unwrap_or_else(|| nats.client().new_inbox());
     headers.insert("Nats-Msg-Id", id.parse::<HeaderValue>().map_err(Failed::reject)?);
     let (payload, began) = (Bytes::from(payload), Instant::now());

@@ -3,7 +3,7 @@
 use crate::rig::{Rig, Worker};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use expiry_nats::{Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
-use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
+use expiry_topology::{basic, sink, Derive, Replay, Topology, TopologyBuilder};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -21,7 +21,11 @@ fn number(payload: &[u8]) -> Result<u64, String> {
 }
 
 fn options() -> SourceOptions {
-    SourceOptions::new("in", "work").ack_wait(2 * SECOND).attempts(3).window(400)
+    SourceOptions::new("in", "work")
+        .ack_wait(2 * SECOND)
+        .attempts(3)
+        .for_at_least(SECOND)
+        .window(400)
 }
 
 fn decode(incoming: &Incoming<'_>) -> Result<u64, String> {
@@ -65,7 +69,9 @@ fn stage_of<D: expiry_topology::Done + 'static>(
     });
     let topology = TopologyBuilder::new();
     topology.timeout(20 * SECOND);
-    let input = topology.spout("in", move |context| source.spout(context)).parallelism(2);
+    let replay = Replay::default().attempts(2).for_at_least(Duration::ZERO);
+    let input =
+        topology.spout("in", move |context| source.spout(context)).parallelism(2).replay(replay);
     let step = topology.bolt("step", move |_| basic(bolt.clone())).shuffle(&input);
     topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
     topology.start().unwrap()
@@ -100,7 +106,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     topology.kill();
     let expected: Vec<u64> = (1..=1000).filter(|n| ![500, 600].contains(n)).collect();
     assert_eq!(passed_on(&rig), expected);
-    assert_eq!(attempts.load(Ordering::Relaxed), 3);
+    assert_eq!(attempts.load(Ordering::Relaxed), 6);
     let letters = rig.read("dead").into_iter().map(|letter| {
         let headers = letter.headers;
         let text = |name: &str| headers.get(name).unwrap().to_string();
@@ -125,6 +131,41 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     assert!(letters.is_empty());
     let stats = source.stats();
     assert_eq!((stats.acked, stats.dead, stats.naks, stats.held), (998, 5, 2, 0));
+}
+
+/// Each attempt publishes under the same id, also beside one that has not ended.
+#[test]
+fn what_an_attempt_publishes_again_is_stored_once() {
+    let rig = Rig::start();
+    rig.publish(1..=100);
+    let worker = rig.worker("a");
+    let source = crate::joined(&worker, || worker.nats.source(options(), decode));
+    let sinks = worker.enter(|nats| {
+        nats.sink(|n: &u64| -> Result<Outgoing, &str> {
+            let (subject, payload) = ("out.numbers".into(), n.to_string().into());
+            Ok(Outgoing { subject, payload, ..Outgoing::default() })
+        })
+    });
+    let topology = TopologyBuilder::new();
+    let input = topology.spout("in", move |context| source.spout(context));
+    let step = topology.bolt("step", |_| basic(pass_on)).shuffle(&input);
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
+    let failed = Mutex::new(std::collections::HashSet::new());
+    let failed = Arc::new(failed);
+    topology
+        .bolt("once", move |_| {
+            let failed = failed.clone();
+            sink(move |n: &u64, _| match failed.lock().unwrap().insert(*n) {
+                true => Err("for the first time"),
+                false => Ok(()),
+            })
+        })
+        .shuffle(&input);
+    let topology = topology.start().unwrap();
+    rig.until("all are acked", || rig.messages("in") == 0);
+    assert_eq!(topology.metrics()[0].replayed, 100);
+    topology.kill();
+    assert!(passed_on(&rig).into_iter().eq(1..=100));
 }
 
 #[test]
@@ -278,7 +319,7 @@ fn a_flood_of_poison_that_waits_for_its_next_attempt_does_not_hold_up_the_others
         out.emit(*n);
         Ok(())
     };
-    let options = options().pauses(30 * SECOND, 30 * SECOND);
+    let options = options().for_at_least(90 * SECOND);
     let (topology, source) = stage(&worker, options, step);
     rig.until("all others are acked", || rig.messages("in") == 1000);
     let stats = source.stats();
@@ -339,7 +380,7 @@ fn bad_settings_and_missing_streams_are_typed_errors() {
     }
     assert!(matches!(refused(SourceOptions::new("a.b", "work")), NatsError::Name { .. }));
     assert!(matches!(refused(SourceOptions::new("in", "")), NatsError::Name { .. }));
-    assert_eq!(shown(&refused(options().attempts(0))), "attempts is 0; it takes 1 or more");
+    assert_eq!(shown(&refused(options().attempts(0))), "attempts is 0; it takes 1 to 10,000");
     assert_eq!(shown(&refused(options().window(0))), "window is 0; it takes 1 or more");
     let many = refused(options().dead_letters("dead.>"));
     assert_eq!(shown(&many), "dead_letters is \"dead.>\"; it takes one subject, without wildcards");

@@ -17,7 +17,9 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
     let numbers = topology.spout("numbers", move |context| StreamSpout {
         link: link.clone(),
         waker: context.waker(),
+        stream: "in".into(),
     });
+    let numbers = numbers.replay(Replay::once());
     let key = |n: &u64| match n % 2 {
         0 => std::panic::resume_unwind(Box::new("it was to panic")),
         _ => *n,

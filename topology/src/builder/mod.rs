@@ -144,6 +144,7 @@ impl TopologyBuilder {
             max_pending: 4096,
             timeout: Lifetime::Default,
             replay: None,
+            own_replay: S::replay_by_default(),
         });
         SpoutStage { stage: self.add(Spec::new(name, kind)), output, letters }
     }

@@ -29,7 +29,7 @@ pub(crate) struct SpoutParts {
     pub(crate) jam: Arc<Jam>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Lifetime,
-    pub(crate) replay: Option<Replay>,
+    pub(crate) replay: Replay,
 }
 
 /// What a bolt's task has beside that.
@@ -61,7 +61,9 @@ pub(crate) struct SpoutKind {
     pub(crate) make: Box<dyn Fn(SpoutParts) -> Box<dyn Task> + Send>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Lifetime,
+    /// As it was set, and as the spout has it otherwise.
     pub(crate) replay: Option<Replay>,
+    pub(crate) own_replay: Replay,
 }
 
 pub(crate) struct BoltKind {
@@ -115,6 +117,14 @@ impl Spec {
 
     pub(crate) fn threads(&self) -> usize {
         self.threads.unwrap_or(self.tasks)
+    }
+
+    /// The timeout of a spout that does not have the topology's.
+    pub(crate) fn own_timeout(&self) -> Option<Duration> {
+        match &self.kind {
+            Kind::Spout(SpoutKind { timeout: Lifetime::After(timeout), .. }) => Some(*timeout),
+            _ => None,
+        }
     }
 
     pub(super) fn replays(&self) -> bool {

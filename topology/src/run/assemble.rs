@@ -130,6 +130,8 @@ struct Assembly {
     graph: Graph,
     hooks: Hooks,
     batch: usize,
+    /// The shortest timeout of a message.
+    timeout: Duration,
     hasher: foldhash::quality::FixedState,
     random: SmallRng,
     jams: Vec<Arc<Jam>>,
@@ -173,7 +175,7 @@ impl Assembly {
                     jam: self.jams[at].clone(),
                     max_pending: spout.max_pending,
                     timeout: spout.timeout,
-                    replay: spout.replay,
+                    replay: spout.replay.unwrap_or(spout.own_replay),
                 })
             }
             Kind::Bolt(bolt) => {
@@ -209,6 +211,7 @@ impl Assembly {
                 tasks: spec.tasks,
                 call: Arc::new(Call::new(bells[thread].0.clone())),
                 registry: registry.clone(),
+                timeout: self.timeout,
             };
             let is_spout = spec.kind.is_spout();
             let stats = if is_spout { Stats::spout() } else { Stats::bolt(spec.inputs.len()) };
@@ -273,6 +276,7 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
         graph,
         hooks: settings.hooks.into(),
         batch: settings.batch,
+        timeout: specs.iter().filter_map(Spec::own_timeout).fold(settings.timeout, Duration::min),
         hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
         random,
         jams: bells.iter().map(jam).collect(),

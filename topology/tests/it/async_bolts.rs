@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Wake};
+use std::time::Duration;
 
 type Spawned = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -286,7 +287,7 @@ fn errors_fail_and_rejections_reject() {
     let (given, seen) = (VecSpout::new(["7", "seven", "", "0", "8"]), Collect::new());
     let numbers = topology
         .spout("numbers", given.instances())
-        .replay(Replay::default().attempts(3).base(SECOND));
+        .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO).base(SECOND));
     let parse = |text: &'static str| async move {
         match text {
             "" => Err(Failed::reject("it is empty")),

@@ -187,6 +187,10 @@ impl Source {
 }
 
 impl Spout<Job> for Source {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, Job>) -> Next {
         let plan = self.book.plan;
         self.maybe_panic(200);
@@ -482,6 +486,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
         .replay(
             Replay::default()
                 .attempts(plan.attempts)
+                .for_at_least(Duration::ZERO)
                 .base(Duration::from_millis(1))
                 .cap(Duration::from_millis(20)),
         );
