@@ -4,7 +4,9 @@ use crate::base::{debug, setters};
 use crate::ownership::hash_of;
 use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::SubjectError;
 use bytes::Bytes;
 use expiry_topology::{concurrent, Bolt, BoltCollector, Concurrent, Context, Failed, Tuple};
 use std::fmt;
@@ -33,8 +35,8 @@ pub struct Outgoing {
 ///
 /// Its bolts publish each message, and ack its tuple when the stream has stored it. A message that
 /// is not stored is published again under the same id, for half the topology's timeout or
-/// `give_up_after`, whichever is shorter; then its tuple fails. A message larger than the server
-/// takes is rejected.
+/// `give_up_after`, whichever is shorter; then its tuple fails. A message that no stream can take
+/// is rejected.
 ///
 /// | setting | default |
 /// |---|---|
@@ -116,6 +118,18 @@ impl<M: Send + 'static> Bolt<M> for SinkBolt<M> {
     }
 }
 
+/// Whether no later publish of the message can succeed: it is too large for the server or for the
+/// stream, or its subject is none. A full stream has room again some day.
+fn is_permanent(error: &PublishError) -> bool {
+    let why = std::error::Error::source(error);
+    let refusal = why.and_then(|why| why.downcast_ref::<jetstream::Error>());
+    let too_large =
+        [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
+    error.kind() == PublishErrorKind::MaxPayloadExceeded
+        || refusal.is_some_and(|why| too_large.contains(&why.error_code()))
+        || why.is_some_and(|why| why.is::<SubjectError>())
+}
+
 /// Publishes a message until the stream has stored it.
 async fn store(
     nats: &Nats,
@@ -136,7 +150,7 @@ async fn store(
         let stored = nats.store(subject.clone(), headers.clone(), payload.clone()).await;
         let Err(error) = stored else { return Ok(None) };
         let why = || format!("{subject:?} was not stored: {error}");
-        if error.kind() == PublishErrorKind::MaxPayloadExceeded {
+        if is_permanent(&error) {
             return Err(Failed::reject(why()));
         }
         if began.elapsed() >= limit {

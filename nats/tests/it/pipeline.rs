@@ -168,6 +168,29 @@ fn what_an_attempt_publishes_again_is_stored_once() {
     assert!(passed_on(&rig).into_iter().eq(1..=100));
 }
 
+/// A message that no stream takes is no matter of time.
+#[test]
+fn a_message_that_no_attempt_can_publish_is_rejected_at_once() {
+    let rig = Rig::start();
+    rig.publish(1..=2);
+    let worker = rig.worker("a");
+    let source = crate::joined(&worker, || worker.nats.source(options(), decode));
+    let sinks = worker.enter(|nats| {
+        nats.sink(|n: &u64| -> Result<Outgoing, &str> {
+            let subject = ["out.numbers", "out. numbers"][usize::from(*n == 1)].into();
+            Ok(Outgoing { subject, payload: b"2".to_vec(), ..Outgoing::default() })
+        })
+    });
+    let topology = TopologyBuilder::new();
+    let input = topology.spout("in", move |context| source.spout(context));
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&input);
+    let topology = topology.start().unwrap();
+    rig.until("both have ended", || rig.messages("in") == 0);
+    assert_eq!((topology.metrics()[0].replayed, rig.messages("dead")), (0, 1));
+    topology.kill();
+    assert_eq!(passed_on(&rig), [2]);
+}
+
 #[test]
 fn a_source_serves_one_topology_after_another() {
     let rig = Rig::start();
