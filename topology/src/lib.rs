@@ -112,4 +112,4 @@ pub use parts::{Collect, VecSpout};
 pub use replay::{DeadLetter, Failure, Replay};
 pub use run::{Simulation, Stuck, StuckComponent, Topology};
 pub use tuple::{Parents, Tuple};
-pub use wait::{Parking, Progressive, Sleeping, Wait, WaitStrategy};
+pub use wait::WaitStrategy;

@@ -56,7 +56,7 @@ use std::sync::Arc;
 /// | [`batch`](Self::batch) | 64 messages |
 /// | [`flush_every`](Self::flush_every) | 1 ms |
 /// | [`sample_every`](Self::sample_every) | 16 |
-/// | [`wait`](Self::wait) | [`Progressive`](crate::Progressive) |
+/// | [`wait`](Self::wait) | [`Progressive`](crate::WaitStrategy::Progressive) |
 /// | [`clock`](Self::clock) | [`CoarseClock`](expiry::CoarseClock) |
 /// | [`start_inactive`](Self::start_inactive) | active |
 ///

@@ -91,7 +91,7 @@ pub(crate) struct Spec {
     pub(crate) threads: Option<usize>,
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
-    pub(crate) wait: Option<Arc<dyn WaitStrategy>>,
+    pub(crate) wait: Option<WaitStrategy>,
     pub(crate) tick: Option<Duration>,
     /// The component that each grouping listens to.
     pub(crate) inputs: Vec<usize>,

@@ -36,8 +36,8 @@ macro_rules! stage {
 
             /// How the component's threads wait, instead of the
             /// [topology's way](crate::TopologyBuilder::wait).
-            pub fn wait(self, strategy: impl crate::wait::WaitStrategy) -> Self {
-                self.stage.set(|spec| spec.wait = Some(std::sync::Arc::new(strategy)));
+            pub fn wait(self, strategy: crate::WaitStrategy) -> Self {
+                self.stage.set(|spec| spec.wait = Some(strategy));
                 self
             }
 

@@ -126,7 +126,7 @@ struct Assembly {
     board: Board,
     threads: Vec<Thread>,
     shared: Arc<Shared>,
-    wait: Arc<dyn WaitStrategy>,
+    wait: WaitStrategy,
     graph: Graph,
     hooks: Hooks,
     batch: usize,
@@ -224,7 +224,6 @@ impl Assembly {
             self.board.add(at, stats, queued);
             tasks[thread].push(made);
         }
-        let wait = spec.wait.as_ref().unwrap_or(&self.wait);
         for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
             self.threads.push(Thread {
                 component: at,
@@ -233,7 +232,7 @@ impl Assembly {
                 tasks,
                 bell,
                 parker,
-                wait: wait.clone(),
+                wait: spec.wait.unwrap_or(self.wait),
             });
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
     concurrent, sink, Bolt, BoltCollector, Collect, Concurrent, Context, Failed, Failure, Hook,
-    Parking, Replay, Simulation, TopologyBuilder, Tuple, VecSpout,
+    Replay, Simulation, TopologyBuilder, Tuple, VecSpout, WaitStrategy,
 };
 use std::collections::BTreeSet;
 use std::future::{poll_fn, Future};
@@ -457,7 +457,7 @@ fn every_message_is_acked_on_threads() {
         let (sender, receiver) = std::sync::mpsc::channel::<Spawned>();
         let receiver = Mutex::new(receiver);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let numbers = topology.wait(Parking).spout("numbers", given.instances());
+        let numbers = topology.wait(WaitStrategy::Park).spout("numbers", given.instances());
         let counts = (running.clone(), most.clone());
         let make = move |context: &Context| {
             let (sender, (running, most)) = (sender.clone(), counts.clone());

@@ -21,8 +21,7 @@
 use expiry::Root;
 use expiry_topology::{
     sink, Bolt, BoltCollector, BoltStage, ComponentMetrics, Context, DeadLetter, Failure, Next,
-    Parents, Parking, Progressive, Replay, Sleeping, Spout, SpoutCollector, Stream, Topology,
-    TopologyBuilder, Tuple,
+    Parents, Replay, Spout, SpoutCollector, Stream, Topology, TopologyBuilder, Tuple, WaitStrategy,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -470,9 +469,9 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
         .batch(random.random_range(1..5))
         .seed(plan.seed);
     match plan.seed % 3 {
-        0 => builder.wait(Parking),
-        1 => builder.wait(Progressive::default()),
-        _ => builder.wait(Sleeping(Duration::from_micros(50))),
+        0 => builder.wait(WaitStrategy::Park),
+        1 => builder.wait(WaitStrategy::default()),
+        _ => builder.wait(WaitStrategy::Sleep(Duration::from_micros(50))),
     };
     let source = book.clone();
     let source = builder

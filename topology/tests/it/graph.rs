@@ -184,7 +184,7 @@ fn spouts_tick_and_wait_their_own_way() {
     let source = builder
         .spout("ticks", move |_| Ticks(noted.clone()))
         .max_pending(1)
-        .wait(expiry_topology::Parking)
+        .wait(expiry_topology::WaitStrategy::Park)
         .tick_every(SECOND * 3);
     bolt(&builder, "drop", &source, |_, _| ());
     let mut topology = builder.simulate(&clock).unwrap();
