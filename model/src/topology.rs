@@ -35,7 +35,6 @@ enum Share {
 #[derive(Debug, Clone, Copy)]
 enum Grouping {
     Shuffle,
-    Local,
     Fields,
     Computed,
     All,
@@ -100,8 +99,7 @@ fn small(bytes: &mut Unstructured<'_>) -> Result<u8> {
 
 fn input(bytes: &mut Unstructured<'_>) -> Result<Input> {
     let grouping = match bytes.int_in_range(0..=8u8)? {
-        0..=2 => Grouping::Shuffle,
-        3 => Grouping::Local,
+        0..=3 => Grouping::Shuffle,
         4 => Grouping::Fields,
         5 => Grouping::Computed,
         6 => Grouping::All,
@@ -398,7 +396,6 @@ fn listen<'t>(
 ) -> BoltStage<'t, Message, Message> {
     match grouping {
         Grouping::Shuffle => bolt.shuffle(source),
-        Grouping::Local => bolt.local_or_shuffle(source),
         Grouping::Fields => bolt.fields(source, |message| &message.1),
         Grouping::Computed => bolt.computed(source, |message| message.1 % 2),
         Grouping::All => bolt.all(source),

@@ -53,7 +53,6 @@ type KeyHash<M> = dyn Fn(&M, &FixedState) -> u64 + Send + Sync;
 #[derive(Clone)]
 pub(crate) enum Choice<M> {
     Shuffle,
-    Local,
     Key(Arc<KeyHash<M>>),
     All,
     Global,
@@ -218,7 +217,6 @@ impl<M> Lanes<M> {
     fn choose(&mut self, message: &M) -> usize {
         let tasks = self.lanes.len();
         match &self.choice {
-            Choice::Local => self.sender.task % tasks,
             Choice::Shuffle => {
                 let turn = &mut self.sender.turn;
                 *turn = if *turn + 1 < tasks { *turn + 1 } else { 0 };

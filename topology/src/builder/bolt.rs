@@ -99,13 +99,6 @@ impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
         self.listen(source, Choice::Shuffle)
     }
 
-    /// Each message goes to the task that has the emitting task's number (modulo the number of the
-    /// bolt's tasks). Pairs of tasks so stay together, on neighbouring caches. All tasks are in one
-    /// process.
-    pub fn local_or_shuffle(self, source: impl Source<'t, Message = In>) -> Self {
-        self.listen(source, Choice::Local)
-    }
-
     /// Messages of which `key` borrows the same value go to the same task: `|order| &order.id`.
     pub fn fields<K: Hash + ?Sized>(
         self,

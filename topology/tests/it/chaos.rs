@@ -538,7 +538,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
             .parallelism(2)
             .threads(1)
             .tick_every(tick)
-            .local_or_shuffle(way(&split, side))
+            .shuffle(way(&split, side))
     });
     builder
         .bolt("audit", bolt("audit", Work::Audit))
@@ -562,7 +562,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
         let pair = builder.bolt("pair", bolt("pair", Work::Pair)).global(&join).tick_every(tick);
         sink.shuffle(&pair);
     } else {
-        sink.fields(left, |job| &job.pair).local_or_shuffle(right);
+        sink.fields(left, |job| &job.pair).shuffle(right);
     }
     builder
 }
