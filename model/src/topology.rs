@@ -36,7 +36,7 @@ enum Share {
 enum Grouping {
     Shuffle,
     Fields,
-    Computed,
+    KeyBy,
     All,
     Global,
     Direct,
@@ -101,7 +101,7 @@ fn input(bytes: &mut Unstructured<'_>) -> Result<Input> {
     let grouping = match bytes.int_in_range(0..=8u8)? {
         0..=3 => Grouping::Shuffle,
         4 => Grouping::Fields,
-        5 => Grouping::Computed,
+        5 => Grouping::KeyBy,
         6 => Grouping::All,
         7 => Grouping::Global,
         _ => Grouping::Direct,
@@ -397,7 +397,7 @@ fn listen<'t>(
     match grouping {
         Grouping::Shuffle => bolt.shuffle(source),
         Grouping::Fields => bolt.fields(source, |message| &message.1),
-        Grouping::Computed => bolt.computed(source, |message| message.1 % 2),
+        Grouping::KeyBy => bolt.key_by(source, |message| message.1 % 2),
         Grouping::All => bolt.all(source),
         Grouping::Global => bolt.global(source),
         Grouping::Direct => bolt.direct(source, |message| message.1.into()),

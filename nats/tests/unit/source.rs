@@ -25,7 +25,7 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
         _ => *n,
     };
     let sinks = topology.bolt("sink", |_| sink(|_: &u64, _| ())).parallelism(2);
-    sinks.computed(&numbers.max_pending(4), key);
+    sinks.key_by(&numbers.max_pending(4), key);
     let mut topology = topology.simulate(&ManualClock::new()).unwrap();
     assert!(topology.settle(10_000));
     let mut ended = Vec::new();

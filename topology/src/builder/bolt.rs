@@ -69,8 +69,8 @@ pub(super) type Inboxes<In> = OnceLock<Vec<Arc<Inbox<Batch<In>>>>>;
 /// let join = topology
 ///     .bolt("join", |_| Join(HashMap::new()))
 ///     .parallelism(4)
-///     .computed(orders.stream().map(Either::Order), Either::id)
-///     .computed(payments.stream().map(Either::Payment), Either::id);
+///     .key_by(orders.stream().map(Either::Order), Either::id)
+///     .key_by(payments.stream().map(Either::Payment), Either::id);
 /// topology.bolt("paid", paid.instances()).shuffle(&join);
 /// assert!(topology.simulate(&ManualClock::new())?.settle(100));
 /// assert_eq!(paid.all().len(), 2);
@@ -113,7 +113,7 @@ impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
 
     /// As [`fields`](Self::fields), by a value that is computed from the message: `|order|
     /// order.customer / 100`.
-    pub fn computed<K: Hash>(
+    pub fn key_by<K: Hash>(
         self,
         source: impl Source<'t, Message = In>,
         key: impl Fn(&In) -> K + Send + Sync + 'static,

@@ -90,7 +90,7 @@ fn rootless_copies_keep_their_order() {
         };
         takes(0).shuffle(&spout);
         takes(1).all(&spout);
-        takes(2).computed(spout.stream().filter(|message| message.0 % 5 == 0), |message| message.0);
+        takes(2).key_by(spout.stream().filter(|message| message.0 % 5 == 0), |message| message.0);
         takes(3).direct(spout.stream().map(|message| message), |message| {
             usize::MAX - message.0 as usize
         });

@@ -72,9 +72,9 @@ fn equal_keys_go_to_the_same_task_whoever_emits() {
     }
     // What is computed is hashed as what is borrowed.
     let odd = |number: &u64| (number % 2) as i32;
-    let computed = into_sink(3, 100, 4, |bolt, numbers| bolt.computed(numbers, odd));
+    let computed = into_sink(3, 100, 4, |bolt, numbers| bolt.key_by(numbers, odd));
     assert_eq!(computed, came);
-    let came = into_sink(2, 500, 4, |bolt, numbers| bolt.computed(numbers, |n| (n % 2, *n)));
+    let came = into_sink(2, 500, 4, |bolt, numbers| bolt.key_by(numbers, |n| (n % 2, *n)));
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert!((200..300).contains(&numbers.len()), "{came:?}");
