@@ -189,8 +189,8 @@ struct Link<M> {
 type Decode<M> = dyn Fn(&Incoming<'_>) -> Result<M, String> + Send + Sync;
 
 /// A durable consumer whose messages spouts get. Made by [`Nats::source`]. To call
-/// [`stats`](Self::stats) and [`trouble`](Self::trouble) beside a running topology, keep it in an
-/// `Arc`, and move a clone of that into the topology's closure.
+/// [`stats`](Self::stats) and [`last_error`](Self::last_error) beside a running topology, keep it in
+/// an `Arc`, and move a clone of that into the topology's closure.
 pub struct StreamSource<M> {
     shared: Arc<Shared<M>>,
     links: Mutex<Links<M>>,
@@ -207,7 +207,7 @@ struct Shared<M> {
     decode: Box<Decode<M>>,
     counts: Counts,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
-    trouble: Mutex<[Option<String>; 2]>,
+    last_error: Mutex<[Option<String>; 2]>,
 }
 
 debug!(StreamSource<M>, |it| "StreamSource({:?})", it.shared.options);
@@ -239,7 +239,7 @@ impl Nats {
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counts: Counts::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
         };
         shared.consumer().await?;
         let dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
@@ -296,8 +296,8 @@ impl<M: Send + 'static> StreamSource<M> {
     /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts
     /// succeeded.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        lock(&self.shared.trouble).iter().flatten().next().cloned()
+    pub fn last_error(&self) -> Option<String> {
+        lock(&self.shared.last_error).iter().flatten().next().cloned()
     }
 }
 
@@ -314,13 +314,13 @@ fn takes(filter: &str, subject: &str) -> bool {
         }
 }
 
-/// The places in `trouble`.
+/// The places in `last_error`.
 const PULL: usize = 0;
 const DEAD: usize = 1;
 
 impl<M> Shared<M> {
-    fn note(&self, place: usize, trouble: Option<String>) {
-        lock(&self.trouble)[place] = trouble;
+    fn note(&self, place: usize, error: Option<String>) {
+        lock(&self.last_error)[place] = error;
     }
 
     /// Calls the user's function. A panic is a refusal: it does not end the I/O task.

@@ -223,7 +223,7 @@ fn a_source_goes_on_beside_dead_letters_that_are_too_large_or_refused() {
     rig.publish(1..=600);
     rig.publish(10_001..=11_000);
     rig.until("all others are passed on", || rig.messages("out") == 1100);
-    assert!(source.trouble().unwrap().contains("dead letter"));
+    assert!(source.last_error().unwrap().contains("dead letter"));
     rig.limit("dead", -1);
     rig.until("the stream is empty", || rig.messages("in") == 0);
     topology.kill();
@@ -315,13 +315,13 @@ fn a_deleted_consumer_is_made_again_and_a_dead_letter_without_a_stream_stays() {
     rig.publish(6..=20);
     rig.until("the dead letter is refused", || source.stats().dead_refused > 1);
     rig.until("the others are acked", || rig.messages("in") == 1);
-    assert!(source.trouble().unwrap().contains("dead letter"));
+    assert!(source.last_error().unwrap().contains("dead letter"));
     rig.stream("dead", "it.dead.in");
     rig.until("the dead letter is stored", || rig.messages("in") == 0);
-    rig.until("all is well", || source.trouble().is_none());
+    rig.until("all is well", || source.last_error().is_none());
     // The sequences of the new stream are those that were acked before.
     rig.delete_stream("in");
-    rig.until("the stream is missed", || source.trouble().is_some());
+    rig.until("the stream is missed", || source.last_error().is_some());
     rig.stream("in", "in.>");
     rig.publish(21..=40);
     rig.until("all are passed on", || rig.messages("out") == 39);
