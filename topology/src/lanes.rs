@@ -70,6 +70,8 @@ pub(crate) struct Sender {
     pub(crate) hasher: FixedState,
     /// Tasks do not all begin with the same one of a bolt's tasks.
     pub(crate) turn: usize,
+    /// Whether the lanes note which tasks got the last message.
+    pub(crate) notes_sent: bool,
 }
 
 /// A grouping of a bolt, as one of the tasks sees it whose messages it gets: a message is first
@@ -174,7 +176,7 @@ pub(crate) struct Lanes<M> {
     origin: Origin,
     /// The copies of the message at hand, and the lanes of the tasks that get them.
     copies: Vec<(usize, M)>,
-    /// The tasks that got the last message.
+    /// The tasks that got the last message, if they are noted.
     sent: Vec<usize>,
     /// Lanes with something that is not sent yet.
     filled: Vec<usize>,
@@ -263,7 +265,9 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
     fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
         let (mut waits, origin, most) = (false, self.origin, self.sender.batch);
         for (at, message) in self.copies.drain(..) {
-            self.sent.push(at);
+            if self.sender.notes_sent {
+                self.sent.push(at);
+            }
             let lane = &mut self.lanes[at];
             if lane.filling.0.is_empty() {
                 self.filled.push(at);

@@ -92,6 +92,7 @@ pub(crate) struct Spec {
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
     pub(crate) wait: Option<WaitStrategy>,
+    pub(crate) notes_sent: bool,
     pub(crate) tick: Option<Duration>,
     /// The component that each grouping listens to.
     pub(crate) inputs: Vec<usize>,
@@ -108,6 +109,7 @@ impl Spec {
             threads: None,
             tries: true,
             wait: None,
+            notes_sent: false,
             tick: None,
             inputs: Vec::new(),
             strays: false,

@@ -154,6 +154,7 @@ impl Assembly {
             batch: self.batch,
             hasher: self.hasher.clone(),
             turn: random.next_u32() as usize,
+            notes_sent: spec.notes_sent,
         };
         let hooks = self.hooks.clone();
         let task = TaskParts {

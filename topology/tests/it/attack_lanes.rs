@@ -79,7 +79,8 @@ fn rootless_copies_keep_their_order() {
                 let sent = sent.clone();
                 move |_| Mixes(0, SmallRng::seed_from_u64(seed), sent.clone())
             })
-            .max_pending(random.random_range(1..500));
+            .max_pending(random.random_range(1..500))
+            .note_sent();
         let takes = |grouping| {
             let got = got.clone();
             let make = move |context: &Context| {

@@ -112,14 +112,18 @@ fn maps_and_filters_and_who_gets_what() {
     let (texts, odd) = (Collect::<String>::new(), Collect::<u64>::new());
     let builder = builder(&clock);
     let noted = sent.clone();
-    let ways = builder.spout("ways", move |_| Ways(noted.clone()));
+    let ways = builder.spout("ways", move |_| Ways(noted.clone())).note_sent();
     builder
         .bolt("texts", texts.instances())
         .parallelism(2)
         .global(ways.stream().map(|n| format!("<{n}>")))
         .all(ways.stream().filter_map(|n| (*n == 2).then(|| "two".to_string())));
     builder.bolt("odd", odd.instances()).shuffle(ways.stream().filter(|n| n % 2 == 1));
+    let unasked = Log::new();
+    let noted = unasked.clone();
+    acks_all(&builder, "acks", &builder.spout("unasked", move |_| Ways(noted.clone())));
     let topology = settled(builder, &clock);
+    assert_eq!(unasked.all(), vec![Vec::new(); 4], "`note_sent` was not called");
     // Groupings are numbered in the order of declaration.
     let expected = [vec![(0, 0)], vec![(0, 0), (2, 0)], vec![(0, 0), (1, 0), (1, 1)]];
     assert_eq!(sent.all()[..3], expected);

@@ -375,7 +375,7 @@ fn a_panic_while_a_message_is_offered_once_ends_it() {
         }
     }
     let (builder, touchy) = (TopologyBuilder::new(), Touchy::default());
-    let numbers = builder.spout("numbers", |_| Untracked(0));
+    let numbers = builder.spout("numbers", |_| Untracked(0)).note_sent();
     let came = Collect::new();
     let touched = numbers.stream().filter(move |n| {
         touchy.touch(*n);
