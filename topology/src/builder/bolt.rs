@@ -154,7 +154,7 @@ impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
             let input = spec.inputs.len() as u32;
             spec.inputs.push(source.from);
             if is_own {
-                source.tap.listen(Box::new(move |sender| {
+                (source.tap)(Box::new(move |sender| {
                     let inboxes = inboxes.get().expect("queues are made before tasks");
                     let (choice, sender) = (choice.clone(), sender.clone());
                     Box::new(Lanes::new(inboxes, input, choice, sender))
