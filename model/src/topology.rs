@@ -35,9 +35,8 @@ enum Share {
 #[derive(Debug, Clone, Copy)]
 enum Grouping {
     Shuffle,
-    Local,
     Fields,
-    Computed,
+    KeyBy,
     All,
     Global,
     Direct,
@@ -100,10 +99,9 @@ fn small(bytes: &mut Unstructured<'_>) -> Result<u8> {
 
 fn input(bytes: &mut Unstructured<'_>) -> Result<Input> {
     let grouping = match bytes.int_in_range(0..=8u8)? {
-        0..=2 => Grouping::Shuffle,
-        3 => Grouping::Local,
+        0..=3 => Grouping::Shuffle,
         4 => Grouping::Fields,
-        5 => Grouping::Computed,
+        5 => Grouping::KeyBy,
         6 => Grouping::All,
         7 => Grouping::Global,
         _ => Grouping::Direct,
@@ -292,6 +290,10 @@ impl Source {
 }
 
 impl Spout<Message> for Source {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
         for _ in 0..self.at_once {
             if self.left == 0 {
@@ -394,9 +396,8 @@ fn listen<'t>(
 ) -> BoltStage<'t, Message, Message> {
     match grouping {
         Grouping::Shuffle => bolt.shuffle(source),
-        Grouping::Local => bolt.local_or_shuffle(source),
         Grouping::Fields => bolt.fields(source, |message| &message.1),
-        Grouping::Computed => bolt.computed(source, |message| message.1 % 2),
+        Grouping::KeyBy => bolt.key_by(source, |message| message.1 % 2),
         Grouping::All => bolt.all(source),
         Grouping::Global => bolt.global(source),
         Grouping::Direct => bolt.direct(source, |message| message.1.into()),
@@ -442,7 +443,7 @@ fn spout<'t>(
         stage = stage.timeout(SECOND * timeout);
     }
     if let Some(attempts) = attempts {
-        stage = stage.replay(Replay::default().attempts(attempts));
+        stage = stage.replay(Replay::default().attempts(attempts).for_at_least(Duration::ZERO));
     }
     Some(stage)
 }

@@ -43,8 +43,8 @@ const LETTER_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Custody<Id, T> {
     ack_wait: Duration,
     attempts: u64,
-    /// The first pause and the longest one.
-    pauses: (Duration, Duration),
+    /// The least time that as many failures of a message take.
+    at_least: Duration,
     held: HashMap<Id, Held<T>>,
     /// What is to be given to the topology, and what is to have its trial: all of it is held.
     waiting: VecDeque<Id>,
@@ -113,12 +113,13 @@ pub(crate) enum Action<Id, T> {
 }
 
 impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
-    /// A message becomes a dead letter after `attempts` deliveries.
-    pub(crate) fn new(ack_wait: Duration, attempts: u64, pauses: (Duration, Duration)) -> Self {
+    /// A message becomes a dead letter after `attempts` deliveries. If all of them fail, that takes
+    /// `at_least` so long.
+    pub(crate) fn new(ack_wait: Duration, attempts: u64, at_least: Duration) -> Self {
         Custody {
             ack_wait,
             attempts,
-            pauses,
+            at_least,
             held: HashMap::new(),
             waiting: VecDeque::new(),
             suspects: VecDeque::new(),
@@ -219,9 +220,11 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         if place != Place::Given {
             return Some(Action::Term(message));
         }
-        let doublings = u32::try_from(deliveries.clamp(1, 32) - 1).unwrap_or(0);
-        let (first, longest) = self.pauses;
-        Some(Action::Nak(message, first.saturating_mul(1 << doublings).min(longest)))
+        // The nth pause is n parts of the time. The broker counts the deliveries: so however many
+        // workers share them, the pauses add up to the whole time.
+        let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let parts = number(self.attempts.saturating_mul(self.attempts - 1) / 2).max(1);
+        Some(Action::Nak(message, (self.at_least / parts).saturating_mul(number(deliveries))))
     }
 
     /// Gives back a message that the topology has not begun with.

@@ -96,7 +96,7 @@ pub enum NatsError {
     /// A later owner has claimed the partition, or the worker's lease has run out. Nothing was
     /// written.
     #[error("partition {partition} is not this worker's any more; its epoch was {epoch}")]
-    Late {
+    Fenced {
         /// Which partition.
         partition: u32,
         /// The epoch under which the worker owned it.

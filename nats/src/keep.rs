@@ -248,9 +248,9 @@ impl Drop for Sender {
     }
 }
 
-/// A process's part in a set. When it is dropped, the process hands its partitions over in the
+/// A process as a member of a set. When it is dropped, the process hands its partitions over in the
 /// background, and sends no touches any more.
-pub(crate) struct Part<F: Front> {
+pub(crate) struct Member<F: Front> {
     shared: Arc<Shared<F>>,
     leave: watch::Sender<()>,
     ended: watch::Receiver<()>,
@@ -271,7 +271,7 @@ pub(crate) async fn join<F: Front>(
     terms: Terms,
     front: F,
     tell: impl Fn(F::Gone) + Send + Sync + 'static,
-) -> Result<Part<F>, NatsError> {
+) -> Result<Member<F>, NatsError> {
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
     let payload = nats.client().max_payload();
@@ -299,7 +299,7 @@ pub(crate) async fn join<F: Front>(
     let touches = Mutex::new(Touches::new(front, count, payload));
     let shared = Arc::new(Shared { served, touches, tell: Box::new(tell) });
     let _ticks = Task::new(tick(shared.clone()));
-    Ok(Part { shared, leave, ended, _ticks })
+    Ok(Member { shared, leave, ended, _ticks })
 }
 
 /// Looks 16 times in a lease of the partitions what is to be touched.
@@ -336,7 +336,7 @@ impl<F: Front> Shared<F> {
     }
 }
 
-impl<F: Front> Part<F> {
+impl<F: Front> Member<F> {
     pub(crate) fn served(&self) -> &Arc<Served> {
         &self.shared.served
     }

@@ -10,7 +10,7 @@ mod leader;
 mod tests;
 
 use crate::base::{debug, setters, stats, DAY};
-use crate::keep::{self, Entry, Part, Terms, NO};
+use crate::keep::{self, Entry, Member, Terms, NO};
 use crate::partitions::check_key;
 use crate::{clock, Nats, NatsError, PartitionSet};
 use holder::Holder;
@@ -93,26 +93,26 @@ impl LeaseSet {
         let LeaseSet { name, kind, set } = self;
         let terms = Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) };
         // The sender of a lost lease is dropped, which wakes those that wait in `lost`.
-        let part = keep::join(set, (kind, &name), terms, Holder::new(), drop).await?;
-        Ok(Leases(Arc::new(part)))
+        let member = keep::join(set, (kind, &name), terms, Holder::new(), drop).await?;
+        Ok(Leases(Arc::new(member)))
     }
 }
 
-type Held = Part<Holder<watch::Sender<()>>>;
+type Held = Member<Holder<watch::Sender<()>>>;
 
 const ACQUIRE: &str = "acquire a lease";
 
 async fn acquire(
-    part: Arc<Held>,
+    member: Arc<Held>,
     key: Vec<u8>,
     time: Duration,
 ) -> Result<Option<Lease>, NatsError> {
-    let id = part.served().new_id(Some(crate::ownership::hash_of(&key)));
+    let id = member.served().new_id(Some(crate::ownership::hash_of(&key)));
     let (entry, (_, lost)) = (Entry::new(id, key.clone(), time), watch::channel(()));
     // Dropped, it frees what the call may have got.
-    let mut lease = Lease { part: part.clone(), id, key, time, token: 0, lost };
+    let mut lease = Lease { member: member.clone(), id, key, time, token: 0, lost };
     loop {
-        let (token, sent_at) = part.served().begin(ACQUIRE, entry.clone()).await?;
+        let (token, sent_at) = member.served().begin(ACQUIRE, entry.clone()).await?;
         if token == NO {
             lease.id = 0; // there is nothing to free
             return Ok(None);
@@ -120,7 +120,7 @@ async fn acquire(
         let (value, lost) = watch::channel(());
         (lease.token, lease.lost) = (token, lost);
         let now = clock::now();
-        if part.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
+        if member.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
             return Ok(Some(lease));
         }
     }
@@ -202,7 +202,7 @@ impl Leases {
 /// a file.
 #[must_use = "a dropped lease is released"]
 pub struct Lease {
-    part: Arc<Held>,
+    member: Arc<Held>,
     /// 0: it is released.
     id: u64,
     key: Vec<u8>,
@@ -239,7 +239,7 @@ impl Lease {
     /// the clock.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.part.with(|holder, _| holder.valid_for(clock::now(), self.id))
+        self.member.with(|holder, _| holder.valid_for(clock::now(), self.id))
     }
 
     /// Returns when the lease is not valid any more.
@@ -265,7 +265,7 @@ impl Lease {
     /// [`NameTaken`](NatsError::NameTaken).
     pub async fn release(mut self) -> Result<(), NatsError> {
         let Some(freed) = self.free() else { return Ok(()) };
-        let gone = || self.part.served().nats.unanswered("release a lease");
+        let gone = || self.member.served().nats.unanswered("release a lease");
         freed.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -274,11 +274,11 @@ impl Lease {
         if id == 0 {
             return None;
         }
-        self.part.with(|holder, gone| gone.extend(holder.forget(id)));
-        let served = self.part.served().clone();
+        self.member.with(|holder, gone| gone.extend(holder.forget(id)));
+        let served = self.member.served().clone();
         // After its time the lease ends in any case.
         let end = async move { served.end("release a lease", id, patience).await };
-        Some(self.part.served().runtime.spawn(end))
+        Some(self.member.served().runtime.spawn(end))
     }
 }
 

@@ -8,7 +8,7 @@
 mod tests;
 
 use crate::base::{debug, setters, stats, DAY};
-use crate::keep::{self, Entry, Front, Part, Served, Terms, NO};
+use crate::keep::{self, Entry, Front, Member, Served, Terms, NO};
 use crate::{clock, Nats, NatsError, PartitionSet};
 /// Names a session of [`Nats::sessions`], by a random number. The layout of an id in the text below
 /// is that of `expiry`'s trackers only.
@@ -98,8 +98,8 @@ impl SessionSet {
             let _ = tell.send(SessionId(id));
         };
         let terms = Terms { of_leases: false, timeout, report: Arc::new(report.clone()) };
-        let part = keep::join(set, ("sessions", &name), terms, front, report).await?;
-        Ok((Sessions(Arc::new(Inner { part, live, timeout })), Ended(ended)))
+        let member = keep::join(set, ("sessions", &name), terms, front, report).await?;
+        Ok((Sessions(Arc::new(Inner { member, live, timeout })), Ended(ended)))
     }
 }
 
@@ -151,14 +151,14 @@ impl Front for FrontEnd {
 }
 
 struct Inner {
-    part: Part<FrontEnd>,
+    member: Member<FrontEnd>,
     live: Arc<SessionTracker>,
     timeout: Duration,
 }
 
 impl Inner {
     fn served(&self) -> &Arc<Served> {
-        self.part.served()
+        self.member.served()
     }
 
     /// Where there is no memory, `touch` says that the process does not serve the session.
@@ -253,7 +253,7 @@ impl Sessions {
     /// Hands the process's partitions over to the others, for two partition leases at most. The
     /// process may go on as a front-end.
     pub async fn leave(&self) {
-        self.0.part.leave().await;
+        self.0.member.leave().await;
     }
 
     /// Counts, without asking a broker.

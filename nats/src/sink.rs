@@ -1,11 +1,14 @@
 //! A bolt that publishes.
 
 use crate::base::{debug, setters};
+use crate::ownership::hash_of;
 use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::SubjectError;
 use bytes::Bytes;
-use expiry_topology::{concurrent, Concurrent, Context, Failed};
+use expiry_topology::{concurrent, Bolt, BoltCollector, Concurrent, Context, Failed, Tuple};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,8 +24,8 @@ pub struct Outgoing {
     /// Its bytes.
     pub payload: Vec<u8>,
     /// Its `Nats-Msg-Id`. Within its duplicate window the stream stores one message with this id.
-    /// An id that follows from the input makes a replay harmless. By default each attempt has an id
-    /// of its own.
+    /// By default it follows from the subject, the payload and the tuple's
+    /// [lineage](Tuple::lineage): an attempt that emits the same is stored once.
     pub id: Option<String>,
     /// Other headers.
     pub headers: HeaderMap,
@@ -31,9 +34,9 @@ pub struct Outgoing {
 /// A stream that bolts publish to. Made by [`Nats::sink`].
 ///
 /// Its bolts publish each message, and ack its tuple when the stream has stored it. A message that
-/// is not stored is published again under the same id. An outage that is shorter than
-/// `give_up_after`, and than the topology's timeout, uses up no attempt. A message larger than the
-/// server takes is rejected.
+/// is not stored is published again under the same id, for half the topology's timeout or
+/// `give_up_after`, whichever is shorter; then its tuple fails. A message that no stream can take
+/// is rejected.
 ///
 /// | setting | default |
 /// |---|---|
@@ -83,20 +86,63 @@ setters! { StreamSink<M>
 impl<M: Send + 'static> StreamSink<M> {
     /// The bolt of a task. Call it where the topology makes its bolts:
     /// `topology.bolt("out", move |context| sink.bolt(context))`.
-    pub fn bolt(&self, context: &Context) -> Concurrent<M> {
-        let (nats, encode, limit) = (self.nats.clone(), self.encode.clone(), self.give_up_after);
-        let runtime = self.runtime.clone();
-        let store = move |message: M| {
+    pub fn bolt(&self, context: &Context) -> impl Bolt<M> {
+        let (nats, encode, runtime) =
+            (self.nats.clone(), self.encode.clone(), self.runtime.clone());
+        // An old attempt's future does not publish beside the next attempt's.
+        let limit = self.give_up_after.min(context.timeout() / 2);
+        let store = move |(lineage, message): (Option<u64>, M)| {
             let (encoded, nats) = (encode(&message), nats.clone());
-            async move { store(&nats, encoded.map_err(Failed::reject)?, limit).await }
+            async move { store(&nats, encoded.map_err(Failed::reject)?, lineage, limit).await }
         };
-        concurrent(context, self.window, move |future| runtime.spawn(future), store).unordered()
+        let spawn = move |future| runtime.spawn(future);
+        SinkBolt(concurrent(context, self.window, spawn, store).unordered())
     }
 }
 
+/// Tells the function of each message the lineage of its tuple.
+struct SinkBolt<M>(Concurrent<(Option<u64>, M)>);
+
+impl<M: Send + 'static> Bolt<M> for SinkBolt<M> {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_>) {
+        let lineage = tuple.lineage();
+        self.0.execute(tuple.map(|message| (lineage, message)), out);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.is_ready()
+    }
+
+    fn woken(&mut self, out: &mut BoltCollector<'_>) {
+        self.0.woken(out);
+    }
+}
+
+/// Whether no later publish of the message can succeed: it is too large for the server or for the
+/// stream, or its subject is none. A full stream has room again some day.
+fn is_permanent(error: &PublishError) -> bool {
+    let why = std::error::Error::source(error);
+    let refusal = why.and_then(|why| why.downcast_ref::<jetstream::Error>());
+    let too_large =
+        [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
+    error.kind() == PublishErrorKind::MaxPayloadExceeded
+        || refusal.is_some_and(|why| too_large.contains(&why.error_code()))
+        || why.is_some_and(|why| why.is::<SubjectError>())
+}
+
 /// Publishes a message until the stream has stored it.
-async fn store(nats: &Nats, outgoing: Outgoing, limit: Duration) -> Result<Option<()>, Failed> {
+async fn store(
+    nats: &Nats,
+    outgoing: Outgoing,
+    lineage: Option<u64>,
+    limit: Duration,
+) -> Result<Option<()>, Failed> {
     let Outgoing { subject, payload, id, mut headers } = outgoing;
+    let id = id.or_else(|| {
+        lineage.map(|lineage| {
+            format!("{lineage:016x}{:016x}", hash_of(&payload) ^ hash_of(&subject).rotate_left(1))
+        })
+    });
     let id = id.unwrap_or_else(|| nats.client().new_inbox());
     headers.insert("Nats-Msg-Id", id.parse::<HeaderValue>().map_err(Failed::reject)?);
     let (payload, began) = (Bytes::from(payload), Instant::now());
@@ -104,7 +150,7 @@ async fn store(nats: &Nats, outgoing: Outgoing, limit: Duration) -> Result<Optio
         let stored = nats.store(subject.clone(), headers.clone(), payload.clone()).await;
         let Err(error) = stored else { return Ok(None) };
         let why = || format!("{subject:?} was not stored: {error}");
-        if error.kind() == PublishErrorKind::MaxPayloadExceeded {
+        if is_permanent(&error) {
             return Err(Failed::reject(why()));
         }
         if began.elapsed() >= limit {

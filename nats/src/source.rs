@@ -13,6 +13,7 @@ mod task;
 
 use crate::base::{debug, lock, setters, stats};
 use crate::custody::{Custody, Letter};
+use crate::ownership::hash_of;
 use crate::{Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
@@ -20,7 +21,7 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer};
 use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::ErrorCode;
-use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector, Waker};
+use expiry_topology::{Context, Failure, Next, Replay, Spout, SpoutCollector, Waker};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -36,7 +37,7 @@ use tokio::sync::mpsc;
 /// |---|---|
 /// | [`attempts`](Self::attempts) | 5 |
 /// | [`ack_wait`](Self::ack_wait) | 30 s |
-/// | [`pauses`](Self::pauses) | 100 ms, doubled up to 30 s |
+/// | [`for_at_least`](Self::for_at_least) | 15 min |
 /// | [`window`](Self::window) | 4,096 messages a task |
 /// | [`subject`](Self::subject) | all of the stream |
 /// | [`dead_letters`](Self::dead_letters) | `APP.dead.STREAM` |
@@ -49,7 +50,7 @@ pub struct SourceOptions {
     dead_letters: Option<String>,
     attempts: u64,
     ack_wait: Duration,
-    pauses: (Duration, Duration),
+    at_least: Duration,
     window: usize,
 }
 
@@ -60,14 +61,17 @@ setters! { SourceOptions
     /// itself must not read it. A letter that is larger than the server takes loses the end of its
     /// payload: its header `Expiry-Truncated` has the whole length.
     dead_letters(subject: &str) => dead_letters = Some(subject.to_string());
-    /// The number of deliveries, 1 or more, after which a failed message becomes a dead letter. The
-    /// broker counts them, also those to workers that died.
+    /// The number of deliveries, 1 to 10,000, after which a failed message becomes a dead letter.
+    /// The broker counts them, also those to workers that died. In each delivery the topology emits
+    /// the message several times: see [`StreamSpout`].
     attempts(attempts: u64) => attempts = attempts;
     /// The time after which the broker delivers the messages of a dead worker again: 1 s or more.
     ack_wait(time: Duration) => ack_wait = time;
-    /// The pause after the first failed attempt, which doubles with each delivery, and the longest
-    /// pause. The broker keeps the message meanwhile, and counts it as pending.
-    pauses(first: Duration, longest: Duration) => pauses = (first, longest);
+    /// The time that a message fails at least before it becomes a dead letter. An outage that is
+    /// shorter makes no dead letters. The pauses between the [`attempts`](Self::attempts) add up to
+    /// it: with 5 deliveries they are 1, 2, 3 and 4 tenths of the time, and up to a fifth longer.
+    /// The broker keeps the message meanwhile, and counts it as pending.
+    for_at_least(time: Duration) => at_least = time;
     /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room
     /// in the topology count.
     window(messages: usize) => window = messages;
@@ -84,7 +88,7 @@ impl SourceOptions {
             dead_letters: None,
             attempts: 5,
             ack_wait: Duration::from_secs(30),
-            pauses: (Duration::from_millis(100), Duration::from_secs(30)),
+            at_least: Duration::from_secs(15 * 60),
             window: 4096,
         }
     }
@@ -93,7 +97,7 @@ impl SourceOptions {
         // The streams of this crate are named APP+SET+KIND.
         self.stream.split('+').try_for_each(|part| NatsError::name("stream", part))?;
         NatsError::name("consumer", &self.consumer)?;
-        NatsError::within("attempts", self.attempts, 1.., "1 or more")?;
+        NatsError::within("attempts", self.attempts, 1..=10_000, "1 to 10,000")?;
         NatsError::within("window", self.window, 1.., "1 or more")?;
         NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")?;
         let letters = self.dead_letters.as_deref().unwrap_or_default();
@@ -145,7 +149,7 @@ stats! { counted
         acked,
         /// Messages that were acked again, because the first ack was lost.
         acked_again,
-        /// Failed attempts after which the broker delivers again.
+        /// Failed deliveries after which the broker delivers again.
         naks,
         /// Reports that work is in progress.
         in_progress,
@@ -185,8 +189,8 @@ struct Link<M> {
 type Decode<M> = dyn Fn(&Incoming<'_>) -> Result<M, String> + Send + Sync;
 
 /// A durable consumer whose messages spouts get. Made by [`Nats::source`]. To call
-/// [`stats`](Self::stats) and [`trouble`](Self::trouble) beside a running topology, keep it in an
-/// `Arc`, and move a clone of that into the topology's closure.
+/// [`stats`](Self::stats) and [`last_error`](Self::last_error) beside a running topology, keep it in
+/// an `Arc`, and move a clone of that into the topology's closure.
 pub struct StreamSource<M> {
     shared: Arc<Shared<M>>,
     links: Mutex<Links<M>>,
@@ -203,7 +207,7 @@ struct Shared<M> {
     decode: Box<Decode<M>>,
     counts: Counts,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
-    trouble: Mutex<[Option<String>; 2]>,
+    last_error: Mutex<[Option<String>; 2]>,
 }
 
 debug!(StreamSource<M>, |it| "StreamSource({:?})", it.shared.options);
@@ -235,7 +239,7 @@ impl Nats {
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counts: Counts::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
         };
         shared.consumer().await?;
         let dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
@@ -264,7 +268,7 @@ impl<M: Send + 'static> StreamSource<M> {
             let (shared, options) = (self.shared.clone(), &self.shared.options);
             let held = Arc::<AtomicU64>::default();
             let task = Task {
-                custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
+                custody: Custody::new(options.ack_wait, options.attempts, options.at_least),
                 shared,
                 held: held.clone(),
                 give,
@@ -277,7 +281,8 @@ impl<M: Send + 'static> StreamSource<M> {
             self.runtime.spawn(task.run(told));
             Arc::new(Link { held, messages: Mutex::new(messages), outcomes })
         });
-        StreamSpout { link: link.clone(), waker: context.waker() }
+        let stream = self.shared.options.stream.clone();
+        StreamSpout { link: link.clone(), waker: context.waker(), stream }
     }
 
     /// What this worker's spouts have done so far.
@@ -291,8 +296,8 @@ impl<M: Send + 'static> StreamSource<M> {
     /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts
     /// succeeded.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        lock(&self.shared.trouble).iter().flatten().next().cloned()
+    pub fn last_error(&self) -> Option<String> {
+        lock(&self.shared.last_error).iter().flatten().next().cloned()
     }
 }
 
@@ -309,13 +314,13 @@ fn takes(filter: &str, subject: &str) -> bool {
         }
 }
 
-/// The places in `trouble`.
+/// The places in `last_error`.
 const PULL: usize = 0;
 const DEAD: usize = 1;
 
 impl<M> Shared<M> {
-    fn note(&self, place: usize, trouble: Option<String>) {
-        lock(&self.trouble)[place] = trouble;
+    fn note(&self, place: usize, error: Option<String>) {
+        lock(&self.last_error)[place] = error;
     }
 
     /// Calls the user's function. A panic is a refusal: it does not end the I/O task.
@@ -357,16 +362,18 @@ impl<M> Shared<M> {
 
 /// A spout that gets its messages from a [`StreamSource`].
 ///
-/// It acks a message at the broker when its tree is acked, and never before. The broker delivers a
-/// failed message again after a pause, to any worker of the consumer. After the last attempt,
-/// the source publishes the message as a dead letter and removes it from the consumer when that is
-/// stored.
+/// It acks a message at the broker when its tree is acked, and never before. The topology emits a
+/// failed message again: by default five times, and for at least five seconds. Then it is the
+/// broker that delivers the message again after a pause, to any worker of the consumer. After the
+/// last delivery, the source publishes the message as a dead letter and removes it from the
+/// consumer when that is stored.
 ///
 /// While the topology is inactive, the source asks for nothing and gives back what was not emitted.
 /// [`close`](Spout::close) blocks until the broker has the outcomes, for 5 s at the most.
 pub struct StreamSpout<M> {
     link: Arc<Link<M>>,
     waker: Waker,
+    stream: String,
 }
 
 debug!(StreamSpout<M>, |_it| "StreamSpout");
@@ -383,12 +390,18 @@ impl<M> StreamSpout<M> {
 }
 
 impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
+    fn replay_by_default() -> Replay {
+        Replay::default().for_at_least(Duration::from_secs(5))
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, M, MessageId>) -> Next {
         while out.room() > 0 {
             let Some((id, message)) = self.take() else {
                 return Next::Asleep;
             };
-            if let Err(refused) = out.emit(message, id) {
+            let MessageId { sequence, published } = id;
+            let seed = hash_of(format!("{}-{sequence}-{published}", self.stream));
+            if let Err(refused) = out.emit_seeded(message, id, seed) {
                 self.tell(Outcome::Unused(refused.id));
                 out.report(&refused); // last: a panic of users' code there costs no outcome
             }

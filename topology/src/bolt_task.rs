@@ -49,12 +49,8 @@ impl<Out> Bench<Out> {
     where
         Out: Clone + 'static,
     {
-        let emitter = &mut self.task.emitter;
-        match emitter.offer(&mut self.port, || message) {
-            Ok(()) => {
-                let random = &mut emitter.random;
-                self.port.send(|| Tie::Of(derive(parents, || Emitter::edge(random))));
-            }
+        match self.task.emitter.offer(&mut self.port, || message) {
+            Ok(()) => drop(self.port.send(|| Tie::Of(derive(parents)))),
             Err(panicked) => {
                 let mut roots = Roots::new();
                 parents.each(|anchor| roots.push(anchor.root));

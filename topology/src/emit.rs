@@ -6,7 +6,6 @@ use crate::metrics::Stats;
 use crate::task::{caught, Panicked};
 use expiry::Root;
 use rand::rngs::SmallRng;
-use rand::RngCore;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,17 +21,6 @@ pub(crate) struct Emitter {
 }
 
 impl Emitter {
-    /// An id for an edge.
-    #[inline]
-    pub(crate) fn edge(random: &mut SmallRng) -> u64 {
-        loop {
-            let id = random.next_u64();
-            if id != 0 {
-                return id;
-            }
-        }
-    }
-
     /// Offers a message to all listeners of a port, and counts it. The caller then sends it. Users'
     /// code copies the message, and chooses its tasks. If that panics, the emitter counts and
     /// reports it, no task gets a copy, and the component's instance goes on.

@@ -4,7 +4,7 @@
 use crate::sync::{fence, AtomicBool, Ordering};
 
 /// Any thread may open and close the gate. It is one for all spouts.
-pub(crate) struct Gate {
+pub struct Gate {
     open: AtomicBool,
     /// Whether it is open, or was before.
     has_opened: AtomicBool,
@@ -17,16 +17,18 @@ pub(crate) struct Gate {
 /// between the two steps, so one of them sees the other. Once the gate is closed and no task is
 /// inside, no task enters.
 #[derive(Debug, Default)]
-pub(crate) struct Visitor {
+pub struct Visitor {
     inside: AtomicBool,
 }
 
 impl Gate {
-    pub(crate) fn new(open: bool) -> Self {
+    /// A gate that is open, or was never.
+    pub fn new(open: bool) -> Self {
         Gate { open: AtomicBool::new(open), has_opened: AtomicBool::new(open) }
     }
 
-    pub(crate) fn set(&self, open: bool) {
+    /// Opens or closes the gate.
+    pub fn set(&self, open: bool) {
         if open {
             // Pairs with `has_opened`: an instance that is made sees what the user did before.
             self.has_opened.store(true, Ordering::Release);
@@ -37,21 +39,22 @@ impl Gate {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether the gate is open.
     #[inline]
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         // survives: stronger than needed: a full fence precedes it; nothing is behind the flag.
         self.open.load(Ordering::Acquire)
     }
 
     /// Whether the gate is open, or was before.
-    pub(crate) fn has_opened(&self) -> bool {
+    pub fn has_opened(&self) -> bool {
         self.has_opened.load(Ordering::Acquire)
     }
 }
 
 impl Visitor {
     /// Goes in, if the gate is open. Whether it did.
-    pub(crate) fn enter(&self, gate: &Gate) -> bool {
+    pub fn enter(&self, gate: &Gate) -> bool {
         // survives: stronger than needed: a full fence follows, and nothing comes before it.
         self.inside.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -63,11 +66,12 @@ impl Visitor {
     }
 
     /// Leaves. The task calls this after the last thing that it does inside.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.inside.store(false, Ordering::Release);
     }
 
-    pub(crate) fn is_inside(&self) -> bool {
+    /// Whether the task is inside.
+    pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Acquire)
     }
 }

@@ -9,13 +9,14 @@ use std::time::Duration;
 /// Wakes a thread that has gone to sleep. A sender first sends, then rings. A sleeper first stores
 /// that it sleeps, then looks once more. Both have a fence between the two steps, so one of them
 /// sees the other.
-pub(crate) struct Bell {
+pub struct Bell {
     asleep: AtomicBool,
     unparker: Unparker,
 }
 
 impl Bell {
-    pub(crate) fn new() -> (Arc<Self>, Parker) {
+    /// A bell, and what its owner sleeps by.
+    pub fn new() -> (Arc<Self>, Parker) {
         let parker = Parker::new();
         let bell = Bell { asleep: AtomicBool::new(false), unparker: parker.unparker().clone() };
         (Arc::new(bell), parker)
@@ -23,7 +24,7 @@ impl Bell {
 
     /// Wakes the sleeper. A thread calls this after it has sent something.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             self.unparker.unpark();
@@ -31,12 +32,7 @@ impl Bell {
     }
 
     /// Sleeps until it rings, for `limit` at most, unless there `is_something` to do.
-    pub(crate) fn sleep(
-        &self,
-        parker: &Parker,
-        limit: Duration,
-        is_something: impl FnOnce() -> bool,
-    ) {
+    pub fn sleep(&self, parker: &Parker, limit: Duration, is_something: impl FnOnce() -> bool) {
         // A swap: of one of these and one in `ring` it is plain which came first.
         // survives: stronger than needed: a full fence follows.
         self.asleep.swap(true, Ordering::AcqRel);
@@ -54,17 +50,19 @@ impl Bell {
 
 /// Calls a spout that has nothing, or a bolt. The calling thread has sent before. The task takes
 /// the call before it looks, so a message that is sent while it looks is another call.
-pub(crate) struct Call {
+pub struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
 }
 
 impl Call {
-    pub(crate) fn new(bell: Arc<Bell>) -> Self {
+    /// A call of the task whose thread has this bell.
+    pub fn new(bell: Arc<Bell>) -> Self {
         Call { is_there: AtomicBool::new(false), bell }
     }
 
-    pub(crate) fn call(&self) {
+    /// Calls.
+    pub fn call(&self) {
         // A swap: the task that takes the call of the last thread sees what each thread has sent. A
         // store would hide the earlier ones (`no_call_is_missed`).
         self.is_there.swap(true, Ordering::Release);
@@ -72,11 +70,12 @@ impl Call {
     }
 
     /// Whether there was one.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         self.is_there() && self.is_there.swap(false, Ordering::AcqRel)
     }
 
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether there is one: the last look before the thread sleeps.
+    pub fn is_there(&self) -> bool {
         self.is_there.load(Ordering::Relaxed)
     }
 }
@@ -87,19 +86,19 @@ impl Call {
 /// other. The order of the announcements matters: a receiver could take a sender that is announced
 /// here only for awake.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub struct Room {
     wanted: AtomicBool,
 }
 
 impl Room {
     /// Announces a waiting sender. It calls this before its last look for room.
-    pub(crate) fn want(&self) {
+    pub fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Whether to ring for waiting senders. A receiver calls this after it has made room.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
     }
@@ -108,30 +107,32 @@ impl Room {
 /// Counts the tasks on cycles that have overflow, of those that a spout leads to. The spout emits
 /// nothing while there are any. The last task that gets rid of its overflow first stores that, then
 /// rings. The spout's thread goes to sleep by the protocol of its bell.
-pub(crate) struct Jam {
+pub struct Jam {
     tasks: AtomicUsize,
     spouts: Vec<Arc<Bell>>,
 }
 
 impl Jam {
-    pub(crate) fn new(spouts: Vec<Arc<Bell>>) -> Self {
+    /// No jam yet, of the cycles that the spouts with these bells lead to.
+    pub fn new(spouts: Vec<Arc<Bell>>) -> Self {
         Jam { tasks: AtomicUsize::new(0), spouts }
     }
 
     /// A task has overflow.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.tasks.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It has none any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         if self.tasks.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.spouts.iter().for_each(|bell| bell.ring());
         }
     }
 
+    /// Whether a task has overflow.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.tasks.load(Ordering::Relaxed) > 0
     }
 }

@@ -53,7 +53,6 @@ type KeyHash<M> = dyn Fn(&M, &FixedState) -> u64 + Send + Sync;
 #[derive(Clone)]
 pub(crate) enum Choice<M> {
     Shuffle,
-    Local,
     Key(Arc<KeyHash<M>>),
     All,
     Global,
@@ -71,6 +70,8 @@ pub(crate) struct Sender {
     pub(crate) hasher: FixedState,
     /// Tasks do not all begin with the same one of a bolt's tasks.
     pub(crate) turn: usize,
+    /// Whether the lanes note which tasks got the last message.
+    pub(crate) notes_sent: bool,
 }
 
 /// A grouping of a bolt, as one of the tasks sees it whose messages it gets: a message is first
@@ -175,7 +176,7 @@ pub(crate) struct Lanes<M> {
     origin: Origin,
     /// The copies of the message at hand, and the lanes of the tasks that get them.
     copies: Vec<(usize, M)>,
-    /// The tasks that got the last message.
+    /// The tasks that got the last message, if they are noted.
     sent: Vec<usize>,
     /// Lanes with something that is not sent yet.
     filled: Vec<usize>,
@@ -218,7 +219,6 @@ impl<M> Lanes<M> {
     fn choose(&mut self, message: &M) -> usize {
         let tasks = self.lanes.len();
         match &self.choice {
-            Choice::Local => self.sender.task % tasks,
             Choice::Shuffle => {
                 let turn = &mut self.sender.turn;
                 *turn = if *turn + 1 < tasks { *turn + 1 } else { 0 };
@@ -265,7 +265,9 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
     fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
         let (mut waits, origin, most) = (false, self.origin, self.sender.batch);
         for (at, message) in self.copies.drain(..) {
-            self.sent.push(at);
+            if self.sender.notes_sent {
+                self.sent.push(at);
+            }
             let lane = &mut self.lanes[at];
             if lane.filling.0.is_empty() {
                 self.filled.push(at);

@@ -2,13 +2,14 @@
 
 use crate::collect::{BoltCollector, SpoutCollector};
 use crate::component::{Bolt, Context, Next, Spout};
-use crate::replay::Failure;
+use crate::replay::{Failure, Replay};
 use crate::tuple::Tuple;
 use std::iter::Enumerate;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A spout of given messages, for tests. The id of a message is its number, from 0. The spout is
-/// done when all messages are emitted, and notes which of them are acked and which are given up.
+/// done when all messages are emitted, and notes which of them are acked and which are given up: at
+/// their first failure, unless [`replay`](crate::SpoutStage::replay) is set.
 ///
 /// Clones share the messages and the notes. So the tasks that [`instances`](Self::instances) makes
 /// divide the messages among them, and an instance that follows a panic goes on where the other one
@@ -69,6 +70,10 @@ impl<M: Clone + Send + 'static> VecSpout<M> {
 }
 
 impl<M: Clone + Send + 'static> Spout<M> for VecSpout<M> {
+    fn replay_by_default() -> Replay {
+        Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next {
         let next = locked(&self.0).left.next();
         // A spout is asked only while there is room.

@@ -1,5 +1,6 @@
 //! What becomes of messages whose tree failed or timed out.
 
+use crate::task::nanos;
 use rand::Rng;
 use std::fmt;
 use std::sync::Arc;
@@ -9,15 +10,18 @@ use std::time::Duration;
 /// at most `cap`. Each pause is longer or shorter by up to `jitter` of it, so that messages that
 /// failed together do not come again together.
 ///
-/// The default is 5 attempts, 100 ms, twice as long each time, at most 30 s, and a fifth of jitter.
+/// The default is 5 attempts and for at least 15 minutes. Its pauses are 100 ms, twice as long each
+/// time, and at most 30 s, with a fifth of jitter.
 ///
 /// ```
 /// use expiry_topology::Replay;
 /// use std::time::Duration;
 ///
-/// // 1 s, 1.5 s, 2.25 s, and so on, a tenth more or less; the tenth attempt is the last one.
+/// // 1 s, 1.5 s, 2.25 s, and so on, a tenth more or less. The tenth attempt is the last one, or the
+/// // first one that fails after five minutes, whichever is later.
 /// let replay = Replay::default()
 ///     .attempts(10)
+///     .for_at_least(Duration::from_secs(300))
 ///     .base(Duration::from_secs(1))
 ///     .factor(1.5)
 ///     .cap(Duration::from_secs(60))
@@ -26,6 +30,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Replay {
     pub(crate) attempts: u32,
+    pub(crate) at_least: Duration,
     pub(crate) base: Duration,
     pub(crate) factor: f64,
     pub(crate) cap: Duration,
@@ -36,6 +41,7 @@ impl Default for Replay {
     fn default() -> Self {
         Replay {
             attempts: 5,
+            at_least: Duration::from_secs(15 * 60),
             base: Duration::from_millis(100),
             factor: 2.0,
             cap: Duration::from_secs(30),
@@ -45,11 +51,26 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// How many attempts a message gets in all, the first one included. Then it is a dead letter. A
-    /// message that a bolt [rejects](crate::BoltCollector::reject) gets no more.
+    /// No message is emitted again: its first failure is the last one.
+    #[must_use]
+    pub fn once() -> Self {
+        Replay::default().attempts(1).for_at_least(Duration::ZERO)
+    }
+
+    /// How many attempts a message gets at least, the first one included. A message that fails
+    /// after that many, and after [`for_at_least`](Self::for_at_least), is a dead letter. A message
+    /// that a bolt [rejects](crate::BoltCollector::reject) gets no more.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
+        self
+    }
+
+    /// How long after its first emission a message is emitted again, however many attempts have
+    /// failed. So an outage that is shorter makes no dead letters. Zero counts attempts only.
+    #[must_use]
+    pub fn for_at_least(mut self, time: Duration) -> Self {
+        self.at_least = time;
         self
     }
 
@@ -100,10 +121,15 @@ impl Replay {
         }
     }
 
+    /// Whether a message may be emitted again.
+    pub(crate) fn repeats(&self) -> bool {
+        self.attempts > 1 || !self.at_least.is_zero()
+    }
+
     /// The pause after attempt number `attempt`, counted from 1, in nanoseconds; `None` if that was
-    /// the last one.
-    pub(crate) fn pause(&self, attempt: u32, random: &mut impl Rng) -> Option<u64> {
-        if attempt >= self.attempts {
+    /// the last one. The message was emitted first so many nanoseconds ago.
+    pub(crate) fn pause(&self, attempt: u32, age: u64, random: &mut impl Rng) -> Option<u64> {
+        if attempt >= self.attempts && age >= nanos(self.at_least) {
             return None;
         }
         if self.base.is_zero() {
@@ -169,9 +195,10 @@ impl fmt::Display for Failure {
 ///
 /// ```
 /// use expiry_topology::{sink, Collect, DeadLetter, ManualClock, Replay, TopologyBuilder, VecSpout};
+/// use std::time::Duration;
 ///
 /// let (letters, topology) = (Collect::new(), TopologyBuilder::new());
-/// let numbers = topology.spout("numbers", |_| VecSpout::new(7..8)).replay(Replay::default().attempts(3));
+/// let numbers = topology.spout("numbers", |_| VecSpout::new(7..8)).replay(Replay::default().attempts(3).for_at_least(Duration::ZERO));
 /// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("no"))).shuffle(&numbers);
 /// topology.bolt("letters", letters.instances()).shuffle(numbers.dead_letters());
 /// let mut topology = topology.simulate(&ManualClock::new())?;

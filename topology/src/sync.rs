@@ -21,9 +21,9 @@ mod model {
     use std::time::Duration;
 
     #[derive(Clone)]
-    pub(crate) struct Unparker(Arc<(Mutex<bool>, Condvar)>);
+    pub struct Unparker(Arc<(Mutex<bool>, Condvar)>);
 
-    pub(crate) struct Parker(Unparker);
+    pub struct Parker(Unparker);
 
     impl Parker {
         pub(crate) fn new() -> Self {

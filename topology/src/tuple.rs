@@ -13,6 +13,18 @@ pub struct Anchor {
     pub(crate) xor: Cell<u64>,
 }
 
+/// The id of the edge to the next copy that is derived from a copy whose ack would say `xor` now.
+/// So a tree's edges follow from its seed and from what bolts emit, and each attempt has the same
+/// ones: bolts downstream know a message again by its edge. Never zero.
+#[inline]
+pub(crate) fn edge(xor: u64) -> u64 {
+    // SplitMix64's step: all 64 bits of the result depend on all of `xor`.
+    let mut x = xor.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)).max(1)
+}
+
 pub(crate) type Anchors = SmallVec<[Anchor; 1]>;
 pub(crate) type Roots = SmallVec<[Root; 1]>;
 
@@ -81,11 +93,25 @@ impl<M> Tuple<M> {
         self.anchors.iter().map(|anchor| anchor.root)
     }
 
+    /// A number that is the same in each attempt of the spout's message, where the bolts before emit
+    /// the same each time. That of another message is another one. `None` if the tuple is
+    /// untracked. After a restart it is the same only if the spout emits [by a
+    /// seed](crate::SpoutCollector::emit_seeded). Read it before you emit from the tuple.
+    pub fn lineage(&self) -> Option<u64> {
+        self.anchors.iter().map(|anchor| anchor.xor.get()).reduce(|a, b| a ^ b)
+    }
+
     /// Takes the message out, for code that wants it by value. The other half is the tuple that is
     /// to be acked or failed.
     pub fn split(self) -> (M, Tuple<()>) {
         let Tuple { message, anchors, origin, received } = self;
         (message, Tuple { message: (), anchors, origin, received })
+    }
+
+    /// The tuple with another message in the place of its own.
+    pub fn map<T>(self, map: impl FnOnce(M) -> T) -> Tuple<T> {
+        let Tuple { message, anchors, origin, received } = self;
+        Tuple { message: map(message), anchors, origin, received }
     }
 }
 
@@ -143,7 +169,7 @@ pub trait Parents: sealed::Parents {}
 impl<P: sealed::Parents> Parents for P {}
 
 pub(crate) mod sealed {
-    use super::{Anchor, Anchors, Cell, SmallVec, Tuple};
+    use super::{edge, Anchor, Anchors, Cell, SmallVec, Tuple};
 
     pub trait Parents {
         /// Calls `f` with every tree once, by one of the anchors that are parts of it.
@@ -203,10 +229,10 @@ pub(crate) mod sealed {
     /// The anchors of a message that is derived from these, with an edge of its own in each of
     /// their trees.
     #[inline]
-    pub(crate) fn derive(from: &impl Parents, mut edge: impl FnMut() -> u64) -> Anchors {
+    pub(crate) fn derive(from: &impl Parents) -> Anchors {
         let mut anchors = Anchors::new();
         from.each(|anchor: &Anchor| {
-            let edge = edge();
+            let edge = edge(anchor.xor.get());
             anchor.xor.set(anchor.xor.get() ^ edge);
             anchors.push(Anchor { root: anchor.root, xor: Cell::new(edge) });
         });

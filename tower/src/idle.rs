@@ -1,4 +1,4 @@
-//! Connections that fall silent.
+//! Connections that are idle for too long.
 
 use expiry::timeouts::{Sleep, TimeoutError};
 use expiry::Timeouts;
@@ -10,25 +10,25 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How long there may be silence, and since when there is.
+/// How long a stream may be idle, and since when it is.
 #[derive(Debug)]
-struct Silence {
+struct Idle {
     timeouts: &'static Timeouts,
     limit: Duration,
     /// When bytes went through last, in either direction.
     progress: Duration,
 }
 
-impl Silence {
-    /// Is ready with an error when there has been silence for too long. The sleep is that of the
+impl Idle {
+    /// Is ready with an error when the stream has been idle for too long. The sleep is that of the
     /// direction that waits.
     fn poll(&self, sleep: &mut Sleep<'static>, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             if let Err(why) = ready!(Pin::new(&mut *sleep).poll(context)) {
                 return Poll::Ready(why.into());
             }
-            let silent = self.timeouts.now().saturating_sub(self.progress);
-            let rest = self.limit.saturating_sub(silent);
+            let idle = self.timeouts.now().saturating_sub(self.progress);
+            let rest = self.limit.saturating_sub(idle);
             if rest.is_zero() {
                 return Poll::Ready(TimeoutError::Elapsed.into());
             }
@@ -91,8 +91,8 @@ pin_project! {
     /// let mut stream = IdleTimeout::new(timeouts::global(), Duration::from_millis(5), stream);
     /// peer.write_all(b"x").await?;
     /// assert_eq!(stream.read_u8().await?, b'x');
-    /// let silent = stream.read_u8().await.unwrap_err();
-    /// assert_eq!(silent.kind(), ErrorKind::TimedOut);
+    /// let idle = stream.read_u8().await.unwrap_err();
+    /// assert_eq!(idle.kind(), ErrorKind::TimedOut);
     /// # Ok::<(), std::io::Error>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,20 +101,20 @@ pin_project! {
     pub struct IdleTimeout<T> {
         #[pin]
         stream: T,
-        silence: Silence,
+        idle: Idle,
         read: Sleep<'static>,
         write: Sleep<'static>,
     }
 }
 
 impl<T> IdleTimeout<T> {
-    /// Fails when `stream` is silent for `limit`. The time begins now.
+    /// Fails when `stream` is idle for `limit`. The time begins now.
     #[must_use]
     pub fn new(timeouts: &'static Timeouts, limit: Duration, stream: T) -> Self {
-        let silence = Silence { timeouts, limit, progress: timeouts.now() };
+        let idle = Idle { timeouts, limit, progress: timeouts.now() };
         // They are ready at once, and find then what there is to wait for.
         let [read, write] = [(); 2].map(|()| timeouts.sleep(Duration::ZERO));
-        IdleTimeout { stream, silence, read, write }
+        IdleTimeout { stream, idle, read, write }
     }
 
     /// The stream.
@@ -142,7 +142,7 @@ impl<T: AsyncRead> AsyncRead for IdleTimeout<T> {
         let this = self.project();
         let filled = buffer.filled().len();
         let polled = this.stream.poll_read(context, buffer);
-        this.silence.limit(this.read, context, polled, |()| buffer.filled().len() > filled)
+        this.idle.limit(this.read, context, polled, |()| buffer.filled().len() > filled)
     }
 }
 
@@ -154,7 +154,7 @@ impl<T: AsyncWrite> AsyncWrite for IdleTimeout<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
         let polled = this.stream.poll_write(context, bytes);
-        this.silence.limit(this.write, context, polled, |&written| written > 0)
+        this.idle.limit(this.write, context, polled, |&written| written > 0)
     }
 
     fn poll_write_vectored(
@@ -164,7 +164,7 @@ impl<T: AsyncWrite> AsyncWrite for IdleTimeout<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
         let polled = this.stream.poll_write_vectored(context, slices);
-        this.silence.limit(this.write, context, polled, |&written| written > 0)
+        this.idle.limit(this.write, context, polled, |&written| written > 0)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -174,12 +174,12 @@ impl<T: AsyncWrite> AsyncWrite for IdleTimeout<T> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.project();
         let polled = this.stream.poll_flush(context);
-        this.silence.limit(this.write, context, polled, |()| false)
+        this.idle.limit(this.write, context, polled, |()| false)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.project();
         let polled = this.stream.poll_shutdown(context);
-        this.silence.limit(this.write, context, polled, |()| false)
+        this.idle.limit(this.write, context, polled, |()| false)
     }
 }

@@ -1,12 +1,15 @@
 //! hyper's timer.
 
-use expiry::timeouts::{Sleep, TimerError};
+use expiry::timeouts::{self, Sleep, TimerError};
 use expiry::Timeouts;
 use hyper::rt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
+
+/// The pause before a refused sleep tries again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A [`hyper::rt::Timer`]: hyper's own limits, such as that of a request's head, go by these
 /// timeouts.
@@ -17,9 +20,10 @@ use std::time::{Duration, Instant};
 /// # Refusals
 ///
 /// A sleep of hyper's cannot fail. One whose deadline finds no room (`Full`, `OutOfMemory`) tries
-/// again at its task's next turn, which it asks for at once: meanwhile the task takes a whole core.
-/// It is ready in time all the same. A sleep is ready at once after a shutdown of the timeouts, and
-/// hyper then takes its limits for exceeded: shut them down last.
+/// again every 10 ms, by the [global](timeouts::global) timeouts, and is late by as much at the
+/// most. Only where those have no room either, its task takes a whole core. A sleep is ready at once
+/// after a shutdown of the timeouts, and hyper then takes its limits for exceeded: shut them down
+/// last.
 ///
 /// # Examples
 ///
@@ -36,37 +40,58 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy)]
 pub struct ExpiryTimer {
     timeouts: &'static Timeouts,
+    /// An instant, and the time of the timeouts then.
+    anchor: (Instant, Duration),
 }
 
 impl ExpiryTimer {
-    /// A timer on these timeouts.
+    /// A timer on these timeouts. It reads the system's clock once. From then on hyper's instants
+    /// go by the clock of the timeouts.
     #[must_use]
-    pub const fn new(timeouts: &'static Timeouts) -> Self {
-        ExpiryTimer { timeouts }
+    pub fn new(timeouts: &'static Timeouts) -> Self {
+        ExpiryTimer { timeouts, anchor: (Instant::now(), timeouts.now()) }
+    }
+
+    /// The timeouts.
+    #[must_use]
+    pub const fn timeouts(&self) -> &'static Timeouts {
+        self.timeouts
+    }
+
+    fn until(&self, deadline: Instant) -> Duration {
+        deadline.saturating_duration_since(rt::Timer::now(self))
     }
 }
 
 impl rt::Timer for ExpiryTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Unfailing(self.timeouts.sleep(duration)))
+        Box::pin(Unfailing { sleep: self.timeouts.sleep(duration), again: None })
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Unfailing(self.timeouts.sleep_until(deadline)))
+        self.sleep(self.until(deadline))
+    }
+
+    fn now(&self) -> Instant {
+        let (instant, then) = self.anchor;
+        let passed = self.timeouts.now().saturating_sub(then);
+        instant.checked_add(passed).unwrap_or(instant)
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<Unfailing>() {
-            Some(ours) => {
-                ours.get_mut().0.reset(deadline.saturating_duration_since(Instant::now()));
-            }
+            Some(ours) => ours.get_mut().sleep.reset(self.until(deadline)),
             None => *sleep = self.sleep_until(deadline),
         }
     }
 }
 
 /// A sleep that waits for room where it is refused.
-struct Unfailing(Sleep<'static>);
+struct Unfailing {
+    sleep: Sleep<'static>,
+    /// Wakes a sleep that was refused.
+    again: Option<Sleep<'static>>,
+}
 
 impl rt::Sleep for Unfailing {}
 
@@ -74,12 +99,17 @@ impl Future for Unfailing {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        match ready!(Pin::new(&mut self.0).poll(context)) {
-            Ok(()) | Err(TimerError::Closed) => Poll::Ready(()),
-            Err(_) => {
-                context.waker().wake_by_ref();
-                Poll::Pending
+        loop {
+            match ready!(Pin::new(&mut self.sleep).poll(context)) {
+                Ok(()) | Err(TimerError::Closed) => return Poll::Ready(()),
+                Err(_) => {}
             }
+            let again = self.again.get_or_insert_with(|| timeouts::global().sleep(PAUSE));
+            if ready!(Pin::new(again).poll(context)).is_err() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.again = None;
         }
     }
 }

@@ -22,6 +22,10 @@ struct Source {
 }
 
 impl Spout<u64> for Source {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
         let now = AT_ONCE.min(out.room() as u64).min(self.left);
         for _ in 0..now {
@@ -127,6 +131,10 @@ struct Lines {
 }
 
 impl Spout<String> for Lines {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
         for _ in 0..AT_ONCE.min(out.room() as u64) {
             let Some(line) = self.lines.get(self.next) else { return Next::Done };

@@ -5,6 +5,7 @@ use expiry_topology::model::{Bell, Call, Gate, Jam, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{model, thread};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A queue as the bell sees it: something is put in, or it is not.
 #[derive(Clone)]
@@ -47,7 +48,7 @@ model!(no_bell_is_missed, || {
         .collect();
     let mut seen = 0;
     while seen < 2 {
-        bell.sleep(&sleeper, || queue.len() > seen);
+        bell.sleep(&sleeper, Duration::MAX, || queue.len() > seen);
         seen = queue.len();
     }
     senders.into_iter().for_each(|sender| sender.join().unwrap());
@@ -58,7 +59,7 @@ model!(no_bell_is_missed, || {
 // before looking. A lost wake-up is a deadlock.
 model!(no_call_is_missed, || {
     let (bell, sleeper) = Bell::new();
-    let (call, sent) = (Arc::new(Call::new(&bell)), Arc::new(AtomicU32::new(0)));
+    let (call, sent) = (Arc::new(Call::new(bell.clone())), Arc::new(AtomicU32::new(0)));
     let senders: Vec<_> = [(); 2]
         .map(|()| {
             let (call, sent) = (call.clone(), sent.clone());
@@ -73,7 +74,7 @@ model!(no_call_is_missed, || {
         if call.take() {
             seen = sent.load(Ordering::Relaxed);
         } else {
-            bell.sleep(&sleeper, || call.is_there());
+            bell.sleep(&sleeper, Duration::MAX, || call.is_there());
         }
     }
     senders.into_iter().for_each(|sender| sender.join().unwrap());
@@ -85,7 +86,7 @@ model!(no_call_is_missed, || {
 // and after it has announced its sleep. A lost wake-up is a deadlock.
 model!(nobody_sleeps_beside_an_empty_queue, || {
     let (bell, sleeper) = Bell::new();
-    let room = Arc::new(Room::new());
+    let room = Arc::new(Room::default());
     let queue = Queue(Arc::new(AtomicU32::new(2)));
     let has_room = |queue: &Queue| queue.len() <= 1;
     let take = {
@@ -106,7 +107,7 @@ model!(nobody_sleeps_beside_an_empty_queue, || {
         take();
     });
     while !has_room(&queue) {
-        bell.sleep(&sleeper, || {
+        bell.sleep(&sleeper, Duration::MAX, || {
             room.want();
             has_room(&queue)
         });
@@ -120,7 +121,7 @@ model!(nobody_sleeps_beside_an_empty_queue, || {
 // wake-up is a deadlock.
 model!(a_jam_that_is_over_wakes_the_spout, || {
     let (bell, sleeper) = Bell::new();
-    let jam = Arc::new(Jam::new(&bell));
+    let jam = Arc::new(Jam::new(vec![bell.clone()]));
     jam.begin();
     jam.begin();
     let tasks: Vec<_> = [false, true]
@@ -136,7 +137,7 @@ model!(a_jam_that_is_over_wakes_the_spout, || {
         })
         .into();
     while jam.is_on() {
-        bell.sleep(&sleeper, || !jam.is_on());
+        bell.sleep(&sleeper, Duration::MAX, || !jam.is_on());
     }
     tasks.into_iter().for_each(|task| task.join().unwrap());
 });
@@ -145,7 +146,7 @@ model!(a_jam_that_is_over_wakes_the_spout, || {
 // closed the gate and finds no task inside knows all that was emitted, and nothing comes after.
 // Guards: both fences, announcing before looking.
 model!(nobody_comes_through_a_closed_gate, || {
-    let (gate, visitor) = (Arc::new(Gate::new()), Arc::new(Visitor::new()));
+    let (gate, visitor) = (Arc::new(Gate::new(true)), Arc::new(Visitor::default()));
     assert!(visitor.enter(&gate) && visitor.is_inside());
     visitor.leave();
     let emitted = Arc::new(AtomicU32::new(0));
@@ -158,7 +159,7 @@ model!(nobody_comes_through_a_closed_gate, || {
             }
         })
     };
-    gate.close();
+    gate.set(false);
     if !visitor.is_inside() {
         let before = emitted.load(Ordering::Relaxed);
         spout.join().unwrap();

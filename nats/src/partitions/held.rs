@@ -71,9 +71,9 @@ impl Held {
         &self.shared.set.nats
     }
 
-    fn late(&self) -> NatsError {
+    fn fenced(&self) -> NatsError {
         let (partition, epoch) = (self.partition, self.epoch);
-        NatsError::Late { partition, epoch }
+        NatsError::Fenced { partition, epoch }
     }
 
     fn data(&self, key: impl fmt::Display) -> String {
@@ -88,9 +88,9 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// [`Late`](NatsError::Late): another worker has claimed the partition, or may have. Nothing
-    /// was written. [`Setting`](NatsError::Setting): too many records, a key or a value too long.
-    /// After any other error the write may still be on its way. Writing the same again is harmless.
+    /// [`Fenced`](NatsError::Fenced): another worker has claimed the partition, or may have, and
+    /// nothing was written. [`Setting`](NatsError::Setting): too many records, a key or a value too
+    /// long. After any other error the write may still be on its way. Writing the same again is harmless.
     /// Before writing something else to its keys, call [`claim_anew`](Self::claim_anew) and wait
     /// for the change: else the earlier write may land last.
     pub async fn write<K: AsRef<[u8]>>(
@@ -120,7 +120,7 @@ impl Held {
         let began = Instant::now();
         loop {
             if !self.may_act() {
-                return Err(self.late());
+                return Err(self.fenced());
             }
             match self.send(messages.to_vec()).await? {
                 Some(last) => return Ok(last),
@@ -195,7 +195,7 @@ impl Held {
                     ErrorCode::ATOMIC_PUBLISH_INCOMPLETE_BATCH => Ok(None),
                     // The codes of one message and of a batch: the fence has another sequence.
                     ErrorCode::STREAM_WRONG_LAST_SEQUENCE
-                    | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Err(self.late()),
+                    | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Err(self.fenced()),
                     _ => Err(NatsError::refused(WRITE, &error)),
                 },
                 Err(error) => Err(NatsError::refused(WRITE, &error)),
@@ -209,8 +209,8 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// [`Late`](NatsError::Late); [`Unanswered`](NatsError::Unanswered): the brokers have not shown
-    /// all for 4 times the request timeout.
+    /// [`Fenced`](NatsError::Fenced); [`Unanswered`](NatsError::Unanswered): the brokers have not
+    /// shown all for 4 times the request timeout.
     pub async fn load(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, NatsError> {
         let records = self.load_numbered().await?;
         let live = records.into_iter().filter_map(|(key, (_, value))| Some((key, value?)));
@@ -254,7 +254,7 @@ impl Held {
             expected += 1;
             if message.subject.as_str() == own {
                 if info.stream_sequence != self.epoch {
-                    return (info.stream_sequence > self.epoch).then(|| Err(self.late()));
+                    return (info.stream_sequence > self.epoch).then(|| Err(self.fenced()));
                 }
                 fence = true;
             } else if let Some(key) = message.subject.strip_prefix(&*prefix).and_then(decoded) {

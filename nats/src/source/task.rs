@@ -159,6 +159,9 @@ impl<M: Send + 'static> Task<M> {
                 }
                 Action::Nak(message, pause) => {
                     count(&counts.naks);
+                    // Up to a fifth longer: what failed together does not come again together.
+                    let part = u32::try_from(self.shared.nats.random() % 1024).unwrap_or(0);
+                    let pause = pause + pause / 5120 * part;
                     answer(&message, AckKind::Nak(Some(pause))).await;
                 }
                 Action::Term(message) => {

@@ -120,8 +120,8 @@ fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
         members[1].write(new, &[("one", Some("5"))]).unwrap();
     }
     let (partition, epoch) = (old[0].partition(), old[0].epoch());
-    let late = Err(NatsError::Late { partition, epoch });
-    assert_eq!(members[0].write(&old[0], &[("one", Some("late"))]), late);
+    let fenced = Err(NatsError::Fenced { partition, epoch });
+    assert_eq!(members[0].write(&old[0], &[("one", Some("late"))]), fenced);
     rig.until("both have some again", || shared_out(&mut members));
     // One member leaves: the other has all partitions at once.
     members[0].partitions.leave();
@@ -226,8 +226,8 @@ fn what_cannot_be_is_refused() {
         first.held[&held.partition()].epoch() > held.epoch()
     });
     let (partition, epoch) = (held.partition(), held.epoch());
-    let late = Err(NatsError::Late { partition, epoch });
-    assert_eq!(first.write(&held, &[("one", Some("late"))]), late);
+    let fenced = Err(NatsError::Fenced { partition, epoch });
+    assert_eq!(first.write(&held, &[("one", Some("late"))]), fenced);
     first.write(&first.held[&partition], &[("one", Some("new"))]).unwrap();
 }
 

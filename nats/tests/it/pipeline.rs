@@ -3,7 +3,7 @@
 use crate::rig::{Rig, Worker};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use expiry_nats::{Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
-use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
+use expiry_topology::{basic, sink, Derive, Replay, Topology, TopologyBuilder};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -21,7 +21,11 @@ fn number(payload: &[u8]) -> Result<u64, String> {
 }
 
 fn options() -> SourceOptions {
-    SourceOptions::new("in", "work").ack_wait(2 * SECOND).attempts(3).window(400)
+    SourceOptions::new("in", "work")
+        .ack_wait(2 * SECOND)
+        .attempts(3)
+        .for_at_least(SECOND)
+        .window(400)
 }
 
 fn decode(incoming: &Incoming<'_>) -> Result<u64, String> {
@@ -65,7 +69,9 @@ fn stage_of<D: expiry_topology::Done + 'static>(
     });
     let topology = TopologyBuilder::new();
     topology.timeout(20 * SECOND);
-    let input = topology.spout("in", move |context| source.spout(context)).parallelism(2);
+    let replay = Replay::default().attempts(2).for_at_least(Duration::ZERO);
+    let input =
+        topology.spout("in", move |context| source.spout(context)).parallelism(2).replay(replay);
     let step = topology.bolt("step", move |_| basic(bolt.clone())).shuffle(&input);
     topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
     topology.start().unwrap()
@@ -100,7 +106,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     topology.kill();
     let expected: Vec<u64> = (1..=1000).filter(|n| ![500, 600].contains(n)).collect();
     assert_eq!(passed_on(&rig), expected);
-    assert_eq!(attempts.load(Ordering::Relaxed), 3);
+    assert_eq!(attempts.load(Ordering::Relaxed), 6);
     let letters = rig.read("dead").into_iter().map(|letter| {
         let headers = letter.headers;
         let text = |name: &str| headers.get(name).unwrap().to_string();
@@ -125,6 +131,64 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     assert!(letters.is_empty());
     let stats = source.stats();
     assert_eq!((stats.acked, stats.dead, stats.naks, stats.held), (998, 5, 2, 0));
+}
+
+/// Each attempt publishes under the same id, also beside one that has not ended.
+#[test]
+fn what_an_attempt_publishes_again_is_stored_once() {
+    let rig = Rig::start();
+    rig.publish(1..=100);
+    let worker = rig.worker("a");
+    let source = crate::joined(&worker, || worker.nats.source(options(), decode));
+    let sinks = worker.enter(|nats| {
+        nats.sink(|n: &u64| -> Result<Outgoing, &str> {
+            let (subject, payload) = ("out.numbers".into(), n.to_string().into());
+            Ok(Outgoing { subject, payload, ..Outgoing::default() })
+        })
+    });
+    let topology = TopologyBuilder::new();
+    let input = topology.spout("in", move |context| source.spout(context));
+    let step = topology.bolt("step", |_| basic(pass_on)).shuffle(&input);
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
+    let failed = Mutex::new(std::collections::HashSet::new());
+    let failed = Arc::new(failed);
+    topology
+        .bolt("once", move |_| {
+            let failed = failed.clone();
+            sink(move |n: &u64, _| match failed.lock().unwrap().insert(*n) {
+                true => Err("for the first time"),
+                false => Ok(()),
+            })
+        })
+        .shuffle(&input);
+    let topology = topology.start().unwrap();
+    rig.until("all are acked", || rig.messages("in") == 0);
+    assert_eq!(topology.metrics()[0].replayed, 100);
+    topology.kill();
+    assert!(passed_on(&rig).into_iter().eq(1..=100));
+}
+
+/// A message that no stream takes is no matter of time.
+#[test]
+fn a_message_that_no_attempt_can_publish_is_rejected_at_once() {
+    let rig = Rig::start();
+    rig.publish(1..=2);
+    let worker = rig.worker("a");
+    let source = crate::joined(&worker, || worker.nats.source(options(), decode));
+    let sinks = worker.enter(|nats| {
+        nats.sink(|n: &u64| -> Result<Outgoing, &str> {
+            let subject = ["out.numbers", "out. numbers"][usize::from(*n == 1)].into();
+            Ok(Outgoing { subject, payload: b"2".to_vec(), ..Outgoing::default() })
+        })
+    });
+    let topology = TopologyBuilder::new();
+    let input = topology.spout("in", move |context| source.spout(context));
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&input);
+    let topology = topology.start().unwrap();
+    rig.until("both have ended", || rig.messages("in") == 0);
+    assert_eq!((topology.metrics()[0].replayed, rig.messages("dead")), (0, 1));
+    topology.kill();
+    assert_eq!(passed_on(&rig), [2]);
 }
 
 #[test]
@@ -159,7 +223,7 @@ fn a_source_goes_on_beside_dead_letters_that_are_too_large_or_refused() {
     rig.publish(1..=600);
     rig.publish(10_001..=11_000);
     rig.until("all others are passed on", || rig.messages("out") == 1100);
-    assert!(source.trouble().unwrap().contains("dead letter"));
+    assert!(source.last_error().unwrap().contains("dead letter"));
     rig.limit("dead", -1);
     rig.until("the stream is empty", || rig.messages("in") == 0);
     topology.kill();
@@ -251,13 +315,13 @@ fn a_deleted_consumer_is_made_again_and_a_dead_letter_without_a_stream_stays() {
     rig.publish(6..=20);
     rig.until("the dead letter is refused", || source.stats().dead_refused > 1);
     rig.until("the others are acked", || rig.messages("in") == 1);
-    assert!(source.trouble().unwrap().contains("dead letter"));
+    assert!(source.last_error().unwrap().contains("dead letter"));
     rig.stream("dead", "it.dead.in");
     rig.until("the dead letter is stored", || rig.messages("in") == 0);
-    rig.until("all is well", || source.trouble().is_none());
+    rig.until("all is well", || source.last_error().is_none());
     // The sequences of the new stream are those that were acked before.
     rig.delete_stream("in");
-    rig.until("the stream is missed", || source.trouble().is_some());
+    rig.until("the stream is missed", || source.last_error().is_some());
     rig.stream("in", "in.>");
     rig.publish(21..=40);
     rig.until("all are passed on", || rig.messages("out") == 39);
@@ -278,7 +342,7 @@ fn a_flood_of_poison_that_waits_for_its_next_attempt_does_not_hold_up_the_others
         out.emit(*n);
         Ok(())
     };
-    let options = options().pauses(30 * SECOND, 30 * SECOND);
+    let options = options().for_at_least(90 * SECOND);
     let (topology, source) = stage(&worker, options, step);
     rig.until("all others are acked", || rig.messages("in") == 1000);
     let stats = source.stats();
@@ -339,7 +403,7 @@ fn bad_settings_and_missing_streams_are_typed_errors() {
     }
     assert!(matches!(refused(SourceOptions::new("a.b", "work")), NatsError::Name { .. }));
     assert!(matches!(refused(SourceOptions::new("in", "")), NatsError::Name { .. }));
-    assert_eq!(shown(&refused(options().attempts(0))), "attempts is 0; it takes 1 or more");
+    assert_eq!(shown(&refused(options().attempts(0))), "attempts is 0; it takes 1 to 10,000");
     assert_eq!(shown(&refused(options().window(0))), "window is 0; it takes 1 or more");
     let many = refused(options().dead_letters("dead.>"));
     assert_eq!(shown(&many), "dead_letters is \"dead.>\"; it takes one subject, without wildcards");

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn custody() -> Custody<u64, &'static str> {
-    Custody::new(9 * SECOND, 3, (SECOND / 10, SECOND))
+    Custody::new(9 * SECOND, 3, 9 * SECOND)
 }
 
 fn letter(sequence: u64) -> Letter {
@@ -55,7 +55,7 @@ fn a_message_whose_ack_was_lost_is_acked_again() {
 fn the_last_attempt_leads_to_a_dead_letter_which_stays_until_it_is_stored() {
     let mut custody = custody();
     give(&mut custody, 1, 2, "a");
-    let pause = Duration::from_millis(200);
+    let pause = 6 * SECOND; // that after the first delivery was 3 s
     assert_eq!(custody.failed(1, "no", false), Some(Action::Nak("a", pause)));
     give(&mut custody, 1, 3, "b");
     assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
@@ -159,7 +159,7 @@ struct AtBroker {
 fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String> {
     const MESSAGES: u64 = 20;
     let mut random = SmallRng::seed_from_u64(seed);
-    let new = || Custody::new(9 * SECOND, 3, (SECOND / 10, SECOND));
+    let new = || Custody::new(9 * SECOND, 3, 9 * SECOND);
     let (mut custody, mut now) = (new(), SECOND);
     let mut broker: Vec<AtBroker> = (0..MESSAGES).map(|_| AtBroker::default()).collect();
     let at = |id: u64| usize::try_from(id).unwrap();

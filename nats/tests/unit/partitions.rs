@@ -36,12 +36,12 @@ async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
     let claim = nats.store(set.record(0), headers, Default::default());
     let epoch = claim.await.unwrap().sequence;
     let (partition, late_epoch) = (0, held.epoch);
-    let late = NatsError::Late { partition, epoch: late_epoch };
+    let fenced = NatsError::Fenced { partition, epoch: late_epoch };
     for records in [one(), two()] {
         let answer = held.send(held.messages(records).unwrap()).await;
-        assert_eq!(answer, Err(late.clone()));
+        assert_eq!(answer, Err(fenced.clone()));
     }
-    assert_eq!(held.load().await, Err(late));
+    assert_eq!(held.load().await, Err(fenced));
     let successor = super::Held { epoch, ..held };
     let found = successor.load().await.unwrap();
     assert_eq!(found, [(b"a".to_vec(), "early".into())].into());

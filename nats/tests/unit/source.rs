@@ -17,13 +17,15 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
     let numbers = topology.spout("numbers", move |context| StreamSpout {
         link: link.clone(),
         waker: context.waker(),
+        stream: "in".into(),
     });
+    let numbers = numbers.replay(Replay::once());
     let key = |n: &u64| match n % 2 {
         0 => std::panic::resume_unwind(Box::new("it was to panic")),
         _ => *n,
     };
     let sinks = topology.bolt("sink", |_| sink(|_: &u64, _| ())).parallelism(2);
-    sinks.computed(&numbers.max_pending(4), key);
+    sinks.key_by(&numbers.max_pending(4), key);
     let mut topology = topology.simulate(&ManualClock::new()).unwrap();
     assert!(topology.settle(10_000));
     let mut ended = Vec::new();

@@ -69,8 +69,8 @@ pub(super) type Inboxes<In> = OnceLock<Vec<Arc<Inbox<Batch<In>>>>>;
 /// let join = topology
 ///     .bolt("join", |_| Join(HashMap::new()))
 ///     .parallelism(4)
-///     .computed(orders.stream().map(Either::Order), Either::id)
-///     .computed(payments.stream().map(Either::Payment), Either::id);
+///     .key_by(orders.stream().map(Either::Order), Either::id)
+///     .key_by(payments.stream().map(Either::Payment), Either::id);
 /// topology.bolt("paid", paid.instances()).shuffle(&join);
 /// assert!(topology.simulate(&ManualClock::new())?.settle(100));
 /// assert_eq!(paid.all().len(), 2);
@@ -99,13 +99,6 @@ impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
         self.listen(source, Choice::Shuffle)
     }
 
-    /// Each message goes to the task that has the emitting task's number (modulo the number of the
-    /// bolt's tasks). Pairs of tasks so stay together, on neighbouring caches. All tasks are in one
-    /// process.
-    pub fn local_or_shuffle(self, source: impl Source<'t, Message = In>) -> Self {
-        self.listen(source, Choice::Local)
-    }
-
     /// Messages of which `key` borrows the same value go to the same task: `|order| &order.id`.
     pub fn fields<K: Hash + ?Sized>(
         self,
@@ -120,7 +113,7 @@ impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
 
     /// As [`fields`](Self::fields), by a value that is computed from the message: `|order|
     /// order.customer / 100`.
-    pub fn computed<K: Hash>(
+    pub fn key_by<K: Hash>(
         self,
         source: impl Source<'t, Message = In>,
         key: impl Fn(&In) -> K + Send + Sync + 'static,
@@ -161,7 +154,7 @@ impl<'t, In: Clone + Send + 'static, Out> BoltStage<'t, In, Out> {
             let input = spec.inputs.len() as u32;
             spec.inputs.push(source.from);
             if is_own {
-                source.tap.listen(Box::new(move |sender| {
+                (source.tap)(Box::new(move |sender| {
                     let inboxes = inboxes.get().expect("queues are made before tasks");
                     let (choice, sender) = (choice.clone(), sender.clone());
                     Box::new(Lanes::new(inboxes, input, choice, sender))

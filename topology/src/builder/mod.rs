@@ -56,7 +56,7 @@ use std::sync::Arc;
 /// | [`batch`](Self::batch) | 64 messages |
 /// | [`flush_every`](Self::flush_every) | 1 ms |
 /// | [`sample_every`](Self::sample_every) | 16 |
-/// | [`wait`](Self::wait) | [`Progressive`](crate::Progressive) |
+/// | [`wait`](Self::wait) | [`Progressive`](crate::WaitStrategy::Progressive) |
 /// | [`clock`](Self::clock) | [`CoarseClock`](expiry::CoarseClock) |
 /// | [`start_inactive`](Self::start_inactive) | active |
 ///
@@ -144,6 +144,7 @@ impl TopologyBuilder {
             max_pending: 4096,
             timeout: Lifetime::Default,
             replay: None,
+            own_replay: S::replay_by_default(),
         });
         SpoutStage { stage: self.add(Spec::new(name, kind)), output, letters }
     }

@@ -3,7 +3,7 @@
 use super::TopologyBuilder;
 use crate::component::Hook;
 use crate::error::BuildError;
-use crate::wait::{Progressive, WaitStrategy};
+use crate::wait::WaitStrategy;
 use expiry::Clock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) batch: usize,
     pub(crate) flush_every: Duration,
     pub(crate) sample_every: u32,
-    pub(crate) wait: Arc<dyn WaitStrategy>,
+    pub(crate) wait: WaitStrategy,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) inactive: bool,
     pub(crate) hooks: Vec<Box<dyn Hook>>,
@@ -38,7 +38,7 @@ impl Default for Settings {
             batch: 64,
             flush_every: Duration::from_millis(1),
             sample_every: 16,
-            wait: Arc::new(Progressive::default()),
+            wait: WaitStrategy::default(),
             clock: None,
             inactive: false,
             hooks: Vec::new(),
@@ -127,8 +127,8 @@ impl TopologyBuilder {
     }
 
     /// How threads wait whose tasks have nothing to do.
-    pub fn wait(&self, strategy: impl WaitStrategy) -> &Self {
-        self.set(|settings| settings.wait = Arc::new(strategy))
+    pub fn wait(&self, strategy: WaitStrategy) -> &Self {
+        self.set(|settings| settings.wait = strategy)
     }
 
     /// The clock that timeouts, pauses and ticks go by. It must not panic. If it does not run with

@@ -29,7 +29,7 @@ pub(crate) struct SpoutParts {
     pub(crate) jam: Arc<Jam>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Lifetime,
-    pub(crate) replay: Option<Replay>,
+    pub(crate) replay: Replay,
 }
 
 /// What a bolt's task has beside that.
@@ -61,7 +61,9 @@ pub(crate) struct SpoutKind {
     pub(crate) make: Box<dyn Fn(SpoutParts) -> Box<dyn Task> + Send>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Lifetime,
+    /// As it was set, and as the spout has it otherwise.
     pub(crate) replay: Option<Replay>,
+    pub(crate) own_replay: Replay,
 }
 
 pub(crate) struct BoltKind {
@@ -89,7 +91,8 @@ pub(crate) struct Spec {
     pub(crate) threads: Option<usize>,
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
-    pub(crate) wait: Option<Arc<dyn WaitStrategy>>,
+    pub(crate) wait: Option<WaitStrategy>,
+    pub(crate) notes_sent: bool,
     pub(crate) tick: Option<Duration>,
     /// The component that each grouping listens to.
     pub(crate) inputs: Vec<usize>,
@@ -106,6 +109,7 @@ impl Spec {
             threads: None,
             tries: true,
             wait: None,
+            notes_sent: false,
             tick: None,
             inputs: Vec::new(),
             strays: false,
@@ -115,6 +119,14 @@ impl Spec {
 
     pub(crate) fn threads(&self) -> usize {
         self.threads.unwrap_or(self.tasks)
+    }
+
+    /// The timeout of a spout that does not have the topology's.
+    pub(crate) fn own_timeout(&self) -> Option<Duration> {
+        match &self.kind {
+            Kind::Spout(SpoutKind { timeout: Lifetime::After(timeout), .. }) => Some(*timeout),
+            _ => None,
+        }
     }
 
     pub(super) fn replays(&self) -> bool {

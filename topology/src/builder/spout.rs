@@ -55,8 +55,9 @@ impl<'t, M: Clone + Send + 'static> SpoutStage<'t, M> {
         self.set(|spout| spout.timeout = timeout)
     }
 
-    /// Messages that fail or time out are emitted again. Without this setting the spout's `fail` is
-    /// called at the first failure.
+    /// How messages that fail or time out are emitted again, instead of as the [spout's type
+    /// says](crate::Spout::replay_by_default). With [`Replay::once`] the spout's `fail` is called
+    /// at the first failure.
     pub fn replay(self, replay: Replay) -> Self {
         self.set(|spout| spout.replay = Some(replay))
     }

@@ -36,8 +36,8 @@ macro_rules! stage {
 
             /// How the component's threads wait, instead of the
             /// [topology's way](crate::TopologyBuilder::wait).
-            pub fn wait(self, strategy: impl crate::wait::WaitStrategy) -> Self {
-                self.stage.set(|spec| spec.wait = Some(std::sync::Arc::new(strategy)));
+            pub fn wait(self, strategy: crate::WaitStrategy) -> Self {
+                self.stage.set(|spec| spec.wait = Some(strategy));
                 self
             }
 
@@ -46,6 +46,13 @@ macro_rules! stage {
             /// tuples that it holds time out.
             pub fn tick_every(self, time: std::time::Duration) -> Self {
                 self.stage.set(|spec| spec.tick = Some(time));
+                self
+            }
+
+            /// Lets the component ask its collector which tasks each message was `sent_to`. That
+            /// costs a note for each copy of a message.
+            pub fn note_sent(self) -> Self {
+                self.stage.set(|spec| spec.notes_sent = true);
                 self
             }
 

@@ -7,31 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a stream's listeners are noted.
-pub(crate) trait Tap<M>: Send + Sync {
-    fn listen(&self, listen: Listen<M>);
-}
-
-impl<M: Clone + Send + 'static> Tap<M> for Output<M> {
-    fn listen(&self, listen: Listen<M>) {
-        self.add(listen);
-    }
-}
-
-/// A stream of what a function makes of another one's messages.
-struct MappedTap<M: Clone + 'static, T> {
-    tap: Arc<dyn Tap<M>>,
-    map: Map<M, T>,
-}
-
-impl<M: Clone + Send + 'static, T: Clone + Send + 'static> Tap<T> for MappedTap<M, T> {
-    fn listen(&self, listen: Listen<T>) {
-        let map = self.map.clone();
-        self.tap.listen(Box::new(move |sender| {
-            Box::new(Mapped { map: map.clone(), inner: listen(sender) })
-        }));
-    }
-}
+/// Notes a listener of a stream.
+pub(crate) type Tap<M> = Arc<dyn Fn(Listen<M>) + Send + Sync>;
 
 /// The messages of a component, or some of them, or what a function makes of them.
 ///
@@ -67,7 +44,7 @@ pub struct Stream<'t, M> {
     pub(super) builder: &'t TopologyBuilder,
     /// The component.
     pub(super) from: usize,
-    pub(super) tap: Arc<dyn Tap<M>>,
+    pub(super) tap: Tap<M>,
 }
 
 impl<M> Clone for Stream<'_, M> {
@@ -84,12 +61,20 @@ impl<M> fmt::Debug for Stream<'_, M> {
 
 impl<'t, M: Clone + Send + 'static> Stream<'t, M> {
     pub(super) fn new(stage: Stage<'t>, output: &Arc<Output<M>>) -> Self {
-        Stream { builder: stage.builder, from: stage.at, tap: output.clone() }
+        let output = output.clone();
+        let tap = Arc::new(move |listen| output.add(listen));
+        Stream { builder: stage.builder, from: stage.at, tap }
     }
 
     fn mapped<T: Clone + Send + 'static>(self, map: Map<M, T>) -> Stream<'t, T> {
         let Stream { builder, from, tap } = self;
-        Stream { builder, from, tap: Arc::new(MappedTap { tap, map }) }
+        let tap = Arc::new(move |listen: Listen<T>| {
+            let map = map.clone();
+            tap(Box::new(move |sender| {
+                Box::new(Mapped { map: map.clone(), inner: listen(sender) })
+            }));
+        });
+        Stream { builder, from, tap }
     }
 
     /// What a function makes of the messages. The emitting thread calls it, once for each grouping

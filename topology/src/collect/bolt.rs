@@ -61,7 +61,8 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
     }
 
     /// The tasks that got the message that was emitted last: for each the number of the grouping
-    /// that listens, in the order of declaration, and the task's number in its bolt.
+    /// that listens, in the order of declaration, and the task's number in its bolt. None without
+    /// [`note_sent`](crate::BoltStage::note_sent).
     pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.bench.port.sent_to()
     }

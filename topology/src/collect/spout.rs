@@ -65,7 +65,18 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
     ///
     /// [`EmitError`] if there is no [room](Self::room), with the message and the id.
     pub fn emit(&mut self, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
-        self.desk.emit(message, id)
+        self.desk.emit(message, id, None)
+    }
+
+    /// As [`emit`](Self::emit), for a message that its source may deliver to another process. What
+    /// the bolts emit then has the same [lineage](crate::Tuple::lineage) there, if the seed is the
+    /// same. No other message has this seed, of this spout or another one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`emit`](Self::emit).
+    pub fn emit_seeded(&mut self, message: M, id: Id, seed: u64) -> Result<(), EmitError<M, Id>> {
+        self.desk.emit(message, id, Some(seed))
     }
 
     /// Emits an untracked message. It is never pending. If a grouping's closure or `M::clone`
@@ -75,7 +86,8 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
     }
 
     /// The tasks that got the message that was emitted last: for each the number of the grouping
-    /// that listens, in the order of declaration, and the task's number in its bolt.
+    /// that listens, in the order of declaration, and the task's number in its bolt. None without
+    /// [`note_sent`](crate::SpoutStage::note_sent).
     pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.desk.port.sent_to()
     }

@@ -4,6 +4,7 @@ use crate::inbox::Call;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Says which task an instance belongs to.
 #[derive(Clone)]
@@ -13,6 +14,7 @@ pub struct Context {
     pub(crate) tasks: usize,
     pub(crate) call: Arc<Call>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) timeout: Duration,
 }
 
 impl Context {
@@ -32,6 +34,12 @@ impl Context {
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.tasks
+    }
+
+    /// The shortest timeout that a message of the topology may have.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Returns a metric of the component's own, which its tasks share by the name. It is one of

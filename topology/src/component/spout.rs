@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::collect::SpoutCollector;
-use crate::replay::Failure;
+use crate::replay::{Failure, Replay};
 
 /// What a spout answers when it has been asked for messages.
 ///
@@ -71,6 +71,7 @@ pub enum Next {
 /// ```
 /// use expiry_topology::{sink, Failure, ManualClock, Next, Replay, Spout, SpoutCollector, TopologyBuilder};
 /// use std::sync::mpsc::{channel, Sender};
+/// use std::time::Duration;
 ///
 /// /// Emits words; what it notes is what it was told.
 /// struct Words(Vec<&'static str>, Sender<String>);
@@ -99,7 +100,7 @@ pub enum Next {
 /// let topology = TopologyBuilder::new();
 /// let words = topology
 ///     .spout("words", move |_| Words(vec!["or", "BE", "2"], sender.clone()))
-///     .replay(Replay::default().attempts(2));
+///     .replay(Replay::default().attempts(2).for_at_least(Duration::ZERO));
 /// topology
 ///     .bolt("lower", |_| sink(|w: &String, _| if w.contains(char::is_lowercase) { Ok(()) } else { Err("not lower case") }))
 ///     .shuffle(&words);
@@ -111,6 +112,14 @@ pub enum Next {
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
 pub trait Spout<M, Id = u64>: Send {
+    /// How its messages are emitted again, if [`replay`](crate::SpoutStage::replay) is not set.
+    fn replay_by_default() -> Replay
+    where
+        Self: Sized,
+    {
+        Replay::default()
+    }
+
     /// The first call of an instance, also after a restart. It can neither fail nor report: do what
     /// may go wrong in [`next`](Self::next). A topology that
     /// [starts inactive](crate::TopologyBuilder::start_inactive) opens its spouts at the first
@@ -134,8 +143,8 @@ pub trait Spout<M, Id = u64>: Send {
     /// The message with this id is given up: its last attempt has failed or timed out, or a bolt
     /// has rejected it. Called once for each such message, instead of `ack`. If the spout's [dead
     /// letters](crate::SpoutStage::dead_letters) go to bolts, the call comes when the letter has
-    /// ended. Without [`replay`](crate::SpoutStage::replay) the first attempt is the last one, and
-    /// the spout may emit the message again by itself, as in Storm.
+    /// ended. With [`Replay::once`] the first attempt is the last one, and the spout may emit the
+    /// message again by itself, as in Storm.
     fn fail(&mut self, id: Id, failure: &Failure) {
         let _ = (id, failure);
     }

@@ -126,10 +126,12 @@ struct Assembly {
     board: Board,
     threads: Vec<Thread>,
     shared: Arc<Shared>,
-    wait: Arc<dyn WaitStrategy>,
+    wait: WaitStrategy,
     graph: Graph,
     hooks: Hooks,
     batch: usize,
+    /// The shortest timeout of a message.
+    timeout: Duration,
     hasher: foldhash::quality::FixedState,
     random: SmallRng,
     jams: Vec<Arc<Jam>>,
@@ -152,6 +154,7 @@ impl Assembly {
             batch: self.batch,
             hasher: self.hasher.clone(),
             turn: random.next_u32() as usize,
+            notes_sent: spec.notes_sent,
         };
         let hooks = self.hooks.clone();
         let task = TaskParts {
@@ -173,7 +176,7 @@ impl Assembly {
                     jam: self.jams[at].clone(),
                     max_pending: spout.max_pending,
                     timeout: spout.timeout,
-                    replay: spout.replay,
+                    replay: spout.replay.unwrap_or(spout.own_replay),
                 })
             }
             Kind::Bolt(bolt) => {
@@ -209,6 +212,7 @@ impl Assembly {
                 tasks: spec.tasks,
                 call: Arc::new(Call::new(bells[thread].0.clone())),
                 registry: registry.clone(),
+                timeout: self.timeout,
             };
             let is_spout = spec.kind.is_spout();
             let stats = if is_spout { Stats::spout() } else { Stats::bolt(spec.inputs.len()) };
@@ -221,7 +225,6 @@ impl Assembly {
             self.board.add(at, stats, queued);
             tasks[thread].push(made);
         }
-        let wait = spec.wait.as_ref().unwrap_or(&self.wait);
         for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
             self.threads.push(Thread {
                 component: at,
@@ -230,7 +233,7 @@ impl Assembly {
                 tasks,
                 bell,
                 parker,
-                wait: wait.clone(),
+                wait: spec.wait.unwrap_or(self.wait),
             });
         }
         Ok(())
@@ -273,6 +276,7 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
         graph,
         hooks: settings.hooks.into(),
         batch: settings.batch,
+        timeout: specs.iter().filter_map(Spec::own_timeout).fold(settings.timeout, Duration::min),
         hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
         random,
         jams: bells.iter().map(jam).collect(),

@@ -121,7 +121,7 @@ impl Simulation {
     /// # let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
     /// let numbers = topology
     ///     .spout("numbers", |_| VecSpout::new(0..1))
-    ///     .replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
+    ///     .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO).base(Duration::from_secs(10)));
     /// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("no"))).shuffle(&numbers);
     /// let mut topology = topology.simulate(&clock)?;
     /// assert!(topology.run(1_000));

@@ -3,8 +3,8 @@
 use super::poll;
 use crate::inbox::Bell;
 use crate::sync::Parker;
-use crate::task::{caught, Shared, Task};
-use crate::wait::{Wait, WaitStrategy};
+use crate::task::{Shared, Task};
+use crate::wait::WaitStrategy;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) struct Thread {
     pub(super) tasks: Vec<Box<dyn Task>>,
     pub(super) bell: Arc<Bell>,
     pub(super) parker: Parker,
-    pub(super) wait: Arc<dyn WaitStrategy>,
+    pub(super) wait: WaitStrategy,
 }
 
 impl Thread {
@@ -42,26 +42,28 @@ impl Thread {
                 fruitless = 0;
                 continue;
             }
-            let wait = caught(|| self.wait.wait(fruitless)).unwrap_or(Wait::Park(Duration::MAX));
-            self.pause(wait, due, shared, real);
+            self.pause(fruitless, due, shared, real);
             fruitless = fruitless.saturating_add(1);
         }
         self.tasks.iter_mut().for_each(|task| task.close());
     }
 
-    /// Waits as `wait` says, but not beyond `due`, when a task has something to do.
-    fn pause(&self, wait: Wait, due: Option<u64>, shared: &Shared, real: bool) {
+    /// Waits, in the `nth` round in a row without work, but not beyond `due`, when a task has
+    /// something to do.
+    fn pause(&self, nth: u32, due: Option<u64>, shared: &Shared, real: bool) {
         let mut limit = if real { Duration::MAX } else { NAP };
         if let Some(due) = due {
             let until = Duration::from_nanos(due.saturating_sub(shared.clock.now()));
             // A task that is due and did nothing waits for room.
             limit = limit.min(if until.is_zero() { NAP } else { until });
         }
-        match wait {
-            Wait::Spin => std::hint::spin_loop(),
-            Wait::Yield => std::thread::yield_now(),
-            Wait::Sleep(time) => std::thread::sleep(time.min(limit)),
-            Wait::Park(time) => self.bell.sleep(&self.parker, time.min(limit), || {
+        match self.wait {
+            WaitStrategy::Progressive { spins, .. } if nth < spins => std::hint::spin_loop(),
+            WaitStrategy::Progressive { spins, yields } if nth - spins < yields => {
+                std::thread::yield_now();
+            }
+            WaitStrategy::Sleep(time) => std::thread::sleep(time.min(limit)),
+            _ => self.bell.sleep(&self.parker, limit, || {
                 shared.is_stopping() || self.tasks.iter().any(|task| task.has_input())
             }),
         }

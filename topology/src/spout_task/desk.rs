@@ -12,6 +12,7 @@ use crate::replay::DeadLetter;
 use crate::task::discard;
 use crate::tuple::Anchors;
 use expiry::{AckError, Reason};
+use rand::RngCore;
 use std::collections::VecDeque;
 
 /// A spout task's messages, from their emission on. One thread has it, and lends it to the spout.
@@ -46,13 +47,19 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         self.places.room()
     }
 
-    /// Emits a new message.
-    pub(crate) fn emit(&mut self, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
+    /// Emits a new message. The edges of its copies follow from the seed.
+    pub(crate) fn emit(
+        &mut self,
+        message: M,
+        id: Id,
+        seed: Option<u64>,
+    ) -> Result<(), EmitError<M, Id>> {
         let Some(place) = self.places.next() else {
             return Err(EmitError { message, id });
         };
         let (message, began) = (Some(message), self.now);
-        self.places.enter(Pending { id, message, attempts: 0, given_up: None, began });
+        let seed = seed.unwrap_or_else(|| self.task.emitter.random.next_u64());
+        self.places.enter(Pending { id, message, attempts: 0, given_up: None, seed, began });
         self.count_pending();
         self.attempt(place);
         Ok(())
@@ -99,18 +106,18 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
 
     /// Sends what was just offered for `place`, as a tree of its own.
     fn send(&mut self, place: u32) {
-        let is_letter = self.places.get(place).is_some_and(|pending| pending.given_up.is_some());
+        let Some(pending) = self.places.get(place) else { return };
+        let (is_letter, seed) = (pending.given_up.is_some(), pending.seed);
         if self.task.shared.tracker.is_none() {
             let tie = || Tie::Of(Anchors::new());
             let _ = if is_letter { self.letters.send(tie) } else { self.port.send(tie) };
             // Without a tracker a message is acked as soon as the spout has returned.
             return self.acked.push_back(place);
         }
-        let random = &mut self.task.emitter.random;
         let waits = if is_letter {
-            self.trees.add(place, &mut self.letters, random)
+            self.trees.add(place, &mut self.letters, seed)
         } else {
-            self.trees.add(place, &mut self.port, random)
+            self.trees.add(place, &mut self.port, seed)
         };
         if waits || self.trees.are_many() {
             // Where the tracker has no room, the task begins them again when the spout has

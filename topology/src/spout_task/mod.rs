@@ -22,7 +22,7 @@ use crate::emit::Port;
 use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made};
 use crate::outcomes::Ended;
-use crate::replay::DeadLetter;
+use crate::replay::{DeadLetter, Replay};
 use crate::task::{nanos, Sampler, Step, Task};
 use places::Places;
 use replays::Replays;
@@ -76,13 +76,14 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let shared = &parts.task.shared;
         let last = shared.clock.now();
         let tick = parts.task.tick.map(nanos);
+        let replay = if shared.tracker.is_some() { parts.replay } else { Replay::once() };
         SpoutTask {
             spout: Instance::new(),
             sampler: Sampler::new(shared.sample_every),
             next_tick: last.saturating_add(tick.unwrap_or(0)),
             tick,
             desk: Desk {
-                keeps: parts.replay.is_some() || !letters.is_closed(),
+                keeps: replay.repeats() || !letters.is_closed(),
                 task: parts.task,
                 port,
                 letters,
@@ -92,7 +93,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 now: last,
             },
             factory,
-            replays: Replays::new(parts.replay),
+            replays: Replays::new(replay),
             outcomes: parts.outcomes,
             jam: parts.jam,
             is_jammed: false,

@@ -18,7 +18,9 @@ pub(super) struct Pending<M, Id> {
     pub(super) attempts: u32,
     /// The message's dead letter, if that is what is in flight.
     pub(super) given_up: Option<Box<DeadLetter<M>>>,
-    /// The clock reading when the message was emitted first.
+    /// What the edges of its first copies follow from, in each attempt.
+    pub(super) seed: u64,
+    /// The clock reading when the message was emitted first, or given up.
     pub(super) began: u64,
 }
 

@@ -9,6 +9,7 @@ use super::{Desk, SpoutTask};
 use crate::instance::guarded;
 use crate::replay::{DeadLetter, Failure, Replay};
 use crate::task::discard;
+use crate::tuple::edge;
 use rand::rngs::SmallRng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,14 +17,14 @@ use std::fmt;
 
 /// Which messages are to be emitted again, and what becomes of the others.
 pub(super) struct Replays {
-    /// How often a message is emitted, and how far apart. `None` if no message is emitted again.
-    replay: Option<Replay>,
+    /// How often a message is emitted, and how far apart.
+    replay: Replay,
     /// When a message is to be emitted again, and its place.
     later: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
 impl Replays {
-    pub(super) fn new(replay: Option<Replay>) -> Self {
+    pub(super) fn new(replay: Replay) -> Self {
         Replays { replay, later: BinaryHeap::new() }
     }
 
@@ -32,11 +33,17 @@ impl Replays {
         self.later.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// The pause before a message that has failed after `attempts` is emitted again. `None` if it
-    /// is given up.
-    fn pause(&self, attempts: u32, failure: &Failure, random: &mut SmallRng) -> Option<u64> {
+    /// The pause before a message that has failed after `attempts`, at this age, is emitted again.
+    /// `None` if it is given up.
+    fn pause(
+        &self,
+        attempts: u32,
+        age: u64,
+        failure: &Failure,
+        random: &mut SmallRng,
+    ) -> Option<u64> {
         let is_last = matches!(failure, Failure::Rejected { .. });
-        self.replay.filter(|_| !is_last)?.pause(attempts, random)
+        (!is_last).then(|| self.replay.pause(attempts, age, random))?
     }
 
     /// Takes out the first message if it is to be emitted again by `now`.
@@ -63,6 +70,7 @@ impl<M: Clone + 'static, Id: fmt::Debug> Desk<M, Id> {
         let Some(message) = pending.message.take() else {
             return false;
         };
+        (pending.began, pending.seed) = (self.now, edge(pending.seed));
         pending.given_up = Some(Box::new(DeadLetter {
             message,
             id: format!("{:?}", pending.id),
@@ -86,7 +94,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             return;
         };
         let random = &mut self.desk.task.emitter.random;
-        let pause = self.replays.pause(pending.attempts, &failure, random);
+        let age = self.desk.now.saturating_sub(pending.began);
+        let pause = self.replays.pause(pending.attempts, age, &failure, random);
         let is_letter = pending.given_up.is_some();
         if !is_letter {
             let (emitter, is_last) = (&self.desk.task.emitter, pause.is_none());

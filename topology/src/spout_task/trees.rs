@@ -3,10 +3,10 @@
 //! All trees of what a spout emits in one call begin together: one call of the tracker is cheaper
 //! than one for each. Their messages wait in their lanes meanwhile.
 
-use crate::emit::{Emitter, Port};
+use crate::emit::Port;
 use crate::lanes::Tie;
+use crate::tuple::edge;
 use expiry::{AckError, AckTracker, Lifetime, Root};
-use rand::rngs::SmallRng;
 
 /// Number of trees that begin together.
 const TOGETHER: usize = 64;
@@ -38,15 +38,10 @@ impl Trees {
 
     /// Sends what was just offered, as the tree of the message in `place`. Returns whether a batch
     /// is full that waits for roots.
-    pub(super) fn add<M: Clone>(
-        &mut self,
-        place: u32,
-        port: &mut Port<M>,
-        random: &mut SmallRng,
-    ) -> bool {
+    pub(super) fn add<M: Clone>(&mut self, place: u32, port: &mut Port<M>, seed: u64) -> bool {
         let (tree, mut xor) = (self.trees.len(), 0);
         let waits = port.send(|| {
-            let edge = Emitter::edge(random);
+            let edge = edge(seed ^ xor);
             xor ^= edge;
             Tie::Rootless { tree, edge }
         });

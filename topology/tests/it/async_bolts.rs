@@ -8,7 +8,7 @@ use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
     concurrent, sink, Bolt, BoltCollector, Collect, Concurrent, Context, Failed, Failure, Hook,
-    Parking, Replay, Simulation, TopologyBuilder, Tuple, VecSpout,
+    Replay, Simulation, TopologyBuilder, Tuple, VecSpout, WaitStrategy,
 };
 use std::collections::BTreeSet;
 use std::future::{poll_fn, Future};
@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Wake};
+use std::time::Duration;
 
 type Spawned = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -286,7 +287,7 @@ fn errors_fail_and_rejections_reject() {
     let (given, seen) = (VecSpout::new(["7", "seven", "", "0", "8"]), Collect::new());
     let numbers = topology
         .spout("numbers", given.instances())
-        .replay(Replay::default().attempts(3).base(SECOND));
+        .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO).base(SECOND));
     let parse = |text: &'static str| async move {
         match text {
             "" => Err(Failed::reject("it is empty")),
@@ -456,7 +457,7 @@ fn every_message_is_acked_on_threads() {
         let (sender, receiver) = std::sync::mpsc::channel::<Spawned>();
         let receiver = Mutex::new(receiver);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let numbers = topology.wait(Parking).spout("numbers", given.instances());
+        let numbers = topology.wait(WaitStrategy::Park).spout("numbers", given.instances());
         let counts = (running.clone(), most.clone());
         let make = move |context: &Context| {
             let (sender, (running, most)) = (sender.clone(), counts.clone());

@@ -70,7 +70,9 @@ fn drops_of_messages_may_panic() {
     }
     let two = VecSpout::new([Message(None), Message(None)]);
     let builder = TopologyBuilder::new();
-    let source = builder.spout("two", two.instances()).replay(Replay::default().attempts(1));
+    let source = builder
+        .spout("two", two.instances())
+        .replay(Replay::default().attempts(1).for_at_least(Duration::ZERO));
     builder.bolt("acks one", |_| AcksOne(false)).shuffle(&source);
     let mut topology = builder.simulate(&ManualClock::new()).unwrap();
     assert!(topology.settle(1000));
@@ -99,6 +101,10 @@ fn a_message_that_cannot_be_copied_waits_for_a_spout_to_be_told() {
     }
     struct One(usize, usize, Log<u64>);
     impl Spout<Message> for One {
+        fn replay_by_default() -> expiry_topology::Replay {
+            expiry_topology::Replay::once()
+        }
+
         fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
             if self.0 > 0 {
                 return Next::Done;
@@ -132,7 +138,7 @@ fn a_message_that_cannot_be_copied_waits_for_a_spout_to_be_told() {
                 _ => panic(),
             }
         })
-        .replay(Replay::default());
+        .replay(Replay::default().for_at_least(Duration::ZERO));
     builder.bolt("fails", |_| Fails).shuffle(&one);
     let letters = Collect::new();
     let ids = one.dead_letters().map(|letter| letter.id);

@@ -79,7 +79,8 @@ fn rootless_copies_keep_their_order() {
                 let sent = sent.clone();
                 move |_| Mixes(0, SmallRng::seed_from_u64(seed), sent.clone())
             })
-            .max_pending(random.random_range(1..500));
+            .max_pending(random.random_range(1..500))
+            .note_sent();
         let takes = |grouping| {
             let got = got.clone();
             let make = move |context: &Context| {
@@ -90,7 +91,7 @@ fn rootless_copies_keep_their_order() {
         };
         takes(0).shuffle(&spout);
         takes(1).all(&spout);
-        takes(2).computed(spout.stream().filter(|message| message.0 % 5 == 0), |message| message.0);
+        takes(2).key_by(spout.stream().filter(|message| message.0 % 5 == 0), |message| message.0);
         takes(3).direct(spout.stream().map(|message| message), |message| {
             usize::MAX - message.0 as usize
         });

@@ -21,8 +21,7 @@
 use expiry::Root;
 use expiry_topology::{
     sink, Bolt, BoltCollector, BoltStage, ComponentMetrics, Context, DeadLetter, Failure, Next,
-    Parents, Parking, Progressive, Replay, Sleeping, Spout, SpoutCollector, Stream, Topology,
-    TopologyBuilder, Tuple,
+    Parents, Replay, Spout, SpoutCollector, Stream, Topology, TopologyBuilder, Tuple, WaitStrategy,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -187,6 +186,10 @@ impl Source {
 }
 
 impl Spout<Job> for Source {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn next(&mut self, out: &mut SpoutCollector<'_, Job>) -> Next {
         let plan = self.book.plan;
         self.maybe_panic(200);
@@ -466,9 +469,9 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
         .batch(random.random_range(1..5))
         .seed(plan.seed);
     match plan.seed % 3 {
-        0 => builder.wait(Parking),
-        1 => builder.wait(Progressive::default()),
-        _ => builder.wait(Sleeping(Duration::from_micros(50))),
+        0 => builder.wait(WaitStrategy::Park),
+        1 => builder.wait(WaitStrategy::default()),
+        _ => builder.wait(WaitStrategy::Sleep(Duration::from_micros(50))),
     };
     let source = book.clone();
     let source = builder
@@ -482,6 +485,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
         .replay(
             Replay::default()
                 .attempts(plan.attempts)
+                .for_at_least(Duration::ZERO)
                 .base(Duration::from_millis(1))
                 .cap(Duration::from_millis(20)),
         );
@@ -534,7 +538,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
             .parallelism(2)
             .threads(1)
             .tick_every(tick)
-            .local_or_shuffle(way(&split, side))
+            .shuffle(way(&split, side))
     });
     builder
         .bolt("audit", bolt("audit", Work::Audit))
@@ -558,7 +562,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder {
         let pair = builder.bolt("pair", bolt("pair", Work::Pair)).global(&join).tick_every(tick);
         sink.shuffle(&pair);
     } else {
-        sink.fields(left, |job| &job.pair).local_or_shuffle(right);
+        sink.fields(left, |job| &job.pair).shuffle(right);
     }
     builder
 }

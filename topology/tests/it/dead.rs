@@ -2,9 +2,10 @@
 
 use crate::common::*;
 use expiry_topology::{
-    sink, BoltCollector, Context, Failure, Hook, Replay, Simulation, SpoutStage, TopologyBuilder,
-    Tuple,
+    basic, sink, BoltCollector, Context, Derive, Failure, Hook, Next, Replay, Simulation,
+    SpoutStage, TopologyBuilder, Tuple,
 };
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn rejecting<const N: usize>(
 ) -> (Log<Told>, Log<Letter>, Simulation) {
     let (clock, told, builder) = rig();
     let noted = Log::new();
-    let replay = Replay::default().base(SECOND).jitter(0.0);
+    let replay = Replay::default().for_at_least(Duration::ZERO).base(SECOND).jitter(0.0);
     let numbers = builder.spout("numbers", numbers_by(N, numbers_of, &told)).replay(replay);
     declare(&builder, &numbers);
     let log = noted.clone();
@@ -205,7 +206,7 @@ fn a_dead_letter_that_goes_to_a_bolt_ends_before_its_message() {
     for (acts, attempts, errors) in cases {
         let (clock, told, builder) = rig();
         let (came, reported) = (Log::new(), Log::new());
-        let replay = Replay::default().base(SECOND).jitter(0.0);
+        let replay = Replay::default().for_at_least(Duration::ZERO).base(SECOND).jitter(0.0);
         builder.hook(Errors(reported.clone()));
         let numbers = builder.spout("numbers", numbers([7], &told)).replay(replay).max_pending(1);
         let mut attempt = 0;
@@ -281,4 +282,66 @@ fn each_spouts_dead_letters_have_their_own_way() {
     let spouts = &topology.metrics()[..3];
     assert_eq!([0, 1, 2].map(|at| spouts[at].panics), [0, 0, 1]);
     assert_eq!([0, 1, 2].map(|at| spouts[at].dead_letters), [1, 1, 1]);
+}
+
+/// A database that is away for ten minutes makes no dead letters. One that stays away makes them
+/// after a quarter of an hour.
+#[test]
+fn an_outage_of_ten_minutes_uses_up_no_message() {
+    for (away, letters) in [(SECOND * 2, 0), (SECOND * 600, 0), (Duration::MAX, 100)] {
+        let (clock, _, builder) = rig();
+        let given = expiry_topology::VecSpout::new(0..100_u64);
+        let spout = builder.spout("numbers", given.instances()).replay(Replay::default());
+        let now = clock.clone();
+        let stores = move |_: &u64, _: &mut Derive<'_, '_, ()>| {
+            let now = Duration::from_nanos(expiry::Clock::now(&now));
+            if now < away {
+                Err("it is away")
+            } else {
+                Ok(())
+            }
+        };
+        builder.bolt("database", move |_| sink(stores.clone())).shuffle(&spout);
+        let mut topology = builder.simulate(&clock).unwrap();
+        let took = run(&mut topology, &clock, SECOND * 1000);
+        let numbers = &topology.metrics()[0];
+        assert_eq!((numbers.dead_letters, numbers.acked), (letters, 100 - letters), "{away:?}");
+        assert!(letters == 0 || took >= SECOND * 900, "{took:?}");
+    }
+}
+
+/// Bolts downstream know a message again: after a replay, and in another process by its seed.
+#[test]
+fn each_attempt_of_a_message_has_the_same_lineage() {
+    struct Seeded(u64);
+    impl expiry_topology::Spout<u64> for Seeded {
+        fn next(&mut self, out: &mut expiry_topology::SpoutCollector<'_, u64>) -> Next {
+            (0..5).for_each(|n| out.emit_seeded(n, n, self.0 + n).unwrap());
+            Next::Done
+        }
+    }
+    let lineages = |seed: u64| {
+        let (clock, _, builder) = rig();
+        let seen = Log::new();
+        let spout = builder.spout("seeded", move |_| Seeded(seed));
+        let two = |n: &u64, out: &mut Derive<'_, '_, u64>| (0..2).for_each(|c| out.emit(n * 2 + c));
+        let twice = builder.bolt("twice", move |_| basic(two)).all(&spout);
+        bolt_with(&builder, "ends", &twice, seen.clone(), |seen, tuple, out| {
+            let is_new = seen.all().iter().all(|(n, _)| n != &*tuple);
+            seen.note((*tuple, tuple.lineage().unwrap()));
+            if is_new {
+                out.fail(tuple)
+            } else {
+                out.ack(tuple)
+            }
+        });
+        let mut topology = builder.simulate(&clock).unwrap();
+        run(&mut topology, &clock, SECOND * 1000);
+        assert!(topology.metrics()[0].replayed >= 5);
+        seen.all().into_iter().collect::<BTreeSet<_>>()
+    };
+    let (one, other) = (lineages(1000), lineages(2000));
+    let distinct: BTreeSet<_> = one.iter().chain(&other).map(|(_, lineage)| lineage).collect();
+    assert_eq!((one.len(), distinct.len()), (10, 20), "one lineage for each message");
+    assert_eq!(one, lineages(1000));
 }

@@ -269,6 +269,10 @@ fn latencies_are_what_they_were() {
 fn hooks_are_told() {
     struct Reports;
     impl Spout<u64> for Reports {
+        fn replay_by_default() -> Replay {
+            Replay::once()
+        }
+
         fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
             (1..=2).for_each(|n| out.emit(n, n).unwrap());
             out.report(&"that is all");

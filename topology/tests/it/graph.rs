@@ -72,9 +72,9 @@ fn equal_keys_go_to_the_same_task_whoever_emits() {
     }
     // What is computed is hashed as what is borrowed.
     let odd = |number: &u64| (number % 2) as i32;
-    let computed = into_sink(3, 100, 4, |bolt, numbers| bolt.computed(numbers, odd));
+    let computed = into_sink(3, 100, 4, |bolt, numbers| bolt.key_by(numbers, odd));
     assert_eq!(computed, came);
-    let came = into_sink(2, 500, 4, |bolt, numbers| bolt.computed(numbers, |n| (n % 2, *n)));
+    let came = into_sink(2, 500, 4, |bolt, numbers| bolt.key_by(numbers, |n| (n % 2, *n)));
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert!((200..300).contains(&numbers.len()), "{came:?}");
@@ -82,14 +82,11 @@ fn equal_keys_go_to_the_same_task_whoever_emits() {
 }
 
 #[test]
-fn all_global_local_and_direct() {
+fn all_global_and_direct() {
     let came = into_sink(1, 10, 3, |bolt, numbers| bolt.all(numbers));
     assert_eq!(came.values().map(Vec::len).collect::<Vec<_>>(), [10, 10, 10]);
     let came = into_sink(2, 10, 3, |bolt, numbers| bolt.global(numbers));
     assert_eq!(came.keys().collect::<Vec<_>>(), [&0]);
-    let came = into_sink(4, 10, 3, |bolt, numbers| bolt.local_or_shuffle(numbers));
-    assert!(came[&1].iter().all(|number| number / 1000 == 1));
-    assert_eq!(came[&0].len(), 20, "of the first and the fourth");
     let came = into_sink(1, 10, 3, |bolt, numbers| bolt.direct(numbers, |n| *n as usize));
     assert_eq!(came, [(0, vec![0, 3, 6, 9]), (1, vec![1, 4, 7]), (2, vec![2, 5, 8])].into());
 }
@@ -115,14 +112,18 @@ fn maps_and_filters_and_who_gets_what() {
     let (texts, odd) = (Collect::<String>::new(), Collect::<u64>::new());
     let builder = builder(&clock);
     let noted = sent.clone();
-    let ways = builder.spout("ways", move |_| Ways(noted.clone()));
+    let ways = builder.spout("ways", move |_| Ways(noted.clone())).note_sent();
     builder
         .bolt("texts", texts.instances())
         .parallelism(2)
         .global(ways.stream().map(|n| format!("<{n}>")))
         .all(ways.stream().filter_map(|n| (*n == 2).then(|| "two".to_string())));
     builder.bolt("odd", odd.instances()).shuffle(ways.stream().filter(|n| n % 2 == 1));
+    let unasked = Log::new();
+    let noted = unasked.clone();
+    acks_all(&builder, "acks", &builder.spout("unasked", move |_| Ways(noted.clone())));
     let topology = settled(builder, &clock);
+    assert_eq!(unasked.all(), vec![Vec::new(); 4], "`note_sent` was not called");
     // Groupings are numbered in the order of declaration.
     let expected = [vec![(0, 0)], vec![(0, 0), (2, 0)], vec![(0, 0), (1, 0), (1, 1)]];
     assert_eq!(sent.all()[..3], expected);
@@ -184,7 +185,7 @@ fn spouts_tick_and_wait_their_own_way() {
     let source = builder
         .spout("ticks", move |_| Ticks(noted.clone()))
         .max_pending(1)
-        .wait(expiry_topology::Parking)
+        .wait(expiry_topology::WaitStrategy::Park)
         .tick_every(SECOND * 3);
     bolt(&builder, "drop", &source, |_, _| ());
     let mut topology = builder.simulate(&clock).unwrap();

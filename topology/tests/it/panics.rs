@@ -52,6 +52,10 @@ fn everything_may_panic() {
     }
     struct Source(Arc<AtomicUsize>, Log<Told>, Dice);
     impl Spout<Message> for Source {
+        fn replay_by_default() -> expiry_topology::Replay {
+            expiry_topology::Replay::once()
+        }
+
         fn open(&mut self, _: &Context) {
             self.2.roll();
         }
@@ -163,7 +167,7 @@ fn everything_may_panic() {
                     Source(Arc::clone(&next), told.clone(), dice.clone())
                 }
             })
-            .replay(Replay::default().attempts(3))
+            .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO))
             .max_pending(20)
             .tick_every(SECOND / 2);
         let (rolls, spawns, asks) = (dice.clone(), dice.clone(), dice.clone());
@@ -320,7 +324,7 @@ fn a_panic_while_a_message_is_offered_fails_the_attempt() {
                 count.fetch_add(1, Relaxed);
                 spout.clone()
             })
-            .replay(Replay::default().attempts(3));
+            .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO));
         touched(&builder, &numbers, offer, &touchy);
         let letters = Collect::new();
         let letter = numbers.dead_letters().map(|letter| (letter.message.0, letter.attempts));
@@ -371,7 +375,7 @@ fn a_panic_while_a_message_is_offered_once_ends_it() {
         }
     }
     let (builder, touchy) = (TopologyBuilder::new(), Touchy::default());
-    let numbers = builder.spout("numbers", |_| Untracked(0));
+    let numbers = builder.spout("numbers", |_| Untracked(0)).note_sent();
     let came = Collect::new();
     let touched = numbers.stream().filter(move |n| {
         touchy.touch(*n);
@@ -393,8 +397,9 @@ fn a_panic_while_a_bolts_message_is_offered_fails_its_parents() {
         let (touchy, made) = (Touchy::default(), Arc::new(AtomicUsize::new(0)));
         let (given, count) = (VecSpout::new(0..100), made.clone());
         let of = (offer == "clone").then(|| touchy.clone());
-        let numbers =
-            builder.spout("numbers", given.instances()).replay(Replay::default().attempts(3));
+        let numbers = builder
+            .spout("numbers", given.instances())
+            .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO));
         let pass = builder.bolt("pass", move |_| {
             count.fetch_add(1, Relaxed);
             let of = of.clone();

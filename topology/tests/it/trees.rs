@@ -128,7 +128,13 @@ fn a_bolt_may_begin_a_timeout_anew() {
 fn replays_back_off_and_end_in_a_dead_letter() {
     let (clock, told, seen, noted) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
     let builder = builder(&clock);
-    let replay = Replay::default().attempts(4).base(SECOND).factor(3.0).cap(SECOND * 5).jitter(0.0);
+    let replay = Replay::default()
+        .attempts(4)
+        .for_at_least(Duration::ZERO)
+        .base(SECOND)
+        .factor(3.0)
+        .cap(SECOND * 5)
+        .jitter(0.0);
     let numbers = builder.spout("numbers", numbers([1, 2], &told)).replay(replay);
     bolt_with(
         &builder,
@@ -222,7 +228,7 @@ fn a_spout_may_change_what_is_emitted_again() {
                 let told = told.clone();
                 move |_| Counts(told.clone(), panics)
             })
-            .replay(Replay::default().attempts(3));
+            .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO));
         bolt_with(&builder, "picky", &counts, came.clone(), move |came, tuple, out| {
             came.note(*tuple);
             match *tuple {
@@ -255,6 +261,10 @@ fn ids_are_of_the_spouts_own_type() {
     struct Id(String);
     struct Own(u64, Log<String>);
     impl Spout<u64, Id> for Own {
+        fn replay_by_default() -> expiry_topology::Replay {
+            expiry_topology::Replay::once()
+        }
+
         fn next(&mut self, out: &mut SpoutCollector<'_, u64, Id>) -> Next {
             while self.0 < 3 {
                 out.emit(self.0, Id(format!("m{}", self.0))).unwrap();
@@ -285,7 +295,7 @@ fn ids_are_of_the_spouts_own_type() {
     let own = builder
         .spout("own", move |_| Own(log.all().len() as u64 * 9, log.clone()))
         .max_pending(3)
-        .replay(Replay::default().attempts(2));
+        .replay(Replay::default().attempts(2).for_at_least(Duration::ZERO));
     let ends = told.clone();
     letters(&builder, &own, move |letter| ends.note(format!("{} dead", letter.id)));
     let bolt = |tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>| match *tuple {

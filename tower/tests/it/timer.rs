@@ -29,10 +29,23 @@ fn a_sleep_is_ready_in_time() {
 }
 
 #[test]
+fn hypers_now_is_the_time_of_the_timeouts() {
+    let time = Manual::new();
+    let timer = ExpiryTimer::new(time.timeouts);
+    let before = timer.now();
+    let mut sleep = timer.sleep_until(before + 3600 * SECOND);
+    assert!(poll(&mut sleep).is_pending());
+    time.pass(3601 * SECOND);
+    assert!(timer.now() - before == 3601 * SECOND && poll(&mut sleep).is_ready());
+    timer.reset(&mut sleep, timer.now() + SECOND);
+    assert!(poll(&mut sleep).is_pending());
+}
+
+#[test]
 fn an_instant_in_the_past_is_now() {
     let time = Manual::new();
     let timer = ExpiryTimer::new(time.timeouts);
-    let past = Instant::now();
+    let past = timer.now();
     let mut sleep = timer.sleep_until(past);
     assert!(poll(&mut sleep).is_ready());
     timer.reset(&mut sleep, Instant::now() + SECOND);
@@ -62,7 +75,7 @@ fn a_reset_moves_the_deadline_in_place() {
     let address = std::ptr::from_ref(&*sleep).cast::<()>();
     for _ in 0..3 {
         assert!(poll(&mut sleep).is_pending());
-        timer.reset(&mut sleep, Instant::now() + 10 * SECOND);
+        timer.reset(&mut sleep, timer.now() + 10 * SECOND);
         time.pass(8 * SECOND);
     }
     assert!(poll(&mut sleep).is_pending());
@@ -70,7 +83,7 @@ fn a_reset_moves_the_deadline_in_place() {
     assert_eq!(std::ptr::from_ref(&*sleep).cast::<()>(), address, "no other box");
 
     let mut foreign: Pin<Box<dyn Sleep>> = Box::pin(Foreign);
-    timer.reset(&mut foreign, Instant::now());
+    timer.reset(&mut foreign, timer.now());
     assert!(poll(&mut foreign).is_ready(), "it has been replaced");
 }
 
@@ -82,17 +95,21 @@ fn a_refused_sleep_tries_again_and_a_closed_one_ends() {
     assert!(poll(&mut first).is_pending());
     let (mut second, mut third) = (timer.sleep(SECOND), timer.sleep(60 * SECOND));
     let (woken, waker) = Woken::new();
-    for turn in 1..=3 {
+    let began = Instant::now();
+    while woken.count() < 3 {
         assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert_eq!(woken.count(), turn, "it asks for its next turn");
+        assert!(began.elapsed() < 60 * SECOND, "it asks for another turn");
+        std::thread::yield_now();
     }
+    assert!(began.elapsed() >= SECOND / 40, "it takes no whole core");
     time.pass(2 * SECOND);
     assert!(poll(&mut second).is_ready(), "in time, though there is no room still");
     drop(first);
     assert!(third.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    assert_eq!((woken.count(), time.timeouts.len()), (3, 1), "it waits for its time now");
+    assert_eq!(time.timeouts.len(), 1, "it waits for its time now");
+    let before = woken.count();
     time.timeouts.shutdown();
-    assert_eq!(woken.count(), 4);
+    assert!(woken.count() > before);
     assert!(poll(&mut third).is_ready());
 }
 

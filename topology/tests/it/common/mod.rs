@@ -139,6 +139,10 @@ impl Numbers {
 }
 
 impl Spout<u64> for Numbers {
+    fn replay_by_default() -> expiry_topology::Replay {
+        expiry_topology::Replay::once()
+    }
+
     fn open(&mut self, _context: &Context) {
         self.note(Told::Open);
     }
