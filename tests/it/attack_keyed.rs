@@ -189,6 +189,7 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
                 if key == 1 {
                     map.insert(10, ()).unwrap();
                     assert!(map.contains_key(&10));
+                    assert!(map.iter().any(|entry| *entry.key() == 10));
                     map.touch(&3);
                 }
             })

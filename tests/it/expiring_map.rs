@@ -548,6 +548,19 @@ fn missed_and_met_again(met: impl IntoIterator<Item = u64>) -> (usize, usize) {
 }
 
 #[test]
+fn a_look_up_beside_writers_finds_each_key_that_stays() {
+    beside_writers(|map| {
+        for round in 0..400 {
+            let missed = |key: &u64| match (key + round) % 2 {
+                0 => map.get(key).is_none(),
+                _ => map.insert(*key, round).unwrap().is_none(),
+            };
+            assert_eq!((0..STAYING).filter(missed).count(), 0, "round {round}");
+        }
+    });
+}
+
+#[test]
 fn a_walk_beside_writers_meets_each_key_once() {
     beside_writers(|map| {
         let walks: Vec<_> =

@@ -14,7 +14,6 @@ mod each_other;
 mod eviction;
 mod expiring_map;
 mod features;
-mod hammer_keyed;
 mod handles;
 mod keyed;
 mod keyed_leases;

@@ -92,16 +92,6 @@ fn who_was_overtaken_keeps_its_place() {
 }
 
 #[test]
-fn who_is_polled_again_keeps_its_place() {
-    let queue = full(1);
-    let mut all = waiting::<2>(&queue);
-    let (task, room) = &mut all[0];
-    assert!(task.poll(room).is_pending());
-    queue.remove(&0);
-    assert_eq!(woken(&all), [1, 0]);
-}
-
-#[test]
 fn who_comes_later_comes_after() {
     let queue = full(1);
     let mut all = waiting::<2>(&queue);
