@@ -114,7 +114,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
             None => store.still(&new),
         };
         // SAFETY: put in, or found, under the pin.
-        let is = is.map(|(found, pin)| unsafe { Ref::new(&found, pin) });
+        let is = is.map(|(found, pin)| unsafe { Ref::new(store, &found, pin) });
         Computed::Put { is, was }
     }
 }
@@ -337,7 +337,9 @@ where
             };
             let altered = match done {
                 // SAFETY: found after the pin.
-                Ok(Done::Kept) => Altered::Kept(found.map(|it| unsafe { Ref::new(&it, pin) })),
+                Ok(Done::Kept) => {
+                    Altered::Kept(found.map(|it| unsafe { Ref::new(store, &it, pin) }))
+                }
                 Ok(Done::Put(entered)) => Altered::Put(Settled::new(store, pin, entered)),
                 Ok(Done::Removed(notice)) => {
                     drop(pin);

@@ -166,7 +166,7 @@ where
             key,
             found,
             // SAFETY: the caller's.
-            entry: unsafe { Ref::new(&found, pin) },
+            entry: unsafe { Ref::new(&map.store, &found, pin) },
         }
     }
 

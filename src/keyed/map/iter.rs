@@ -2,7 +2,7 @@
 
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
-use crate::keyed::store::Walk;
+use crate::keyed::store::{Found, Walk};
 use std::hash::{BuildHasher, Hash};
 
 /// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`]. Each item pins
@@ -25,7 +25,7 @@ use std::hash::{BuildHasher, Hash};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter<'a, K: 'static, V: 'static, S> {
-    map: &'a ExpiringMap<K, V, S>,
+    pub(super) map: &'a ExpiringMap<K, V, S>,
     walk: Walk,
     /// Slots of keys with the last hash that have yet to be shown.
     met: Vec<u32>,
@@ -48,6 +48,20 @@ where
     type Item = Ref<'a, K, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let (found, pin) = self.advance()?;
+        // SAFETY: it had not ended after the pin.
+        Some(unsafe { Ref::new(&self.map.store, &found, pin) })
+    }
+}
+
+impl<'a, K, V, S> Iter<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// The next entry, and the pin after which it had not ended.
+    pub(super) fn advance(&mut self) -> Option<(Found<'a, K, V>, Pin)> {
         let store = &*self.map.store;
         loop {
             let pin = store.engine.pin();
@@ -57,8 +71,7 @@ where
                     self.pin = None;
                 }
                 if let Some(found) = found {
-                    // SAFETY: it had not ended after the pin.
-                    return Some(unsafe { Ref::new(&found, pin) });
+                    return Some((found, pin));
                 }
             }
             if !store.step(&pin, &mut self.walk, &mut self.met) {

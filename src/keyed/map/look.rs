@@ -26,7 +26,7 @@ where
             if self.is_used(&found) {
                 self.store.note_lookup(&pin, |lookups| &lookups.hits);
                 // SAFETY: found after the pin.
-                return Some(unsafe { Ref::new(&found, pin) });
+                return Some(unsafe { Ref::new(&self.store, &found, pin) });
             }
         }
         self.store.note_lookup(&pin, |lookups| &lookups.misses);
@@ -49,7 +49,7 @@ where
         let (wanted, pin) = self.seek(key);
         let found = self.store.living(&pin, wanted)?;
         // SAFETY: found after the pin.
-        Some(unsafe { Ref::new(&found, pin) })
+        Some(unsafe { Ref::new(&self.store, &found, pin) })
     }
 
     /// A clone of a key's value. As [`get`](Self::get).

@@ -11,6 +11,7 @@ mod look;
 mod many;
 mod put;
 mod remove;
+mod save;
 
 pub use builder::ExpiringMapBuilder;
 pub use compute::{Compute, Computed};
@@ -19,6 +20,7 @@ pub use iter::Iter;
 pub use lent::Ref;
 pub use load::{LoadError, LoadGuard, Loaded, Value};
 pub use many::Guard;
+pub use save::{Save, Saved};
 
 use super::store::{Store, Wanted};
 use crate::core::engine::Pin;

@@ -37,7 +37,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
         let Entered { new, closed, .. } = self.entry;
         let pin = self.store.notify(self.pin, closed);
         // SAFETY: found, or put in, after the pin; or this call owned it until after the pin.
-        unsafe { Ref::new(&new, pin) }
+        unsafe { Ref::new(self.store, &new, pin) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
