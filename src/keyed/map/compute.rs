@@ -263,6 +263,7 @@ where
     /// assert_eq!((free.was().map(String::as_str), free.is()), (Some("ada"), None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("and_compute_with", "computeIfPresent"))]
     pub fn compute(
         &self,
         key: K,

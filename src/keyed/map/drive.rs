@@ -25,6 +25,7 @@ where
 
     /// Number of entries now, with those whose time is up but which no driver has ended yet.
     /// O(threads x shards).
+    #[doc(alias = "entry_count")]
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()

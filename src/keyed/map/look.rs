@@ -77,6 +77,7 @@ where
     /// Deadlines are rounded up, so this may exceed the lifetime that was asked for: by an
     /// [interval](crate::ExpiringMapBuilder::interval), or without one by a 256th of the lifetime,
     /// and by the clock's lag. Subtract it with [`Duration::saturating_sub`].
+    #[doc(alias("ttl", "getExpiresAfter"))]
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,

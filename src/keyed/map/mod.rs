@@ -111,6 +111,7 @@ use std::time::Duration;
 /// A `Ref`, an `OccupiedEntry` and each item of an iterator *pin* the map, as every call does while
 /// it runs. A key's `Eq` runs pinned, and so do the closures of [`retain`](Self::retain),
 /// [`remove_if`](Self::remove_if), [`upsert`](Self::upsert) and [`compute`](Self::compute). The listener runs unpinned.
+#[doc(alias = "cache")]
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,
     hasher: S,

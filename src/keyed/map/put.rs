@@ -79,6 +79,7 @@ where
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    #[doc(alias("expire", "persist"))]
     #[inline(always)]
     pub fn touch_with_lifetime<Q: Hash + Eq + ?Sized>(
         &self,
@@ -100,6 +101,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
+    #[doc(alias = "put")]
     pub fn insert(&self, key: K, value: V) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
         self.insert_with_lifetime(key, value, Lifetimes::new())
     }
@@ -212,6 +214,7 @@ where
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
+    #[doc(alias("merge", "and_upsert_with"))]
     pub fn upsert<R>(
         &self,
         key: K,
