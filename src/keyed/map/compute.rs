@@ -337,8 +337,8 @@ where
                 },
             };
             let altered = match done {
-                // SAFETY: found after the pin.
                 Ok(Done::Kept) => {
+                    // SAFETY: found after the pin.
                     Altered::Kept(found.map(|it| unsafe { Ref::new(store, &it, pin) }))
                 }
                 Ok(Done::Put(entered)) => Altered::Put(Settled::new(store, pin, entered)),
