@@ -198,7 +198,7 @@ impl<T: Send + 'static> SessionTracker<T> {
             match attempt {
                 Ok(Entered { closed: Some(closed), .. }) => {
                     // SAFETY: this call has ended the session, and takes its token here only.
-                    let token = unsafe { closed.value().take_token() };
+                    let token = unsafe { closed.value().take_token(store.lend) };
                     return Err(TokenError { error: StoreError::Closed, token });
                 }
                 Ok(Entered { new, .. }) => {

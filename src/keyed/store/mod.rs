@@ -169,6 +169,9 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) weigher: Option<Weigher<K, V>>,
     /// Set by the builder of a map that counts its look-ups.
     pub(super) counts_lookups: bool,
+    /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of a
+    /// session tracker that lends no tokens.
+    pub(in crate::keyed) drops: bool,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -202,6 +205,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             eviction: None,
             weigher: None,
             counts_lookups: false,
+            drops: true,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,
