@@ -91,6 +91,33 @@ pub(crate) fn drain<P: Payload, C>(
     }
 }
 
+/// As [`drain`], without blocking the thread. The future looks after each round of the reaper, which
+/// comes every millisecond while a task waits; without a reaper, after each poll.
+#[cfg(feature = "async")]
+pub(crate) fn drain_soon<'a, P: Payload, C>(
+    engine: &'a Engine<P, C>,
+    reaper: Option<&'a Reaping>,
+    frontend: &'a impl Frontend<P>,
+    limit: Duration,
+) -> impl std::future::Future<Output = bool> + 'a {
+    engine.admission.refuse();
+    let (reaper, began) = (Reaping::here(reaper), Instant::now());
+    engine.admission.until_parted(move || {
+        if reaper.is_none() {
+            engine.poll_beside(engine.deadlines.clock().now(), 4096, frontend);
+        }
+        // Read first: what has ended wakes no task once more.
+        let is_over = began.elapsed() >= limit || reaper.is_some_and(|it| it.orders.has_ended());
+        if engine.is_vacant(frontend) {
+            return Some(true);
+        }
+        if let (false, Some(reaper)) = (is_over, reaper) {
+            reaper.ask_to_look(engine);
+        }
+        is_over.then_some(false)
+    })
+}
+
 /// What a shutdown has ended and its caller, or its future, has yet to take. `None` until a
 /// shutdown wants it. Locked by shutdowns only.
 pub(crate) struct Leftovers<T>(Mutex<Option<Vec<T>>>);
@@ -278,6 +305,13 @@ impl Reaping {
     pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
         engine.wakeup.wake();
+    }
+
+    /// Asks it to wake, after its next round, the tasks that wait for the last entry's end.
+    #[cfg(feature = "async")]
+    fn ask_to_look<P: Payload, C>(&self, engine: &Engine<P, C>) {
+        self.orders.look();
+        engine.wakeup.wake_from_sleep();
     }
 
     /// Ends when it has done its last.

@@ -182,6 +182,20 @@ macro_rules! shutdowns {
             $crate::lifecycle::drain(&shared$(.$store)?.engine, reaper, shared, limit)
         }
 
+        /// As [`drain`](Self::drain), without blocking the thread: new
+        #[doc = concat!($things, " are refused when this returns. The reaper wakes the future every")]
+        /// millisecond, which looks; it checks the limit, too. Without a reaper each poll wakes the
+        /// future, which polls. The store goes on refusing if the future is dropped.
+        #[cfg(feature = "async")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+        pub fn drain_async(
+            &self,
+            limit: ::std::time::Duration,
+        ) -> impl ::std::future::Future<Output = bool> + Send + '_ {
+            let (shared, reaper) = (&*self.$shared, self.owner.reaper());
+            $crate::lifecycle::drain_soon(&shared$(.$store)?.engine, reaper, shared, limit)
+        }
+
         /// Ends all
         #[doc = concat!($things, ", stops the reaper, and waits for it unless it is")]
         /// [shared](crate::Reaper). Returns the

@@ -66,6 +66,8 @@ fn programs_check_themselves() {
         (env!("CARGO_BIN_EXE_leases"), &["--grants=40", "--time=30ms"], "leases given"),
         // Jobs are done though workers die, or are dead letters.
         (env!("CARGO_BIN_EXE_work_queue"), &["--jobs=500", "--visibility=50ms"], "none was lost"),
+        // A second process finds what a first has saved.
+        (env!("CARGO_BIN_EXE_restart"), &[], "found: ada, 4711"),
     ] {
         let printed = well(program, args);
         assert!(printed.contains(wanted) && printed.contains("verdict: ok"), "{printed}");
@@ -99,6 +101,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
         (env!("CARGO_BIN_EXE_leases"), &["--time=0s"], 1, "zero"),
         (env!("CARGO_BIN_EXE_idempotency"), &["--window=0s"], 1, "zero"),
         (env!("CARGO_BIN_EXE_work_queue"), &["--visibility=0s"], 1, "zero"),
+        (env!("CARGO_BIN_EXE_restart"), &["--time-to-live=0s"], 1, "zero"),
     ] {
         let output = run(program, args);
         let errors = String::from_utf8_lossy(&output.stderr);

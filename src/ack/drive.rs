@@ -8,13 +8,7 @@ impl<T: Send + 'static> AckTracker<T> {
     /// without a reaper, and harmless on others. Never waits: any number of threads may poll, and
     /// each leaves out the shards that another one is driving. A poll in a handler finds nothing.
     pub fn poll(&self, budget: usize) -> Polled {
-        let engine = &self.trees.engine;
-        let polled = engine.poll_once(budget, &*self.trees);
-        #[cfg(feature = "async")]
-        if engine.admission.is_refusing() {
-            engine.admission.parted();
-        }
-        polled
+        self.trees.engine.poll_once(budget, &*self.trees)
     }
 
     /// For models: the clock has come to `tick`.

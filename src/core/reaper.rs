@@ -19,6 +19,8 @@ pub(crate) struct Orders {
     /// The reaper stops when nothing is left, and at the latest so many nanoseconds after `began`.
     /// [`NEVER`]: no thread has ordered that.
     drain: AtomicU64,
+    /// Tasks wait for the last entry's end: the reaper is to wake them after its next round.
+    look: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -28,6 +30,7 @@ impl Orders {
             stop: AtomicBool::new(false),
             began: Instant::now(),
             drain: AtomicU64::new(NEVER),
+            look: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
     }
@@ -59,6 +62,17 @@ impl Orders {
         // survives: both are standard atomics.
         let until = self.drain.load(std::sync::atomic::Ordering::Acquire);
         (until != NEVER).then(|| Duration::from_nanos(until).saturating_sub(self.began.elapsed()))
+    }
+
+    /// It is to wake the tasks that wait for the last entry's end, after its next round. A task
+    /// that finds something left orders it again.
+    #[cfg_attr(not(feature = "async"), allow(dead_code))]
+    pub(crate) fn look(&self) {
+        self.look.store(true, Ordering::Release);
+    }
+
+    fn is_to_look(&self) -> bool {
+        self.look.load(Ordering::Acquire)
     }
 
     /// It has done all that it had to.
@@ -125,6 +139,13 @@ pub(crate) fn drive<P: Payload, C>(
     if round.more {
         return Next::Round;
     }
+    #[cfg(feature = "async")]
+    if orders.is_to_look() {
+        // Before the wake-up, which makes the tasks order it again.
+        orders.look.store(false, Ordering::Release);
+        engine.admission.parted();
+        return Next::Pause(LOOK);
+    }
     if let Some(limit) = drains {
         return Next::Pause(limit.min(LOOK));
     }
@@ -132,7 +153,8 @@ pub(crate) fn drive<P: Payload, C>(
     // are read once more: a listener that parks takes the token of the wake-up that came with them.
     // `an_order_to_drain_beside_a_handler_that_parks` fails without that.
     let next = round.next.unwrap_or(NEVER);
-    if !engine.may_sleep_until(next) || orders.is_to_stop() || orders.drains().is_some() {
+    let has_orders = || orders.is_to_stop() || orders.is_to_look() || orders.drains().is_some();
+    if !engine.may_sleep_until(next) || has_orders() {
         return Next::Round;
     }
     // Read after the announcement: a stall before it does not lengthen the sleep (Q12).

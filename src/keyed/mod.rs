@@ -23,7 +23,7 @@ pub use error::{InsertError, StoreError};
 pub use lifetimes::Lifetimes;
 pub use map::{
     Compute, Computed, Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError, LoadGuard,
-    Loaded, OccupiedEntry, Ref, VacantEntry, Value,
+    Loaded, OccupiedEntry, Ref, Save, Saved, VacantEntry, Value,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use pending::{PendingEntry, PendingMap, PendingMapBuilder, PendingMapError};

@@ -42,6 +42,17 @@ mod imp {
             // SAFETY: the caller's: no other thread touches the value.
             unsafe { ManuallyDrop::take(&mut *self.0.get()) }
         }
+
+        /// Lends the value.
+        ///
+        /// # Safety
+        ///
+        /// The caller has seen the value put in, and no thread takes it meanwhile. Threads that
+        /// borrow it at once need a `T` that is `Sync`.
+        pub(crate) unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+            // SAFETY: the caller's.
+            f(unsafe { &*self.0.get() })
+        }
     }
 }
 
@@ -80,10 +91,16 @@ mod imp {
             // SAFETY: no other thread touches the value meanwhile, which loom checks.
             self.0 .0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
         }
+
+        /// See the other one.
+        pub(crate) unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+            // SAFETY: no thread takes the value meanwhile, which loom checks.
+            self.0 .0.with(|value| f(unsafe { &*value }.as_ref().expect("not taken yet")))
+        }
     }
 }
 
-// SAFETY: it lends nothing. One thread puts the value in, and one takes it.
+// SAFETY: one thread puts the value in, and one takes it. Who borrows it has a `T` that is `Sync`.
 unsafe impl<T: Send> Sync for Given<T> {}
 
 pub(crate) use imp::{Given, Kept};

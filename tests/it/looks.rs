@@ -187,6 +187,41 @@ fn drain_waits_for_what_is_there_and_refuses_what_is_new() {
     assert_eq!(sessions.shutdown().len(), 1);
 }
 
+#[cfg(feature = "async")]
+#[test]
+fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
+    use crate::support::Task;
+    use expiry::SessionTracker;
+    use std::task::Poll;
+    let task = Task::new();
+    // The reaper ends what is due, and wakes the future.
+    let map = ExpiringMap::builder().interval(MS).build().unwrap();
+    map.insert_with_lifetime(1, 1, 2 * MS).unwrap();
+    let drained = map.drain_async(GENEROUS);
+    assert!(map.insert(2, 2).is_err(), "before the future is polled");
+    assert!(task.block_on(drained) && map.metrics().total.expired == 1);
+    assert!(task.block_on(map.drain_async(Duration::ZERO)), "it has been drained");
+    // What stays is left to the shutdown, which wakes the future, too.
+    let sessions = SessionTracker::builder().build().unwrap();
+    sessions.create(3600 * SECOND, 7).unwrap();
+    assert!(!task.block_on(sessions.drain_async(MS)));
+    let mut drained = std::pin::pin!(sessions.drain_async(Duration::MAX));
+    assert!(task.poll(&mut drained).is_pending());
+    assert_eq!(sessions.shutdown().len(), 1);
+    assert!(task.block_on(drained));
+    // Without a reaper, the future polls, and a poll wakes it.
+    let clock = ManualClock::new();
+    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
+    queue.update(1, 2 * MS).unwrap();
+    let mut drained = std::pin::pin!(queue.drain_async(Duration::MAX));
+    assert!(task.poll(&mut drained).is_pending());
+    clock.advance(4 * MS);
+    let before = task.woken();
+    assert_eq!(queue.poll().len(), 1);
+    assert!(task.woken() > before);
+    assert_eq!(task.poll(&mut drained), Poll::Ready(true));
+}
+
 #[test]
 fn drain_in_a_listener_does_not_wait() {
     let map = ExpiringMap::builder().build().unwrap();

@@ -31,6 +31,7 @@ mod removals;
 mod rig;
 #[cfg(feature = "async")]
 mod room;
+mod save;
 mod session_tokens;
 mod sessions;
 #[cfg(feature = "serde")]

@@ -75,6 +75,67 @@ fn every_end_returns_the_token() {
 }
 
 #[test]
+fn a_token_is_lent_while_its_session_is_there_and_dropped_once() {
+    let (clock, census) = (ManualClock::new(), Census::new());
+    let sessions = manual(&clock).lend_tokens().capacity(3).build_manual().unwrap();
+    let create =
+        |number| sessions.create_with_token(10 * MS, 42, Arc::new(Counted::of(&census, number)));
+    let ids = [1, 2, 3].map(|number| create(number).unwrap().id());
+    let [expires, removed, closing] = ids;
+    let refused = create(4).unwrap_err();
+    assert_eq!((refused.token.id(), Arc::strong_count(&refused.token)), (4, 1));
+    drop(refused);
+    sessions.set_closing(closing).unwrap();
+    let lent = ids.map(|id| sessions.token(id).unwrap());
+    assert_eq!(lent.each_ref().map(|token| token.id()), [1, 2, 3]);
+    assert!(Arc::ptr_eq(&sessions.remove(removed).unwrap().token, &lent[1]));
+    clock.advance(12 * MS);
+    assert!(Arc::ptr_eq(&sessions.poll()[0].token, &lent[0]));
+    assert!(sessions.token(removed).is_none() && sessions.token(expires).is_none());
+    assert_eq!((census.made(), census.left()), (4, 3));
+    let left = sessions.shutdown();
+    assert!(Arc::ptr_eq(&left[0].token, &lent[2]) && sessions.token(closing).is_none());
+    drop((lent, left, sessions));
+    assert_eq!(census.left(), 0);
+}
+
+#[test]
+fn a_tracker_lends_no_tokens_unless_it_was_built_to() {
+    let sessions = manual(&ManualClock::new()).build_manual().unwrap();
+    let session = sessions.create_with_token(10 * MS, 42, Arc::new(7)).unwrap();
+    assert!(sessions.token(session.id()).is_none());
+    let token = sessions.remove(session.id()).unwrap().token;
+    assert_eq!(Arc::try_unwrap(token), Ok(7));
+}
+
+#[test]
+fn tokens_are_lent_beside_the_ends_of_their_sessions() {
+    let (clock, census) = (ManualClock::new(), Census::new());
+    let sessions = manual(&clock).lend_tokens().build_manual().unwrap();
+    thread::scope(|scope| {
+        for from in [1, 1000] {
+            let (sessions, census) = (&sessions, &census);
+            scope.spawn(move || {
+                for number in from..from + 300 {
+                    let (id, token) = (SessionId(number), Arc::new(Counted::of(census, number)));
+                    sessions.track_with_token(id, 10 * MS, 1, token).unwrap();
+                    assert_eq!(sessions.remove(id).unwrap().token.id(), number);
+                    drop(sessions.poll());
+                }
+            });
+            scope.spawn(move || {
+                for number in from..from + 300 {
+                    let lent = sessions.token(SessionId(number));
+                    assert!(lent.map_or(true, |token| token.id() == number));
+                }
+            });
+        }
+    });
+    drop(sessions);
+    assert_eq!((census.made(), census.left()), (600, 0));
+}
+
+#[test]
 fn a_refused_session_returns_its_token() {
     let rig = Rig::new();
     let first = rig.create(1).unwrap().id();

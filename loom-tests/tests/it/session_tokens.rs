@@ -131,3 +131,32 @@ model!(two_creations_of_a_session_return_one_token, || {
     assert!(added(&a) != added(&b), "{a:?} {b:?}");
     rig.end();
 });
+
+// A look at a token beside the removal of its session, and a poll that frees the slot. Guards: the
+// end hands out a clone; the slot's own token goes after the pin of the look.
+model!(a_token_is_lent_beside_the_end_of_its_session, || {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let sessions = at_once(|| {
+        let builder = SessionTracker::with_tokens().interval(TICK).first_id(2).shards(1);
+        let builder = builder.seed(7).clock(ManualClock::new()).lend_tokens();
+        let sessions = builder.build_manual().unwrap();
+        let token = Arc::new(Token(dropped.clone()));
+        sessions.track_with_token(SessionId(1), TICK * 10, 1, token).unwrap();
+        Arc::new(ManuallyDrop::new(sessions))
+    });
+    let (lent, ended) = beside(
+        &sessions,
+        |sessions| sessions.token(SessionId(1)),
+        |sessions| {
+            let ended = sessions.remove(SessionId(1)).unwrap();
+            assert!(sessions.poll().is_empty());
+            ended
+        },
+    );
+    assert_eq!(dropped.load(Relaxed), 0, "it was handed out");
+    drop((lent, ended));
+    let sessions = Arc::into_inner(sessions).unwrap();
+    assert!(sessions.shutdown().is_empty());
+    drop(ManuallyDrop::into_inner(sessions));
+    assert_eq!(dropped.load(Relaxed), 1);
+});

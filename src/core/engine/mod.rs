@@ -73,7 +73,7 @@ use crate::time::NEVER;
 use admission::Admission;
 use close::Leftover;
 use crossbeam_utils::CachePadded;
-use deadline::Deadlines;
+pub(crate) use deadline::Deadlines;
 pub(crate) use keys::Keys;
 use notice::Unreported;
 use owner::Owners;

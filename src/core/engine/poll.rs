@@ -38,6 +38,7 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
         let round = self.poll_beside(now, budget, frontend);
+        self.tell_drains();
         let more = round.more || round.busy;
         Polled { more, ..Polled::of(round, now, self.deadlines.ticks()) }
     }
@@ -54,9 +55,18 @@ impl<P: Payload, C> Engine<P, C> {
         loop {
             let now = self.deadlines.clock().now();
             let round = self.poll_beside(now, budget, frontend);
+            self.tell_drains();
             if found() || round.more || !round.busy || !self.is_due(now) {
                 return Polled::of(round, now, self.deadlines.ticks());
             }
+        }
+    }
+
+    /// A poll has driven the engine: the tasks that wait for the end of a shutdown look again.
+    fn tell_drains(&self) {
+        #[cfg(feature = "async")]
+        if self.admission.is_refusing() {
+            self.admission.parted();
         }
     }
 

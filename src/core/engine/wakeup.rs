@@ -67,6 +67,13 @@ impl Wakeup {
         self.reaper.wake();
     }
 
+    /// Wakes the reaper if it sleeps, but not from a pause. The caller has given an order before,
+    /// which the reaper reads after its announcement.
+    #[cfg(feature = "async")]
+    pub(crate) fn wake_from_sleep(&self) {
+        self.wake_by(AT_ONCE);
+    }
+
     /// Lowers the announcement to `tick`, and wakes the reaper if that lowered it. The caller has
     /// said before what it wants then.
     pub(super) fn wake_by(&self, tick: u64) {

@@ -5,11 +5,10 @@ use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Found, Hindered, Offer, Place, RemovalCause, Store};
+use crate::keyed::store::{Entered, Found, Hindered, Lent, Offer, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::hash::{BuildHasher, Hash};
-use std::ptr::NonNull;
 
 /// What a closure of [`ExpiringMap::compute`] wants done with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +101,7 @@ impl<'a, K: 'static, V: 'static> Altered<'a, K, V> {
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     /// Calls the listener, unpinned.
     fn into_computed(self) -> Computed<'a, K, V> {
-        let Settled { store, pin, pair, place, old, closed, .. } = self;
+        let Settled { store, pin, lent, place, old, closed, .. } = self;
         let tells = closed.is_some() || old.is_some() && !store.removals.is_unheard();
         // Dropped here if the listener is called.
         let pin = (!tells).then_some(pin);
@@ -111,11 +110,11 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
             store.tell(&closed, RemovalCause::Closed);
         }
         let is = match pin {
-            Some(pin) => Some((pair, pin)),
+            Some(pin) => Some((lent, pin)),
             None => store.still(place),
         };
         // SAFETY: put in, or found, under the pin.
-        let is = is.map(|(pair, pin)| unsafe { Ref::new(pair, pin) });
+        let is = is.map(|(lent, pin)| unsafe { Ref::new(store, lent, pin) });
         Computed::Put { is, was }
     }
 }
@@ -123,11 +122,11 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
 impl<K: 'static, V: 'static> Store<K, V> {
     /// An entry that this thread has put in, if it has not ended since. The caller is unpinned: the
     /// slot may have another occupant by now.
-    fn still(&self, place: Place) -> Option<(NonNull<(K, V)>, Pin)> {
+    fn still(&self, place: Place) -> Option<(Lent<K, V>, Pin)> {
         let pin = self.engine.pin();
-        let pair = self.at(&pin, place)?.lend();
+        let lent = self.at(&pin, place)?.lend();
         let named = self.named(pin, place.id)?;
-        Some((pair, named.pin))
+        Some((lent, named.pin))
     }
 
     /// Renews this very value; without one, only says whether the time is in range.
@@ -261,6 +260,7 @@ where
     /// assert_eq!((free.was().map(String::as_str), free.is()), (Some("ada"), None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("and_compute_with", "computeIfPresent"))]
     pub fn compute(
         &self,
         key: K,
@@ -334,9 +334,9 @@ where
             };
             let altered = match done {
                 Ok(Done::Kept) => {
-                    let pair = found.map(|found| found.lend());
-                    // SAFETY: found under the pin, in this map.
-                    Altered::Kept(pair.map(|pair| unsafe { Ref::new(pair, pin) }))
+                    let lent = found.map(|found| found.lend());
+                    // SAFETY: found under the pin.
+                    Altered::Kept(lent.map(|lent| unsafe { Ref::new(store, lent, pin) }))
                 }
                 Ok(Done::Put(Entered { new, old, closed })) => {
                     let new = (new.lend(), new.place());

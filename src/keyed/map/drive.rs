@@ -4,7 +4,7 @@ use super::ExpiringMap;
 use crate::keyed::StoreMetrics;
 use crate::lifecycle::drain;
 #[cfg(feature = "async")]
-use crate::lifecycle::shut_soon;
+use crate::lifecycle::{drain_soon, shut_soon};
 use crate::polled::Polled;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -25,6 +25,7 @@ where
 
     /// Number of entries now, with those whose time is up but which no driver has ended yet.
     /// O(threads x shards).
+    #[doc(alias = "entry_count")]
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()
@@ -85,6 +86,34 @@ where
     pub fn drain(&self, limit: Duration) -> bool {
         let store = &*self.store;
         drain(&store.engine, self.owner.reaper(), store, limit)
+    }
+
+    /// As [`drain`](Self::drain), without blocking the thread: insertions are refused when this
+    /// returns. The reaper wakes the future every millisecond, which looks; it checks the limit, too.
+    /// Without a reaper each poll wakes the future, which polls. The map goes on refusing if the
+    /// future is dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let map = expiry::ExpiringMap::new(Duration::from_millis(20))?;
+    /// map.insert(1, "one")?;
+    /// let drained = map.drain_async(Duration::from_secs(30));
+    /// assert!(map.insert(2, "two").is_err()); // from here on
+    /// assert!(drained.await && map.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn drain_async(
+        &self,
+        limit: Duration,
+    ) -> impl std::future::Future<Output = bool> + Send + '_ {
+        let store = &*self.store;
+        drain_soon(&store.engine, self.owner.reaper(), store, limit)
     }
 
     /// Ends all entries, calls the listener

@@ -2,7 +2,7 @@
 
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
-use crate::keyed::store::Walk;
+use crate::keyed::store::{Found, Walk};
 use std::hash::{BuildHasher, Hash};
 
 /// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`]. Each item pins
@@ -25,7 +25,7 @@ use std::hash::{BuildHasher, Hash};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter<'a, K: 'static, V: 'static, S> {
-    map: &'a ExpiringMap<K, V, S>,
+    pub(super) map: &'a ExpiringMap<K, V, S>,
     walk: Walk,
     /// Slots of keys with the last hash that have yet to be shown.
     met: Vec<u32>,
@@ -48,6 +48,23 @@ where
     type Item = Ref<'a, K, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let (lent, pin) = self.advance(|found| found.lend())?;
+        // SAFETY: found under the pin.
+        Some(unsafe { Ref::new(&self.map.store, lent, pin) })
+    }
+}
+
+impl<K, V, S> Iter<'_, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// What `look` makes of the next entry, and the pin under which that was found.
+    pub(super) fn advance<R>(
+        &mut self,
+        look: impl FnOnce(&Found<'_, K, V>) -> R,
+    ) -> Option<(R, Pin)> {
         let store = &*self.map.store;
         loop {
             let pin = store.engine.pin();
@@ -57,9 +74,8 @@ where
                     self.pin = None;
                 }
                 if let Some(found) = found {
-                    let pair = found.lend();
-                    // SAFETY: found under the pin, in this map.
-                    return Some(unsafe { Ref::new(pair, pin) });
+                    let made = look(&found);
+                    return Some((made, pin));
                 }
             }
             if !store.step(&pin, &mut self.walk, &mut self.met) {

@@ -1,9 +1,11 @@
 //! References to entries.
 
-use crate::core::engine::Pin;
+use crate::core::engine::{Deadlines, Pin};
+use crate::core::lease::Lease;
+use crate::keyed::store::{Lent, Store};
 use std::fmt;
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 /// An entry's key and value, lent for as long as this lives. It pins the map: while it lives, no
 /// key or value that ends in this map is dropped. So do not keep it. The entry may end in the
@@ -22,19 +24,21 @@ use std::ptr::NonNull;
 /// ```
 pub struct Ref<'a, K: 'static, V: 'static> {
     pair: &'a (K, V),
+    /// As the look-up read it.
+    lease: Lease,
+    deadlines: &'a Deadlines,
     pin: Pin,
 }
 
-impl<K, V> Ref<'_, K, V> {
+impl<'a, K, V> Ref<'a, K, V> {
     /// # Safety
     ///
-    /// The pair was found under the pin, or this thread owns its slot until after the pin; and the
-    /// map outlives the reference.
+    /// What is lent was found under the pin, or this thread owns its slot until after the pin.
     #[inline(always)]
-    pub(super) unsafe fn new(pair: NonNull<(K, V)>, pin: Pin) -> Self {
+    pub(super) unsafe fn new(store: &'a Store<K, V>, lent: Lent<K, V>, pin: Pin) -> Self {
         // SAFETY: the caller's; the pin goes with it.
-        let pair = unsafe { pair.as_ref() };
-        Ref { pair, pin }
+        let pair = unsafe { lent.pair.as_ref() };
+        Ref { pair, lease: lent.lease, deadlines: &store.engine.deadlines, pin }
     }
 
     /// The pin under which it was found, for a caller that needs the entry no more.
@@ -52,6 +56,32 @@ impl<K, V> Ref<'_, K, V> {
     #[must_use]
     pub fn value(&self) -> &V {
         &self.pair.1
+    }
+
+    /// How long until the entry expires by the deadline that the look-up read, which came before
+    /// this use of it; zero if that has passed. [`Duration::MAX`] if it never expires. As
+    /// [`ExpiringMap::remaining`](crate::ExpiringMap::remaining), without another look-up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let pages = expiry::ExpiringMap::new(minute)?;
+    /// pages.insert("/", "<h1>")?;
+    /// let page = pages.get("/").unwrap();
+    /// let max_age = page.remaining().min(minute); // deadlines are rounded up
+    /// assert!(max_age > Duration::from_secs(50));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadlines.left(self.lease, self.deadlines.now_for_look())
+    }
+
+    /// When the entry expires by that deadline, by the system's monotonic clock; `None` if it never
+    /// does. As [`ExpiringMap::expires_at`](crate::ExpiringMap::expires_at).
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.deadlines.instant(self.lease)
     }
 }
 

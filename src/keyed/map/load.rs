@@ -214,6 +214,7 @@ where
     /// assert_eq!(loads.into_inner(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("get_with", "get_with_by_ref"))]
     pub fn get_or_insert_with<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,
         key: &Q,
@@ -248,6 +249,7 @@ where
     /// assert_eq!(*token.unwrap(), 4711);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "try_get_with")]
     pub fn try_get_or_insert_with<Q, E>(
         &self,
         key: &Q,

@@ -25,9 +25,9 @@ where
         while let Some(found) = self.store.living(&pin, wanted) {
             if self.is_used(&found) {
                 self.store.note_lookup(&pin, |lookups| &lookups.hits);
-                let pair = found.lend();
-                // SAFETY: found under the pin, in this map.
-                return Some(unsafe { Ref::new(pair, pin) });
+                let lent = found.lend();
+                // SAFETY: found under the pin.
+                return Some(unsafe { Ref::new(&self.store, lent, pin) });
             }
         }
         self.store.note_lookup(&pin, |lookups| &lookups.misses);
@@ -48,9 +48,9 @@ where
         K: Borrow<Q>,
     {
         let (wanted, pin) = self.seek(key);
-        let pair = self.store.living(&pin, wanted)?.lend();
-        // SAFETY: found under the pin, in this map.
-        Some(unsafe { Ref::new(pair, pin) })
+        let lent = self.store.living(&pin, wanted)?.lend();
+        // SAFETY: found under the pin.
+        Some(unsafe { Ref::new(&self.store, lent, pin) })
     }
 
     /// A clone of a key's value. As [`get`](Self::get).
@@ -78,6 +78,7 @@ where
     /// Deadlines are rounded up, so this may exceed the lifetime that was asked for: by an
     /// [interval](crate::ExpiringMapBuilder::interval), or without one by a 256th of the lifetime,
     /// and by the clock's lag. Subtract it with [`Duration::saturating_sub`].
+    #[doc(alias("ttl", "getExpiresAfter"))]
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,

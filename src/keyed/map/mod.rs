@@ -11,6 +11,7 @@ mod look;
 mod many;
 mod put;
 mod remove;
+mod save;
 
 pub use builder::ExpiringMapBuilder;
 pub use compute::{Compute, Computed};
@@ -19,6 +20,7 @@ pub use iter::Iter;
 pub use lent::Ref;
 pub use load::{LoadError, LoadGuard, Loaded, Value};
 pub use many::Guard;
+pub use save::{Save, Saved};
 
 use super::store::{Store, Wanted};
 use crate::core::engine::Pin;
@@ -109,6 +111,7 @@ use std::time::Duration;
 /// A `Ref`, an `OccupiedEntry` and each item of an iterator *pin* the map, as every call does while
 /// it runs. A key's `Eq` runs pinned, and so do the closures of [`retain`](Self::retain),
 /// [`remove_if`](Self::remove_if), [`upsert`](Self::upsert) and [`compute`](Self::compute). The listener runs unpinned.
+#[doc(alias = "cache")]
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,
     hasher: S,

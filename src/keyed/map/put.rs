@@ -5,12 +5,11 @@ use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::{EndedSlot, Removed};
-use crate::keyed::store::{Entered, Place, RemovalCause, Store};
+use crate::keyed::store::{Entered, Lent, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-use std::ptr::NonNull;
 
 /// The value that an insertion has replaced, and its own entry, if it has ended that again.
 type Ends<'a, K, V> =
@@ -22,7 +21,7 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
     /// The pin under which the entry was put in, or found.
     pub(super) pin: Pin,
     /// The entry that was put in, or that was there.
-    pub(super) pair: NonNull<(K, V)>,
+    pub(super) lent: Lent<K, V>,
     pub(super) place: Place,
     /// The value that it has replaced.
     pub(super) old: Option<EndedSlot<&'a Store<K, V>, K, V>>,
@@ -38,10 +37,10 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     pub(super) fn new(
         store: &'a Store<K, V>,
         pin: Pin,
-        (pair, place): (NonNull<(K, V)>, Place),
+        (lent, place): (Lent<K, V>, Place),
         (old, closed): Ends<'a, K, V>,
     ) -> Self {
-        Settled { store, pin, pair, place, old, closed, refused: None }
+        Settled { store, pin, lent, place, old, closed, refused: None }
     }
 
     /// Calls the listener, unpinned. Returns the entry, of a call that replaces none.
@@ -51,7 +50,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
         drop(self.refused);
         let pin = self.store.notify(self.pin, self.closed);
         // SAFETY: found, or put in, under the pin; or this call owned it until after the pin.
-        unsafe { Ref::new(self.pair, pin) }
+        unsafe { Ref::new(self.store, self.lent, pin) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
@@ -93,6 +92,7 @@ where
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    #[doc(alias("expire", "persist"))]
     #[inline(always)]
     pub fn touch_with_lifetime<Q: Hash + Eq + ?Sized>(
         &self,
@@ -114,6 +114,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
+    #[doc(alias = "put")]
     pub fn insert(&self, key: K, value: V) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
         self.insert_with_lifetime(key, value, Lifetimes::new())
     }
@@ -201,9 +202,9 @@ where
             match self.store.living(&pin, wanted) {
                 Some(found) if !self.is_used(&found) => {}
                 Some(found) => {
-                    let (pair, place) = (found.lend(), found.place());
-                    // SAFETY: found under the pin, in this map.
-                    let entry = unsafe { Ref::new(pair, pin) };
+                    let (lent, place) = (found.lend(), found.place());
+                    // SAFETY: found under the pin.
+                    let entry = unsafe { Ref::new(&self.store, lent, pin) };
                     break OccupiedEntry::new(self, key, place, entry).into();
                 }
                 None => break VacantEntry::new(self, key).into(),
@@ -234,6 +235,7 @@ where
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
+    #[doc(alias("merge", "and_upsert_with"))]
     pub fn upsert<R>(
         &self,
         key: K,

@@ -36,6 +36,7 @@ where
     ///
     /// Lock-free while no load is under way; else it takes a lock for some instructions. This is so
     /// for all calls that remove.
+    #[doc(alias("invalidate", "evict"))]
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -111,6 +112,7 @@ where
     /// about. Each key that is there all the while is asked about, as [`iter`](Self::iter) meets
     /// it. If another thread replaces a value that `keep` has just rejected, `keep` is asked again,
     /// about the new value. All loads under way are invalidated: `keep` has not seen their values.
+    #[doc(alias = "invalidate_entries_if")]
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         self.flights.invalidate_all();
         let (mut walk, mut met) = (Walk::default(), Vec::new());
@@ -141,6 +143,7 @@ where
     /// the call comes to it. Keys that other threads insert meanwhile may stay. All loads under way
     /// are invalidated. Entries whose time is up end first, as expired, as in
     /// [`poll`](Self::poll).
+    #[doc(alias = "invalidate_all")]
     pub fn clear(&self) {
         self.poll(usize::MAX);
         self.retain(|_, _| false);

@@ -1,6 +1,7 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
 use super::id::Issuer;
+use super::seat::Lend;
 use super::{Bounds, Inner, Listener, SessionInfo, SessionTracker};
 use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
@@ -26,6 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// | [`server_id`](Self::server_id) | 0 |
 /// | [`first_id`](Self::first_id) | of the time |
 /// | [`collect_touches`](Self::collect_touches) | off |
+/// | [`lend_tokens`](Self::lend_tokens) | off |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
@@ -54,6 +56,7 @@ pub struct SessionTrackerBuilder<T = ()> {
     server: u8,
     first: Option<u64>,
     collects: bool,
+    lend: Option<Lend<T>>,
     listener: Option<Arc<Listener<T>>>,
 }
 
@@ -68,6 +71,7 @@ impl<T> Default for SessionTrackerBuilder<T> {
             server: 0,
             first: None,
             collects: false,
+            lend: None,
             listener: None,
         }
     }
@@ -78,6 +82,16 @@ impl SessionTrackerBuilder {
     /// [`expiry_listener_with_token`](Self::expiry_listener_with_token), by reference.
     pub fn expiry_listener(self, listener: impl Fn(&SessionInfo) + Send + Sync + 'static) -> Self {
         self.expiry_listener_with_token(move |session| listener(&session))
+    }
+}
+
+impl<T: Send + Sync + 'static> SessionTrackerBuilder<Arc<T>> {
+    /// Lends the tokens of sessions: [`SessionTracker::token`]. Then a session's end hands out a
+    /// clone of the `Arc`. The tracker's own goes when the driver frees the session's memory, soon
+    /// after. So close a connection by a call, not by the last drop of its token.
+    pub fn lend_tokens(mut self) -> Self {
+        self.lend = Some(Arc::clone);
+        self
     }
 }
 
@@ -124,13 +138,16 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         reaper: bool,
     ) -> Result<SessionTracker<T>, BuildError> {
         let bounds = self.bounds()?;
+        let mut store = Store::build(&self.setup, None, None)?;
+        store.drops = self.lend.is_some();
         let store = Arc::new(Inner {
-            store: Store::build(&self.setup, None, None)?,
+            store,
             target,
             kept: Leftovers::new(),
             issuer: Issuer::new(self.server, self.first),
             bounds,
             collects: self.collects,
+            lend: self.lend,
         });
         let reaper = self.setup.reaper(reaper);
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;

@@ -199,7 +199,7 @@ impl<T: Send + 'static> SessionTracker<T> {
             match attempt {
                 Ok((_, Some(closed))) => {
                     // SAFETY: this call has ended the session, and takes its token here only.
-                    let token = unsafe { closed.value().take_token() };
+                    let token = unsafe { closed.value().take_token(store.lend) };
                     return Err(TokenError { error: StoreError::Closed, token });
                 }
                 Ok((place, None)) => return Ok(Ok(Session { id, place, timeout })),

@@ -99,7 +99,7 @@ impl<T: 'static> Inner<T> {
         let now = goes_on(|| self.engine.deadlines.clock().now()).unwrap_or(u64::MAX);
         let remaining = self.remaining(lease, now);
         // SAFETY: each of this module's ends calls this once, on the thread that made it.
-        unsafe { ended.value().end(*ended.key(), remaining) }
+        unsafe { ended.value().end(*ended.key(), remaining, self.lend) }
     }
 }
 

@@ -5,6 +5,7 @@ use super::{SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::{Lease, State};
 use crate::keyed::StoreMetrics;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl<T: 'static> Inner<T> {
@@ -19,6 +20,36 @@ impl<T: 'static> Inner<T> {
     pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
         let deadline = self.deadline_of(lease)?;
         Some(self.engine.deadlines.ticks().until(now, deadline))
+    }
+}
+
+impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
+    /// The token of a session, be it about to be closed: to push to its client, say. `None` if there
+    /// is no such session, or the tracker does not
+    /// [lend tokens](super::SessionTrackerBuilder::lend_tokens). The session may end meanwhile; the
+    /// token stays as long as the caller keeps it. One look-up, and a reference count.
+    ///
+    /// ```
+    /// use expiry::SessionTracker;
+    /// use std::sync::{mpsc, Arc};
+    /// use std::time::Duration;
+    ///
+    /// let sessions = SessionTracker::with_tokens().lend_tokens().build()?;
+    /// let (connection, client) = mpsc::channel();
+    /// let session = sessions.create_with_token(Duration::from_secs(10), 7, Arc::new(connection))?;
+    /// if let Some(connection) = sessions.token(session.id()) {
+    ///     connection.send("news")?;
+    /// }
+    /// assert_eq!(client.recv()?, "news");
+    /// sessions.remove(session.id());
+    /// assert!(sessions.token(session.id()).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn token(&self, id: SessionId) -> Option<Arc<T>> {
+        let lend = self.store.lend?;
+        // SAFETY: the tracker lends tokens, and the session was found under the pin.
+        self.with(id, |found| unsafe { Self::seat(found).lend(lend) })
     }
 }
 

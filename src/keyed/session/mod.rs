@@ -1,8 +1,9 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
 //! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is,
-//! in atomics of its own, and the token. The token is never lent: only the thread that ends the
-//! session touches it.
+//! in atomics of its own, and the token. Only the thread that ends the session touches the token.
+//! Where a tracker lends tokens, that thread clones it, and the token stays until the slot is freed:
+//! no thread that may have found the session is pinned any more then.
 //!
 //! | operation | takes effect at |
 //! |---|---|
@@ -31,7 +32,7 @@ pub use id::SessionId;
 pub use seat::SessionInfo;
 
 use self::id::Issuer;
-use self::seat::Seat;
+use self::seat::{Lend, Seat};
 use super::removed::EndedSlot;
 use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
 use crate::core::engine::Claim;
@@ -59,6 +60,8 @@ struct Inner<T: 'static> {
     bounds: Bounds,
     /// Whether touches are collected for `take_touched`.
     collects: bool,
+    /// How tokens are lent, if they are.
+    lend: Option<Lend<T>>,
 }
 
 impl<T: 'static> std::ops::Deref for Inner<T> {
@@ -77,7 +80,7 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
     fn report(&self, claim: &Claim<'_, Pair<SessionId, Seat<T>>>, named: Named, _: u64) {
         let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
         // SAFETY: this thread has ended the session, and takes its token here only.
-        let session = unsafe { ended.value().end(*ended.key(), Some(Duration::ZERO)) };
+        let session = unsafe { ended.value().end(*ended.key(), Some(Duration::ZERO), self.lend) };
         drop(ended);
         match &self.target {
             Target::Unheard => self.store.discard(session),
@@ -90,7 +93,7 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
     fn close_all(&self) {
         let left = |ended: Ended<'_, T>, lease| self.info(&ended, lease);
         // SAFETY: this thread has ended the session, and takes its token here only.
-        let taken = |ended: Ended<'_, T>| unsafe { ended.value().take_token() };
+        let taken = |ended: Ended<'_, T>| unsafe { ended.value().take_token(self.lend) };
         self.store.close_to(&self.target, &self.kept, left, taken);
     }
 }
@@ -237,10 +240,10 @@ pub enum Tracked {
 ///
 /// A tracker made by [`with_tokens`](Self::with_tokens) takes a *token* with each session, of any
 /// type `T` that is `Send`: what the receiver of the session's end needs, such as the client's
-/// connection. The token lies in the session's entry, and is never lent. It comes back by value
-/// once, in [`SessionInfo::token`]: with the expiry, by `remove`, or by `shutdown`.
+/// connection. The token lies in the session's entry. It comes back by value once, in
+/// [`SessionInfo::token`]: with the expiry, by `remove`, or by `shutdown`.
 /// [`TokenError`](crate::TokenError) returns it if the session is refused. Without tokens `T` is
-/// `()`, which takes no memory.
+/// `()`, which takes no memory. Tokens that are `Arc`s can be [lent](Self::token) meanwhile.
 ///
 /// # Progress
 ///

@@ -14,6 +14,11 @@ const GLOBAL: u32 = 1;
 const TOUCHED: u32 = 2;
 /// The session has ended, and the thread that ended it has looked at the other flags.
 const ENDED: u32 = 4;
+/// The session has ended, and the seat still has its token: the end has handed out a clone.
+const LENT: u32 = 8;
+
+/// Clones the token of a tracker that [lends](super::SessionTrackerBuilder::lend_tokens) tokens.
+pub(super) type Lend<T> = fn(&T) -> T;
 
 /// A session's value: 24 bytes, and its token.
 pub(crate) struct Seat<T> {
@@ -21,7 +26,8 @@ pub(crate) struct Seat<T> {
     /// As granted, in nanoseconds.
     timeout: u64,
     flags: AtomicU32,
-    /// No look at the session reads it. The thread that ends the session takes it.
+    /// The thread that ends the session takes it. Where the tracker lends tokens, that thread takes
+    /// a clone, and the token goes with the slot, after all threads that may be looking at it.
     token: Given<T>,
 }
 
@@ -40,17 +46,35 @@ impl<T> Seat<T> {
 
     /// The token of a session that did not get in.
     pub(super) fn into_token(self) -> T {
-        self.token.into_inner()
+        // SAFETY: no other thread has come to it. `LENT` is not set: the seat drops no token.
+        unsafe { self.token.take() }
     }
 
-    /// Takes the token.
+    /// Takes the token, or a clone where the tracker lends tokens.
     ///
     /// # Safety
     ///
     /// The caller has ended the session, and does this once.
-    pub(super) unsafe fn take_token(&self) -> T {
-        // SAFETY: the caller's. Only the thread that has ended the session touches its token.
-        unsafe { self.token.take() }
+    pub(super) unsafe fn take_token(&self, lend: Option<Lend<T>>) -> T {
+        let Some(lend) = lend else {
+            // SAFETY: the caller's. Only the thread that has ended the session touches its token.
+            return unsafe { self.token.take() };
+        };
+        // Relaxed: the drop comes after the pins of all threads that may have found the session.
+        self.flags.fetch_or(LENT, Ordering::Relaxed);
+        // SAFETY: the tracker lends tokens, and the caller owns the slot.
+        unsafe { self.lend(lend) }
+    }
+
+    /// A clone of the token.
+    ///
+    /// # Safety
+    ///
+    /// The tracker lends tokens, so only the seat's drop takes them, and `T` is `Sync`. The caller
+    /// has found the session under a pin that it still has, or has ended it.
+    pub(super) unsafe fn lend(&self, lend: Lend<T>) -> T {
+        // SAFETY: the caller's.
+        unsafe { self.token.with(lend) }
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -90,11 +114,16 @@ impl<T> Seat<T> {
     /// # Safety
     ///
     /// As [`take_token`](Self::take_token).
-    pub(super) unsafe fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo<T> {
+    pub(super) unsafe fn end(
+        &self,
+        id: SessionId,
+        remaining: Option<Duration>,
+        lend: Option<Lend<T>>,
+    ) -> SessionInfo<T> {
         // survives: stronger than needed: one word. The swap of the lease shows the owner.
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
         // SAFETY: the caller's.
-        self.info(id, flags, remaining, unsafe { self.take_token() })
+        self.info(id, flags, remaining, unsafe { self.take_token(lend) })
     }
 
     /// What it is just now.
@@ -118,6 +147,15 @@ impl<T> Seat<T> {
             is_global: flags & GLOBAL != 0,
             remaining,
             token,
+        }
+    }
+}
+
+impl<T> Drop for Seat<T> {
+    fn drop(&mut self) {
+        if self.flags.load(Ordering::Relaxed) & LENT != 0 {
+            // SAFETY: no thread can have found the session any more, and its end took a clone.
+            drop(unsafe { self.token.take() });
         }
     }
 }
@@ -151,6 +189,7 @@ pub struct SessionInfo<T = ()> {
     /// expire.
     pub remaining: Option<Duration>,
     /// The token that came with its creation, of a session that has ended. `()` of one that is
-    /// looked at, and where the tracker has no tokens.
+    /// looked at, whose token [`SessionTracker::token`](crate::SessionTracker::token) lends, and
+    /// where the tracker has no tokens.
     pub token: T,
 }

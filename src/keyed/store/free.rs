@@ -18,7 +18,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// An ended entry goes to the deferred-free list of this thread.
     #[inline]
     fn free_later(&self, id: u32) {
-        let drops = std::mem::needs_drop::<(K, V)>();
+        let drops = std::mem::needs_drop::<(K, V)>() && self.drops;
         let weight = self.weight_of(id);
         let owed =
             self.engine.with_stripe(|mine, _| self.engine.free_later(mine, id, weight, drops));

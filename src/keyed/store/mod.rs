@@ -146,6 +146,12 @@ pub(super) struct Found<'g, K: 'static, V: 'static> {
     pub(super) position: usize,
 }
 
+/// What a [`Found`] lends to a reference that has the pin itself.
+pub(super) struct Lent<K, V> {
+    pub(super) pair: NonNull<(K, V)>,
+    pub(super) lease: Lease,
+}
+
 impl<K, V> Clone for Found<'_, K, V> {
     fn clone(&self) -> Self {
         *self
@@ -176,10 +182,10 @@ impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
         Found { leased: Leased { lease, ..self.leased }, ..*self }
     }
 
-    /// Key and value, for a [`Ref`](crate::Ref), which keeps them by the pin itself.
+    /// Key, value and lease, for a [`Ref`](crate::Ref), which keeps them by the pin itself.
     #[inline(always)]
-    pub(super) fn lend(&self) -> NonNull<(K, V)> {
-        NonNull::from(self.pair())
+    pub(super) fn lend(&self) -> Lent<K, V> {
+        Lent { pair: NonNull::from(self.pair()), lease: self.lease }
     }
 
     /// Key and value.
@@ -204,6 +210,9 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) weigher: Option<Weigher<K, V>>,
     /// Set by the builder of a map that counts its look-ups.
     pub(super) counts_lookups: bool,
+    /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of a
+    /// session tracker that lends no tokens.
+    pub(in crate::keyed) drops: bool,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -237,6 +246,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             eviction: None,
             weigher: None,
             counts_lookups: false,
+            drops: true,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,
