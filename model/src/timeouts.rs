@@ -2,7 +2,7 @@
 //! interval later. It is woken once, by the waker of the latest poll. It is refused only where the
 //! capacity is used up, and leaves nothing behind.
 
-use crate::shared::{set, LONGEST};
+use crate::shared::{set, EXPRESSED};
 use crate::{perhaps, steps};
 use arbitrary::{Result, Unstructured};
 use expiry::timeouts::{Sleep, Timeout, TimeoutError, TimerError};
@@ -94,7 +94,8 @@ struct Place<'t> {
     said: bool,
     /// Its time was reset to none: it is ready at the next poll.
     past: bool,
-    /// The waker that it waits with, and since when. It is over as soon as that waker was woken.
+    /// The waker that it waits with, and up to when all that was due had been ended before. It is
+    /// over as soon as that waker was woken.
     waits: Option<(usize, u64)>,
     woken: bool,
     wakers: [(Arc<Count>, u64); WAKERS],
@@ -106,6 +107,8 @@ struct Run<'t> {
     interval: u64,
     capacity: Option<usize>,
     now: u64,
+    /// Up to when all that was due has been ended.
+    caught_up: u64,
     shut: bool,
     refused: u64,
     places: [Option<Place<'t>>; PLACES],
@@ -195,7 +198,7 @@ impl<'t> Run<'t> {
                 let late = place.waits.is_none() && now >= latest;
                 assert!(!late, "pending after its time: {now} of {latest}");
                 assert!(place.waits.is_some() || !full, "beyond the capacity");
-                let since = place.waits.map_or(now, |(_, since)| since);
+                let since = place.waits.map_or(self.caught_up, |(_, since)| since);
                 place.over = Some((earliest, latest));
                 place.waits = Some((with, since));
                 place.woken = false;
@@ -236,7 +239,7 @@ impl<'t> Run<'t> {
         self.heard(far.map(|far| (at, far)));
         if let Some(place) = &mut self.places[at] {
             place.woken = false;
-            place.waits = place.waits.map(|(with, _)| (with, self.now));
+            place.waits = place.waits.map(|(with, _)| (with, self.caught_up));
         }
     }
 
@@ -257,7 +260,7 @@ impl<'t> Run<'t> {
                 assert_eq!(which, with, "another waker");
                 let (earliest, _) = place.over.expect("it was registered");
                 // What is further off than an entry can express is registered again.
-                let far = earliest.saturating_sub(since) / self.interval + 2 >= LONGEST;
+                let far = earliest.saturating_sub(since) / self.interval + 2 >= EXPRESSED;
                 let by_old = reset.is_some_and(|(of, _)| of == at);
                 place.woken = self.now >= earliest;
                 let early = !place.woken && !self.shut && !far && !by_old;
@@ -275,6 +278,7 @@ impl<'t> Run<'t> {
         if budget.is_some() {
             return;
         }
+        self.caught_up = self.now;
         let here = self.places.iter().flatten();
         let waits = here.filter(|place| place.waits.is_some());
         for (_, latest) in waits.filter_map(|place| place.over) {
@@ -345,6 +349,7 @@ pub(crate) fn timeouts(bytes: &[u8]) {
         interval,
         capacity,
         now: 0,
+        caught_up: 0,
         shut: false,
         refused: 0,
         places: Default::default(),

@@ -16,7 +16,8 @@
 //! deadlines of live leases there:
 //!
 //! * A round ends what is due before it raises `caught_up`. What it has not met was published by a
-//!   thread that computed the deadline before the round, and has been held up since.
+//!   thread that computed the deadline before the round, and has been held up since. The driver
+//!   finds that deadline, whole, as its block's next expiration ([`Deadlines::of_block`]).
 //! * No thread sets a later deadline. Timeouts are below 2^39 ticks, so a later one comes of a clock
 //!   that has run ahead of the driver by 2^38 ticks, 8 years at 1 ms. The thread is told that the
 //!   driver is [`Behind`](BadTimeout::Behind), drives the engine, and computes the deadline again.
@@ -415,6 +416,17 @@ impl Deadlines {
     #[inline]
     pub(crate) fn of(&self, lease: Lease) -> u64 {
         lease.deadline_from(self.earliest.load(Relaxed))
+    }
+
+    /// As [`of`](Self::of), of a lease in a block whose next expiration was `next`. A thread may have
+    /// been held up between its clock reading and its lease, for so long that the deadline is out of
+    /// reach by now. It has lowered its block's next expiration to that very tick.
+    #[inline]
+    pub(super) fn of_block(&self, lease: Lease, next: u64) -> u64 {
+        if next < self.earliest.load(Relaxed) && lease.deadline_from(next) == next {
+            return next;
+        }
+        self.of(lease)
     }
 
     /// The latest deadline that a lease can have now.

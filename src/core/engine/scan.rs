@@ -192,7 +192,7 @@ impl<P: Payload, C> Engine<P, C> {
                         continue;
                     };
                     let deadline =
-                        self.end_if_due((first, owned), at, slot, instant, work, frontend);
+                        self.end_if_due((first, owned, next), at, slot, instant, work, frontend);
                     plan.note(at, now, deadline);
                 }
                 plan.earliest(now)
@@ -200,7 +200,8 @@ impl<P: Payload, C> Engine<P, C> {
             None => {
                 let mut deadlines = [NEVER; BUCKET];
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
-                    *deadline = self.end_if_due((first, owned), at, slot, instant, work, frontend);
+                    *deadline =
+                        self.end_if_due((first, owned, next), at, slot, instant, work, frontend);
                 }
                 driver.plans.make(local, now, &deadlines)
             }
@@ -220,7 +221,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     fn end_if_due(
         &self,
-        (first, owned): (u32, u32),
+        (first, owned, next): (u32, u32, u64),
         at: usize,
         slot: Slot<'_, P>,
         instant: Instant<'_>,
@@ -229,7 +230,7 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> u64 {
         let mut lease = slot.lease();
         while lease.state().expires() {
-            let deadline = self.deadlines.of(lease);
+            let deadline = self.deadlines.of_block(lease, next);
             if deadline > instant.tick {
                 return deadline;
             }

@@ -170,7 +170,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// and removals that other threads are in the middle of then hold what it lacks.
     ///
     /// The bound is one of live entries. Ended values that wait for their drop weigh at most a
-    /// quarter of it more, unless a thread keeps a [`Ref`](crate::expiring_map::Ref). Beside one
+    /// quarter of it more, unless a thread keeps a [`Ref`](crate::Ref). Beside one
     /// they pile up; [`flush`](ExpiringMap::flush) waits for it, and says whether it has gone.
     ///
     /// The inserting thread calls the weigher, unpinned, but in [`upsert`](ExpiringMap::upsert) and

@@ -110,16 +110,24 @@ impl<T: Send + 'static> SessionTracker<T> {
         let mut done = Vec::with_capacity(items.len());
         let mut hashes = [0; GROUP];
         for items in items.chunks(GROUP) {
-            // Here, unpinned, the driver catches up with what would keep a deadline out of reach.
-            self.catching_up(|| self.store.deadline(self.granted(Duration::MAX)));
             // The pins taken inside this one then cost next to nothing.
-            let _pin = engine.pin();
+            let mut pin = engine.pin();
             for (hash, (id, _)) in hashes.iter_mut().zip(items) {
                 *hash = engine.keys.hash(id.0);
             }
             self.store.fetch(hashes[..items.len()].iter().copied());
-            let touch = |(&hash, &(id, timeout))| self.touch_at(hash, id, Some(timeout));
-            done.extend(hashes.iter().zip(items).map(touch));
+            for (&hash, &(id, timeout)) in hashes.iter().zip(items) {
+                done.push(match self.try_touch(hash, id, Some(timeout)) {
+                    Ok(touched) => touched,
+                    // The driver is behind, and may call the handler: unpinned.
+                    Err(_) => {
+                        drop(pin);
+                        let touched = self.touch_at(hash, id, Some(timeout));
+                        pin = engine.pin();
+                        touched
+                    }
+                });
+            }
         }
         done
     }
@@ -133,17 +141,26 @@ impl<T: Send + 'static> SessionTracker<T> {
         id: SessionId,
         timeout: Option<Duration>,
     ) -> Result<(), SessionError> {
+        self.catching_up(|| self.try_touch(hash, id, timeout))
+    }
+
+    /// As [`touch_at`](Self::touch_at), which lets the driver catch up first if it is behind.
+    #[inline]
+    fn try_touch(
+        &self,
+        hash: u32,
+        id: SessionId,
+        timeout: Option<Duration>,
+    ) -> Result<Result<(), SessionError>, BadTimeout> {
         let wanted = Wanted::new(&self.store.engine.keys, hash, &id);
-        self.catching_up(|| {
-            let (pin, mut lost) = (self.store.engine.pin(), None);
-            while let Some(found) = self.store.find(&pin, wanted) {
-                let timeout = timeout.unwrap_or_else(|| Self::seat(&found).timeout());
-                if let Some(touched) = self.renew(&found, &mut lost, timeout)? {
-                    return Ok(touched);
-                }
+        let (pin, mut lost) = (self.store.engine.pin(), None);
+        while let Some(found) = self.store.find(&pin, wanted) {
+            let timeout = timeout.unwrap_or_else(|| Self::seat(&found).timeout());
+            if let Some(touched) = self.renew(&found, &mut lost, timeout)? {
+                return Ok(touched);
             }
-            Ok(Err(SessionError::Unknown))
-        })
+        }
+        Ok(Err(SessionError::Unknown))
     }
 
     /// See [`Engine::catching_up`](crate::core::engine::Engine::catching_up).
