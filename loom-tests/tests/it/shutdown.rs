@@ -6,9 +6,7 @@ use expiry::{
 };
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
-use loom_tests::{
-    after, aside, at_once, bounded, builder, large, light, model, thread, MapRig, Rig, TICK,
-};
+use loom_tests::{after, aside, at_once, builder, large, light, model, thread, MapRig, Rig, TICK};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
@@ -105,23 +103,6 @@ model!(e2_drained_and_polled, large, || {
     assert!(block_on(ended).is_empty());
     a.join().unwrap();
     assert!(rig.told()[0].is_acked());
-});
-
-// A map with a reaper drains: its last entry is removed as the reaper looks and goes to sleep, and
-// the task with it. Guards: the reaper clears the order before it wakes tasks, and reads it again
-// before it sleeps; a task that finds something left orders another look.
-model!(drained_by_a_removal_beside_the_reaper, bounded(1), || {
-    let clock = ManualClock::new();
-    let map = at_once(|| {
-        let map = ExpiringMap::<u64, u64>::builder().interval(TICK).shards(1).seed(7);
-        let map = map.clock(clock.clone()).build().unwrap();
-        map.insert(1, 1).unwrap();
-        Arc::new(ManuallyDrop::new(map))
-    });
-    let a = aside(&map, |map| drop(map.remove(&1)));
-    assert!(block_on(map.drain_async(Duration::MAX)));
-    a.join().unwrap();
-    drop(ManuallyDrop::into_inner(Arc::into_inner(map).unwrap()));
 });
 
 // E1: the order to drain comes while the reaper is inside a handler that parks, which takes the
