@@ -114,8 +114,8 @@ pub enum OnDrop {
 /// common path. No thread waits for another, whether that is descheduled, growing a table or
 /// expiring a million entries. The exceptions: [`shutdown`](Self::shutdown), delivery into a full
 /// channel under [`WhenFull::Wait`], and calls that set a timeout after a jump of the clock by
-/// years: they may have to poll first. What an outcome's handler does is its own affair. A lifecycle of an issued root
-/// is 6 atomic read-modify-writes for init and three acks.
+/// years: they may have to poll first. What an outcome's handler does is its own affair. A lifecycle
+/// of an issued root is 6 atomic read-modify-writes for init and three acks.
 ///
 /// # Time
 ///

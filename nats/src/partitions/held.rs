@@ -90,7 +90,8 @@ impl Held {
     ///
     /// [`Fenced`](NatsError::Fenced): another worker has claimed the partition, or may have, and
     /// nothing was written. [`Setting`](NatsError::Setting): too many records, a key or a value too
-    /// long. After any other error the write may still be on its way. Writing the same again is harmless.
+    /// long. After any other error the write may still be on its way. Writing the same again is
+    /// harmless.
     /// Before writing something else to its keys, call [`claim_anew`](Self::claim_anew) and wait
     /// for the change: else the earlier write may land last.
     pub async fn write<K: AsRef<[u8]>>(
