@@ -280,21 +280,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (mut seen, mut lost) = (None, None);
-        if let Glance::There(found) = self.glance(pin, wanted, |_| {}) {
-            if found.lease.is(State::Live) {
-                match self.prolong_found(pin, &found, timeout, true)? {
-                    Prolonged::Yes => return Ok(true),
-                    Prolonged::Lost => lost = Some(found.place()),
-                    Prolonged::No => seen = Some(found),
-                }
-            }
+        let found = match self.glance(pin, wanted, |_| {}) {
+            Glance::There(found) => Some(found),
+            _ => None,
+        };
+        match self.prolong_found(pin, found, timeout, true)? {
+            Prolonged::Yes => Ok(true),
+            Prolonged::No { seen, lost } => self.touch_anywhere(pin, wanted, timeout, seen, lost),
         }
-        self.touch_anywhere(pin, wanted, timeout, seen, lost)
     }
 
     /// As [`touch_living`](Self::touch_living), of an entry wherever it is, and whatever has become
-    /// of it. The call has `seen` this one, or has lost a swap on the lease of the one that is `lost`.
+    /// of it. The call has `seen` this one, or has lost a swap on the lease of the one that is
+    /// `lost`.
     #[cold]
     #[inline(never)]
     fn touch_anywhere<'g, Q: Eq + ?Sized>(

@@ -28,7 +28,8 @@ pub(in crate::keyed) struct Entered<'g, 's, K: 'static, V: 'static> {
     pub(in crate::keyed) closed: Option<EndedSlot<&'s Store<K, V>, K, V>>,
 }
 
-/// Why an attempt has put nothing in. It has changed nothing, and the offer has key and value again.
+/// Why an attempt has put nothing in. It has changed nothing, and the offer has key and value
+/// again.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::keyed) enum Hindered {
     /// Another thread has changed the key's entry meanwhile: look again.

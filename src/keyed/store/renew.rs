@@ -28,39 +28,41 @@ impl Touched {
 }
 
 /// What the first step of a touch came to.
-pub(in crate::keyed) enum Prolonged {
+pub(in crate::keyed) enum Prolonged<'g, K: 'static, V: 'static> {
     /// The entry lives for the whole time from now.
     Yes,
-    /// Another thread has changed its lease.
-    Lost,
-    /// The deadline would be nearer, or the entry's time is up.
-    No,
+    /// There is more to it: the deadline of the entry that was `seen` would be nearer, or its time
+    /// is up; or another thread has changed the lease of the one that is `lost`.
+    No { seen: Option<Found<'g, K, V>>, lost: Option<Place> },
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// The first step of a touch, which nearly always is the last: gives a live entry that was found
     /// a deadline that is not nearer. [`renew`](Self::renew) does the rest.
     #[inline(always)]
-    pub(in crate::keyed) fn prolong_found(
+    pub(in crate::keyed) fn prolong_found<'g>(
         &self,
         pin: &Pin,
-        found: &Found<'_, K, V>,
+        found: Option<Found<'g, K, V>>,
         timeout: Lifetime,
         to_the_tick: bool,
-    ) -> Result<Prolonged, BadTimeout> {
+    ) -> Result<Prolonged<'g, K, V>, BadTimeout> {
+        let Some(found) = found.filter(|found| found.lease.is(State::Live)) else {
+            return Ok(Prolonged::No { seen: None, lost: None });
+        };
         let (deadlines, mine) = (&self.engine.deadlines, self.engine.mine(pin));
         // After the look at the lease (rule 1 of `core::engine::renewal`).
         let (deadline, now) = deadlines.deadline(&mine.deadlines, timeout, self.timeout)?;
         let before = deadlines.of(found.lease);
         if deadline < before || to_the_tick && deadlines.ticks().has_begun(before, now) {
-            return Ok(Prolonged::No);
+            return Ok(Prolonged::No { seen: Some(found), lost: None });
         }
         let renewed = found.lease.with_later(deadline).used();
         // Where that changes nothing, the entry had this deadline when it was found.
         if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok() {
             return Ok(Prolonged::Yes);
         }
-        Ok(Prolonged::Lost)
+        Ok(Prolonged::No { seen: None, lost: Some(found.place()) })
     }
 
     /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
@@ -160,17 +162,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (mut seen, mut lost) = (None, None);
-        if let Some(found) = self.find(pin, wanted) {
-            if found.lease.is(State::Live) {
-                match self.prolong_found(pin, &found, timeout, false)? {
-                    Prolonged::Yes => return Ok(true),
-                    Prolonged::Lost => lost = Some(found.place()),
-                    Prolonged::No => seen = Some(found),
-                }
-            }
+        match self.prolong_found(pin, self.find(pin, wanted), timeout, false)? {
+            Prolonged::Yes => Ok(true),
+            Prolonged::No { seen, lost } => self.touch_again(pin, wanted, timeout, seen, lost),
         }
-        self.touch_again(pin, wanted, timeout, seen, lost)
     }
 
     /// As [`touch`](Self::touch). The call has `seen` this entry, or has lost a swap on the lease of
