@@ -26,7 +26,7 @@ pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
 #[cfg(not(expiry_loom))]
 mod imp {
     use super::{OutOfMemory, Range, ZeroValid};
-    use memmap2::MmapMut;
+    use memmap2::{MmapMut, MmapOptions};
     use std::marker::PhantomData;
 
     /// An array of `T`, all zeroes at first.
@@ -45,10 +45,32 @@ mod imp {
     #[cfg(target_os = "linux")]
     const HUGE: usize = 2 << 20;
 
+    /// Arrays up to this size have all their pages at once, if their owner is going to fill them.
+    const FILLED: usize = 128 << 10;
+
     impl<T: ZeroValid> Zeroed<T> {
         pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {
+            Self::map_with(length, |_| {})
+        }
+
+        /// As [`map`](Self::map). All pages of a small array are there at once: one call costs less
+        /// than a fault for each.
+        pub(crate) fn map_filled(length: usize) -> Result<Self, OutOfMemory> {
+            Self::map_with(length, |options| {
+                if length.saturating_mul(std::mem::size_of::<T>()) <= FILLED {
+                    options.populate();
+                }
+            })
+        }
+
+        fn map_with(
+            length: usize,
+            set: impl FnOnce(&mut MmapOptions),
+        ) -> Result<Self, OutOfMemory> {
             let bytes = length.checked_mul(std::mem::size_of::<T>()).ok_or(OutOfMemory)?;
-            let map = MmapMut::map_anon(bytes.max(1)).map_err(|_| OutOfMemory)?;
+            let mut options = MmapOptions::new();
+            set(options.len(bytes.max(1)));
+            let map = options.map_anon().map_err(|_| OutOfMemory)?;
             debug_assert_eq!(map.as_ptr() as usize % std::mem::align_of::<T>(), 0);
             let zeroed = Zeroed { map, length, of: PhantomData };
             zeroed.use_huge_pages(true);
@@ -162,6 +184,10 @@ mod imp {
     impl<T: ZeroValid> Zeroed<T> {
         pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {
             Ok(Zeroed { values: (0..length).map(|_| T::zeroed()).collect() })
+        }
+
+        pub(crate) fn map_filled(length: usize) -> Result<Self, OutOfMemory> {
+            Self::map(length)
         }
 
         pub(crate) fn use_huge_pages(&self, _: bool) {}

@@ -120,6 +120,8 @@ pub(crate) struct Slots<P: Payload> {
     /// The index is log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum
     /// finds a slot.
     origins: [Origin<P>; ORIGINS],
+    /// The slots' origin once more, for each of the first chunks: a look-up needs no logarithm.
+    near: [AtomicPtr<Unit<P>>; NEAR],
     /// Segment 0 holds `shards` chunks, each next one twice as many as the one before.
     segments: [AtomicPtr<Segment<P>>; SEGMENTS],
     /// A power of two.
@@ -128,6 +130,12 @@ pub(crate) struct Slots<P: Payload> {
 
 /// The first so many are never used: there are `shards` chunks in the first segment.
 const ORIGINS: usize = SEGMENTS + 9;
+
+/// How many chunks are near: a million slots.
+#[cfg(not(expiry_loom))]
+const NEAR: usize = 256;
+#[cfg(expiry_loom)]
+const NEAR: usize = 1;
 
 /// The number of slots that 32-bit ids can name, less a margin for the arithmetic.
 const MOST_CHUNKS: u64 = (1 << 32) / CHUNK as u64 - 1;
@@ -142,6 +150,7 @@ impl<P: Payload> Slots<P> {
                 notes: AtomicPtr::new(std::ptr::null_mut()),
                 terms: AtomicPtr::new(std::ptr::null_mut()),
             }),
+            near: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             segments: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             shards,
         }
@@ -205,7 +214,10 @@ impl<P: Payload> Slots<P> {
     /// The slot with this id; `None` if no such slot was ever made, which an issued id never is.
     #[inline(always)]
     pub(crate) fn slot(&self, id: u32) -> Option<Slot<'_, P>> {
-        let origin = self.origin(id)?.slots.load(Ordering::Acquire);
+        let origin = match self.near.get(id as usize / CHUNK) {
+            Some(near) => near.load(Ordering::Acquire),
+            None => self.origin(id)?.slots.load(Ordering::Acquire),
+        };
         if origin.is_null() {
             return None;
         }
@@ -326,6 +338,9 @@ impl<P: Payload> Slots<P> {
             origin.terms.store(terms, Ordering::Relaxed);
             // Release: a thread that sees this one sees the others, and the zeroed memory.
             let slots = mapped.slots.as_ptr().wrapping_sub(first * units::<P>());
+            // Before the origin: a thread that finds that one set stores none of these.
+            let near = self.near.iter().skip(first / CHUNK).take(self.shards << segment);
+            near.for_each(|near| near.store(slots, Ordering::Release));
             origin.slots.store(slots, Ordering::Release);
         }
         Ok(())

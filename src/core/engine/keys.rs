@@ -2,6 +2,9 @@
 
 use crate::core::index::Index;
 use crate::core::memory::OutOfMemory;
+use crate::RandomState;
+use std::any::TypeId;
+use std::hash::{BuildHasher, Hash};
 
 /// The shards' indexes, and the seeded hash by which keys find theirs.
 pub(crate) struct Keys {
@@ -19,6 +22,22 @@ impl Keys {
             seed,
             factor: (seed.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15) | 1,
         })
+    }
+
+    /// The hash of a key by the store's hasher. The bits of the crate's own hasher are as good as
+    /// those of a product, so they are only folded. The compiler decides which hasher it is.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
+    pub(crate) fn hash_by<S: BuildHasher + 'static>(
+        &self,
+        hasher: &S,
+        key: &(impl Hash + ?Sized),
+    ) -> u32 {
+        let bits = hasher.hash_one(key);
+        if TypeId::of::<S>() == TypeId::of::<RandomState>() {
+            return (bits ^ bits >> 32) as u32;
+        }
+        self.hash(bits)
     }
 
     /// The seeded hash of some bits.

@@ -167,8 +167,8 @@ impl<const OWN: usize> Table<OWN> {
     pub(super) fn map(class: u32) -> Result<Self, OutOfMemory> {
         let homes = 1usize << class;
         Ok(Table {
-            homes: Zeroed::map(homes)?,
-            overflow: Zeroed::map(homes.div_ceil(GROUP))?,
+            homes: Zeroed::map_filled(homes)?,
+            overflow: Zeroed::map_filled(homes.div_ceil(GROUP))?,
             mask: homes - 1,
         })
     }

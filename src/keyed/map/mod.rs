@@ -164,7 +164,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.store.engine.keys.hash(self.hasher.hash_one(key))
+        self.store.engine.keys.hash_by(&self.hasher, key)
     }
 
     #[inline(always)]

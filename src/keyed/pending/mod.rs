@@ -24,7 +24,7 @@ use crate::target::{shutdowns, Target};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ where
 
     /// The engine's hash of a key.
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
-        self.store().engine.keys.hash(self.hasher.hash_one(key))
+        self.store().engine.keys.hash_by(&self.hasher, key)
     }
 
     fn wanted<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> Wanted<'q, Q> {

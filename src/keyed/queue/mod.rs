@@ -90,8 +90,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     where
         K: Borrow<Q>,
     {
-        use std::hash::BuildHasher;
-        self.store().engine.keys.hash(self.hasher.hash_one(key))
+        self.store().engine.keys.hash_by(&self.hasher, key)
     }
 
     /// When a key is due.
