@@ -77,13 +77,39 @@ pub enum OnDrop {
 /// acked, something in it has failed, or its time is up. The tracker delivers exactly one of these
 /// outcomes, once.
 ///
+/// ```
+/// use expiry::{AckTracker, Tuple};
+///
+/// let tracker = AckTracker::builder()
+///     .on_outcome(|outcome: expiry::Outcome| println!("{outcome:?}"))
+///     .build()?;
+///
+/// let mut line = Tuple::root(&tracker, 42)?;   // a message has come in
+/// let word = line.emit();                      // a piece of work derived from it
+/// line.ack()?;                                 // the message itself is done with
+/// word.ack()?;                                 // and now everything is: the handler is told
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+///
+/// | call | cost |
+/// |---|---|
+/// | [`issue`](Self::issue), [`init`](Self::init), [`ack`](Self::ack), [`fail`](Self::fail), [`reset_timeout`](Self::reset_timeout) | lock-free; allocate nothing in the common path |
+/// | an issued root, with three acks | 6 atomic read-modify-writes |
+/// | memory of a root | 32 bytes and a share of the tables, however large its tree; and the token |
+/// | [`shutdown`](Self::shutdown); delivery into a full channel under [`WhenFull::Wait`] | **wait** |
+///
+/// Otherwise no thread waits for one that is descheduled, grows a table or expires a million
+/// entries. A call that sets a timeout after a jump of the clock by years may have to poll first.
+/// What an outcome's handler does is its own affair.
+///
 /// # The idea
 ///
 /// The algorithm is that of Apache Storm's acker. A message is a *root*. Each piece of work derived
 /// from it is an *edge*, a random 64-bit id. The tracker keeps the XOR of all ids it has seen for
 /// the root. It sees each id twice, once when the work is created and once when it is done. So the
-/// XOR is zero when, and (but for a chance of 2^-64) only when, everything is done. Memory per root
-/// is constant, however large its tree: 32 bytes and a share of the tables.
+/// XOR is zero when, and (but for a chance of 2^-64) only when, everything is done.
 ///
 /// # Issued and chosen roots
 ///
@@ -108,15 +134,6 @@ pub enum OnDrop {
 /// the root ends. [`TokenError`](crate::TokenError) returns it if the root is refused. A token of
 /// more than 64 bytes is boxed. Without tokens `T` is `()`, which takes no memory.
 ///
-/// # Progress, cost
-///
-/// `issue`, `init`, `ack`, `fail` and `reset_timeout` are lock-free and allocate nothing in the
-/// common path. No thread waits for another, whether that is descheduled, growing a table or
-/// expiring a million entries. The exceptions: [`shutdown`](Self::shutdown), delivery into a full
-/// channel under [`WhenFull::Wait`], and calls that set a timeout after a jump of the clock by
-/// years: they may have to poll first. What an outcome's handler does is its own affair. A lifecycle
-/// of an issued root is 6 atomic read-modify-writes for init and three acks.
-///
 /// # Time
 ///
 /// One reaper thread per tracker ends what is due. It sleeps until the next deadline, and without a
@@ -124,21 +141,7 @@ pub enum OnDrop {
 /// without it, driven by [`poll`](Self::poll). State is in memory by design: after a restart, the
 /// sources of messages must replay those whose outcomes they have not had.
 ///
-/// # Example
-///
-/// ```
-/// use expiry::{AckTracker, Tuple};
-///
-/// let tracker = AckTracker::builder()
-///     .on_outcome(|outcome: expiry::Outcome| println!("{outcome:?}"))
-///     .build()?;
-///
-/// let mut line = Tuple::root(&tracker, 42)?;   // a message has come in
-/// let word = line.emit();                      // a piece of work derived from it
-/// line.ack()?;                                 // the message itself is done with
-/// word.ack()?;                                 // and now everything is: the handler is told
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// # More examples
 ///
 /// With ids from other processes, and without handles. An ack is the XOR of the edge that is done
 /// and of the edges derived from it.

@@ -46,14 +46,17 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Cost and progress
+/// # Cost
 ///
-/// All operations but [`shutdown`](Self::shutdown), [`drain`](Self::drain) and dropping the last
-/// handle are lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) the thread that expires a
-/// value may wait for room in the channel.) There is no hash and no guard. An insertion allocates
-/// nothing, but a chunk of 4,096 slots now and then. A slot takes 8 bytes and the value (a pointer
-/// to it above 64 bytes, which is an allocation), and 5 bytes beside it. Memory of a burst goes
-/// back, but for 4 bytes a slot.
+/// | call | cost |
+/// |---|---|
+/// | [`insert`](Self::insert) | no hash, no guard; allocates nothing but a chunk of 4,096 slots now and then, and a box for a value above 64 bytes |
+/// | [`take`](Self::take) | lock-free: no hash, no guard. [`take_many`](Self::take_many) fetches 16 at once |
+/// | [`shutdown`](Self::shutdown), [`drain`](Self::drain), dropping the last handle | **wait** |
+/// | memory of a value | a slot of 8 bytes and the value; 5 bytes beside it |
+///
+/// All else is lock-free. Under [`WhenFull::Wait`](crate::WhenFull::Wait) the thread that expires a
+/// value may wait for room in the channel. Memory of a burst goes back, but for 4 bytes a slot.
 ///
 /// # Time
 ///

@@ -81,6 +81,16 @@ use waiters::Waiters;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Cost
+///
+/// | future | cost |
+/// |---|---|
+/// | ready when it is first polled | that poll, and nothing else |
+/// | any other | an entry of 32 bytes, freed at once when the future is ready or dropped: together 4 atomic read-modify-writes, of which 2 are the waker's reference count |
+///
+/// Lock-free, and without allocation, but for a chunk of 4096 entries now and then. Only
+/// [`shutdown`](Self::shutdown) waits.
+///
 /// # Borrowing
 ///
 /// What it makes borrows it, so that no reference count is shared by all tasks. What the process's
@@ -107,14 +117,6 @@ use waiters::Waiters;
 /// [`timeout`](Self::timeout) counts from the first poll that finds its future pending,
 /// [`sleep`](Self::sleep) and [`interval`](Self::interval) from the call. Zero is over at once, and
 /// `Duration::MAX` is 584 years.
-///
-/// # Cost, progress
-///
-/// A future that is ready when it is first polled costs nothing but that poll. Otherwise an entry
-/// of 32 bytes is registered, and freed at once when the future is ready or dropped: together 4
-/// atomic read-modify-writes, of which 2 are the waker's reference count. Lock-free, and without
-/// allocation, but for a chunk of 4096 entries now and then. Only [`shutdown`](Self::shutdown)
-/// waits.
 ///
 /// # Cancellation, panics, shutdown
 ///

@@ -67,7 +67,6 @@
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/topology.md")]
-#[doc = include_str!("../../docs/guide/logs.md")]
 struct GuideDoctests;
 
 mod bolt_task;

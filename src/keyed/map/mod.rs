@@ -37,6 +37,8 @@ use std::time::Duration;
 /// A concurrent map whose entries expire: each after its time to live, or its time to idle, or the
 /// nearer of the two.
 ///
+/// Put values in, look them up, and learn when each has ended:
+///
 /// ```
 /// use expiry::{RemovalCause, ExpiringMap};
 /// use std::time::Duration;
@@ -45,12 +47,33 @@ use std::time::Duration;
 ///     .time_to_live(Duration::from_secs(3600))
 ///     .time_to_idle(Duration::from_secs(300))
 ///     .removal_listener(|user: &String, token: &u64, cause: RemovalCause| println!("{user} {token}: {cause:?}"))
-///     .build()?;
+///     .build()?; // starts the reaper thread
 /// sessions.insert("ada".to_string(), 4711)?;
-/// assert_eq!(sessions.get("ada").as_deref(), Some(&4711));
+/// assert_eq!(sessions.get("ada").as_deref(), Some(&4711)); // lent: no clone
+/// assert!(sessions.touch("ada")); // renewed
+/// let token = sessions.get_or_insert_with("bob", || 4712)?; // one of many callers makes it
+/// assert_eq!(*token, 4712);
 /// assert_eq!(sessions.remove("ada").as_deref(), Some(&4711));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A handle is cheap to clone, and all handles are of one map. As a cache, the map evicts:
+/// [`max_capacity`](ExpiringMapBuilder::max_capacity),
+/// [`max_weight`](ExpiringMapBuilder::max_weight).
+///
+/// # Cost
+///
+/// | call | cost |
+/// |---|---|
+/// | [`get`](Self::get), [`peek`](Self::peek), [`remaining`](Self::remaining) | writes nothing shared; with a time to idle `get` swaps one word in every interval, with `max_capacity` the first after a sweep |
+/// | [`touch`](Self::touch) | swaps one word, and moves nothing |
+/// | [`insert`](Self::insert), [`upsert`](Self::upsert), [`remove`](Self::remove) | lock-free; key and value are boxed above 64 bytes together |
+/// | [`get_or_insert_with`](Self::get_or_insert_with) | **waits** while another caller loads the key |
+/// | [`shutdown`](Self::shutdown), [`flush`](Self::flush), dropping the map | **wait** |
+/// | memory of an entry | a slot of 8 bytes, key and value; 5 bytes beside it; 16 to 29 in the index; a time to idle 24 |
+///
+/// Under [`WhenFull::Wait`](crate::WhenFull::Wait) a call that ends an entry may wait for room in
+/// the channel. All else is lock-free.
 ///
 /// # Time
 ///
@@ -60,27 +83,24 @@ use std::time::Duration;
 /// an interval it is late by at most a 256th of its lifetime, but a millisecond to a second. The
 /// listener is called when a reaper thread, or a caller of [`poll`](Self::poll), ends the entry.
 ///
-/// # One story
+/// # One end
 ///
-/// Every value that goes in ends once. It is replaced, removed, or expires, or it ends when the map
-/// is shut down. The replacing or removing call returns it, and the listener is called with it and
-/// the cause, exactly once, whatever calls meet.
+/// Every value that goes in ends once. It is replaced, removed, evicted, or expires, or it ends when
+/// the map is shut down. The replacing or removing call returns it, and the map calls the listener
+/// with it and the cause, exactly once, whatever calls meet.
 ///
-/// # Progress and cost
+/// # Pins
 ///
-/// All operations but [`shutdown`](Self::shutdown), [`flush`](Self::flush) and dropping the map are
-/// lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) a call that ends an entry may wait
-/// for room in the channel.) Look-ups write nothing shared (with a time to idle, one swap in every
-/// interval). Key and value lie in the entry's slot, beside its lease; above 64 bytes together they
-/// are boxed. A slot takes 8 bytes and key and value; 5 bytes lie beside it, and 16 to 29 in the
-/// index.
+/// A [`Ref`], an [`OccupiedEntry`] and each item of an iterator *pin* the map, as every call does
+/// while it runs: the map drops nothing that they may look at. Keep none for long. A key's `Eq` runs
+/// pinned, and so do the closures of [`retain`](Self::retain), [`remove_if`](Self::remove_if),
+/// [`upsert`](Self::upsert) and [`compute`](Self::compute). The listener runs unpinned.
 ///
 /// # When values are dropped
 ///
-/// A reader may hold a reference to a value that has ended. So the map drops key and value later,
-/// when no thread can hold them: within two intervals, or 8 ms if that is longer, unless a thread
-/// holds a reference or is in the midst of a call. If one held a reference for longer, it is within
-/// 0.2 s after that, or two intervals.
+/// The map drops key and value when no thread can hold them: within two intervals of the end, or
+/// 8 ms if that is longer. If a thread holds a reference, or is in the midst of a call, for longer,
+/// it is within 0.2 s after that, or two intervals.
 ///
 /// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread
 ///   that drives the map for another reason drops them too: the caller of
@@ -103,14 +123,9 @@ use std::time::Duration;
 ///   that thread may be the one that drops. A panic is caught and counted (`drop_panics` in the
 ///   [metrics](crate::StoreMetrics)).
 /// * A slow `Drop` delays this map's reaper, and so the listener. It delays no other map.
-/// * A [`Ref`] or [`OccupiedEntry`] that a thread keeps delays the drops of this map only, for as
-///   long as it lives. So do the items of an iterator. `unreclaimed` in the metrics counts the
-///   entries that wait. [`flush`](Self::flush) waits for them. Insertions go on meanwhile, and what
-///   they end waits too, also in a bounded map: keep no reference for long.
-///
-/// A `Ref`, an `OccupiedEntry` and each item of an iterator *pin* the map, as every call does while
-/// it runs. A key's `Eq` runs pinned, and so do the closures of [`retain`](Self::retain),
-/// [`remove_if`](Self::remove_if), [`upsert`](Self::upsert) and [`compute`](Self::compute). The listener runs unpinned.
+/// * What pins the map delays the drops of this map only. `unreclaimed` in the metrics counts the
+///   entries that wait, and [`flush`](Self::flush) waits for them. Insertions go on meanwhile, and
+///   what they end waits too, also in a bounded map.
 #[doc(alias = "cache")]
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,

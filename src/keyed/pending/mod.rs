@@ -145,13 +145,20 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Cost, progress, time, panics
+/// # Cost
 ///
-/// As [`ExpiryQueue`](crate::ExpiryQueue): lock-free; a slot takes 8 bytes, key and value; 5 bytes
-/// lie beside it, and 16 to 29 in the index. A value whose time is up is there until the reaper, or
-/// a poll, has come to it: it can be taken, or renewed. A key's `Eq` that panics in an insertion
-/// leaks the value. An insertion that finds the map full expires what is due, and calls the
-/// listener.
+/// | call | cost |
+/// |---|---|
+/// | [`insert`](Self::insert), [`try_insert`](Self::try_insert), [`take`](Self::take) | lock-free |
+/// | [`touch`](Self::touch) | at most one compare-and-swap; moves nothing |
+/// | [`cancel_all`](Self::cancel_all) | O(entries) |
+/// | memory of a value | a slot of 8 bytes, key and value; 5 bytes beside it; 16 to 29 in the index |
+///
+/// # Time, panics
+///
+/// A value whose time is up is there until the reaper, or a poll, has come to it: it can be taken,
+/// or renewed. A key's `Eq` that panics in an insertion leaks the value. An insertion that finds the
+/// map full expires what is due, and calls the listener.
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,
     hasher: Hasher,

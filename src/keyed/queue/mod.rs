@@ -30,18 +30,6 @@ type Inner<K> = Store<K, ()>;
 /// Keys that must be touched to live, after ZooKeeper's `ExpiryQueue`: sessions, leases,
 /// heartbeats.
 ///
-/// Expiry times are rounded up to the interval: `(t / interval + 1) * interval` at the latest, and
-/// never early. A touch of a live key is at most one compare-and-swap and moves nothing. It returns
-/// whether it renewed the key or came too late; of a touch and an expiry that meet exactly one
-/// happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or expires
-/// after a touch that has returned that it renewed the key.
-///
-/// A queue has keys only. [`PendingMap`](crate::PendingMap) keeps a value of any type with each key,
-/// which comes back with the key's end.
-///
-/// A key ends when a poll, or the reaper, comes to it: a key whose time is up may be renewed until
-/// then. Dropping the queue ends all keys without reporting them, and waits for the reaper.
-///
 /// ```
 /// use expiry::{ExpiryQueue, ManualClock, Updated};
 /// use std::time::Duration;
@@ -50,7 +38,7 @@ type Inner<K> = Store<K, ()>;
 /// let queue = ExpiryQueue::builder()
 ///     .interval(Duration::from_secs(1))
 ///     .clock(clock.clone())
-///     .build_manual()?;
+///     .build_manual()?; // `build` starts a reaper thread, which calls the listener
 /// queue.update("worker 1", Duration::from_secs(10))?;
 /// queue.update("worker 2", Duration::from_secs(10))?;
 /// clock.advance(Duration::from_secs(8));
@@ -60,6 +48,30 @@ type Inner<K> = Store<K, ()>;
 /// assert_eq!(expired, ["worker 2"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A queue has keys only. [`PendingMap`](crate::PendingMap) keeps a value of any type with each key,
+/// which comes back with the key's end.
+///
+/// # Cost
+///
+/// | call | cost |
+/// |---|---|
+/// | [`touch`](Self::touch), [`touch_by`](Self::touch_by), [`update`](Self::update) of a live key | at most one compare-and-swap; moves nothing. By handle there is no look-up |
+/// | [`update`](Self::update) of a new key, [`remove`](Self::remove), [`poll`](Self::poll) | lock-free |
+/// | dropping the queue | **waits** for the reaper |
+///
+/// # Time
+///
+/// Expiry times are rounded up to the interval: `(t / interval + 1) * interval` at the latest, and
+/// never early. A key ends when a poll, or the reaper, comes to it: a key whose time is up may be
+/// renewed until then.
+///
+/// # One end
+///
+/// A touch returns whether it renewed the key or came too late; of a touch and an expiry that meet
+/// exactly one happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or
+/// expires after a touch that has returned that it renewed the key. Dropping the queue ends all keys
+/// without reporting them.
 pub struct ExpiryQueue<K: 'static> {
     shared: Arc<Shared<K>>,
     hasher: Hasher,

@@ -206,21 +206,31 @@ pub enum Tracked {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Cost
+///
+/// | call | cost |
+/// |---|---|
+/// | [`touch`](Self::touch), [`touch_by`](Self::touch_by) | one compare-and-swap; moves nothing |
+/// | [`create`](Self::create), [`remove`](Self::remove), [`check`](Self::check), [`poll`](Self::poll) | lock-free; an allocation for a token above 32 bytes |
+/// | [`shutdown`](Self::shutdown) | **waits** for the reaper |
+/// | memory of a session | a slot of 40 bytes and the token; 5 bytes beside it; 16 to 29 in the index |
+///
+/// After a jump of the clock by 2^38 intervals a touch or a creation waits until what was due has
+/// been ended.
+///
 /// # Time
 ///
 /// A session expires when it has not been touched for its timeout, rounded up to the interval: late
-/// by at most one interval and the reaper's delay, never early. A touch is one compare-and-swap and
-/// moves nothing. Of a touch and an expiry that meet exactly one happens: a touch that says `Ok`
-/// has renewed the session, and one that says [`SessionError::Unknown`] came after the end. The end
-/// is when the reaper, or a poll, comes to it: a session whose time is up may be renewed until
-/// then.
+/// by at most one interval and the reaper's delay, never early. Of a touch and an expiry that meet
+/// exactly one happens: a touch that says `Ok` has renewed the session, and one that says
+/// [`SessionError::Unknown`] came after the end. The end is when the reaper, or a poll, comes to it:
+/// a session whose time is up may be renewed until then.
 ///
 /// # Three ends
 ///
 /// * **It expires.** It is delivered once, to the handler or by [`poll`](Self::poll), and nothing
-///   of it remains. (ZooKeeper keeps an expired session in its maps, marked as closing, until its
-///   code removes it, and what is forgotten there leaks: Q9. Here the delivery has all that there
-///   was, and an id that is touched too late is unknown.)
+///   of it remains (Q9): the delivery has all that there was, and an id that is touched too late is
+///   unknown.
 /// * **It is removed**, at once, by [`remove`](Self::remove), which returns it.
 /// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch
 ///   succeeds and it does not expire, so that neither overtakes the closing caller, which may
@@ -244,16 +254,6 @@ pub enum Tracked {
 /// [`SessionInfo::token`]: with the expiry, by `remove`, or by `shutdown`.
 /// [`TokenError`](crate::TokenError) returns it if the session is refused. Without tokens `T` is
 /// `()`, which takes no memory. Tokens that are `Arc`s can be [lent](Self::token) meanwhile.
-///
-/// # Progress
-///
-/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the
-/// clock by 2^38 intervals a touch or a creation waits until what was due has been ended.
-///
-/// # Memory
-///
-/// A slot of 40 bytes and the token, 5 bytes beside it, and 16 to 29 in the index. Nothing on the
-/// heap, unless the token has more than 32 bytes: then an allocation for each session.
 pub struct SessionTracker<T: 'static = ()> {
     store: Arc<Inner<T>>,
     owner: Arc<Owner<Inner<T>>>,

@@ -12,5 +12,6 @@ mod making;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod panics;
+mod restart;
 mod threads;
 mod trees;
