@@ -145,7 +145,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
         room.keep(self.weight_of(claim.id));
-        if self.engine.ended(mine) {
+        if self.engine.ended(mine, 1) {
             self.engine.tend_if_wanted(self);
         }
         // SAFETY: ended by the caller, and out of the index.
