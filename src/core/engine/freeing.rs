@@ -127,12 +127,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// As [`free_later`](Self::free_later), of all slots of a chain.
     #[inline(always)]
-    pub(crate) fn free_chain_later(
-        &self,
-        stripe: &Stripe<C>,
-        chain: &Chain,
-        drops: bool,
-    ) -> usize {
+    pub(crate) fn free_chain_later(&self, stripe: &Stripe<C>, chain: &Chain, drops: bool) -> usize {
         let &Chain { first, last, slots, weight } = chain;
         let Some(last) = self.slots.spot(last) else {
             return 0;

@@ -7,6 +7,7 @@ use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
+use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
 use crate::sync::{step, Ordering};
 use crate::time::NEVER;
@@ -142,23 +143,26 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// as one chain.
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut chain = Chain::default();
-        self.end_due(pin, due, |id, slot, _| chain.add(id, slot, self.weight_of(id)));
+        self.end_due(pin, due, |ended, _| {
+            let (id, slot) = ended.into_slot();
+            chain.add(id, slot, self.weight_of(id));
+        });
         if due.ended > 0 {
             self.engine.free_chain_later(self.engine.mine(pin), &chain, true);
         }
     }
 
-    /// Ends what is due in a block, and calls `gone` with the slot and the deadline of each entry,
-    /// which is out of the index then. It leaves to the driver what the index does not name at
-    /// first sight, and what another thread renews or ends meanwhile.
+    /// Ends what is due in a block, and calls `gone` with each entry and its deadline. It leaves to
+    /// the driver what the index does not name at first sight, and what another thread renews or
+    /// ends meanwhile.
     ///
     /// `gone` runs none of the user's code: it is called under the pin.
     #[inline(always)]
-    pub(in crate::keyed) fn end_due(
-        &self,
+    pub(in crate::keyed) fn end_due<'s>(
+        &'s self,
         pin: &Pin,
         due: &mut DueBlock<'_, Pair<K, V>>,
-        mut gone: impl FnMut(u32, Slot<'_, Pair<K, V>>, u64),
+        mut gone: impl FnMut(EndedSlot<&'s Self, K, V>, u64),
     ) {
         let engine = &self.engine;
         let Some(notes) = engine.slots.notes(due.first) else {
@@ -197,7 +201,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             engine.late(shard, deadline, due.now);
             ended += 1;
             weight += self.weight_of(id);
-            gone(id, slot, deadline);
+            // SAFETY: ended by this thread, and out of the index.
+            gone(unsafe { EndedSlot::of(self, id, slot) }, deadline);
         }
         if ended == 0 {
             return;

@@ -169,8 +169,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
         let at = (named.hash, named.position);
         let ended = self.finish(&named.pin, mine, room, claim, at, RemovalCause::Expired);
-        std::mem::forget(ended);
-        self.engine.free_later(mine, claim.id, self.weight_of(claim.id), true);
+        let (id, _) = ended.into_slot();
+        self.engine.free_later(mine, id, self.weight_of(id), true);
     }
 
     /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
