@@ -119,7 +119,8 @@ pub(crate) trait Frontend<P: Payload> {
     fn end_block(&self, _pin: &Pin, _due: &mut DueBlock<'_, P>) {}
 
     /// The driver is about to end this slot: a chance to start fetching what that will touch.
-    fn prepare(&self, id: u32, slot: Slot<'_, P>, lease: Lease);
+    /// `note` is the word beside it.
+    fn prepare(&self, slot: Slot<'_, P>, note: &P::Note, lease: Lease);
 
     /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`)
     /// at clock reading `now`: report it and free it. Must not panic.

@@ -99,24 +99,27 @@ impl<P: Payload, C> Engine<P, C> {
         let mut candidates = [0; MET_AT_ONCE];
         for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
             *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
-            for at in bits(*candidates) {
-                if let Some(spot) = self.slots.spot(bucket * BUCKET_U32 + at) {
-                    prefetch_at(spot.slot.address());
-                    prefetch(spot.note);
-                }
+            for (slot, note) in self.among(bucket, *candidates) {
+                prefetch_at(slot.address());
+                prefetch(note);
             }
         }
         for (&(_, bucket), &candidates) in due.iter().zip(&candidates) {
-            for id in bits(candidates).map(|at| bucket * BUCKET_U32 + at) {
-                let Some(slot) = self.slots.slot(id) else {
-                    continue;
-                };
+            for (slot, note) in self.among(bucket, candidates) {
                 let lease = slot.lease_relaxed();
                 if lease.state().expires() && !lease.is_after(tick) {
-                    frontend.prepare(id, slot, lease);
+                    frontend.prepare(slot, note, lease);
                 }
             }
         }
+    }
+
+    /// The slots of a bucket whose bits are set, and the words beside them.
+    fn among(&self, bucket: u32, set: u32) -> impl Iterator<Item = (Slot<'_, P>, &P::Note)> {
+        let first = bucket * BUCKET_U32;
+        let slots = self.slots.bucket(first).unwrap_or(Run::empty());
+        let notes = self.slots.notes(first).unwrap_or_default();
+        bits(set).filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
     }
 
     /// Takes a bucket's next expiration. From here on it reads "never": inserters report what

@@ -9,7 +9,7 @@ use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
-use crate::sync::{step, Ordering};
+use crate::sync::{step, AtomicU32, Ordering};
 use crate::time::NEVER;
 
 /// An entry that the driver is about to end: pinned, with its key's hash and where in its index
@@ -61,10 +61,9 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
         self.end_together(pin, due);
     }
 
-    fn prepare(&self, id: u32, _: Slot<'_, Pair<K, V>>, _: Lease) {
-        let store = self.store();
-        let hash = store.hash_of(id);
-        store.engine.keys.index_of(hash).prefetch(hash);
+    fn prepare(&self, _: Slot<'_, Pair<K, V>>, hash: &AtomicU32, _: Lease) {
+        let hash = hash.load(Ordering::Relaxed);
+        self.store().engine.keys.index_of(hash).fetch_oldest(hash);
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, deadline: u64, _: u64) {
