@@ -27,8 +27,8 @@ impl Deferred {
         Deferred { head: AtomicU64::new(0) }
     }
 
-    /// Puts slots in, which the caller has ended and owns: slot `first`, and those that it is linked
-    /// to, down to `last`. Whether the list was empty. Lock-free.
+    /// Puts slots in, which the caller has ended and owns: slot `first`, and those that it is
+    /// linked to, down to `last`. Whether the list was empty. Lock-free.
     #[inline]
     pub(crate) fn push<P: Payload>(&self, first: u32, last: &Spot<'_, P>) -> bool {
         let lease = last.slot.lease_relaxed();

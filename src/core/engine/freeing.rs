@@ -44,8 +44,8 @@ const FEW: u64 = 16;
 /// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
 const SHARE: usize = 128;
 
-/// Slots that the caller has ended, whose words are out of the index: each is linked to the one that
-/// was added before it.
+/// Slots that the caller has ended, whose words are out of the index: each is linked to the one
+/// that was added before it.
 #[derive(Default)]
 pub(crate) struct Chain {
     first: u32,

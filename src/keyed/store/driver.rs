@@ -138,8 +138,8 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends what is due in a block, of which no thread hears. The slots go to the deferred-free list
-    /// as one chain.
+    /// Ends what is due in a block, of which no thread hears. The slots go to the deferred-free
+    /// list as one chain.
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut chain = Chain::default();
         self.end_due(pin, due, |ended, _| {
