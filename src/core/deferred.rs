@@ -27,24 +27,25 @@ impl Deferred {
         Deferred { head: AtomicU64::new(0) }
     }
 
-    /// Puts a slot in, which the caller has ended and owns. Whether the list was empty. Lock-free.
+    /// Puts slots in, which the caller has ended and owns: slot `first`, and those that it is
+    /// linked to, down to `last`. Whether the list was empty. Lock-free.
     #[inline]
-    pub(crate) fn push<P: Payload>(&self, id: u32, spot: &Spot<'_, P>) -> bool {
-        let lease = spot.slot.lease_relaxed();
+    pub(crate) fn push<P: Payload>(&self, first: u32, last: &Spot<'_, P>) -> bool {
+        let lease = last.slot.lease_relaxed();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             #[allow(clippy::cast_possible_truncation)] // 0 becomes NONE, else an id
             let next = (head as u32).wrapping_sub(1);
             if lease.is(State::Forward) {
-                spot.note.set_link(next);
+                last.note.set_link(next);
             } else {
-                spot.slot.set_link(lease.with_link(State::Dead, next));
+                last.slot.set_link(lease.with_link(State::Dead, next));
             }
             // Release: the driver that takes the list finds the links, and the entry out of the
             // index.
             match self.head.compare_exchange_weak(
                 head,
-                u64::from(id) + 1,
+                u64::from(first) + 1,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {

@@ -22,6 +22,12 @@ pub(crate) const CELLS: usize = 128;
 #[cfg(expiry_loom)]
 pub(crate) const CELLS: usize = 2;
 
+/// How many buckets a thread opens before it has more than one cell for them.
+#[cfg(not(expiry_loom))]
+pub(crate) const ALONE: u64 = 64;
+#[cfg(expiry_loom)]
+pub(crate) const ALONE: u64 = 3;
+
 /// Slots in a chunk.
 pub(crate) const CHUNK: usize = BUCKET * CHUNK_BUCKETS;
 

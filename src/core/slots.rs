@@ -282,6 +282,14 @@ impl<P: Payload> Slots<P> {
         self.run(first as usize, BUCKET)
     }
 
+    /// The words beside the slots of the bucket that begins with slot `first`.
+    #[inline]
+    pub(crate) fn notes(&self, first: u32) -> Option<&[P::Note]> {
+        let (segment, chunk) = self.place(first as usize / CHUNK);
+        let at = chunk * CHUNK + first as usize % CHUNK;
+        self.segment(segment)?.notes.as_slice().get(at..at + BUCKET)
+    }
+
     /// The slots of a chunk.
     pub(crate) fn chunk(&self, chunk: usize) -> Option<Run<'_, P>> {
         self.run(chunk * CHUNK, CHUNK)

@@ -297,6 +297,13 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
         self.store
     }
 
+    /// The slot, which the caller hands to the deferred-free list.
+    #[inline(always)]
+    pub(super) fn into_slot(self) -> (u32, Slot<'a, Pair<K, V>>) {
+        let this = ManuallyDrop::new(self);
+        (this.id, this.slot)
+    }
+
     /// The same slot, for the caller that ended it.
     fn kept_by<'k>(self, store: Keeps<'k, K, V>, cause: RemovalCause) -> Removed<'k, K, V> {
         debug_assert!(std::ptr::eq(self.store, &*store));

@@ -38,7 +38,7 @@ use crate::core::engine::{BadTimeout, Claim, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::per_shard::PerShard;
 use crate::core::prefetch_at;
-use crate::core::slot::Slot;
+use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Spot;
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
@@ -360,7 +360,7 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         Some(())
     }
 
-    fn prepare(&self, _: u32, slot: Slot<'_, Value<T>>, _: Lease) {
+    fn prepare(&self, slot: Slot<'_, Value<T>>, _: &<Value<T> as Payload>::Note, _: Lease) {
         prefetch_at(slot.address());
     }
 

@@ -411,7 +411,7 @@ impl Frontend<Held> for Waiters {
         Some(())
     }
 
-    fn prepare(&self, _: u32, _: Slot<'_, Held>, _: Lease) {}
+    fn prepare(&self, _: Slot<'_, Held>, (): &(), _: Lease) {}
 
     fn close(&self) {
         self.engine.close(self, |claim, (), _| self.wake(&claim, End::Closed));

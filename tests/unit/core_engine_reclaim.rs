@@ -54,7 +54,7 @@ fn a_wait_begins_after_the_lists_were_taken() {
             migrating = Some(hold(scope, &reclaim));
             let spot = slots.spot(0).expect("a slot");
             spot.slot.set_lease(Lease::new(State::Dead, 1, 0));
-            mine.push(0, &spot);
+            mine.push(0, &spot, 1);
             &mine
         });
         assert!(reclaim.all(lists).is_some());

@@ -19,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// What a row does: the store is set up, and the second part has so many operations.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 22] = [
     ("map: get", |n| over(map(), n, |map, key| map.get(&key).is_some())),
     ("map: get of a key that is absent", |n| {
         over(map(), n, |map, key| map.get(&(key + ENTRIES)).is_some());
@@ -49,6 +49,8 @@ const ROWS: [Row; 18] = [
         while map.poll(usize::MAX).more {}
         assert_eq!(map.len(), 0);
     }),
+    ("map: expire, at once", |n| map_expires(n, |_| 0)),
+    ("map: expire, spread", |n| map_expires(n, spread)),
     ("queue: insert, grown", |n| {
         let queue = queue();
         (0..ENTRIES).for_each(|key| queue.update(key + ENTRIES, MINUTE).map(drop).expect("room"));
@@ -67,6 +69,8 @@ const ROWS: [Row; 18] = [
         clock.advance(2 * MINUTE);
         assert_eq!(queue.poll().len() as u64, n);
     }),
+    ("queue: expire, at once", |n| queue_expires(n, |_| 0)),
+    ("queue: expire, spread", |n| queue_expires(n, spread)),
     ("tracker: issue, ack", |n| {
         over(tracker(), n, |tracker, _| tracker.ack(tracker.issue(1, 0).expect("room"), 1));
     }),
@@ -89,6 +93,48 @@ fn over<S, R>(store: S, n: u64, operation: impl Fn(&S, u64) -> R) {
     (0..n).for_each(|key| {
         black_box(operation(&store, black_box(key)));
     });
+}
+
+/// Steps of 100 ms over which entries are spread.
+const STEPS: u64 = 100;
+
+/// One of them, as if at random.
+fn spread(key: u64) -> u64 {
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % STEPS
+}
+
+/// When a key is due, of which the first `n` are within [`STEPS`].
+fn due(key: u64, n: u64, step: fn(u64) -> u64) -> Duration {
+    let last = if key < n { MINUTE } else { 2 * MINUTE };
+    last + Duration::from_millis(100 * step(key))
+}
+
+/// All entries come, and `n` of them expire.
+fn map_expires(n: u64, step: fn(u64) -> u64) {
+    let (clock, map) = (ManualClock::default(), ExpiringMap::builder());
+    let map = map.interval(Duration::from_millis(100)).clock(clock.clone());
+    let map = ManuallyDrop::new(map.build_manual().expect("a map"));
+    (0..ENTRIES).for_each(|key| drop(map.insert_with_lifetime(key, key, due(key, n, step))));
+    clock.advance(MINUTE);
+    (0..=STEPS).for_each(|_| {
+        while map.poll(usize::MAX).more {}
+        clock.advance(Duration::from_millis(100));
+    });
+    assert_eq!(map.len() as u64, ENTRIES - n);
+}
+
+/// As [`map_expires`].
+fn queue_expires(n: u64, step: fn(u64) -> u64) {
+    let (clock, queue) = (ManualClock::default(), ExpiryQueue::builder());
+    let queue = queue.interval(Duration::from_millis(100)).clock(clock.clone());
+    let queue = ManuallyDrop::new(queue.build_manual().expect("a queue"));
+    (0..ENTRIES).for_each(|key| queue.update(key, due(key, n, step)).map(drop).expect("room"));
+    clock.advance(MINUTE);
+    (0..=STEPS).for_each(|_| {
+        drop(queue.poll());
+        clock.advance(Duration::from_millis(100));
+    });
+    assert_eq!(queue.len() as u64, ENTRIES - n);
 }
 
 fn filled(map: ExpiringMap<u64, u64>) -> ExpiringMap<u64, u64> {

@@ -5,7 +5,7 @@ use super::Trees;
 use crate::ack::outcome::Reason;
 use crate::core::engine::{Claim, Frontend};
 use crate::core::lease::{Lease, State};
-use crate::core::slot::Slot;
+use crate::core::slot::{Payload, Slot};
 use crate::core::threads::Counter;
 use crate::sync::Ordering;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
         self.engine.keys.index_of(hash).find(hash, &mut |id| id == claim.id).map(drop)
     }
 
-    fn prepare(&self, _: u32, slot: Slot<'_, Tree<T>>, lease: Lease) {
+    fn prepare(&self, slot: Slot<'_, Tree<T>>, _: &<Tree<T> as Payload>::Note, lease: Lease) {
         if !lease.is(State::LiveIssued) {
             let hash = self.engine.keys.hash(slot.fields().key.load(Ordering::Relaxed));
             self.engine.keys.index_of(hash).prefetch(hash);

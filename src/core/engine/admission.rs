@@ -178,7 +178,7 @@ impl Admission {
     /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or those
     /// of a [`Room`].
     #[inline]
-    pub(super) fn give_back(&self, given: u64) {
+    pub(crate) fn give_back(&self, given: u64) {
         let Some(permits) = &self.permits else {
             return;
         };

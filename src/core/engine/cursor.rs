@@ -11,9 +11,9 @@
 //! The driver looks at a bucket once for each deadline in it. So a thread whose entries have
 //! different timeouts keeps several buckets at a time, in *cells*. It chooses the cell by the
 //! deadline: the 16 entries of a bucket then fall due together. A thread has one cell until it has
-//! walked through a chunk, and for as long as its timeouts are alike. Then it has [`CELLS`]. Where
-//! there are more deadlines than cells, a cell takes a range of 2^`shift` ticks, which follows the
-//! range of the deadlines that come.
+//! opened [`ALONE`] buckets, and for as long as its timeouts are alike. Then it has [`CELLS`]: they
+//! take no more memory than it has used by then. Where there are more deadlines than cells, a cell
+//! takes a range of 2^`shift` ticks, which follows the range of the deadlines that come.
 //!
 //! # What a thread keeps
 //!
@@ -23,7 +23,7 @@
 //! back what lies elsewhere.
 
 use crate::core::memory::boxed;
-use crate::core::params::{BUCKET, CELLS, CHUNK, LONG_WALK};
+use crate::core::params::{ALONE, BUCKET, CELLS, CHUNK, LONG_WALK};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 use crate::core::threads::Counter;
@@ -110,6 +110,8 @@ pub(super) struct Cursor {
     /// A cell's range is 2^`shift` ticks.
     shift: Counter,
     ranges: Ranges,
+    /// How many buckets the thread has opened while it had one cell.
+    alone: Counter,
     /// The first slot of the bucket that the thread looks at next.
     next: Counter,
     /// The end of the chunk; 0 before the first one.
@@ -140,7 +142,8 @@ impl Cursor {
             let last = self.one.range.get();
             self.one.range.set(range);
             // A tick, or a grain, more or less is one timeout still, which is rounded.
-            if self.turn.get() < 2 || last.abs_diff(range) <= 1 + (range >> 8) {
+            self.alone.add(1);
+            if self.alone.get() < ALONE || last.abs_diff(range) <= 1 + (range >> 8) {
                 return &self.one;
             }
             let Ok(more) = boxed(std::array::from_fn(|_| Cell::default())) else {

@@ -422,7 +422,7 @@ impl Deadlines {
     /// been held up between its clock reading and its lease, for so long that the deadline is out of
     /// reach by now. It has lowered its block's next expiration to that very tick.
     #[inline]
-    pub(super) fn of_block(&self, lease: Lease, next: u64) -> u64 {
+    pub(crate) fn of_block(&self, lease: Lease, next: u64) -> u64 {
         if next < self.earliest.load(Relaxed) && lease.deadline_from(next) == next {
             return next;
         }

@@ -16,9 +16,9 @@ use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
 use super::{Claim, Engine, Frontend, Share, Stripe};
 use crate::core::index::Removed;
-use crate::core::lease::Lease;
+use crate::core::lease::{Lease, State};
 use crate::core::params::{BUCKET, CHUNK};
-use crate::core::slot::Payload;
+use crate::core::slot::{Payload, Slot};
 use crate::panics::goes_on;
 use crate::sync::park::nap;
 use crate::time::NEVER;
@@ -44,6 +44,31 @@ const FEW: u64 = 16;
 /// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
 const SHARE: usize = 128;
 
+/// Slots that the caller has ended, whose words are out of the index: each is linked to the one
+/// that was added before it.
+#[derive(Default)]
+pub(crate) struct Chain {
+    first: u32,
+    last: u32,
+    slots: u64,
+    weight: u64,
+}
+
+impl Chain {
+    /// Adds a slot, and what its entry weighs.
+    #[inline(always)]
+    pub(crate) fn add<P: Payload>(&mut self, id: u32, slot: Slot<'_, P>, weight: u64) {
+        if self.slots == 0 {
+            self.last = id;
+        } else {
+            slot.set_link(slot.lease_relaxed().with_link(State::Dead, self.first));
+        }
+        self.first = id;
+        self.slots += 1;
+        self.weight += weight;
+    }
+}
+
 impl<P: Payload, C> Engine<P, C> {
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
@@ -56,14 +81,15 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.admission.give_back(1);
-        self.ended(stripe)
+        self.ended(stripe, 1)
     }
 
-    /// An entry has ended. Its permits are the caller's. Returns as [`freed`](Self::freed) does.
+    /// `n` entries have ended. Their permits are the caller's. Returns as [`freed`](Self::freed)
+    /// does.
     #[inline]
-    pub(crate) fn ended(&self, stripe: &Stripe<C>) -> bool {
-        stripe.ended.add(1);
-        stripe.ended.get() % CHUNK as u64 == 0
+    pub(crate) fn ended(&self, stripe: &Stripe<C>, n: u64) -> bool {
+        stripe.ended.add(n);
+        stripe.ended.get() % (CHUNK as u64) < n
     }
 
     /// A slot that the caller has ended is out of the index. It is free at once if no thread can be
@@ -96,13 +122,20 @@ impl<P: Payload, C> Engine<P, C> {
         weight: u64,
         drops: bool,
     ) -> usize {
-        let Some(spot) = self.slots.spot(id) else {
+        self.free_chain_later(stripe, &Chain { first: id, last: id, slots: 1, weight }, drops)
+    }
+
+    /// As [`free_later`](Self::free_later), of all slots of a chain.
+    #[inline(always)]
+    pub(crate) fn free_chain_later(&self, stripe: &Stripe<C>, chain: &Chain, drops: bool) -> usize {
+        let &Chain { first, last, slots, weight } = chain;
+        let Some(last) = self.slots.spot(last) else {
             return 0;
         };
         let mine = &stripe.reclaim;
-        let first = mine.push(id, &spot);
+        let first = mine.push(first, &last, slots);
         let pushed = mine.pushed.get();
-        let many = pushed % MANY == 0;
+        let many = pushed % MANY < slots;
         if many && !drops {
             return usize::MAX;
         }
@@ -113,7 +146,7 @@ impl<P: Payload, C> Engine<P, C> {
             Some(limit) => mine.weigh(weight, limit / 64),
             None => false,
         };
-        if is_much || pushed % SOME == 0 && drops {
+        if is_much || pushed % SOME < slots && drops {
             SHARE
         } else {
             0

@@ -1,8 +1,10 @@
 //! What passes between an engine and the store type on it.
 
-use super::{Precision, Source};
+use super::{Pin, Precision, Source};
 use crate::core::lease::Lease;
+use crate::core::params::BUCKET;
 use crate::core::slot::{Payload, Slot};
+use crate::core::slots::Run;
 
 /// What an engine is made with; checked by the builders of the stores.
 pub(crate) struct Config {
@@ -42,6 +44,23 @@ impl<'a, P: Payload> Claim<'a, P> {
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
         Claim { id, generation: lease.generation(), slot }
     }
+}
+
+/// A block that is due, as the driver looks into it at tick `tick`, clock reading `now`.
+pub(crate) struct DueBlock<'a, P: Payload> {
+    pub(crate) first: u32,
+    pub(crate) slots: Run<'a, P>,
+    /// The block's next expiration, which the driver has taken; see
+    /// [`Deadlines::of_block`](super::Deadlines::of_block).
+    pub(crate) next: u64,
+    pub(crate) tick: u64,
+    pub(crate) now: u64,
+    /// A bit for each slot that the driver has yet to see to.
+    pub(crate) left: u32,
+    /// Of each slot, when the driver looks at it again; [`NEVER`] if there is no need to.
+    pub(crate) deadlines: [u64; BUCKET],
+    /// How many entries the driver has ended.
+    pub(crate) ended: usize,
 }
 
 /// How much a round may do.
@@ -90,13 +109,18 @@ pub(crate) trait Frontend<P: Payload> {
     fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> Option<Self::Hold>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
-    /// slots.
+    /// blocks, and the driver [ends them as one](Self::end_block).
     fn runs_users_code(&self) -> bool {
         true
     }
 
+    /// Ends what is due in a block. What is not simple is left to the driver, which goes slot by
+    /// slot. Runs none of the user's code.
+    fn end_block(&self, _pin: &Pin, _due: &mut DueBlock<'_, P>) {}
+
     /// The driver is about to end this slot: a chance to start fetching what that will touch.
-    fn prepare(&self, id: u32, slot: Slot<'_, P>, lease: Lease);
+    /// `note` is the word beside it.
+    fn prepare(&self, slot: Slot<'_, P>, note: &P::Note, lease: Lease);
 
     /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`)
     /// at clock reading `now`: report it and free it. Must not panic.

@@ -50,8 +50,10 @@ mod walk;
 pub(crate) use admission::Door;
 pub(crate) use admission::{Refused, Room};
 pub(crate) use deadline::{BadTimeout, Precision, Source};
-pub(crate) use frontend::{Claim, Config, Frontend, Round, Share};
+pub(crate) use freeing::Chain;
+pub(crate) use frontend::{Claim, Config, DueBlock, Frontend, Round, Share};
 pub(crate) use renewal::Look;
+pub(crate) use scan::bits;
 pub(crate) use stripe::Stripe;
 
 use super::header::{Header, Lowered};
@@ -209,14 +211,11 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
-    /// The shard's driver sees, at clock reading `now`, an entry that was due at `deadline`. What
-    /// has come early, and was never begun, is no entry.
+    /// The driver of a shard sees, at clock reading `now`, an entry that was due at `deadline`.
     #[inline]
-    fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
-        if !lease.state().is_early() {
-            let late = now.saturating_sub(self.deadlines.ticks().begins(deadline));
-            self.shards[self.shard_of(claim.id)].lateness.add(late);
-        }
+    pub(crate) fn late(&self, shard: usize, deadline: u64, now: u64) {
+        let late = now.saturating_sub(self.deadlines.ticks().begins(deadline));
+        self.shards[shard].lateness.add(late);
     }
 
     /// How late what has expired in a shard was seen.

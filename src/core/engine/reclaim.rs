@@ -59,12 +59,13 @@ impl Mine {
         asks
     }
 
-    /// Hands over a slot that the caller has ended, and whose word is out of the index. Returns
-    /// whether the list was empty: then the driver may not know of it.
+    /// Hands over `n` slots that the caller has ended, and whose words are out of the index: slot
+    /// `first`, and those that it is linked to, down to `last`. Returns whether the list was empty:
+    /// then the driver may not know of it.
     #[inline]
-    pub(super) fn push<P: Payload>(&self, id: u32, spot: &Spot<'_, P>) -> bool {
-        self.pushed.add(1);
-        self.list.push(id, spot)
+    pub(super) fn push<P: Payload>(&self, first: u32, last: &Spot<'_, P>, n: u64) -> bool {
+        self.pushed.add(n);
+        self.list.push(first, last)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::shard::DriverShard;
-use super::{pause, Claim, Engine, Frontend, Instant, Work, BUCKET_U32};
+use super::{pause, Claim, DueBlock, Engine, Frontend, Instant, Pin, Work, BUCKET_U32};
 use crate::core::header::{Header, Look};
 use crate::core::params::BUCKET;
 use crate::core::slot::{Payload, Slot};
@@ -20,7 +20,8 @@ pub(super) const MET_AT_ONCE: usize = 32;
 const ALL_SLOTS: u32 = (1 << BUCKET) - 1;
 
 /// The places of a bucket whose bits are set.
-fn bits(mut set: u32) -> impl Iterator<Item = u32> {
+#[inline(always)]
+pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let at = (set != 0).then(|| set.trailing_zeros())?;
         set &= set - 1;
@@ -60,10 +61,10 @@ impl<P: Payload, C> Engine<P, C> {
             return self.scan_met(driver, due, instant, work, frontend);
         }
         // Pins inside it cost next to nothing.
-        let _pin = (!frontend.runs_users_code()).then(|| self.pin());
+        let pin = (!frontend.runs_users_code()).then(|| self.pin());
         for &place in due {
             if let Some(taken) = self.take(place.1) {
-                self.scan(driver, place, taken, instant, work, frontend);
+                self.scan(driver, place, (taken, pin.as_ref()), instant, work, frontend);
             }
         }
     }
@@ -98,24 +99,27 @@ impl<P: Payload, C> Engine<P, C> {
         let mut candidates = [0; MET_AT_ONCE];
         for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
             *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
-            for at in bits(*candidates) {
-                if let Some(spot) = self.slots.spot(bucket * BUCKET_U32 + at) {
-                    prefetch_at(spot.slot.address());
-                    prefetch(spot.note);
-                }
+            for (slot, note) in self.among(bucket, *candidates) {
+                prefetch_at(slot.address());
+                prefetch(note);
             }
         }
         for (&(_, bucket), &candidates) in due.iter().zip(&candidates) {
-            for id in bits(candidates).map(|at| bucket * BUCKET_U32 + at) {
-                let Some(slot) = self.slots.slot(id) else {
-                    continue;
-                };
+            for (slot, note) in self.among(bucket, candidates) {
                 let lease = slot.lease_relaxed();
                 if lease.state().expires() && !lease.is_after(tick) {
-                    frontend.prepare(id, slot, lease);
+                    frontend.prepare(slot, note, lease);
                 }
             }
         }
+    }
+
+    /// The slots of a bucket whose bits are set, and the words beside them.
+    fn among(&self, bucket: u32, set: u32) -> impl Iterator<Item = (Slot<'_, P>, &P::Note)> {
+        let first = bucket * BUCKET_U32;
+        let slots = self.slots.bucket(first).unwrap_or(Run::empty());
+        let notes = self.slots.notes(first).unwrap_or_default();
+        bits(set).filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
     }
 
     /// Takes a bucket's next expiration. From here on it reads "never": inserters report what
@@ -161,18 +165,19 @@ impl<P: Payload, C> Engine<P, C> {
             let Some(taken) = taken else {
                 continue;
             };
-            self.scan(driver, place, taken, instant, work, frontend);
+            self.scan(driver, place, (taken, None), instant, work, frontend);
             // Release: a thread that finds the scan over finds what it has ended.
             taken.header.scanned.store(false, Ordering::Release);
         }
     }
 
-    /// Ends what is due in a bucket, and schedules it for when it is to be looked at again.
+    /// Ends what is due in a bucket, and schedules it for when it is to be looked at again. With a
+    /// `pin`, the store type ends it as one.
     fn scan(
         &self,
         driver: &mut DriverShard,
         (local, bucket): (u32, u32),
-        taken: Taking<'_, P>,
+        (taken, pin): (Taking<'_, P>, Option<&Pin>),
         instant: Instant<'_>,
         work: &mut Work,
         frontend: &impl Frontend<P>,
@@ -185,26 +190,37 @@ impl<P: Payload, C> Engine<P, C> {
             // With the dirty bit set, there may be more in the bucket than was noted.
             !news && Plan::holds(next, now)
         });
+        let candidates = plan.as_ref().map_or(ALL_SLOTS, |plan| plan.due(now));
+        let mut due = DueBlock {
+            first,
+            slots,
+            next,
+            tick: now,
+            now: instant.now,
+            left: candidates,
+            deadlines: [NEVER; BUCKET],
+            ended: 0,
+        };
+        if let (Some(pin), []) = (pin, instant.pauses) {
+            frontend.end_block(pin, &mut due);
+            work.budget = work.budget.saturating_sub(due.ended);
+            work.ended += due.ended;
+        }
+        for at in bits(due.left).map(|at| at as usize) {
+            let Some(slot) = slots.get(at) else {
+                continue;
+            };
+            due.deadlines[at] =
+                self.end_if_due((first, owned, next), at, slot, instant, work, frontend);
+        }
         let earliest = match plan {
             Some(plan) => {
-                for at in bits(plan.due(now)).map(|at| at as usize) {
-                    let Some(slot) = slots.get(at) else {
-                        continue;
-                    };
-                    let deadline =
-                        self.end_if_due((first, owned, next), at, slot, instant, work, frontend);
-                    plan.note(at, now, deadline);
+                for at in bits(candidates).map(|at| at as usize) {
+                    plan.note(at, now, due.deadlines[at]);
                 }
                 plan.earliest(now)
             }
-            None => {
-                let mut deadlines = [NEVER; BUCKET];
-                for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
-                    *deadline =
-                        self.end_if_due((first, owned, next), at, slot, instant, work, frontend);
-                }
-                driver.plans.make(local, now, &deadlines)
-            }
+            None => driver.plans.make(local, now, &due.deadlines),
         };
         if earliest != NEVER {
             // A minimum, never a store: inserters and touches may have lowered it since (W5, W11).
@@ -253,7 +269,10 @@ impl<P: Payload, C> Engine<P, C> {
                 Ok(()) => {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
-                    self.late(&claim, lease, deadline, instant.now);
+                    // What has come early, and was never begun, is no entry.
+                    if !lease.state().is_early() {
+                        self.late(self.shard_of(claim.id), deadline, instant.now);
+                    }
                     frontend.expired(claim, hold, lease, deadline, instant.now);
                     break;
                 }

@@ -15,7 +15,7 @@ use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
 use super::{StoreError, StoreMetrics};
-use crate::core::engine::Claim;
+use crate::core::engine::{Claim, DueBlock, Pin};
 use crate::handle::handle;
 use crate::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
 use crate::polled::Polled;
@@ -97,7 +97,8 @@ impl<K: 'static, T: 'static> Shut for Shared<K, T> {
     }
 }
 
-/// A driver's round that gives the entries it finds to `into`.
+/// A driver's round that gives the entries it finds to `into`, which keeps them: it is called under
+/// a pin.
 struct Poll<'a, K: 'static, T: 'static, F> {
     shared: &'a Shared<K, T>,
     into: F,
@@ -106,6 +107,15 @@ struct Poll<'a, K: 'static, T: 'static, F> {
 impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for Poll<'_, K, T, F> {
     fn store(&self) -> &Inner<K, T> {
         &self.shared.store
+    }
+
+    fn reports_to_user(&self) -> bool {
+        false
+    }
+
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, Given<T>>>) {
+        let gone = |ended, _| (self.into)(self.shared.entry(ended, RemovalCause::Expired));
+        self.shared.store.end_due(pin, due, gone);
     }
 
     fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {

@@ -1,7 +1,7 @@
 //! What a queue shares with its reaper, and where expired keys go.
 
 use super::{Expired, Inner};
-use crate::core::engine::Claim;
+use crate::core::engine::{Claim, DueBlock, Pin};
 use crate::core::lease::Lease;
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Keyed, Named, Pair, RemovalCause};
@@ -40,7 +40,11 @@ impl<K: 'static> Shared<K> {
 
     /// The key that has expired in this slot, which the caller has ended.
     fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
-        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+        self.gone(self.store.ended_by_driver(claim, named, RemovalCause::Expired), deadline)
+    }
+
+    /// A key that has expired, and is out of the index.
+    fn gone(&self, ended: EndedSlot<&Inner<K>, K, ()>, deadline: u64) -> Expired<K> {
         let ended = Removed::kept(ended, &self.store, RemovalCause::Expired);
         Expired { ended, expiry: self.since_start(deadline) }
     }
@@ -49,6 +53,14 @@ impl<K: 'static> Shared<K> {
 impl<K: 'static> Keyed<K, ()> for Shared<K> {
     fn store(&self) -> &Inner<K> {
         &self.store
+    }
+
+    fn reports_to_user(&self) -> bool {
+        !matches!(self.target, Target::Unheard)
+    }
+
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, ()>>) {
+        self.store.end_unheard(pin, due);
     }
 
     fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {
@@ -68,7 +80,8 @@ impl<K: 'static> Keyed<K, ()> for Shared<K> {
     }
 }
 
-/// A driver's round that gives the keys it finds to `into`.
+/// A driver's round that gives the keys it finds to `into`, which keeps them: it is called under a
+/// pin.
 pub(super) struct Poll<'a, K: 'static, F> {
     pub(super) shared: &'a Shared<K>,
     pub(super) into: F,
@@ -77,6 +90,15 @@ pub(super) struct Poll<'a, K: 'static, F> {
 impl<K: 'static, F: Fn(Expired<K>)> Keyed<K, ()> for Poll<'_, K, F> {
     fn store(&self) -> &Inner<K> {
         &self.shared.store
+    }
+
+    fn reports_to_user(&self) -> bool {
+        false
+    }
+
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, ()>>) {
+        let gone = |ended, deadline| (self.into)(self.shared.gone(ended, deadline));
+        self.shared.store.end_due(pin, due, gone);
     }
 
     fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {

@@ -2,13 +2,15 @@
 
 use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
-use crate::core::engine::{Claim, Frontend, Pin};
+use crate::core::engine::{bits, Chain, Claim, DueBlock, Frontend, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
+use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
-use crate::sync::step;
+use crate::sync::{step, AtomicU32, Ordering};
+use crate::time::NEVER;
 
 /// An entry that the driver is about to end: pinned, with its key's hash and where in its index
 /// bucket the slot is named.
@@ -27,6 +29,10 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     fn reports_to_user(&self) -> bool {
         true
     }
+
+    /// Ends what is due in a block, where no report runs the user's code: by
+    /// [`Store::end_due`].
+    fn end_together(&self, _pin: &Pin, _due: &mut DueBlock<'_, Pair<K, V>>) {}
 
     /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
     /// reports it. Must not panic.
@@ -50,10 +56,14 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
         self.reports_to_user()
     }
 
-    fn prepare(&self, id: u32, _: Slot<'_, Pair<K, V>>, _: Lease) {
-        let store = self.store();
-        let hash = store.hash_of(id);
-        store.engine.keys.index_of(hash).prefetch(hash);
+    #[inline]
+    fn end_block(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
+        self.end_together(pin, due);
+    }
+
+    fn prepare(&self, _: Slot<'_, Pair<K, V>>, hash: &AtomicU32, _: Lease) {
+        let hash = hash.load(Ordering::Relaxed);
+        self.store().engine.keys.index_of(hash).fetch_oldest(hash);
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, deadline: u64, _: u64) {
@@ -109,6 +119,10 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
         !self.removals.is_unheard()
     }
 
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
+        self.end_unheard(pin, due);
+    }
+
     fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, _: u64) {
         step("expired");
         if self.removals.is_unheard() {
@@ -124,6 +138,83 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
+    /// Ends what is due in a block, of which no thread hears. The slots go to the deferred-free
+    /// list as one chain.
+    pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
+        let mut chain = Chain::default();
+        self.end_due(pin, due, |ended, _| {
+            let (id, slot) = ended.into_slot();
+            chain.add(id, slot, self.weight_of(id));
+        });
+        if due.ended > 0 {
+            self.engine.free_chain_later(self.engine.mine(pin), &chain, true);
+        }
+    }
+
+    /// Ends what is due in a block, and calls `gone` with each entry and its deadline. It leaves to
+    /// the driver what the index does not name at first sight, and what another thread renews or
+    /// ends meanwhile.
+    ///
+    /// `gone` runs none of the user's code: it is called under the pin.
+    #[inline(always)]
+    pub(in crate::keyed) fn end_due<'s>(
+        &'s self,
+        pin: &Pin,
+        due: &mut DueBlock<'_, Pair<K, V>>,
+        mut gone: impl FnMut(EndedSlot<&'s Self, K, V>, u64),
+    ) {
+        let engine = &self.engine;
+        let Some(notes) = engine.slots.notes(due.first) else {
+            return;
+        };
+        let (mine, shard) = (engine.mine(pin), engine.shard_of(due.first));
+        let (mut ended, mut weight) = (0, 0);
+        for at in bits(due.left) {
+            let Some(slot) = due.slots.get(at as usize) else {
+                continue;
+            };
+            let lease = slot.lease();
+            let deadline = match lease.state().expires() {
+                true => engine.deadlines.of_block(lease, due.next),
+                false => NEVER,
+            };
+            if deadline > due.tick {
+                due.deadlines[at as usize] = deadline;
+                due.left &= !(1 << at);
+                continue;
+            }
+            let (id, hash) = (due.first + at, notes[at as usize].load(Ordering::Relaxed));
+            let named_in = engine.keys.shard_of_hash(hash);
+            let index = engine.keys.at(named_in);
+            // Before the end: until the index has named the slot, its claimer owns it.
+            let position = index.position(pin, hash, id);
+            if position == ANYWHERE || slot.end(lease).is_err() {
+                continue;
+            }
+            step("expired");
+            due.left &= !(1 << at);
+            index.remove(pin, hash, id, position, |other| {
+                other != id && tail(engine, other).0 == id
+            });
+            mine.frontend.counts[named_in].keys.sub(1);
+            engine.late(shard, deadline, due.now);
+            ended += 1;
+            weight += self.weight_of(id);
+            // SAFETY: ended by this thread, and out of the index.
+            gone(unsafe { EndedSlot::of(self, id, slot) }, deadline);
+        }
+        if ended == 0 {
+            return;
+        }
+        due.ended = ended;
+        let ended = ended as u64;
+        mine.frontend.counts[shard].expired.add(ended);
+        engine.admission.give_back(weight);
+        if engine.ended(mine, ended) {
+            engine.tend_if_wanted(self);
+        }
+    }
+
     /// Where the index names a slot whose lease this thread has loaded. `None` if it does not:
     /// until then the claiming thread may take the payload out again.
     pub(in crate::keyed) fn named(&self, pin: Pin, id: u32) -> Option<Named> {

@@ -145,7 +145,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
         room.keep(self.weight_of(claim.id));
-        if self.engine.ended(mine) {
+        if self.engine.ended(mine, 1) {
             self.engine.tend_if_wanted(self);
         }
         // SAFETY: ended by the caller, and out of the index.
@@ -169,8 +169,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
         let at = (named.hash, named.position);
         let ended = self.finish(&named.pin, mine, room, claim, at, RemovalCause::Expired);
-        std::mem::forget(ended);
-        self.engine.free_later(mine, claim.id, self.weight_of(claim.id), true);
+        let (id, _) = ended.into_slot();
+        self.engine.free_later(mine, id, self.weight_of(id), true);
     }
 
     /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
