@@ -149,21 +149,22 @@ impl<T: 'static> Trees<T> {
     /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.deadlines.clock().now();
-        self.engine.for_each(|claim, lease| {
+        self.engine.for_each(|live| {
+            let lease = live.lease;
             let issued = lease.is(State::LiveIssued);
             if !issued && !lease.is(State::Live) {
                 return;
             }
-            let key = claim.slot.fields().key.load(Ordering::Acquire);
-            let owner = claim.slot.fields().owner.load(Ordering::Acquire);
-            let age = self.age(claim.id, now);
+            let key = live.slot.fields().key.load(Ordering::Acquire);
+            let owner = live.slot.fields().owner.load(Ordering::Acquire);
+            let age = self.age(live.id, now);
             // Unless the lease is the same afterwards, these may be of different occupants.
-            let again = claim.slot.lease();
+            let again = live.slot.lease();
             if again.generation() != lease.generation() || again.state() != lease.state() {
                 return;
             }
             let deadline = self.engine.deadlines.of(again);
-            let seen = Seen { id: claim.id, lease: again, key };
+            let seen = Seen { id: live.id, lease: again, key };
             let root = InFlight {
                 root: if issued { RootId::Issued(Root(key)) } else { RootId::Chosen(key) },
                 owner,

@@ -23,6 +23,7 @@ pub(crate) mod index;
 pub(crate) mod lateness;
 pub(crate) mod lease;
 pub(crate) mod memory;
+pub(crate) mod occupancy;
 pub(crate) mod params;
 pub(crate) mod per_shard;
 pub(crate) mod pins;

@@ -35,6 +35,7 @@
 
 use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
+use crate::core::occupancy::Ended;
 use crate::core::slot::Slot;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -70,12 +71,15 @@ where
 }
 
 impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> {
-    /// # Safety
-    ///
-    /// The slot is of this store. The caller has ended or forwarded it, and has taken it out of the
-    /// index. It does this once.
+    /// A slot of this store, which is out of the index.
     #[inline(always)]
-    pub(super) unsafe fn of(store: H, id: u32, slot: Slot<'_, Pair<K, V>>) -> Self {
+    pub(super) fn of(store: H, ended: Ended<'_, Pair<K, V>>) -> Self {
+        Self::hold(store, ended.id(), ended.slot())
+    }
+
+    #[inline(always)]
+    fn hold(store: H, id: u32, slot: Slot<'_, Pair<K, V>>) -> Self {
+        debug_assert_eq!(store.engine.slots.slot(id).map(Slot::address), Some(slot.address()));
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
         let slot =
             unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
@@ -142,9 +146,7 @@ impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
     ) -> Removed<'static, K, V> {
         debug_assert!(!self.slot.is_held_twice());
         self.slot.hold_twice();
-        // SAFETY: ended and out of the index, and this is the one second holder.
-        let slot = unsafe { EndedSlot::of(Keeps::Kept(store), self.id, self.slot) };
-        Removed { slot, cause }
+        Removed { slot: EndedSlot::hold(Keeps::Kept(store), self.id, self.slot), cause }
     }
 }
 

@@ -34,12 +34,12 @@
 //! read-modify-write for each insertion (Q12); a poll says when the next one is due.
 
 use super::ticket::{Place, Seal, Ticket, LAST_ROUND};
-use crate::core::engine::{BadTimeout, Claim, Engine, Frontend, Refused, Stripe};
+use crate::core::engine::{BadTimeout, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::{Ended, Occupant, Vacant};
 use crate::core::per_shard::PerShard;
 use crate::core::prefetch_at;
 use crate::core::slot::{Payload, Slot};
-use crate::core::slots::Spot;
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
 use crate::error::BuildError;
@@ -169,34 +169,32 @@ impl<T: 'static> Inner<T> {
                 Err(bad) => return Err((bad.into(), value)),
             };
             let mut refused = Refused::OutOfMemory;
-            let (claim, spot, round) = loop {
-                let Some((claim, spot)) = self.engine.claim(mine, index, deadline, &mut refused)
-                else {
+            let (vacant, round) = loop {
+                let Some(vacant) = self.engine.claim(mine, index, deadline, &mut refused) else {
                     return Err((refused.into(), value));
                 };
-                if let Some(round) = round_of(&claim, spot) {
-                    break (claim, spot, round);
+                match round_of(&vacant) {
+                    Some(round) => break (vacant, round),
+                    None => self.retire(mine, vacant),
                 }
-                self.retire(mine, &claim);
             };
-            // SAFETY: just claimed.
-            unsafe { claim.slot.put(value) };
-            let lease = Lease::new(State::Live, claim.generation, deadline);
-            claim.slot.set_lease(lease);
-            self.count(mine, claim.id).inserted.add(1);
-            let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
-            if enforced.is_err() && claim.slot.end(lease).is_ok() {
-                // The shutdown has not seen it.
-                return Err((StoreError::Closed, self.leave(mine, &claim, End::Closed)));
+            let (header, generation) = (vacant.spot().header, vacant.generation());
+            let live = vacant.fill(value, Lease::new(State::Live, generation, deadline)).named();
+            self.count(mine, live.id).inserted.add(1);
+            if self.engine.enforce_in(header, live.id, deadline).is_err() {
+                if let Ok(ended) = live.end() {
+                    // The shutdown has not seen it.
+                    return Err((StoreError::Closed, self.leave(mine, ended, End::Closed)));
+                }
             }
-            Ok(Place { id: claim.id, generation: claim.generation, round })
+            Ok(Place { id: live.id, generation, round })
         })
     }
 
     /// Leaves a claimed slot out of use for good. Its place is another entry's.
     #[cold]
-    fn retire(&self, mine: &Mine, claim: &Claim<'_, Value<T>>) {
-        claim.slot.set_lease(Lease::new(State::Dead, claim.generation, 0));
+    fn retire(&self, mine: &Mine, vacant: Vacant<'_, Value<T>>) {
+        vacant.retire();
         self.engine.freed(mine);
     }
 
@@ -217,9 +215,9 @@ impl<T: 'static> Inner<T> {
         tries
     }
 
-    /// The slot that a ticket names, and its lease, if its value is still there.
+    /// The entry that a ticket names, if its value is still there.
     #[inline(always)]
-    pub(super) fn find(&self, ticket: Ticket) -> Option<(Claim<'_, Value<T>>, Lease)> {
+    pub(super) fn find(&self, ticket: Ticket) -> Option<Occupant<'_, Value<T>>> {
         let place = self.seal.open(ticket);
         let spot = self.engine.slots.spot(place.id)?;
         let lease = spot.slot.lease();
@@ -227,7 +225,7 @@ impl<T: 'static> Inner<T> {
         let same = lease.is(State::Live)
             && lease.generation() == place.generation
             && spot.note.load(Ordering::Relaxed) == place.round;
-        same.then(|| (Claim::of(place.id, spot.slot, lease), lease))
+        same.then_some(Occupant { id: place.id, slot: spot.slot, lease })
     }
 
     /// Starts fetching what a [`take`](Self::take) of this ticket will touch.
@@ -241,17 +239,16 @@ impl<T: 'static> Inner<T> {
 
     #[inline]
     pub(super) fn take(&self, ticket: Ticket) -> Option<T> {
-        let (claim, lease) = self.find(ticket)?;
         // While a value lives its lease does not change, so a swap that fails finds it ended.
-        claim.slot.end(lease).ok()?;
-        Some(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)))
+        let ended = self.find(ticket)?.end().ok()?;
+        Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)))
     }
 
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
-        self.engine.for_each(|claim, lease| {
-            if lease.is(State::Live) && claim.slot.end(lease).is_ok() {
-                all.push(self.engine.with_stripe(|mine, _| self.leave(mine, &claim, End::Taken)));
+        self.engine.for_each(|live| {
+            if let Some(Ok(ended)) = live.lease.is(State::Live).then(|| live.end()) {
+                all.push(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)));
             }
         });
         all
@@ -259,16 +256,16 @@ impl<T: 'static> Inner<T> {
 
     /// Takes the value out of a slot that the caller has ended, and frees the slot.
     #[inline(always)]
-    fn leave(&self, mine: &Mine, claim: &Claim<'_, Value<T>>, end: End) -> T {
-        // SAFETY: ended by the caller, and no other thread looks at values.
-        let value = unsafe { claim.slot.take() };
-        let counts = self.count(mine, claim.id);
+    fn leave(&self, mine: &Mine, ended: Ended<'_, Value<T>>, end: End) -> T {
+        // SAFETY: it has ended, and no other thread looks at values.
+        let value = unsafe { ended.slot().take() };
+        let counts = self.count(mine, ended.id());
         match end {
             End::Taken => counts.taken.add(1),
             End::Expired => counts.expired.add(1),
             End::Closed => counts.closed.add(1),
         }
-        if self.engine.free(mine, claim) {
+        if self.engine.free(mine, ended) {
             self.engine.tend_if_wanted(self);
         }
         value
@@ -301,10 +298,11 @@ impl<T: 'static> Inner<T> {
 
 /// The round of the slot's next occupant. `None`: it must have none.
 #[inline(always)]
-fn round_of<T: 'static>(claim: &Claim<'_, Value<T>>, spot: Spot<'_, Value<T>>) -> Option<u32> {
+fn round_of<T: 'static>(vacant: &Vacant<'_, Value<T>>) -> Option<u32> {
+    let spot = vacant.spot();
     let round = spot.note.load(Ordering::Relaxed);
     // The lease is still that of the slot's last occupant. A zeroed one has no generation.
-    let starts_over = claim.slot.lease_relaxed().generation() >= claim.generation;
+    let starts_over = spot.slot.lease_relaxed().generation() >= vacant.generation();
     if !starts_over && round <= LAST_ROUND {
         return Some(round);
     }
@@ -356,7 +354,7 @@ impl<T: 'static, F: Fn(T)> Reports<T> for Poll<'_, T, F> {
 impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
     type Hold = ();
 
-    fn may_end(&self, _: &Claim<'_, Value<T>>, _: Lease) -> Option<()> {
+    fn may_end(&self, _: &Occupant<'_, Value<T>>) -> Option<()> {
         Some(())
     }
 
@@ -364,9 +362,9 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         prefetch_at(slot.address());
     }
 
-    fn expired(&self, claim: Claim<'_, Value<T>>, (): (), _: Lease, _: u64, _: u64) {
+    fn expired(&self, ended: Ended<'_, Value<T>>, (): (), _: u64, _: u64) {
         let inner = self.inner();
-        let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, &claim, End::Expired));
+        let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, End::Expired));
         self.report(value);
     }
 
@@ -374,8 +372,8 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         let inner = self.inner();
         let wanted = inner.kept.is_wanted();
         let mut unwanted = Vec::new();
-        let closed = inner.engine.close(self, |claim, (), _| {
-            let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, &claim, End::Closed));
+        let closed = inner.engine.close(self, |ended, ()| {
+            let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, End::Closed));
             if wanted {
                 inner.kept.push(value);
             } else {

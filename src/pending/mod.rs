@@ -233,7 +233,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// it never does.
     #[must_use]
     pub fn remaining(&self, ticket: Ticket) -> Option<Duration> {
-        let (_, lease) = self.inner.find(ticket)?;
+        let lease = self.inner.find(ticket)?.lease;
         let deadlines = &self.inner.engine.deadlines;
         Some(deadlines.left(lease, deadlines.now()))
     }

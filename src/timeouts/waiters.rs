@@ -37,11 +37,11 @@
 
 use super::error::TimerError;
 use super::waker::Words;
-use crate::core::engine::{Claim, Config, Engine, Frontend, Refused, Stripe};
+use crate::core::engine::{Config, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::{Ended, Occupant, Vacant};
 use crate::core::per_shard::PerShard;
 use crate::core::slot::{fields, Slot};
-use crate::core::slots::Spot;
 use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::panics::caught;
@@ -122,14 +122,17 @@ unsafe fn take(slot: Slot<'_, Held>) -> Waker {
 }
 
 /// A claimed slot, given back where the waker's clone panics.
-struct Claimed<'a>(&'a Waiters, Claim<'a, Held>);
+struct Claimed<'a>(&'a Waiters, Option<Vacant<'a, Held>>);
 
 impl Drop for Claimed<'_> {
     #[cold]
     fn drop(&mut self) {
-        let Claimed(waiters, claim) = self;
+        let Claimed(waiters, vacant) = self;
+        let Some(vacant) = vacant.take() else {
+            return;
+        };
         waiters.engine.with_stripe(|mine, _| {
-            if waiters.engine.free(mine, claim) {
+            if waiters.engine.give_back(mine, vacant) {
                 waiters.engine.tend_if_wanted(*waiters);
             }
         });
@@ -167,16 +170,15 @@ impl Waiters {
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
         let registered = self.engine.with_stripe(|mine, index| {
-            let place = self.engine.claim(mine, index, ANY, &mut refused)?;
-            let claim = place.0;
+            let vacant = self.engine.claim(mine, index, ANY, &mut refused)?;
             // No other thread gets the slot, whatever the waker's clone does.
-            let claimed = Lease::free(claim.generation).with_state(State::Dead);
-            claim.slot.set_lease(claimed);
+            let claimed = Lease::free(vacant.generation()).with_state(State::Dead);
+            vacant.spot().slot.set_lease(claimed);
             let due = self.engine.deadlines.due(&mine.deadlines, after);
-            let held = Claimed(self, claim);
+            let mut held = Claimed(self, Some(vacant));
             let waker = Words::from_waker(waker.clone());
-            std::mem::forget(held);
-            let waiter = self.fill(mine, place, self.expressed(due), waker, &mut refused)?;
+            let vacant = held.1.take()?;
+            let waiter = self.fill(mine, vacant, self.expressed(due), waker, &mut refused)?;
             Some((due, waiter))
         });
         registered.ok_or_else(|| self.refuse(refused))
@@ -235,11 +237,11 @@ impl Waiters {
         refused: &mut Refused,
     ) -> Option<Waiter> {
         let waker = Words::from_waker(waker.clone());
-        let Some(place) = self.engine.claim(mine, index, ANY, refused) else {
+        let Some(vacant) = self.engine.claim(mine, index, ANY, refused) else {
             Self::give_up(waker);
             return None;
         };
-        self.fill(mine, place, deadline, waker, refused)
+        self.fill(mine, vacant, deadline, waker, refused)
     }
 
     /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was
@@ -248,26 +250,27 @@ impl Waiters {
     fn fill(
         &self,
         mine: &Mine,
-        (claim, spot): (Claim<'_, Held>, Spot<'_, Held>),
+        vacant: Vacant<'_, Held>,
         deadline: u64,
         waker: Words,
         refused: &mut Refused,
     ) -> Option<Waiter> {
-        let lease = Lease::new(State::LiveIssued, claim.generation, deadline);
-        put(claim.slot, waker);
-        claim.slot.set_lease(lease);
-        self.count(mine, claim.id).registered.add(1);
-        let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
-        if enforced.is_err() && claim.slot.end(lease).is_ok() {
-            // No other thread has seen this entry.
-            self.finish(mine, &claim, End::Closed);
-            Self::give_up(waker);
-            *refused = Refused::Closed;
-            return None;
+        let lease = Lease::new(State::LiveIssued, vacant.generation(), deadline);
+        let header = vacant.spot().header;
+        put(vacant.spot().slot, waker);
+        let live = vacant.publish(lease).named();
+        self.count(mine, live.id).registered.add(1);
+        if self.engine.enforce_in(header, live.id, deadline).is_err() {
+            if let Ok(ended) = live.end() {
+                // No other thread has seen this entry.
+                self.finish(mine, ended, End::Closed);
+                Self::give_up(waker);
+                *refused = Refused::Closed;
+                return None;
+            }
         }
         // If it was ended by the shutdown, its waker is being woken.
-        let id = claim.id;
-        Some(Waiter { id, lease })
+        Some(Waiter { id: live.id, lease })
     }
 
     #[inline(always)]
@@ -375,9 +378,9 @@ impl Waiters {
 
     /// Frees a slot that the caller has ended, and whose waker it has taken.
     #[inline(always)]
-    fn finish(&self, mine: &Mine, claim: &Claim<'_, Held>, end: End) {
-        self.count_end(mine, claim.id, end);
-        if self.engine.free(mine, claim) {
+    fn finish(&self, mine: &Mine, ended: Ended<'_, Held>, end: End) {
+        self.count_end(mine, ended.id(), end);
+        if self.engine.free(mine, ended) {
             self.engine.tend_if_wanted(self);
         }
     }
@@ -394,10 +397,10 @@ impl Waiters {
 
     /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes.
     /// Never panics.
-    fn wake(&self, claim: &Claim<'_, Held>, end: End) {
-        // SAFETY: the caller has ended the entry, and comes here once.
-        let waker = unsafe { take(claim.slot) };
-        self.engine.with_stripe(|mine, _| self.finish(mine, claim, end));
+    fn wake(&self, ended: Ended<'_, Held>, end: End) {
+        // SAFETY: it has ended, and is freed below.
+        let waker = unsafe { take(ended.slot()) };
+        self.engine.with_stripe(|mine, _| self.finish(mine, ended, end));
         if caught(|| waker.wake()) {
             self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -407,18 +410,18 @@ impl Waiters {
 impl Frontend<Held> for Waiters {
     type Hold = ();
 
-    fn may_end(&self, _: &Claim<'_, Held>, _: Lease) -> Option<()> {
+    fn may_end(&self, _: &Occupant<'_, Held>) -> Option<()> {
         Some(())
     }
 
     fn prepare(&self, _: Slot<'_, Held>, (): &(), _: Lease) {}
 
     fn close(&self) {
-        self.engine.close(self, |claim, (), _| self.wake(&claim, End::Closed));
+        self.engine.close(self, |ended, ()| self.wake(ended, End::Closed));
     }
 
-    fn expired(&self, claim: Claim<'_, Held>, (): (), _: Lease, _: u64, _: u64) {
-        self.wake(&claim, End::Fired);
+    fn expired(&self, ended: Ended<'_, Held>, (): (), _: u64, _: u64) {
+        self.wake(ended, End::Fired);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

@@ -12,14 +12,15 @@ impl<T: 'static> Trees<T> {
     /// Ends every live root. `f` gets the outcomes, if there is one; otherwise they are delivered.
     /// Returns whether the engine is closed.
     fn end_all(&self, mut f: Option<&mut dyn FnMut(Outcome<T>)>) -> bool {
-        self.engine.close(self, |claim, (), lease| {
+        self.engine.close(self, |ended, ()| {
+            let lease = ended.lease();
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
-                let key = claim.slot.fields().key.load(Ordering::Relaxed);
+                let key = ended.slot().fields().key.load(Ordering::Relaxed);
                 let target = self.target_of(key, lease);
                 let Some(f) = f.as_mut().filter(|_| !early) else {
                     let reason = (!early).then_some(Reason::Cancelled);
-                    self.finish(mine, claim, lease, target, reason);
+                    self.finish(mine, ended, target, reason);
                     return;
                 };
                 let root = if lease.is(State::LiveIssued) {
@@ -27,9 +28,9 @@ impl<T: 'static> Trees<T> {
                 } else {
                     RootId::Chosen(key)
                 };
-                let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
-                let latency = self.latency(target, claim.id);
-                if let Some(token) = self.finish(mine, claim, lease, target, None) {
+                let owner = ended.slot().fields().owner.load(Ordering::Relaxed);
+                let latency = self.latency(target, ended.id());
+                if let Some(token) = self.finish(mine, ended, target, None) {
                     f(Outcome { root, owner, token, reason: Reason::Cancelled, latency });
                 }
             });

@@ -3,8 +3,9 @@
 use super::tree::Tree;
 use super::Trees;
 use crate::ack::outcome::Reason;
-use crate::core::engine::{Claim, Frontend};
+use crate::core::engine::Frontend;
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::{Ended, Occupant};
 use crate::core::slot::{Payload, Slot};
 use crate::core::threads::Counter;
 use crate::sync::Ordering;
@@ -13,15 +14,15 @@ use std::time::Duration;
 impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
     type Hold = ();
 
-    fn may_end(&self, claim: &Claim<'_, Tree<T>>, lease: Lease) -> Option<()> {
-        if lease.is(State::LiveIssued) {
+    fn may_end(&self, live: &Occupant<'_, Tree<T>>) -> Option<()> {
+        if live.lease.is(State::LiveIssued) {
             return Some(());
         }
         // Until the index has the slot, its claimer owns it, and may withdraw it.
-        // survives: the driver read `lease` first, with Acquire, so the key is not older than that
+        // survives: the driver read the lease first, with Acquire, so the key is not older than that
         // occupant. If it is a later occupant's, the swap of that lease fails.
-        let hash = self.engine.keys.hash(claim.slot.fields().key.load(Ordering::Acquire));
-        self.engine.keys.index_of(hash).find(hash, &mut |id| id == claim.id).map(drop)
+        let hash = self.engine.keys.hash(live.slot.fields().key.load(Ordering::Acquire));
+        self.engine.keys.index_of(hash).find(hash, &mut |id| id == live.id).map(drop)
     }
 
     fn prepare(&self, slot: Slot<'_, Tree<T>>, _: &<Tree<T> as Payload>::Note, lease: Lease) {
@@ -31,8 +32,9 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
         }
     }
 
-    fn expired(&self, claim: Claim<'_, Tree<T>>, (): (), lease: Lease, deadline: u64, now: u64) {
-        let key = claim.slot.fields().key.load(Ordering::Relaxed);
+    fn expired(&self, ended: Ended<'_, Tree<T>>, (): (), deadline: u64, now: u64) {
+        let lease = ended.lease();
+        let key = ended.slot().fields().key.load(Ordering::Relaxed);
         let ticks = self.engine.deadlines.ticks();
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
@@ -46,7 +48,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
             _ => (None, 0),
         };
         self.engine.with_stripe(|mine, _| {
-            self.finish(mine, claim, lease, target, reason);
+            self.finish(mine, ended, target, reason);
         });
     }
 

@@ -6,9 +6,10 @@ use super::tree::Tree;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
-use crate::core::engine::{Claim, Frontend, Refused};
+use crate::core::engine::{Frontend, Refused};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
 use crate::sync::Ordering;
 
@@ -28,15 +29,15 @@ impl<T: 'static> Trees<T> {
     pub(super) fn undo(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree<T>>,
-        mut lease: Lease,
+        mut live: Occupant<'_, Tree<T>>,
         target: u64,
     ) -> Result<(), Option<T>> {
+        let generation = live.lease.generation();
         loop {
-            match claim.slot.end(lease) {
-                Ok(()) => return Err(self.finish(mine, claim, lease, target, None)),
-                Err(now) if now.generation() == lease.generation() && now.state().expires() => {
-                    lease = now;
+            match live.end() {
+                Ok(ended) => return Err(self.finish(mine, ended, target, None)),
+                Err(now) if now.generation() == generation && now.state().expires() => {
+                    live.lease = now;
                 }
                 // Another thread has ended the root and delivered its outcome: it was tracked.
                 Err(_) => return Ok(()),
@@ -49,11 +50,10 @@ impl<T: 'static> Trees<T> {
     pub(super) fn undo_root(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree<T>>,
-        lease: Lease,
+        live: Occupant<'_, Tree<T>>,
         target: u64,
     ) -> Result<(), TokenError<T>> {
-        match self.undo(mine, claim, lease, target) {
+        match self.undo(mine, live, target) {
             Err(Some(token)) => Err(TokenError { error: AckError::Closed, token }),
             _ => Ok(()),
         }
@@ -74,11 +74,11 @@ impl<T: 'static> Trees<T> {
                 && slot.fields().key.load(Ordering::Acquire) == seen.key;
             // The init of a chosen root that the index does not lead to yet owns its slot
             // (`fail_all_beside_an_init` fails without this look).
-            if !same || self.may_end(&Claim::of(seen.id, slot, lease), lease).is_none() {
+            let live = Occupant { id: seen.id, slot, lease };
+            if !same || self.may_end(&live).is_none() {
                 return false;
             }
-            let target = self.target_of(seen.key, lease);
-            match self.fail_live(Claim::of(seen.id, slot, lease), lease, target, None) {
+            match self.fail_live(live, self.target_of(seen.key, lease), None) {
                 Ok(true) => return true,
                 // The root was renewed, or has ended: look again.
                 Ok(false) => {}
@@ -91,8 +91,7 @@ impl<T: 'static> Trees<T> {
     /// error if a shutdown will end the root, or the root's own init.
     pub(super) fn fail_live(
         &self,
-        claim: Claim<'_, Tree<T>>,
-        lease: Lease,
+        live: Occupant<'_, Tree<T>>,
         target: u64,
         by: Option<u64>,
     ) -> Result<bool, Refused> {
@@ -100,14 +99,14 @@ impl<T: 'static> Trees<T> {
             let _delivering = mine.frontend.undelivered.announce();
             // This concerns issued roots, too: an operator's call may have found one in flight
             // before its issuer has it.
-            if self.engine.has_closed(claim.id) {
+            if self.engine.has_closed(live.id) {
                 return Err(Refused::Closed);
             }
-            let ended = claim.slot.end(lease).is_ok();
-            if ended {
-                self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
-            }
-            Ok(ended)
+            let Ok(ended) = live.end() else {
+                return Ok(false);
+            };
+            self.finish(mine, ended, target, Some(Reason::Failed { by }));
+            Ok(true)
         })
     }
 
@@ -117,12 +116,11 @@ impl<T: 'static> Trees<T> {
     pub(super) fn finish(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree<T>>,
-        lease: Lease,
+        ended: Ended<'_, Tree<T>>,
         target: u64,
         reason: Option<Reason>,
     ) -> Option<T> {
-        self.finish_at(mine, claim, lease, target, reason, None)
+        self.finish_at(mine, ended, target, reason, None)
     }
 
     /// As [`finish`](Self::finish), for a caller that knows the key's place in the index.
@@ -130,19 +128,19 @@ impl<T: 'static> Trees<T> {
     pub(super) fn finish_at(
         &self,
         mine: &Mine,
-        claim: Claim<'_, Tree<T>>,
-        lease: Lease,
+        ended: Ended<'_, Tree<T>>,
         target: u64,
         reason: Option<Reason>,
         at: Option<At>,
     ) -> Option<T> {
-        let key = claim.slot.fields().key.load(Ordering::Relaxed);
-        let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
-        let latency = if reason.is_some() { self.latency(target, claim.id) } else { None };
+        let (id, lease, tree) = (ended.id(), ended.lease(), ended.slot().fields());
+        let key = tree.key.load(Ordering::Relaxed);
+        let owner = tree.owner.load(Ordering::Relaxed);
+        let latency = if reason.is_some() { self.latency(target, id) } else { None };
         let is_root = reason.is_some() || matches!(lease.state(), State::Live | State::LiveIssued);
         // SAFETY: the caller has ended this root, and no other thread looks at its token.
-        let token = is_root.then(|| unsafe { Tree::take_token(claim.slot) });
-        let counts = &mine.frontend.counts[self.engine.shard_of(claim.id)];
+        let token = is_root.then(|| unsafe { Tree::take_token(ended.slot()) });
+        let counts = &mine.frontend.counts[self.engine.shard_of(id)];
         match reason {
             Some(Reason::Acked) => counts.acked.add(1),
             Some(Reason::Failed { .. }) => counts.failed.add(1),
@@ -155,7 +153,7 @@ impl<T: 'static> Trees<T> {
             }
         }
         let root = if lease.is(State::LiveIssued) {
-            if self.engine.free(mine, &claim) {
+            if self.engine.free(mine, ended) {
                 self.engine.tend_if_wanted(self);
             }
             RootId::Issued(Root(key))
@@ -166,8 +164,8 @@ impl<T: 'static> Trees<T> {
             counts.keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
             let index = self.engine.keys.index_of(hash);
-            let removed = index.remove(&self.engine.pin(), hash, claim.id, position, |_| false);
-            if self.engine.free_or_rest(mine, &claim, removed) {
+            let removed = index.remove(&self.engine.pin(), hash, id, position, |_| false);
+            if self.engine.free_or_rest(mine, ended, removed) {
                 self.engine.tend_if_wanted(self);
             }
             RootId::Chosen(key)

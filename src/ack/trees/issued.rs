@@ -5,10 +5,10 @@ use super::word::fold;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
-use crate::core::engine::{Claim, Look, Refused};
+use crate::core::engine::{Look, Refused};
 use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
-use crate::core::slot::Slot;
+use crate::core::occupancy::Occupant;
 use crate::error::TokenError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
@@ -63,17 +63,18 @@ impl<T: 'static> Trees<T> {
         (deadline, now): (u64, u64),
     ) -> Result<Issued<'_>, (Refused, T)> {
         let mut refused = Refused::OutOfMemory;
-        let Some((claim, spot)) = self.engine.claim(mine, index, deadline, &mut refused) else {
+        let Some(vacant) = self.engine.claim(mine, index, deadline, &mut refused) else {
             return Err((refused, token));
         };
         mine.frontend.nonce.add(1);
         let nonce = self.nonce(mine.frontend.nonce.get() ^ index as u64);
-        let root = IssuedId::new(claim.id, claim.generation, nonce).0;
+        let root = IssuedId::new(vacant.id(), vacant.generation(), nonce).0;
         let target = self.issued_target(root);
-        let lease = Lease::new(State::LiveIssued, claim.generation, deadline);
+        let lease = Lease::new(State::LiveIssued, vacant.generation(), deadline);
+        let spot = vacant.spot();
         spot.note.store(self.born(target, now), Ordering::Relaxed);
-        occupy(&spot, (root, owner, &mut Some(token)), target ^ xor, lease);
-        mine.frontend.counts[self.engine.shard_of(claim.id)].begun.add(1);
+        let live = occupy(vacant, (root, owner, &mut Some(token)), target ^ xor, lease).named();
+        mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
         Ok(Issued { root, header: spot.header })
     }
 
@@ -87,9 +88,9 @@ impl<T: 'static> Trees<T> {
         ((mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
     }
 
-    /// The slot and the lease of a root that is live just now.
+    /// A root that is live just now.
     #[inline(always)]
-    fn occupant(&self, root: Root) -> Option<(Claim<'_, Tree<T>>, Lease)> {
+    fn occupant(&self, root: Root) -> Option<Occupant<'_, Tree<T>>> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slots.slot(id)?;
         // survives: the lease is read first, with Acquire, so the key is not older than the lease's
@@ -97,7 +98,7 @@ impl<T: 'static> Trees<T> {
         let lease = slot.lease();
         let same = slot.fields().key.load(Ordering::Acquire) == root.0;
         let live = same && lease.is(State::LiveIssued);
-        live.then(|| (Claim::of(id, slot, lease), lease))
+        live.then_some(Occupant { id, slot, lease })
     }
 
     /// Withdraws a root that overlapped a shutdown. If this call ends the root, it was never
@@ -106,7 +107,7 @@ impl<T: 'static> Trees<T> {
     #[inline(never)]
     pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), TokenError<T>> {
         match self.occupant(root) {
-            Some((claim, lease)) => self.undo_root(mine, claim, lease, self.issued_target(root.0)),
+            Some(live) => self.undo_root(mine, live, self.issued_target(root.0)),
             // Another thread has ended the root and delivered its outcome: it was tracked.
             None => Ok(()),
         }
@@ -116,8 +117,8 @@ impl<T: 'static> Trees<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn complete_at_once(&self, mine: &Mine, root: Root) {
-        if let Some((claim, lease)) = self.occupant(root) {
-            self.complete_issued(mine, claim.slot, lease, root.0, self.issued_target(root.0));
+        if let Some(live) = self.occupant(root) {
+            self.complete_issued(mine, live, root.0, self.issued_target(root.0));
         }
     }
 
@@ -156,7 +157,7 @@ impl<T: 'static> Trees<T> {
         if word ^ xor != target {
             return Ok(Ack::Pending);
         }
-        self.last_ack(root.0, slot, lease, target)
+        self.last_ack(root.0, Occupant { id, slot, lease }, target)
     }
 
     /// Finishes the ack that made the word its target, and had seen `lease` before.
@@ -164,15 +165,14 @@ impl<T: 'static> Trees<T> {
     fn last_ack(
         &self,
         root: u64,
-        slot: Slot<'_, Tree<T>>,
-        lease: Lease,
+        live: Occupant<'_, Tree<T>>,
         target: u64,
     ) -> Result<Ack, AckError> {
         self.engine.with_stripe(|mine, _| {
-            if self.complete_issued(mine, slot, lease, root, target) {
+            if self.complete_issued(mine, live, root, target) {
                 Ok(Ack::Completed)
             } else {
-                self.count_late(mine, IssuedId(root).slot());
+                self.count_late(mine, live.id);
                 Err(AckError::NotLive)
             }
         })
@@ -181,37 +181,39 @@ impl<T: 'static> Trees<T> {
     /// Ends an issued root whose word is its target. Returns `false` if another thread has ended
     /// it.
     ///
-    /// `lease` is the lease that the caller loaded before the word became its target. It is this
-    /// root's: a later occupant sets its word before its lease, so a thread that had seen that
-    /// lease could not have changed this word.
+    /// The caller loaded the lease of `live` before the word became its target. It is this root's:
+    /// a later occupant sets its word before its lease, so a thread that had seen that lease could
+    /// not have changed this word.
     #[inline(always)]
     pub(super) fn complete_issued(
         &self,
         mine: &Mine,
-        slot: Slot<'_, Tree<T>>,
-        mut lease: Lease,
+        mut live: Occupant<'_, Tree<T>>,
         root: u64,
         target: u64,
     ) -> bool {
         let _delivering = mine.frontend.undelivered.announce();
-        while let Err(now) = slot.end(lease) {
+        let ended = loop {
+            match live.end() {
+                Ok(ended) => break ended,
+                Err(now) => live.lease = now,
+            }
             // Only the deadline changed, or the root has ended. A later occupant has another key,
             // stored before its lease was.
             // survives: the failed swap read `now` with Acquire, so the key is not older. If it is
             // a later root's, the next swap fails.
-            lease = now;
-            if !lease.is(State::LiveIssued) || slot.fields().key.load(Ordering::Acquire) != root {
+            let key = || live.slot.fields().key.load(Ordering::Acquire);
+            if !live.lease.is(State::LiveIssued) || key() != root {
                 return false;
             }
-        }
-        let claim = Claim::of(IssuedId(root).slot(), slot, lease);
-        self.finish_at(mine, claim, lease, target, Some(Reason::Acked), None);
+        };
+        self.finish_at(mine, ended, target, Some(Reason::Acked), None);
         true
     }
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
-        while let Some((claim, lease)) = self.occupant(root) {
-            match self.fail_live(claim, lease, self.issued_target(root.0), by) {
+        while let Some(live) = self.occupant(root) {
+            match self.fail_live(live, self.issued_target(root.0), by) {
                 Ok(true) => return Ok(Done::Now),
                 Ok(false) => {}
                 Err(_) => break,
@@ -223,14 +225,14 @@ impl<T: 'static> Trees<T> {
     pub(crate) fn reset_issued(&self, root: Root, timeout: Lifetime) -> Result<Done, AckError> {
         self.check(timeout)?;
         let mut look = Look::First;
-        while let Some((claim, lease)) = self.occupant(root) {
-            let Some(deadline) = self.renewed(lease, look, timeout)? else {
+        while let Some(live) = self.occupant(root) {
+            let Some(deadline) = self.renewed(live.lease, look, timeout)? else {
                 return Ok(Done::Now);
             };
-            let renewed = lease.with_deadline(deadline);
-            if claim.slot.swap_lease(lease, renewed).is_ok() {
+            let renewed = live.lease.with_deadline(deadline);
+            if live.slot.swap_lease(live.lease, renewed).is_ok() {
                 // The root is renewed: no expiry by the old deadline can succeed any more (Q6).
-                self.engine.shortened(claim.id, lease, deadline);
+                self.engine.shortened(live.id, live.lease, deadline);
                 return Ok(Done::Now);
             }
             look = Look::Again;

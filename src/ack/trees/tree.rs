@@ -21,8 +21,8 @@
 
 use crate::core::lease::Lease;
 use crate::core::memory::ZeroValid;
+use crate::core::occupancy::{Unnamed, Vacant};
 use crate::core::slot::{Fields, Payload, Slot};
-use crate::core::slots::Spot;
 use crate::core::value::Place;
 use crate::sync::{step, AtomicU64, Ordering};
 #[cfg(not(expiry_loom))]
@@ -151,23 +151,23 @@ pub(super) fn read<T: 'static>(
     (same && lease.is_in(states)).then_some((word, lease))
 }
 
-/// Fills a claimed slot; takes `token`, if there is one. The slot belongs to the caller alone until
-/// another thread finds the lease, which publishes the rest.
+/// Fills a claimed slot, and publishes its lease; takes `token`, if there is one.
 #[inline(always)]
-pub(super) fn occupy<T: 'static>(
-    spot: &Spot<'_, Tree<T>>,
+pub(super) fn occupy<'a, T: 'static>(
+    vacant: Vacant<'a, Tree<T>>,
     (key, owner, token): (u64, u64, &mut Option<T>),
     word: u64,
     lease: Lease,
-) {
-    let tree = spot.slot.fields();
+) -> Unnamed<'a, Tree<T>> {
+    let slot = vacant.spot().slot;
+    let tree = slot.fields();
     tree.key.store(key, Ordering::Release);
     step("occupied");
     tree.owner.store(owner, Ordering::Relaxed);
     if let Some(token) = token.take() {
         // SAFETY: just claimed.
-        unsafe { Tree::put_token(spot.slot, token) };
+        unsafe { Tree::put_token(slot, token) };
     }
     tree.set_word(word);
-    spot.slot.set_lease(lease);
+    vacant.publish(lease)
 }

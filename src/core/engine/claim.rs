@@ -7,10 +7,11 @@
 
 use super::cursor::Taken;
 use super::ring::Ring;
-use super::{Claim, Engine, Refused, Stripe};
+use super::{Engine, Refused, Stripe};
+use crate::core::occupancy::Vacant;
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
-use crate::core::slots::{Slots, Spot};
+use crate::core::slots::Slots;
 
 /// After how many chunks in which a claim found nothing it takes a new one.
 const FRUITLESS: u32 = 4;
@@ -28,7 +29,7 @@ impl<P: Payload, C> Engine<P, C> {
         index: usize,
         deadline: u64,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
+    ) -> Option<Vacant<'_, P>> {
         self.claim_with((stripe, index), deadline, true, refused)
     }
 
@@ -41,7 +42,7 @@ impl<P: Payload, C> Engine<P, C> {
         index: usize,
         deadline: u64,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
+    ) -> Option<Vacant<'_, P>> {
         self.claim_with((stripe, index), deadline, false, refused)
     }
 
@@ -53,7 +54,7 @@ impl<P: Payload, C> Engine<P, C> {
         deadline: u64,
         needs_room: bool,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
+    ) -> Option<Vacant<'_, P>> {
         let ahead = stripe.deadlines.ahead(deadline);
         let cell = stripe.cursor.cell(ahead);
         let free = cell.free();
@@ -64,10 +65,7 @@ impl<P: Payload, C> Engine<P, C> {
             cell.take(free)
         };
         let spot = self.slots.spot(taken.id)?;
-        let slot = spot.slot;
-        let claim =
-            Claim { id: taken.id, generation: Slots::<P>::occupancy(slot, taken.base), slot };
-        Some((claim, spot))
+        Some(Vacant::claimed(taken.id, Slots::<P>::occupancy(spot.slot, taken.base), spot))
     }
 
     /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. If there is

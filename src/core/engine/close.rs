@@ -1,7 +1,8 @@
 //! Shutting down.
 
-use super::{Claim, Engine, Frontend};
-use crate::core::lease::{Lease, State};
+use super::{Engine, Frontend};
+use crate::core::lease::State;
+use crate::core::occupancy::{Ended, Occupant};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Run;
@@ -57,7 +58,7 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn close<F: Frontend<P>>(
         &self,
         frontend: &F,
-        mut f: impl FnMut(Claim<'_, P>, F::Hold, Lease),
+        mut f: impl FnMut(Ended<'_, P>, F::Hold),
     ) -> bool {
         self.admission.refuse();
         let waits = !is_inside();
@@ -108,7 +109,7 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         at: usize,
         frontend: &F,
-        f: &mut impl FnMut(Claim<'_, P>, F::Hold, Lease),
+        f: &mut impl FnMut(Ended<'_, P>, F::Hold),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
             // Closed before. An entry on its way in finds its bucket closed, and is its claimer's
@@ -134,21 +135,20 @@ impl<P: Payload, C> Engine<P, C> {
             let first = (chunk * CHUNK) as u32;
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))
             {
-                let mut lease = slot.lease();
-                while lease.state().expires() || lease.is(State::Closing) {
-                    let claim = Claim::of(id, slot, lease);
-                    let Some(hold) = frontend.may_end(&claim, lease) else {
+                let mut live = Occupant { id, slot, lease: slot.lease() };
+                while live.lease.state().expires() || live.lease.is(State::Closing) {
+                    let Some(hold) = frontend.may_end(&live) else {
                         // The slot is not published yet: its claimer will find the bucket closed,
                         // and ends it.
                         break;
                     };
-                    match slot.end(lease) {
-                        Ok(()) => {
+                    match live.end() {
+                        Ok(dead) => {
                             ended += 1;
-                            f(claim, hold, lease);
+                            f(dead, hold);
                             break;
                         }
-                        Err(now) => lease = now,
+                        Err(now) => live.lease = now,
                     }
                 }
             }

@@ -14,9 +14,12 @@
 
 use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
-use super::{Claim, Engine, Frontend, Share, Stripe};
+use super::{Engine, Frontend, Share, Stripe};
 use crate::core::index::Removed;
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::Ended;
+#[cfg(feature = "async")]
+use crate::core::occupancy::Vacant;
 use crate::core::params::{BUCKET, CHUNK};
 use crate::core::slot::{Payload, Slot};
 use crate::panics::goes_on;
@@ -70,10 +73,18 @@ impl Chain {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
+    /// Frees a slot that no other thread looks at. Returns as [`freed`](Self::freed) does.
     #[inline]
-    pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
-        claim.slot.set_lease(Lease::free(claim.generation));
+    pub(crate) fn free(&self, stripe: &Stripe<C>, ended: Ended<'_, P>) -> bool {
+        ended.free();
+        self.freed(stripe)
+    }
+
+    /// Frees a slot that was claimed in vain. Returns as [`freed`](Self::freed) does.
+    #[cfg(feature = "async")]
+    #[cold]
+    pub(crate) fn give_back(&self, stripe: &Stripe<C>, vacant: Vacant<'_, P>) -> bool {
+        vacant.free();
         self.freed(stripe)
     }
 
@@ -98,13 +109,13 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn free_or_rest(
         &self,
         stripe: &Stripe<C>,
-        claim: &Claim<'_, P>,
+        ended: Ended<'_, P>,
         removed: Removed,
     ) -> bool {
         if let Removed::Clean = removed {
-            return self.free(stripe, claim);
+            return self.free(stripe, ended);
         }
-        self.free_later(stripe, claim.id, 1, true);
+        self.free_later(stripe, ended.id(), 1, true);
         self.freed(stripe)
     }
 
@@ -168,11 +179,11 @@ impl<P: Payload, C> Engine<P, C> {
         self.admission.limit().is_some_and(|limit| dead > (limit / 4).max(FEW))
     }
 
-    /// Hands over a claimed slot with its payload that was never published.
+    /// Hands over a slot with its payload, which the index has never named.
     #[cold]
-    pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>, weight: u64) {
-        claim.slot.set_lease(claim.slot.lease_relaxed().ended());
-        self.free_later(stripe, claim.id, weight, true);
+    pub(crate) fn abandon(&self, stripe: &Stripe<C>, ended: Ended<'_, P>, weight: u64) {
+        ended.slot().set_lease(ended.lease().ended());
+        self.free_later(stripe, ended.id(), weight, true);
         self.freed(stripe);
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Pin, Precision, Source};
 use crate::core::lease::Lease;
+use crate::core::occupancy::{Ended, Occupant};
 use crate::core::params::BUCKET;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
@@ -21,29 +22,6 @@ pub(crate) struct Config {
     /// The driver makes a fence for the threads that set and end leases; see
     /// [`owner`](super::owner).
     pub(crate) asymmetric: bool,
-}
-
-/// A slot that the caller owns alone.
-pub(crate) struct Claim<'a, P: Payload> {
-    pub(crate) id: u32,
-    pub(crate) generation: u32,
-    pub(crate) slot: Slot<'a, P>,
-}
-
-impl<P: Payload> Clone for Claim<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Claim<'_, P> {}
-
-impl<'a, P: Payload> Claim<'a, P> {
-    /// The claim of the occupancy to which `lease` belongs.
-    #[inline(always)]
-    pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
-        Claim { id, generation: lease.generation(), slot }
-    }
 }
 
 /// A block that is due, as the driver looks into it at tick `tick`, clock reading `now`.
@@ -106,7 +84,7 @@ pub(crate) trait Frontend<P: Payload> {
     /// Whether the driver may end this slot. `None` for one that is filled but not yet published:
     /// its claimer still owns it, and calls [`Engine::enforce`](super::Engine::enforce) once it has
     /// published it.
-    fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> Option<Self::Hold>;
+    fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
     /// blocks, and the driver [ends them as one](Self::end_block).
@@ -122,9 +100,9 @@ pub(crate) trait Frontend<P: Payload> {
     /// `note` is the word beside it.
     fn prepare(&self, slot: Slot<'_, P>, note: &P::Note, lease: Lease);
 
-    /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`)
-    /// at clock reading `now`: report it and free it. Must not panic.
-    fn expired(&self, claim: Claim<'_, P>, hold: Self::Hold, lease: Lease, deadline: u64, now: u64);
+    /// The driver has ended this entry, which was due at `deadline`, at clock reading `now`. Reports
+    /// it, and frees the slot. Must not panic.
+    fn expired(&self, ended: Ended<'_, P>, hold: Self::Hold, deadline: u64, now: u64);
 
     /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called
     /// again.

@@ -51,7 +51,7 @@ pub(crate) use admission::Door;
 pub(crate) use admission::{Refused, Room};
 pub(crate) use deadline::{BadTimeout, Precision, Source};
 pub(crate) use freeing::Chain;
-pub(crate) use frontend::{Claim, Config, DueBlock, Frontend, Round, Share};
+pub(crate) use frontend::{Config, DueBlock, Frontend, Round, Share};
 pub(crate) use renewal::Look;
 pub(crate) use scan::bits;
 pub(crate) use stripe::Stripe;
@@ -59,6 +59,7 @@ pub(crate) use stripe::Stripe;
 use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
+#[cfg(feature = "async")]
 use super::lease::Lease;
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};

@@ -2,8 +2,9 @@
 
 use super::plan::Plan;
 use super::shard::DriverShard;
-use super::{pause, Claim, DueBlock, Engine, Frontend, Instant, Pin, Work, BUCKET_U32};
+use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work, BUCKET_U32};
 use crate::core::header::{Header, Look};
+use crate::core::occupancy::Occupant;
 use crate::core::params::BUCKET;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
@@ -244,40 +245,40 @@ impl<P: Payload, C> Engine<P, C> {
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) -> u64 {
-        let mut lease = slot.lease();
-        while lease.state().expires() {
-            let deadline = self.deadlines.of_block(lease, next);
+        let mut live = Occupant { id: first + at as u32, slot, lease: slot.lease() };
+        while live.lease.state().expires() {
+            let deadline = self.deadlines.of_block(live.lease, next);
             if deadline > instant.tick {
                 return deadline;
             }
-            let claim = Claim::of(first + at as u32, slot, lease);
             if owned & 1 << at != 0 {
                 break;
             }
-            let Some(hold) = frontend.may_end(&claim, lease) else {
+            let Some(hold) = frontend.may_end(&live) else {
                 return instant.tick + 1;
             };
             let graced = pause::graced(instant.pauses, deadline);
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
                 // This is the swap of a touch: of the two one comes first, and neither is lost.
-                let renewed = lease.with_deadline(graced);
-                lease = slot.swap_lease(lease, renewed).map_or_else(|now| now, |()| renewed);
+                let renewed = live.lease.with_deadline(graced);
+                let swapped = slot.swap_lease(live.lease, renewed);
+                live.lease = swapped.map_or_else(|now| now, |()| renewed);
                 continue;
             }
-            match slot.end(lease) {
-                Ok(()) => {
+            match live.end() {
+                Ok(ended) => {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
                     // What has come early, and was never begun, is no entry.
-                    if !lease.state().is_early() {
-                        self.late(self.shard_of(claim.id), deadline, instant.now);
+                    if !live.lease.state().is_early() {
+                        self.late(self.shard_of(live.id), deadline, instant.now);
                     }
-                    frontend.expired(claim, hold, lease, deadline, instant.now);
+                    frontend.expired(ended, hold, deadline, instant.now);
                     break;
                 }
                 // Touched or ended meanwhile: look again (Q6).
-                Err(now) => lease = now,
+                Err(now) => live.lease = now,
             }
         }
         NEVER

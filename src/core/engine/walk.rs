@@ -1,7 +1,8 @@
 //! Walking over all slots, a bucket at a time, while others come and go.
 
-use super::{Claim, Engine, Frontend, BUCKET_U32};
-use crate::core::lease::{Lease, State};
+use super::{Engine, Frontend, BUCKET_U32};
+use crate::core::lease::State;
+use crate::core::occupancy::Occupant;
 use crate::core::params::CHUNK_BUCKETS;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
@@ -63,12 +64,11 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Calls `f` with every slot that may be in use, as it is just then. It is for operators, and
     /// O(capacity).
-    pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_, P>, Lease)) {
+    pub(crate) fn for_each(&self, mut f: impl FnMut(Occupant<'_, P>)) {
         let mut walk = Walk::default();
         while let Some((first, slots)) = self.next_bucket(&mut walk) {
             for (id, slot) in (first..).zip(slots.iter()) {
-                let lease = slot.lease();
-                f(Claim::of(id, slot, lease), lease);
+                f(Occupant { id, slot, lease: slot.lease() });
             }
         }
     }

@@ -15,7 +15,8 @@ use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
 use super::{StoreError, StoreMetrics};
-use crate::core::engine::{Claim, DueBlock, Pin};
+use crate::core::engine::{DueBlock, Pin};
+use crate::core::occupancy;
 use crate::handle::handle;
 use crate::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
 use crate::polled::Polled;
@@ -56,8 +57,12 @@ impl<K: 'static, T: 'static> Shared<K, T> {
         PendingEntry::in_map(Removed::kept(ended, &self.store, cause), value)
     }
 
-    fn expired(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named) -> PendingEntry<K, T> {
-        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+    fn expired(
+        &self,
+        dead: occupancy::Ended<'_, Pair<K, Given<T>>>,
+        named: Named,
+    ) -> PendingEntry<K, T> {
+        let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
         self.entry(ended, RemovalCause::Expired)
     }
 }
@@ -67,14 +72,14 @@ impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
         &self.store
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
+    fn report(&self, dead: occupancy::Ended<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
         match &self.target {
-            Target::Poll(stack) => stack.push(self.expired(claim, named)),
+            Target::Poll(stack) => stack.push(self.expired(dead, named)),
             Target::Channel(sender) => {
-                self.store.send(sender, self.expired(claim, named));
+                self.store.send(sender, self.expired(dead, named));
             }
             Target::Unheard | Target::Listener(_) => {
-                let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+                let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
                 let value = take(&ended);
                 self.store.guard(|| match &self.target {
                     Target::Listener(listener) => listener(ended.key(), value),
@@ -118,8 +123,8 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
         self.shared.store.end_due(pin, due, gone);
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
-        (self.into)(self.shared.expired(claim, named));
+    fn report(&self, dead: occupancy::Ended<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
+        (self.into)(self.shared.expired(dead, named));
     }
 
     fn close_all(&self) {

@@ -1,8 +1,9 @@
 //! What a queue shares with its reaper, and where expired keys go.
 
 use super::{Expired, Inner};
-use crate::core::engine::{Claim, DueBlock, Pin};
+use crate::core::engine::{DueBlock, Pin};
 use crate::core::lease::Lease;
+use crate::core::occupancy::Ended;
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Keyed, Named, Pair, RemovalCause};
 use crate::target::{ExpiryListener, Target};
@@ -39,8 +40,8 @@ impl<K: 'static> Shared<K> {
     }
 
     /// The key that has expired in this slot, which the caller has ended.
-    fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
-        self.gone(self.store.ended_by_driver(claim, named, RemovalCause::Expired), deadline)
+    fn expired(&self, dead: Ended<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
+        self.gone(self.store.ended_by_driver(dead, named, RemovalCause::Expired), deadline)
     }
 
     /// A key that has expired, and is out of the index.
@@ -63,15 +64,15 @@ impl<K: 'static> Keyed<K, ()> for Shared<K> {
         self.store.end_unheard(pin, due);
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {
+    fn report(&self, dead: Ended<'_, Pair<K, ()>>, named: Named, deadline: u64) {
         match &self.target {
-            Target::Unheard => self.store.expired_unheard(claim, named),
-            Target::Poll(stack) => stack.push(self.expired(claim, named, deadline)),
+            Target::Unheard => self.store.expired_unheard(dead, named),
+            Target::Poll(stack) => stack.push(self.expired(dead, named, deadline)),
             Target::Listener(listener) => {
-                let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+                let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
                 self.store.guard(|| listener(ended.key()));
             }
-            Target::Channel(sender) => sender.send(self.expired(claim, named, deadline)),
+            Target::Channel(sender) => sender.send(self.expired(dead, named, deadline)),
         }
     }
 
@@ -101,8 +102,8 @@ impl<K: 'static, F: Fn(Expired<K>)> Keyed<K, ()> for Poll<'_, K, F> {
         self.shared.store.end_due(pin, due, gone);
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) {
-        (self.into)(self.shared.expired(claim, named, deadline));
+    fn report(&self, dead: Ended<'_, Pair<K, ()>>, named: Named, deadline: u64) {
+        (self.into)(self.shared.expired(dead, named, deadline));
     }
 
     fn close_all(&self) {

@@ -35,7 +35,7 @@ use self::id::Issuer;
 use self::seat::{Lend, Seat};
 use super::removed::EndedSlot;
 use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
-use crate::core::engine::Claim;
+use crate::core::occupancy;
 use crate::handle::handle;
 use crate::lifecycle::{Leftovers, Owner};
 use crate::target::Target;
@@ -77,8 +77,8 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
         &self.store
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<SessionId, Seat<T>>>, named: Named, _: u64) {
-        let ended = self.store.ended_by_driver(claim, named, RemovalCause::Expired);
+    fn report(&self, dead: occupancy::Ended<'_, Pair<SessionId, Seat<T>>>, named: Named, _: u64) {
+        let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
         // SAFETY: this thread has ended the session, and takes its token here only.
         let session = unsafe { ended.value().end(*ended.key(), Some(Duration::ZERO), self.lend) };
         drop(ended);

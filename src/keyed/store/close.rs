@@ -1,8 +1,8 @@
 //! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
 
 use super::{Named, Pair, RemovalCause, Store};
-use crate::core::engine::Claim;
 use crate::core::lease::Lease;
+use crate::core::occupancy::Ended;
 use crate::keyed::removed::EndedSlot;
 use crate::lifecycle::{shut, Leftovers, Reaping, Shut};
 use crate::target::Target;
@@ -26,8 +26,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &'s self,
         mut left: impl FnMut(EndedSlot<&'s Self, K, V>, Lease),
     ) -> bool {
-        let give = |claim: Claim<'_, Pair<K, V>>, named: Named, lease| {
-            left(self.ended_by_driver(&claim, named, RemovalCause::Closed), lease);
+        let give = |dead: Ended<'_, Pair<K, V>>, named: Named| {
+            let lease = dead.lease();
+            left(self.ended_by_driver(dead, named, RemovalCause::Closed), lease);
         };
         let closed = self.engine.close(self, give);
         if closed {

@@ -2,9 +2,10 @@
 
 use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
-use crate::core::engine::{bits, Chain, Claim, DueBlock, Frontend, Pin};
+use crate::core::engine::{bits, Chain, DueBlock, Frontend, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
+use crate::core::occupancy::{Ended, Occupant};
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::keyed::removed::EndedSlot;
@@ -36,7 +37,7 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
 
     /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
     /// reports it. Must not panic.
-    fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, deadline: u64);
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64);
 
     /// What [`Frontend::close`] does.
     fn close_all(&self);
@@ -45,11 +46,11 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
 impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
     type Hold = Named;
 
-    fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {
+    fn may_end(&self, live: &Occupant<'_, Pair<K, V>>) -> Option<Named> {
         let store = self.store();
         // Before the look at where others lead to.
         let pin = store.engine.pin();
-        store.named(pin, claim.id)
+        store.named(pin, live.id)
     }
 
     fn runs_users_code(&self) -> bool {
@@ -66,8 +67,8 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
         self.store().engine.keys.index_of(hash).fetch_oldest(hash);
     }
 
-    fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, deadline: u64, _: u64) {
-        self.report(&claim, named, deadline);
+    fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64, _: u64) {
+        self.report(dead, named, deadline);
     }
 
     fn close(&self) {
@@ -123,12 +124,12 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
         self.end_unheard(pin, due);
     }
 
-    fn report(&self, claim: &Claim<'_, Pair<K, V>>, named: Named, _: u64) {
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, _: u64) {
         step("expired");
         if self.removals.is_unheard() {
-            return self.expired_unheard(claim, named);
+            return self.expired_unheard(dead, named);
         }
-        let ended = self.ended_by_driver(claim, named, RemovalCause::Expired);
+        let ended = self.ended_by_driver(dead, named, RemovalCause::Expired);
         self.tell(&ended, RemovalCause::Expired);
     }
 
@@ -188,9 +189,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let index = engine.keys.at(named_in);
             // Before the end: until the index has named the slot, its claimer owns it.
             let position = index.position(pin, hash, id);
-            if position == ANYWHERE || slot.end(lease).is_err() {
+            if position == ANYWHERE {
                 continue;
             }
+            let Ok(dead) = (Occupant { id, slot, lease }).end() else {
+                continue;
+            };
             step("expired");
             due.left &= !(1 << at);
             index.remove(pin, hash, id, position, |other| {
@@ -200,8 +204,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             engine.late(shard, deadline, due.now);
             ended += 1;
             weight += self.weight_of(id);
-            // SAFETY: ended by this thread, and out of the index.
-            gone(unsafe { EndedSlot::of(self, id, slot) }, deadline);
+            gone(EndedSlot::of(self, dead), deadline);
         }
         if ended == 0 {
             return;

@@ -3,8 +3,9 @@
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::channel::Sender;
-use crate::core::engine::{Claim, Pin, Room};
+use crate::core::engine::{Pin, Room};
 use crate::core::lease::Lease;
+use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
@@ -79,10 +80,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         cause: RemovalCause,
         room: &mut Room<'_>,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        found.slot.end(found.lease).ok()?;
-        let claim = found.claim();
+        let dead = found.occupant().end().ok()?;
         let mine = self.engine.mine(pin);
-        Some(self.finish(pin, mine, room, &claim, (found.hash, found.position), cause))
+        Some(self.finish(pin, mine, room, dead, (found.hash, found.position), cause))
     }
 
     /// Ends an entry that was found, whatever has become of its lease. `None` if it has ended.
@@ -122,18 +122,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Takes a slot that the caller has ended out of the index. Its permits go to `room`.
+    /// Takes an ended slot out of the index. Its permits go to `room`.
     #[inline(always)]
     pub(super) fn finish(
         &self,
         pin: &Pin,
         mine: &Mine,
         room: &mut Room<'_>,
-        claim: &Claim<'_, Pair<K, V>>,
+        dead: Ended<'_, Pair<K, V>>,
         (hash, position): (u32, usize),
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
-        let counts = self.count(mine, claim.id);
+        let id = dead.id();
+        let counts = self.count(mine, id);
         match cause {
             RemovalCause::Expired => counts.expired.add(1),
             RemovalCause::Closed => counts.closed.add(1),
@@ -142,33 +143,32 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.keys(mine, hash).sub(1);
         let index = self.engine.keys.index_of(hash);
-        let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
-        index.remove(pin, hash, claim.id, position, leads);
-        room.keep(self.weight_of(claim.id));
+        let leads = |other| other != id && tail(&self.engine, other).0 == id;
+        index.remove(pin, hash, id, position, leads);
+        room.keep(self.weight_of(id));
         if self.engine.ended(mine, 1) {
             self.engine.tend_if_wanted(self);
         }
-        // SAFETY: ended by the caller, and out of the index.
-        unsafe { EndedSlot::of(self, claim.id, claim.slot) }
+        EndedSlot::of(self, dead)
     }
 
     /// Takes an entry that the driver, or a shutdown, has ended out of the index.
     pub(in crate::keyed) fn ended_by_driver(
         &self,
-        claim: &Claim<'_, Pair<K, V>>,
+        dead: Ended<'_, Pair<K, V>>,
         named: Named,
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
-        self.finish(&named.pin, mine, room, claim, (named.hash, named.position), cause)
+        self.finish(&named.pin, mine, room, dead, (named.hash, named.position), cause)
     }
 
     /// An entry has expired in a store without a listener. The driver sees to what waits to be
     /// freed when it has left the shard.
-    pub(in crate::keyed) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
+    pub(in crate::keyed) fn expired_unheard(&self, dead: Ended<'_, Pair<K, V>>, named: Named) {
         let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
         let at = (named.hash, named.position);
-        let ended = self.finish(&named.pin, mine, room, claim, at, RemovalCause::Expired);
+        let ended = self.finish(&named.pin, mine, room, dead, at, RemovalCause::Expired);
         let (id, _) = ended.into_slot();
         self.engine.free_later(mine, id, self.weight_of(id), true);
     }

@@ -2,9 +2,10 @@
 
 use super::lookup::Seen;
 use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};
-use crate::core::engine::{BadTimeout, Claim, Frontend, Pin, Refused, Room};
+use crate::core::engine::{BadTimeout, Frontend, Pin, Refused, Room};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::{Ended, Occupant, Unnamed, Vacant};
 use crate::core::slots::Spot;
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
@@ -15,9 +16,6 @@ use crate::sync::{step, Ordering};
 const ROOM: usize = 64;
 /// How often it tries again.
 const ATTEMPTS: u32 = 16;
-
-/// A claimed slot, and what belongs to it.
-pub(super) type Claimed<'a, K, V> = (Claim<'a, Pair<K, V>>, Spot<'a, Pair<K, V>>);
 
 /// An entry that a call has put in.
 pub(in crate::keyed) struct Entered<'g, 's, K: 'static, V: 'static> {
@@ -79,16 +77,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
     /// afterwards.
     #[inline(always)]
-    fn fill(
+    fn fill<'a>(
         &self,
-        (claim, spot): Claimed<'_, K, V>,
+        vacant: Vacant<'a, Pair<K, V>>,
         (hash, weight): (u32, u64),
         pair: (K, V),
         term: Term,
         used: bool,
-    ) -> Lease {
-        // SAFETY: just claimed.
-        unsafe { claim.slot.put(pair) };
+    ) -> Unnamed<'a, Pair<K, V>> {
+        let spot = vacant.spot();
         spot.note.store(hash, Ordering::Relaxed);
         self.note_weight(spot, weight);
         let state = match term.idle {
@@ -98,10 +95,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 State::LiveIdle
             }
         };
-        let lease = Lease::new(state, claim.generation, term.deadline);
-        let lease = if used { lease.used() } else { lease };
-        claim.slot.set_lease(lease);
-        lease
+        let lease = Lease::new(state, vacant.generation(), term.deadline);
+        vacant.fill(pair, if used { lease.used() } else { lease })
     }
 
     /// Notifies the driver of an entry that this thread has just put in. If the engine was shut
@@ -187,23 +182,24 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let store = self.store;
         self.permit(self.weight)?;
         let mine = store.engine.mine(pin);
-        let (claim, spot) = self.claim(pin, self.weight, term.deadline)?;
+        let vacant = self.claim(pin, self.weight, term.deadline)?;
+        let spot = vacant.spot();
         // Where nothing is evicted, no `get` has anything to note.
         let used = store.eviction.is_none();
         let (hash, pair) = (self.hash, self.take());
-        let lease = store.fill((claim, spot), (hash, self.weight), pair, term, used);
+        let new = store.fill(vacant, (hash, self.weight), pair, term, used);
         store.keys(mine, hash).add(1);
         let _telling = mine.telling(term.deadline);
-        if !store.engine.keys.index_of(hash).insert_simply(pin, hash, claim.id) {
-            self.enter_anywhere(pin, mine, claim)?;
-        }
+        let new = match store.engine.keys.index_of(hash).insert_simply(pin, hash, new.id) {
+            true => new.named(),
+            false => self.enter_anywhere(pin, mine, new)?,
+        };
         self.room.give_back();
-        store.count(mine, claim.id).inserted.add(1);
+        store.count(mine, new.id).inserted.add(1);
         if let Some(eviction) = &store.eviction {
-            eviction.note(claim.id, claim.generation, hash);
+            eviction.note(new.id, new.lease.generation(), hash);
         }
-        let new = Leased { id: claim.id, slot: claim.slot, lease, hash };
-        let new = Found::under(pin, new, ANYWHERE);
+        let new = Found::under(pin, Leased::of(new, hash), ANYWHERE);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         Ok(Entered { new, old: None, closed })
     }
@@ -233,29 +229,31 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let more = self.weight.saturating_sub(old);
         self.permit(more)?;
         let mine = store.engine.mine(pin);
-        let (claim, spot) = self.claim(pin, more, term.deadline)?;
+        let vacant = self.claim(pin, more, term.deadline)?;
+        let spot = vacant.spot();
         let (hash, pair) = (self.hash, self.take());
-        let lease = store.fill((claim, spot), (hash, self.weight), pair, term, true);
+        let new = store.fill(vacant, (hash, self.weight), pair, term, true);
         let _telling = mine.telling(term.deadline);
-        let forward = found.lease.with_link(State::Forward, claim.id);
-        if found.slot.swap_lease(found.lease, forward).is_err() {
-            // SAFETY: no lease has led to it.
-            self.take_back(unsafe { claim.slot.take() });
+        let Ok(dead) = found.occupant().forward(new.id) else {
+            // SAFETY: no lease has led to it, and no word names it.
+            let new = unsafe { new.withdraw() };
+            // SAFETY: as above.
+            self.take_back(unsafe { new.slot().take() });
             // The old entry keeps its share of the capacity.
-            claim.slot.set_lease(Lease::free(claim.generation));
+            new.free();
             self.room.keep(more);
             return Err(Hindered::Overtaken);
-        }
+        };
         step("forwarded");
-        store.swing(pin, hash, Some((found.id, found.position)), claim.id);
+        store.swing(pin, hash, Some((found.id, found.position)), new.id);
+        let new = new.named();
         self.room.keep(old.saturating_sub(self.weight));
         self.room.give_back();
         store.count(mine, found.id).replaced.add(1);
-        store.count(mine, claim.id).replacing.add(1);
-        // SAFETY: forwarded by this thread, and the index names the new slot now.
-        let old = unsafe { EndedSlot::of(store, found.id, found.slot) };
-        let new = Leased { id: claim.id, slot: claim.slot, lease, hash };
-        let new = Found::under(pin, new, ANYWHERE);
+        store.count(mine, new.id).replacing.add(1);
+        // The index names the new slot now.
+        let old = EndedSlot::of(store, dead);
+        let new = Found::under(pin, Leased::of(new, hash), ANYWHERE);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         if let (true, Some((_, bound))) = (term.keeps, term.idle) {
             store.keep_bound(found, &new, bound);
@@ -276,11 +274,11 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         pin: &Pin,
         permits: u64,
         deadline: u64,
-    ) -> Result<Claimed<'s, K, V>, Hindered> {
+    ) -> Result<Vacant<'s, Pair<K, V>>, Hindered> {
         let (engine, mut refused) = (&self.store.engine, Refused::OutOfMemory);
         let (mine, stripe) = (engine.mine(pin), pin.index().number());
         match engine.claim_permitted(mine, stripe, deadline, &mut refused) {
-            Some(claimed) => Ok(claimed),
+            Some(vacant) => Ok(vacant),
             None => {
                 self.room.keep(permits);
                 Err(Hindered::Refused(refused.into()))
@@ -296,21 +294,21 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         &mut self,
         pin: &Pin,
         mine: &Mine,
-        claim: Claim<'s, Pair<K, V>>,
-    ) -> Result<(), Hindered>
+        new: Unnamed<'s, Pair<K, V>>,
+    ) -> Result<Occupant<'s, Pair<K, V>>, Hindered>
     where
         K: Eq,
     {
         let (store, hash) = (self.store, self.hash);
-        let entering = Entering { offer: self, mine, claim };
-        // SAFETY: this thread's until it is published; from then on this thread is pinned.
-        let key = unsafe { &claim.slot.value().0 };
+        // SAFETY: this thread's until it is named; from then on this thread is pinned.
+        let (id, key) = (new.id, unsafe { &new.slot.value().0 });
+        let mut entering = Entering { offer: self, mine, new: Some(new) };
         let mut seek = store.seek(pin, Wanted::new(&store.engine.keys, hash, key));
-        let hindered = match store.engine.publish(pin, hash, claim.id, &mut seek, store) {
-            Insert::Done => {
-                std::mem::forget(entering);
-                return Ok(());
-            }
+        let hindered = match store.engine.publish(pin, hash, id, &mut seek, store) {
+            Insert::Done => match entering.new.take() {
+                Some(new) => return Ok(new.named()),
+                None => Hindered::Overtaken,
+            },
             Insert::Found => {
                 if let Seen::Forwarded(tail) = seek.seen {
                     store.swing(pin, hash, None, tail);
@@ -405,27 +403,35 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
 struct Entering<'o, 's, K: 'static, V: 'static> {
     offer: &'o mut Offer<'s, K, V>,
     mine: &'o Mine,
-    claim: Claim<'s, Pair<K, V>>,
+    /// `None` once it is in, or taken back.
+    new: Option<Unnamed<'s, Pair<K, V>>>,
 }
 
-impl<K: 'static, V: 'static> Entering<'_, '_, K, V> {
-    /// Takes key and value back, and frees the slot, which the index has never named.
-    fn give_back(self) {
+impl<'s, K: 'static, V: 'static> Entering<'_, 's, K, V> {
+    /// The slot, if the index has not got it.
+    fn withdraw(&mut self) -> Option<Ended<'s, Pair<K, V>>> {
+        let new = self.new.take()?;
         self.offer.store.keys(self.mine, self.offer.hash).sub(1);
-        // SAFETY: never published, so no thread has looked at them.
-        self.offer.take_back(unsafe { self.claim.slot.take() });
         self.offer.room.keep(self.offer.weight - 1);
-        self.offer.store.engine.free(self.mine, &self.claim);
-        std::mem::forget(self);
+        // SAFETY: the driver asks the index about keyed entries, and it has never named this one.
+        Some(unsafe { new.withdraw() })
+    }
+
+    /// Takes key and value back, and frees the slot.
+    fn give_back(mut self) {
+        if let Some(dead) = self.withdraw() {
+            // SAFETY: no thread has looked at them.
+            self.offer.take_back(unsafe { dead.slot().take() });
+            self.offer.store.engine.free(self.mine, dead);
+        }
     }
 }
 
 impl<K: 'static, V: 'static> Drop for Entering<'_, '_, K, V> {
-    #[cold]
+    #[inline]
     fn drop(&mut self) {
-        let store = self.offer.store;
-        store.keys(self.mine, self.offer.hash).sub(1);
-        self.offer.room.keep(self.offer.weight - 1);
-        store.engine.abandon(self.mine, &self.claim, self.offer.weight);
+        if let Some(dead) = self.withdraw() {
+            self.offer.store.engine.abandon(self.mine, dead, self.offer.weight);
+        }
     }
 }

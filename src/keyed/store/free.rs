@@ -5,6 +5,7 @@
 
 use super::{Pair, Store};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::Occupant;
 use crate::core::slot::{Payload, Slot};
 use crate::core::threads::is_pinned;
 use crate::panics::{caught, is_inside};
@@ -72,11 +73,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
 impl<K: 'static, V: 'static> Drop for Store<K, V> {
     fn drop(&mut self) {
         // No other thread uses the store any more.
-        self.engine.for_each(|claim, lease| {
+        self.engine.for_each(|Occupant { slot, lease, .. }| {
             if !lease.is(State::Free) {
                 // SAFETY: a slot that is not free has its key and value.
-                let pair = unsafe { claim.slot.take() };
-                claim.slot.set_lease(Lease::free(lease.generation()));
+                let pair = unsafe { slot.take() };
+                slot.set_lease(Lease::free(lease.generation()));
                 caught(|| drop(pair));
             }
         });

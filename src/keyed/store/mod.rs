@@ -44,8 +44,9 @@ pub(super) use weigh::Weigher;
 
 use super::idle::Policy;
 use super::removals::Removals;
-use crate::core::engine::{Claim, Engine, Pin, Stripe};
+use crate::core::engine::{Engine, Pin, Stripe};
 use crate::core::lease::{set, Lease, State};
+use crate::core::occupancy::Occupant;
 use crate::core::per_shard::PerShard;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
@@ -127,8 +128,14 @@ impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
         Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
     }
 
-    pub(super) fn claim(&self) -> Claim<'s, Pair<K, V>> {
-        Claim::of(self.id, self.slot, self.lease)
+    #[inline(always)]
+    pub(super) fn of(seen: Occupant<'s, Pair<K, V>>, hash: u32) -> Self {
+        Leased { id: seen.id, slot: seen.slot, lease: seen.lease, hash }
+    }
+
+    #[inline(always)]
+    fn occupant(&self) -> Occupant<'s, Pair<K, V>> {
+        Occupant { id: self.id, slot: self.slot, lease: self.lease }
     }
 
     /// Whether it had ended when its lease was loaded.

@@ -116,8 +116,8 @@ impl<T: 'static> Trees<T> {
         key: u64,
         target: u64,
     ) -> bool {
-        let (slot, seen) = (found.slot, found.lease);
-        let mut lease = slot.lease();
+        let seen = found.lease;
+        let mut live = found.by(found.slot.lease());
         let _delivering = mine.frontend.undelivered.announce();
         if self.engine.has_closed(found.id) {
             return false;
@@ -125,20 +125,20 @@ impl<T: 'static> Trees<T> {
         loop {
             // survives: the loop reads the lease first, with Acquire, so the key is not older than
             // that occupant. If it is a later occupant's, the swap of the lease fails.
-            let same = lease.generation() == seen.generation()
-                && matches!(lease.state(), State::Live | State::Initing)
-                && slot.fields().key.load(Ordering::Acquire) == key;
+            let same = live.lease.generation() == seen.generation()
+                && matches!(live.lease.state(), State::Live | State::Initing)
+                && live.slot.fields().key.load(Ordering::Acquire) == key;
             if !same {
                 return false;
             }
-            match slot.end(lease) {
-                Ok(()) => {
+            match live.end() {
+                Ok(ended) => {
                     let acked = Some(Reason::Acked);
                     let at = At { hash, position: found.position };
-                    self.finish_at(mine, found.claim(), lease, target, acked, Some(at));
+                    self.finish_at(mine, ended, target, acked, Some(at));
                     return true;
                 }
-                Err(now) => lease = now,
+                Err(now) => live.lease = now,
             }
         }
     }

@@ -5,7 +5,7 @@ use super::New;
 use crate::ack::error::AckError;
 use crate::ack::trees::Trees;
 use crate::core::engine::Refused;
-use crate::core::lease::{Lease, State};
+use crate::core::lease::State;
 use crate::time::Lifetime;
 use std::time::Duration;
 
@@ -46,9 +46,8 @@ impl<T: 'static> Trees<T> {
             let mut refused = Refused::OutOfMemory;
             let entered =
                 match self.place((mine, index), &new, state, word, &mut None, &mut refused) {
-                    Some((claim, _)) => {
-                        let entered = self.enter(mine, &new, &claim, &mut None);
-                        entered.map(|found| found.is_none().then_some(claim))
+                    Some((placed, _)) => {
+                        self.enter(mine, &new, placed, &mut None).map(|entered| entered.ok())
                     }
                     // The index may have the key already; then no room is needed.
                     None if refused != Refused::Closed
@@ -58,15 +57,14 @@ impl<T: 'static> Trees<T> {
                     }
                     None => Err(self.refuse(refused)),
                 };
-            let Ok(Some(claim)) = entered else {
+            let Ok(Some(live)) = entered else {
                 self.early.fetch_sub(1, Relaxed);
                 return entered.map(|_| false);
             };
-            mine.frontend.counts[self.engine.shard_of(claim.id)].early_held.add(1);
-            if self.engine.enforce(claim.id, deadline).is_err() {
-                let lease = Lease::new(state, claim.generation, deadline);
-                let target = self.target(key, claim.generation);
-                self.undo(mine, claim, lease, target).map_err(|_| AckError::Closed)?;
+            mine.frontend.counts[self.engine.shard_of(live.id)].early_held.add(1);
+            if self.engine.enforce(live.id, deadline).is_err() {
+                let target = self.target(key, live.lease.generation());
+                self.undo(mine, live, target).map_err(|_| AckError::Closed)?;
             }
             Ok(true)
         })

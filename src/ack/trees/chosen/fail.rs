@@ -26,7 +26,7 @@ impl<T: 'static> Trees<T> {
             match lease.state() {
                 State::Live => {
                     let target = self.target(key, lease.generation());
-                    match self.fail_live(found.claim(), lease, target, by) {
+                    match self.fail_live(found.by(lease), target, by) {
                         Ok(true) => return Ok(Done::Now),
                         Ok(false) => {}
                         Err(_) => return self.late(found.id),

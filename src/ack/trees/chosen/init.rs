@@ -4,10 +4,11 @@ use super::{Found, New};
 use crate::ack::error::AckError;
 use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
-use crate::core::engine::{Claim, Refused};
+use crate::core::engine::Refused;
 use crate::core::header::Header;
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::{Occupant, Unnamed};
 use crate::error::TokenError;
 use crate::sync::{step, Ordering};
 use crate::time::Lifetime;
@@ -48,20 +49,21 @@ impl<T: 'static> Trees<T> {
         let mut refused = Refused::OutOfMemory;
         let placed =
             self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
-        let Some((claim, header)) = placed else {
+        let Some((placed, header)) = placed else {
             return self.init_anywhere(who, *new, xor, token, Err(refused));
         };
-        let id = claim.id;
+        let id = placed.id;
         let index = self.engine.keys.index_of(new.hash);
         if !index.insert_simply(&self.engine.pin(), new.hash, id) {
-            return self.init_anywhere(who, *new, xor, token, Ok(claim));
+            return self.init_anywhere(who, *new, xor, token, Ok(placed));
         }
+        let live = placed.named();
         step("root published");
         who.0.frontend.counts[self.engine.shard_of(id)].begun.add(1);
         if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
             return Ok(());
         }
-        self.init_ended(who.0, new, xor, &claim)
+        self.init_ended(who.0, new, xor, live)
     }
 
     /// Ends a root that its init has just published: it has no edges, or the engine was shut down.
@@ -72,16 +74,15 @@ impl<T: 'static> Trees<T> {
         mine: &Mine,
         new: &New,
         xor: u64,
-        claim: &Claim<'_, Tree<T>>,
+        live: Occupant<'_, Tree<T>>,
     ) -> Result<(), TokenError<T>> {
-        let target = self.target(new.key, claim.generation);
-        let lease = Lease::new(State::Live, claim.generation, new.deadline);
-        if self.engine.enforce(claim.id, new.deadline).is_err() {
-            return self.undo_root(mine, *claim, lease, target);
+        let Occupant { id, slot, lease } = live;
+        let target = self.target(new.key, lease.generation());
+        if self.engine.enforce(id, new.deadline).is_err() {
+            return self.undo_root(mine, live, target);
         }
         if xor == 0 {
-            let found =
-                Found { id: claim.id, slot: claim.slot, word: target, lease, position: ANYWHERE };
+            let found = Found { id, slot, word: target, lease, position: ANYWHERE };
             self.complete_chosen(mine, new.hash, &found, new.key, target);
         }
         Ok(())
@@ -96,7 +97,7 @@ impl<T: 'static> Trees<T> {
         new: New,
         xor: u64,
         mut token: Option<T>,
-        placed: Result<Claim<'a, Tree<T>>, Refused>,
+        placed: Result<Unnamed<'a, Tree<T>>, Refused>,
     ) -> Result<(), TokenError<T>> {
         self.init_or_merge(who, new, xor, &mut token, placed).map_err(|error| TokenError {
             error,
@@ -112,21 +113,21 @@ impl<T: 'static> Trees<T> {
         new: New,
         xor: u64,
         token: &mut Option<T>,
-        mut placed: Result<Claim<'a, Tree<T>>, Refused>,
+        mut placed: Result<Unnamed<'a, Tree<T>>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
         let New { hash, key, .. } = new;
         loop {
             let found = match placed {
-                Ok(claim) => match self.enter(mine, &new, &claim, token)? {
-                    None => {
-                        mine.frontend.counts[self.engine.shard_of(claim.id)].begun.add(1);
-                        return self.init_ended(mine, &new, xor, &claim).map_err(|refused| {
+                Ok(placed) => match self.enter(mine, &new, placed, token)? {
+                    Ok(live) => {
+                        mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
+                        return self.init_ended(mine, &new, xor, live).map_err(|refused| {
                             *token = Some(refused.token);
                             refused.error
                         });
                     }
-                    Some(found) => found,
+                    Err(found) => found,
                 },
                 Err(Refused::Closed) => return Err(AckError::Closed),
                 // A key that is there already needs no room.
@@ -156,7 +157,7 @@ impl<T: 'static> Trees<T> {
             let mut refused = Refused::OutOfMemory;
             placed = self
                 .place(who, &new, State::Live, |target| target ^ xor, token, &mut refused)
-                .map(|(claim, _)| claim)
+                .map(|(placed, _)| placed)
                 .ok_or(refused);
         }
     }
@@ -173,45 +174,49 @@ impl<T: 'static> Trees<T> {
         word: impl FnOnce(u64) -> u64,
         token: &mut Option<T>,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_, Tree<T>>, &Header)> {
-        let (claim, spot) = self.engine.claim(mine, index, new.deadline, refused)?;
-        let target = self.target(new.key, claim.generation);
-        let lease = Lease::new(state, claim.generation, new.deadline);
+    ) -> Option<(Unnamed<'_, Tree<T>>, &Header)> {
+        let vacant = self.engine.claim(mine, index, new.deadline, refused)?;
+        let target = self.target(new.key, vacant.generation());
+        let lease = Lease::new(state, vacant.generation(), new.deadline);
+        let spot = vacant.spot();
         spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-        occupy(&spot, (new.key, new.owner, token), word(target), lease);
+        let placed = occupy(vacant, (new.key, new.owner, token), word(target), lease);
         self.keys(mine, new.hash).keys_in.add(1);
-        Some((claim, spot.header))
+        Some((placed, spot.header))
     }
 
-    /// Publishes a placed slot in the index. Returns the slot that the key has already, if it has
-    /// one. Unless the index has it now, this frees the placed slot, and a root's `token` is back.
+    /// Publishes a placed slot in the index. An error within is the slot that the key has already.
+    /// Unless the index has it now, this frees the placed slot, and a root's `token` is back.
     #[inline(never)]
-    pub(super) fn enter(
-        &self,
+    pub(super) fn enter<'a>(
+        &'a self,
         mine: &Mine,
         new: &New,
-        claim: &Claim<'_, Tree<T>>,
+        placed: Unnamed<'a, Tree<T>>,
         token: &mut Option<T>,
-    ) -> Result<Option<Found<'_, T>>, AckError> {
+    ) -> Result<Result<Occupant<'a, Tree<T>>, Found<'a, T>>, AckError> {
         let mut found = None;
         let mut probe = |id| {
             found = self.holds(id, new.key, ANYWHERE);
             found.is_some()
         };
-        let entered = self.engine.publish(&self.engine.pin(), new.hash, claim.id, &mut probe, self);
+        let entered =
+            self.engine.publish(&self.engine.pin(), new.hash, placed.id, &mut probe, self);
         if let Insert::Done = entered {
-            return Ok(None);
+            return Ok(Ok(placed.named()));
         }
         // The index never had the slot, so it is still this thread's alone (see `may_end`).
         self.keys(mine, new.hash).keys_out.add(1);
-        if claim.slot.lease_relaxed().is(State::Live) {
-            // SAFETY: this thread's alone, which has put it in; early entries have none.
-            *token = Some(unsafe { Tree::take_token(claim.slot) });
+        // SAFETY: the driver asks the index about chosen roots, which has not had this one.
+        let placed = unsafe { placed.withdraw() };
+        if placed.lease().is(State::Live) {
+            // SAFETY: this thread has put it in; early entries have none.
+            *token = Some(unsafe { Tree::take_token(placed.slot()) });
         }
-        self.engine.free(mine, claim);
-        match entered {
-            Insert::Found => Ok(found),
-            Insert::Alike => Err(self.refuse(AckError::Collisions)),
+        self.engine.free(mine, placed);
+        match (entered, found) {
+            (Insert::Found, Some(found)) => Ok(Err(found)),
+            (Insert::Alike, _) => Err(self.refuse(AckError::Collisions)),
             _ => Err(self.refuse(AckError::OutOfMemory)),
         }
     }

@@ -43,14 +43,13 @@ impl<T: 'static> Trees<T> {
         if self.engine.has_closed(found.id) {
             return Err(AckError::Closed);
         }
-        if found.slot.end(found.lease).is_err() {
+        let Ok(ended) = found.by(found.lease).end() else {
             return Ok(false);
-        }
+        };
         let target = self.adopt(mine, found, new, token);
         let by = (found.lease.is(State::EarlyFailedBy))
             .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
-        let failed = Some(Reason::Failed { by });
-        self.finish(mine, found.claim(), found.lease, target, failed);
+        self.finish(mine, ended, target, Some(Reason::Failed { by }));
         Ok(true)
     }
 
@@ -106,8 +105,8 @@ impl<T: 'static> Trees<T> {
                 if self.engine.enforce(found.id, until).is_err() {
                     // The engine was shut down: an init that returns after that has tracked
                     // nothing.
-                    if slot.end(live).is_ok() {
-                        self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
+                    if let Ok(ended) = found.by(live).end() {
+                        self.finish(mine, ended, target, Some(Reason::Cancelled));
                     }
                 } else if complete {
                     // The root is like any other now: the thread that ends it announces that
@@ -118,14 +117,8 @@ impl<T: 'static> Trees<T> {
             }
             // A failure came between: this thread delivers it.
             Err(now) if goes_on(now, State::InitingFailed) => {
-                if slot.end(now).is_ok() {
-                    self.finish(
-                        mine,
-                        found.claim(),
-                        now,
-                        target,
-                        Some(Reason::Failed { by: None }),
-                    );
+                if let Ok(ended) = found.by(now).end() {
+                    self.finish(mine, ended, target, Some(Reason::Failed { by: None }));
                 }
             }
             // An ack completed the root before the swap, and has delivered the outcome.

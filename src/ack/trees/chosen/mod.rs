@@ -38,9 +38,9 @@ mod renew;
 
 use super::tree::{read, Tree};
 use super::{Mine, Trees};
-use crate::core::engine::Claim;
 use crate::core::index::{Candidate, ANYWHERE};
 use crate::core::lease::{set, Lease, State};
+use crate::core::occupancy::Occupant;
 use crate::core::slot::Slot;
 
 /// The states of a chosen root that its index word leads to.
@@ -67,8 +67,9 @@ pub(super) struct Found<'a, T: 'static> {
 }
 
 impl<'a, T: 'static> Found<'a, T> {
-    fn claim(&self) -> Claim<'a, Tree<T>> {
-        Claim::of(self.id, self.slot, self.lease)
+    /// The root, by a lease that it had later.
+    fn by(&self, lease: Lease) -> Occupant<'a, Tree<T>> {
+        Occupant { id: self.id, slot: self.slot, lease }
     }
 }
 
