@@ -1,9 +1,10 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
 use expiry::expiring_map::Entry;
-use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause, StoreError};
+use expiry::{BuildError, ExpiringMap, Lifetime, ManualClock, RemovalCause, StoreError};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -545,4 +546,109 @@ fn settings_that_cannot_be_are_refused() {
     let capacity = usize::MAX;
     let error = BuildError::CapacityTooLarge { capacity };
     assert_eq!(refused(builder().max_capacity(capacity)), error);
+}
+
+#[test]
+fn a_bound_that_changes_holds_at_once_and_refuses_what_cannot_be() {
+    let (map, _, told) = bounded(100);
+    for key in 0..100 {
+        map.insert(key, key).unwrap();
+    }
+    map.set_max_capacity(10).unwrap();
+    assert_eq!((map.len(), map.weight(), map.capacity()), (10, Some(10), Some(10)));
+    let causes: Vec<_> = told.lock().unwrap().drain(..).map(|(_, cause)| cause).collect();
+    assert_eq!(causes, [RemovalCause::Size; 90]);
+    map.insert(1000, 0).unwrap();
+    assert_eq!((map.len(), map.metrics().weight, map.metrics().capacity), (10, Some(10), Some(10)));
+    map.set_max_capacity(20).unwrap();
+    for key in 2000..2100 {
+        map.insert(key, key).unwrap();
+    }
+    assert_eq!((map.len(), map.weight()), (20, Some(20)));
+    let too_large = BuildError::CapacityTooLarge { capacity: (1 << 31) + 1 };
+    assert_eq!(map.set_max_capacity(0), Err(BuildError::ZeroCapacity));
+    assert_eq!(map.set_max_capacity((1 << 31) + 1), Err(too_large));
+    assert_eq!(map.set_max_weight(5), Err(BuildError::OtherBound));
+    assert_eq!((map.len(), map.capacity()), (20, Some(20)));
+    let free = ExpiringMap::<u64, u64>::builder().build_manual().unwrap();
+    assert_eq!(free.set_max_capacity(5), Err(BuildError::OtherBound));
+    assert_eq!((free.capacity(), free.weight()), (None, None));
+    let refuses = ExpiringMap::<u64, u64>::builder().capacity(5).build_manual().unwrap();
+    assert_eq!(refuses.set_max_capacity(5), Err(BuildError::OtherBound));
+}
+
+/// A listener lowers the bound while two insertions keep the permits of what they have evicted:
+/// there is nothing to evict, and the insertions do not use those permits.
+#[test]
+fn a_bound_that_is_lowered_amid_insertions_holds_afterwards() {
+    let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();
+    let (own, evicted) = (map.clone(), AtomicUsize::new(0));
+    let listener = move |_: &u64, _: &u64, _| {
+        let map = own.get().unwrap();
+        match evicted.fetch_add(1, Ordering::Relaxed) {
+            0 => drop(map.insert(4, 4)),
+            1 => map.set_max_capacity(1).unwrap(),
+            _ => {}
+        }
+    };
+    let built = ExpiringMap::builder().max_capacity(2).removal_listener(listener).build_manual();
+    let map = map.get_or_init(|| built.unwrap());
+    for key in 1..=3 {
+        map.insert(key, key).unwrap();
+    }
+    assert_eq!((map.len(), map.weight(), map.capacity()), (1, Some(1), Some(1)));
+}
+
+#[test]
+fn a_lower_bound_ends_what_is_due_first() {
+    let (map, clock, told) = bounded(100);
+    for key in 0..100 {
+        let lifetime = if key % 2 == 0 { Lifetime::Never } else { Lifetime::After(SECOND) };
+        map.insert_with_lifetime(key, key, lifetime).unwrap();
+    }
+    clock.advance(SECOND * 3);
+    map.set_max_capacity(50).unwrap();
+    assert_eq!((map.len(), map.weight()), (50, Some(50)));
+    let causes: Vec<_> = told.lock().unwrap().drain(..).map(|(_, cause)| cause).collect();
+    assert_eq!(causes, [RemovalCause::Expired; 50]);
+}
+
+#[test]
+fn a_weight_that_changes_holds_at_once() {
+    let (map, _) = weighing();
+    let most = map.capacity().unwrap();
+    for key in 1..=5 {
+        map.insert(key, 2).unwrap();
+    }
+    assert_eq!(map.weight(), Some(weight(&map)));
+    map.set_max_weight(3).unwrap();
+    assert!(weight(&map) <= 3 && map.weight() == Some(weight(&map)) && most > 3);
+    assert_eq!(map.insert(6, 4).unwrap_err().error, StoreError::TooHeavy);
+    map.insert(7, 3).unwrap();
+    assert_eq!((weight(&map), map.len()), (3, 1));
+    map.set_max_weight(usize::MAX).unwrap();
+    map.insert(8, 1000).unwrap();
+    assert_eq!((weight(&map), map.weight()), (1003, Some(1003)));
+    assert_eq!(map.set_max_capacity(5), Err(BuildError::OtherBound));
+}
+
+#[test]
+fn a_bound_is_lowered_and_raised_beside_insertions() {
+    let (map, _, _) = bounded(1000);
+    thread::scope(|scope| {
+        for from in [0, 1 << 20] {
+            let map = &map;
+            scope.spawn(move || {
+                for key in from..from + 20_000 {
+                    map.insert(key, key).unwrap();
+                }
+            });
+        }
+        for capacity in (1..100).chain([100]) {
+            map.set_max_capacity(capacity * 10).unwrap();
+            map.set_max_capacity(100).unwrap();
+            assert!(map.weight() <= Some(100));
+        }
+    });
+    assert_eq!((map.len(), map.weight()), (100, Some(100)));
 }

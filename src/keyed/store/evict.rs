@@ -24,8 +24,9 @@
 //! The bound is the permits of `core::engine::admission`, and so exact: the inserting thread evicts
 //! before it claims its slot.
 
+use super::enter::{ATTEMPTS, ROOM};
 use super::{Found, Leased, Pair, Store};
-use crate::core::engine::Room;
+use crate::core::engine::{Frontend, Room};
 use crate::core::lease::{set, Lease, State};
 use crate::core::params::BUCKET;
 use crate::core::slot::Slot;
@@ -212,9 +213,26 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let _ = slot.swap_lease(lease, lease.used());
     }
 
+    /// Ends what is due, in a round of bounded steps, unless the call has gone as many rounds as it
+    /// may. Returns whether it has gone one: then the caller looks for room again.
+    pub(super) fn ends_due(
+        &self,
+        eviction: &Eviction,
+        room: &mut Room<'_>,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) -> bool {
+        let now = self.engine.deadlines.clock().now();
+        let goes = self.may_be_due(eviction, now) && room.attempts + 1 < ATTEMPTS;
+        if goes {
+            room.attempts += 1;
+            self.engine.poll_beside(now, ROOM, frontend);
+        }
+        goes
+    }
+
     /// Whether something is due that this thread could end. Asks once a tick where nothing is due
     /// in any shard, whichever thread drives it.
-    pub(super) fn may_be_due(&self, eviction: &Eviction, now: u64) -> bool {
+    fn may_be_due(&self, eviction: &Eviction, now: u64) -> bool {
         let tick = self.engine.deadlines.ticks().at(now);
         if eviction.clear.load(Relaxed) >= tick {
             return false;
@@ -247,6 +265,30 @@ impl<K: 'static, V: 'static> Store<K, V> {
             }
         }
         room.attempts < FRUITLESS
+    }
+
+    /// Changes the bound of a map that evicts. Ends what is beyond it one by one, what is due first.
+    /// The caller is unpinned. This thread cannot evict what other threads are in the middle of
+    /// inserting: later insertions pay that part of the debt.
+    pub(in crate::keyed) fn set_limit(
+        &self,
+        eviction: &Eviction,
+        limit: u64,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) {
+        let admission = &self.engine.admission;
+        admission.set_limit(limit);
+        if eviction.evictions.is_none() {
+            let most = eviction.probation.capacity() as u64;
+            eviction.share.store((limit / PROBATION as u64).clamp(1, most), Relaxed);
+        }
+        let mut room = admission.room();
+        while admission.is_in_debt()
+            && (self.ends_due(eviction, &mut room, frontend)
+                || self.evict_one(eviction, None, &mut room))
+        {
+            room.give_back();
+        }
     }
 
     /// Ends an entry that the policy chooses, other than `spared`. The caller reports it, unpinned.
