@@ -189,7 +189,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let mine = store.engine.mine(pin);
         let (claim, spot) = self.claim(pin, self.weight, term.deadline)?;
         // Where nothing is evicted, no `get` has anything to note.
-        let used = store.eviction.is_none();
+        let used = store.eviction.as_ref().map_or(true, Eviction::begins_used);
         let (hash, pair) = (self.hash, self.take());
         let lease = store.fill((claim, spot), (hash, self.weight), pair, term, used);
         store.keys(mine, hash).add(1);

@@ -36,6 +36,7 @@ pub(super) use ends::Listener;
 pub use ends::RemovalCause;
 pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
+pub use evict::EvictionPolicy;
 pub(super) use lookup::Wanted;
 pub(super) use renew::Prolonged;
 pub(crate) use renew::Touched;
