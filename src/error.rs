@@ -73,6 +73,10 @@ pub enum BuildError {
     /// Settings bound the weight, and the program gives no weigher: call
     /// [`max_weight`](crate::ExpiringMapBuilder::max_weight).
     NoWeigher,
+    /// The bound of a map can be changed if it was built with one of the same kind:
+    /// [`max_capacity`](crate::ExpiringMapBuilder::max_capacity), or
+    /// [`max_weight`](crate::ExpiringMapBuilder::max_weight).
+    OtherBound,
     /// Fewer than two buckets cannot say how much longer an entry may live.
     TooFewBuckets {
         /// What was asked for.
@@ -141,6 +145,10 @@ impl fmt::Display for BuildError {
             BuildError::NoWeigher => write!(
                 f,
                 "max_weight of the settings needs a weigher; give one by the builder's max_weight"
+            ),
+            BuildError::OtherBound => write!(
+                f,
+                "the map was built with another bound, or none; build it with max_capacity or max_weight to change that"
             ),
             BuildError::TooFewBuckets { buckets } => {
                 write!(f, "{buckets} buckets are too few; use at least 2")

@@ -261,11 +261,11 @@ pub use expiry_wheel::{GenerationsError, Geometry, RotatingMap, TimerId, TimerWh
 pub use hash::{DefaultHasher, RandomState};
 pub use id::ParseIdError;
 pub use keyed::{
-    Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, Handle, InsertError,
-    Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder, PendingMapError, Ref,
-    RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo, SessionTracker,
-    SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics, TimeCacheMap,
-    TimeCacheMapBuilder, Tracked, Updated,
+    EvictionPolicy, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
+    Handle, InsertError, Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder,
+    PendingMapError, Ref, RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo,
+    SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
+    TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[doc(hidden)]
 pub use panics::{inside, is_inside};

@@ -193,6 +193,7 @@ macro_rules! series {
 series! {
     Gauge LIVE = "expiry_live", Count, "entries now";
     Gauge CAPACITY = "expiry_capacity", Count, "the most entries there may be, where that is bounded";
+    Gauge WEIGHT = "expiry_weight", Count, "what entries weigh, of the capacity, where that is bounded";
     Gauge SLOTS = "expiry_slots", Count, "slots whose memory is held, in use or not";
     Gauge UNRECLAIMED = "expiry_unreclaimed", Count, "entries that have ended and whose memory is not free yet";
     Gauge TABLES = "expiry_tables", Count, "tables of the index: one for each shard, and more while it grows or shrinks";

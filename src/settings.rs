@@ -24,6 +24,7 @@
 //! | `server_id` | [`SessionTrackerSettings`] | integer, 0 to 255 |
 //! | `collect_touches` | [`SessionTrackerSettings`] | `true` or `false` |
 //! | `max_capacity`, `max_weight` | [`ExpiringMapSettings`] | integer, at least 1 |
+//! | `eviction_policy` | [`ExpiringMapSettings`] | `"s3_fifo"`, `"least_recently_used"` or `"soonest_deadline"` |
 //! | `statistics` | [`ExpiringMapSettings`] | `true` or `false` |
 //! | `capacity`, `reaper_budget` | all | integer, at least 1 |
 //! | `shards` | all | a power of two up to 256 |
@@ -85,8 +86,8 @@
 #[cfg(feature = "async")]
 use crate::TimeoutsBuilder;
 use crate::{
-    AckTrackerBuilder, ExpiringMapBuilder, ExpiryQueueBuilder, Lifetime, OnDrop, PendingMapBuilder,
-    PendingTableBuilder, SessionTrackerBuilder,
+    AckTrackerBuilder, EvictionPolicy, ExpiringMapBuilder, ExpiryQueueBuilder, Lifetime, OnDrop,
+    PendingMapBuilder, PendingTableBuilder, SessionTrackerBuilder,
 };
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -299,7 +300,9 @@ settings! {
     /// ```
     ExpiringMapSettings sets ExpiringMapBuilder, impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
         durations { time_to_live, time_to_idle, interval }
-        values { shards: usize, capacity: usize, max_capacity: usize, statistics: bool, reaper_budget: usize }
+        values {
+            shards: usize, capacity: usize, max_capacity: usize, eviction_policy: EvictionPolicy, statistics: bool, reaper_budget: usize
+        }
         others {
             /// The weight of [`max_weight`](ExpiringMapBuilder::max_weight). The program gives the
             /// weigher there.

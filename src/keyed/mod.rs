@@ -32,5 +32,5 @@ pub use removed::Removed;
 pub use session::{
     Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, Tracked,
 };
-pub use store::RemovalCause;
+pub use store::{EvictionPolicy, RemovalCause};
 pub use time_cache::{TimeCacheMap, TimeCacheMapBuilder};

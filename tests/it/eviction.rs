@@ -1,9 +1,12 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
 use expiry::expiring_map::Entry;
-use expiry::{BuildError, ExpiringMap, ManualClock, RemovalCause, StoreError};
+use expiry::{
+    BuildError, EvictionPolicy, ExpiringMap, Lifetime, ManualClock, RemovalCause, StoreError,
+};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -545,4 +548,238 @@ fn settings_that_cannot_be_are_refused() {
     let capacity = usize::MAX;
     let error = BuildError::CapacityTooLarge { capacity };
     assert_eq!(refused(builder().max_capacity(capacity)), error);
+}
+
+#[test]
+fn a_bound_that_changes_holds_at_once_and_refuses_what_cannot_be() {
+    let (map, _, told) = bounded(100);
+    for key in 0..100 {
+        map.insert(key, key).unwrap();
+    }
+    map.set_max_capacity(10).unwrap();
+    assert_eq!((map.len(), map.weight(), map.capacity()), (10, Some(10), Some(10)));
+    let causes: Vec<_> = told.lock().unwrap().drain(..).map(|(_, cause)| cause).collect();
+    assert_eq!(causes, [RemovalCause::Size; 90]);
+    map.insert(1000, 0).unwrap();
+    assert_eq!((map.len(), map.metrics().weight, map.metrics().capacity), (10, Some(10), Some(10)));
+    map.set_max_capacity(20).unwrap();
+    for key in 2000..2100 {
+        map.insert(key, key).unwrap();
+    }
+    assert_eq!((map.len(), map.weight()), (20, Some(20)));
+    let too_large = BuildError::CapacityTooLarge { capacity: (1 << 31) + 1 };
+    assert_eq!(map.set_max_capacity(0), Err(BuildError::ZeroCapacity));
+    assert_eq!(map.set_max_capacity((1 << 31) + 1), Err(too_large));
+    assert_eq!(map.set_max_weight(5), Err(BuildError::OtherBound));
+    assert_eq!((map.len(), map.capacity()), (20, Some(20)));
+    let free = ExpiringMap::<u64, u64>::builder().build_manual().unwrap();
+    assert_eq!(free.set_max_capacity(5), Err(BuildError::OtherBound));
+    assert_eq!((free.capacity(), free.weight()), (None, None));
+    let refuses = ExpiringMap::<u64, u64>::builder().capacity(5).build_manual().unwrap();
+    assert_eq!(refuses.set_max_capacity(5), Err(BuildError::OtherBound));
+}
+
+/// A listener lowers the bound while two insertions keep the permits of what they have evicted:
+/// there is nothing to evict, and the insertions do not use those permits.
+#[test]
+fn a_bound_that_is_lowered_amid_insertions_holds_afterwards() {
+    let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();
+    let (own, evicted) = (map.clone(), AtomicUsize::new(0));
+    let listener = move |_: &u64, _: &u64, _| {
+        let map = own.get().unwrap();
+        match evicted.fetch_add(1, Ordering::Relaxed) {
+            0 => drop(map.insert(4, 4)),
+            1 => map.set_max_capacity(1).unwrap(),
+            _ => {}
+        }
+    };
+    let built = ExpiringMap::builder().max_capacity(2).removal_listener(listener).build_manual();
+    let map = map.get_or_init(|| built.unwrap());
+    for key in 1..=3 {
+        map.insert(key, key).unwrap();
+    }
+    assert_eq!((map.len(), map.weight(), map.capacity()), (1, Some(1), Some(1)));
+}
+
+#[test]
+fn a_lower_bound_ends_what_is_due_first() {
+    let (map, clock, told) = bounded(100);
+    for key in 0..100 {
+        let lifetime = if key % 2 == 0 { Lifetime::Never } else { Lifetime::After(SECOND) };
+        map.insert_with_lifetime(key, key, lifetime).unwrap();
+    }
+    clock.advance(SECOND * 3);
+    map.set_max_capacity(50).unwrap();
+    assert_eq!((map.len(), map.weight()), (50, Some(50)));
+    let causes: Vec<_> = told.lock().unwrap().drain(..).map(|(_, cause)| cause).collect();
+    assert_eq!(causes, [RemovalCause::Expired; 50]);
+}
+
+#[test]
+fn a_weight_that_changes_holds_at_once() {
+    let (map, _) = weighing();
+    let most = map.capacity().unwrap();
+    for key in 1..=5 {
+        map.insert(key, 2).unwrap();
+    }
+    assert_eq!(map.weight(), Some(weight(&map)));
+    map.set_max_weight(3).unwrap();
+    assert!(weight(&map) <= 3 && map.weight() == Some(weight(&map)) && most > 3);
+    assert_eq!(map.insert(6, 4).unwrap_err().error, StoreError::TooHeavy);
+    map.insert(7, 3).unwrap();
+    assert_eq!((weight(&map), map.len()), (3, 1));
+    map.set_max_weight(usize::MAX).unwrap();
+    map.insert(8, 1000).unwrap();
+    assert_eq!((weight(&map), map.weight()), (1003, Some(1003)));
+    assert_eq!(map.set_max_capacity(5), Err(BuildError::OtherBound));
+}
+
+#[test]
+fn a_bound_is_lowered_and_raised_beside_insertions() {
+    let (map, _, _) = bounded(1000);
+    thread::scope(|scope| {
+        for from in [0, 1 << 20] {
+            let map = &map;
+            scope.spawn(move || {
+                for key in from..from + 20_000 {
+                    map.insert(key, key).unwrap();
+                }
+            });
+        }
+        for capacity in (1..100).chain([100]) {
+            map.set_max_capacity(capacity * 10).unwrap();
+            map.set_max_capacity(100).unwrap();
+            assert!(map.weight() <= Some(100));
+        }
+    });
+    assert_eq!((map.len(), map.weight()), (100, Some(100)));
+}
+
+const POLICIES: [EvictionPolicy; 3] =
+    [EvictionPolicy::S3Fifo, EvictionPolicy::LeastRecentlyUsed, EvictionPolicy::SoonestDeadline];
+
+/// A map of this policy, of at most so many entries.
+fn evicting(policy: EvictionPolicy, capacity: usize) -> ExpiringMap<u64, u64> {
+    let builder = ExpiringMap::builder().max_capacity(capacity).eviction_policy(policy).shards(2);
+    builder.build_manual().unwrap()
+}
+
+#[test]
+fn the_bound_is_exact_under_each_policy() {
+    for policy in POLICIES {
+        for capacity in [1, 2, 17, 300] {
+            let map = evicting(policy, capacity);
+            let mut random = 7_u64;
+            for n in 0..4000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let key = (random >> 33) % (3 * capacity as u64);
+                match random >> 60 {
+                    0 => drop(map.remove(&key)),
+                    1..=4 => drop(map.get(&key)),
+                    5 => drop(map.touch(&key)),
+                    6 => {
+                        let lifetime = Lifetime::After(SECOND * (key as u32 % 100 + 50));
+                        map.insert_with_lifetime(key, n, lifetime).unwrap();
+                        assert_eq!(map.get(&key).as_deref(), Some(&n), "{policy:?}");
+                    }
+                    _ => {
+                        map.insert(key, n).unwrap();
+                        assert_eq!(map.get(&key).as_deref(), Some(&n), "{policy:?}");
+                    }
+                }
+                let live = map.iter().count();
+                assert!(live <= capacity && map.weight() == Some(live as u64), "{policy:?}");
+            }
+            map.set_max_capacity(1).unwrap();
+            assert_eq!((map.len(), map.weight()), (1, Some(1)));
+        }
+    }
+}
+
+#[test]
+fn threads_keep_the_bound_under_each_policy() {
+    for policy in POLICIES {
+        let map = evicting(policy, 100);
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let map = &map;
+                scope.spawn(move || {
+                    for n in 0..5_000 {
+                        map.insert(n * 3 + thread, n).expect("a full map makes room");
+                        assert!(map.weight() <= Some(100));
+                    }
+                });
+            }
+        });
+        assert_eq!((map.len(), map.weight()), (100, Some(100)), "{policy:?}");
+    }
+}
+
+#[test]
+fn what_is_due_goes_first_under_each_policy() {
+    for policy in POLICIES {
+        let clock = ManualClock::new();
+        let builder = ExpiringMap::builder().max_capacity(100).eviction_policy(policy);
+        let map = builder.interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+        for key in 0..100 {
+            let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
+            map.insert_with_lifetime(key, key, lifetime).unwrap();
+        }
+        clock.advance(2 * SECOND);
+        (100..150).for_each(|key| drop(map.insert(key, key).unwrap()));
+        assert!((0..100).all(|key| map.contains_key(&key) == (key % 2 == 1)), "{policy:?}");
+    }
+}
+
+/// Each key is written, and read once, after so many insertions: as many keys have been used since
+/// as were written, and read.
+#[test]
+fn the_least_recently_used_goes_and_what_is_read_late_is_there() {
+    for later in [12, 80, 480] {
+        let map = evicting(EvictionPolicy::LeastRecentlyUsed, 1000);
+        let there = |key: u64| {
+            map.insert(key, key).unwrap();
+            key >= later && map.get(&(key - later)).is_some()
+        };
+        let share = (0..10_000).filter(|&key| there(key)).count() as f64 / (10_000 - later) as f64;
+        assert!(share > 0.99, "{later}: {share}");
+    }
+}
+
+fn keys(map: &ExpiringMap<u64, u64>) -> Vec<u64> {
+    map.iter().map(|entry| *entry.key()).collect()
+}
+
+/// Of what the policy evicts, the share that is among the tenth that it ought to evict.
+#[test]
+fn the_policies_are_near_what_they_say() {
+    for policy in [EvictionPolicy::LeastRecentlyUsed, EvictionPolicy::SoonestDeadline] {
+        for capacity in [100, 1000, 20_000] {
+            let map = evicting(policy, capacity as usize);
+            let (mut random, mut right, tries) = (5_u64, 0, 2000);
+            let mut ranks: Vec<u64> = vec![0; 3 * capacity as usize + 2 * tries];
+            let mut insert = |key: u64, rank: &mut u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let lifetime = 100 + (random >> 40) % 100_000;
+                map.insert_with_lifetime(key, key, SECOND * lifetime as u32).unwrap();
+                *rank = lifetime;
+            };
+            for key in 0..3 * capacity {
+                insert(key, &mut ranks[key as usize]);
+            }
+            let is_lru = policy == EvictionPolicy::LeastRecentlyUsed;
+            for n in 0..tries as u64 {
+                let key = 3 * capacity + n;
+                let before: Vec<u64> = if n % 100 == 0 { keys(&map) } else { Vec::new() };
+                insert(key, &mut ranks[key as usize]);
+                if let Some(&gone) = before.iter().find(|key| !map.contains_key(key)) {
+                    let rank = |key: u64| if is_lru { key } else { ranks[key as usize] };
+                    let less = before.iter().filter(|&&key| rank(key) < rank(gone)).count();
+                    right += usize::from(less * 10 <= before.len());
+                }
+            }
+            println!("{policy:?} of {capacity}: {right} of {}", tries / 100);
+            assert!(right * 100 >= 80 * tries / 100, "{policy:?} {capacity} {right}");
+        }
+    }
 }

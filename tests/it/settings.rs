@@ -109,7 +109,8 @@ fn a_map_is_as_its_settings_say() {
 
 #[test]
 fn a_cache_is_as_its_settings_say() {
-    let settings: ExpiringMapSettings = read("max_capacity = 1\nstatistics = true");
+    let settings: ExpiringMapSettings =
+        read("max_capacity = 1\nstatistics = true\neviction_policy = \"soonest_deadline\"");
     let map = ExpiringMap::builder().settings(&settings).build_manual().unwrap();
     (1..=3).for_each(|key| drop(map.insert(key, key).unwrap()));
     assert!(map.get(&3).is_some() && map.get(&1).is_none());

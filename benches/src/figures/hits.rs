@@ -1,15 +1,18 @@
 //! Caches: how often a map that evicts has the key that is asked for, and what an access costs,
 //! beside `moka` and `quick_cache`.
 //!
-//! An access gets a key, and inserts it if the cache has not got it. All peers see the same keys.
+//! An access gets a key, and inserts it if the cache has not got it, unless the trace says
+//! otherwise. All peers see the same keys.
 
 use super::Options;
 use crate::report::{Report, Spread, Target};
-use expiry::ExpiringMap;
+use expiry::{EvictionPolicy, ExpiringMap};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Keys of the Zipf distributions.
@@ -19,52 +22,119 @@ const ACCESSES: usize = 1_000_000;
 /// Entries of a cache, where the trace does not say otherwise.
 const ENTRIES: usize = 5_000;
 
-/// Gets a key, or inserts it. Returns whether it was there.
-type Access = Box<dyn Fn(u64) -> bool>;
+/// What a program does with a key. Returns whether the key was there.
+type Access = Box<dyn FnMut(Step) -> bool>;
 type Make = fn(usize) -> Access;
 
-const PEERS: [(&str, Make); 3] = [
-    ("ExpiringMap", |entries| {
-        let lifetime = Duration::from_secs(3600);
-        let cache = ExpiringMap::builder().time_to_live(lifetime).max_capacity(entries).build();
-        let cache = cache.expect("the settings are right");
-        Box::new(move |key| cache.get(&key).is_some() || cache.insert(key, key).is_err())
-    }),
+#[derive(Clone, Copy)]
+enum Step {
+    /// Gets it, or inserts it.
+    Ask(u64),
+    /// Inserts it.
+    Write(u64),
+    /// Gets it.
+    Read(u64),
+}
+
+/// An access to a cache that has these two.
+fn by(
+    mut get: impl FnMut(u64) -> bool + 'static,
+    mut insert: impl FnMut(u64) + 'static,
+) -> impl FnMut(Step) -> bool {
+    move |step| match step {
+        Step::Ask(key) => {
+            let hit = get(key);
+            if !hit {
+                insert(key);
+            }
+            hit
+        }
+        Step::Write(key) => {
+            insert(key);
+            false
+        }
+        Step::Read(key) => get(key),
+    }
+}
+
+fn ours(policy: EvictionPolicy, entries: usize) -> Access {
+    let cache = ExpiringMap::builder().time_to_live(Duration::from_secs(3600));
+    let cache = cache.max_capacity(entries).eviction_policy(policy).build();
+    let cache = cache.expect("the settings are right");
+    let filled = cache.clone();
+    let insert = move |key| drop(filled.insert(key, key).expect("a full map makes room"));
+    Box::new(by(move |key| cache.get(&key).is_some(), insert))
+}
+
+/// The default policy, the two best known peers, and other policies: the last one is exact.
+const PEERS: [(&str, Make); 6] = [
+    ("ExpiringMap", |entries| ours(EvictionPolicy::S3Fifo, entries)),
     ("moka", |entries| {
         let cache = moka::sync::Cache::builder()
             .max_capacity(entries as u64)
             .time_to_live(Duration::from_secs(3600))
             .build();
-        Box::new(move |key| {
-            let hit = cache.get(&key).is_some();
-            if !hit {
-                cache.insert(key, key);
-            }
-            hit
-        })
+        let filled = cache.clone();
+        Box::new(by(move |key| cache.get(&key).is_some(), move |key| filled.insert(key, key)))
     }),
     ("quick_cache, no expiry", |entries| {
-        let cache = quick_cache::sync::Cache::new(entries);
-        Box::new(move |key| {
-            let hit = cache.get(&key).is_some();
-            if !hit {
-                cache.insert(key, key);
+        let cache = Rc::new(quick_cache::sync::Cache::new(entries));
+        let filled = cache.clone();
+        Box::new(by(move |key| cache.get(&key).is_some(), move |key| filled.insert(key, key)))
+    }),
+    ("LeastRecentlyUsed", |entries| ours(EvictionPolicy::LeastRecentlyUsed, entries)),
+    ("SoonestDeadline", |entries| ours(EvictionPolicy::SoonestDeadline, entries)),
+    ("exact LRU, no expiry", |entries| {
+        // When each key was used last, and the keys in that order.
+        let (mut keys, mut uses, mut now) = (HashMap::new(), BTreeMap::new(), 0_u64);
+        Box::new(move |step| {
+            let (Step::Ask(key) | Step::Write(key) | Step::Read(key)) = step;
+            let there = keys.contains_key(&key);
+            if !there && matches!(step, Step::Read(_)) {
+                return false;
             }
-            hit
+            now += 1;
+            if let Some(last) = keys.insert(key, now) {
+                uses.remove(&last);
+            }
+            uses.insert(now, key);
+            if keys.len() > entries {
+                let (_, oldest) = uses.pop_first().expect("as many as keys");
+                keys.remove(&oldest);
+            }
+            there
         })
     }),
 ];
 
-/// Keys in the order in which a program asks for them, and how many entries its cache may have.
+/// What a program does, and how many entries its cache may have.
 struct Trace {
     name: String,
-    keys: Vec<u64>,
+    steps: Vec<Step>,
     entries: usize,
 }
 
 impl Trace {
     fn of(name: impl Into<String>, entries: usize, keys: impl Iterator<Item = u64>) -> Self {
-        Trace { name: name.into(), keys: keys.collect(), entries }
+        Trace { name: name.into(), steps: keys.map(Step::Ask).collect(), entries }
+    }
+
+    /// Each key is written, and read once, some insertions later: at least 12, and at most so many
+    /// percent of the entries.
+    fn of_tokens(percent: usize) -> Self {
+        let (entries, mut random) = (1_000, SmallRng::seed_from_u64(6));
+        let mut steps: Vec<_> = (0..ACCESSES as u64 / 2)
+            .flat_map(|key| {
+                let later = random.random_range(12..=entries * percent / 100) as u64;
+                [(2 * key, Step::Write(key)), (2 * (key + later) + 1, Step::Read(key))]
+            })
+            .collect();
+        steps.sort_by_key(|&(at, _)| at);
+        Trace {
+            name: format!("written, read once within {percent} %"),
+            steps: steps.into_iter().map(|(_, step)| step).collect(),
+            entries,
+        }
     }
 }
 
@@ -106,16 +176,29 @@ fn traces() -> Vec<Trace> {
     let sets =
         (0..ACCESSES as u64).map(move |n| n / 80_000 * 4_000 + random.random_range(0..4_000));
     all.push(Trace::of("sets of 80 %, 20 accesses a key", ENTRIES, sets));
+    // Sessions are used until they die, after 20 accesses in the mean, and another one begins.
+    let (mut random, mut begun) = (SmallRng::seed_from_u64(7), 0..);
+    let mut alive: Vec<u64> = begun.by_ref().take(ENTRIES * 4 / 5).collect();
+    let sessions = (0..ACCESSES).map(move |_| {
+        let at = random.random_range(0..alive.len());
+        if random.random_range(0..20) == 0 {
+            alive[at] = begun.next().expect("numbers");
+        }
+        alive[at]
+    });
+    all.push(Trace::of("sessions, 80 % alive", ENTRIES, sessions));
+    all.extend([2, 8, 50].map(Trace::of_tokens));
     all
 }
 
 /// The share of hits in percent, and nanoseconds an access.
 fn access(make: Make, trace: &Trace) -> (f64, f64) {
-    let get = make(trace.entries);
+    let mut access = make(trace.entries);
     let began = Instant::now();
-    let hits = trace.keys.iter().filter(|&&key| get(key)).count();
+    let hits = trace.steps.iter().filter(|&&step| access(step)).count();
     let nanos = began.elapsed().as_nanos() as f64;
-    (hits as f64 * 100.0 / trace.keys.len() as f64, nanos / trace.keys.len() as f64)
+    let looks = trace.steps.iter().filter(|step| !matches!(step, Step::Write(_))).count();
+    (hits as f64 * 100.0 / looks as f64, nanos / trace.steps.len() as f64)
 }
 
 pub fn run(options: &Options, report: &mut Report) {

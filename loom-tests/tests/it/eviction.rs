@@ -152,3 +152,18 @@ model!(a_heavy_insertion_beside_a_light_one, bounded(2), || {
     assert!([heavy, light].iter().all(|done| matches!(done, Ok(()) | Err(StoreError::Full))));
     fits(&rig, 2);
 });
+
+// A bound is lowered beside an insertion. Guards: the limit and the permits change by the same
+// difference. (That no call uses permits while there is a debt takes two insertions in progress: a
+// model of three threads is too large. `a_bound_that_is_lowered_amid_insertions_holds_afterwards`
+// of the crate's tests shows it.)
+model!(a_lowered_bound_beside_an_insertion, bounded(2), || {
+    let rig = full(2);
+    at_once(|| drop(rig.insert(2, 20).unwrap()));
+    let a = aside(&rig, |rig| rig.insert(3, 30).map(drop).map_err(|refused| refused.error));
+    rig.map.set_max_capacity(1).unwrap();
+    let a = a.join().unwrap();
+    assert!(rig.len() <= 1 && rig.map.weight() <= Some(1));
+    assert!(matches!(a, Ok(()) | Err(StoreError::Full)));
+    assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Size));
+});

@@ -17,6 +17,13 @@
 //! does, the task finds the permit. If the task's does, the freeing thread has acquired the task's
 //! registration, and wakes it.
 //!
+//! # A bound that changes
+//!
+//! The limit and the permits change by the same difference, so what entries hold is the limit less
+//! the permits. A bound that is lowered below what they hold leaves a *debt*: fewer permits than
+//! none. Until as many entries have ended, no call takes a permit, nor uses those that it keeps. So
+//! once the debt is paid the bound holds, whatever other threads insert meanwhile.
+//!
 //! # Shutdown
 //!
 //! That a shutdown has begun is a hint to inserting threads: the closing of buckets and of shards'
@@ -41,6 +48,14 @@ pub(crate) enum Refused {
     Closed,
 }
 
+/// The largest limit: permits are signed.
+const MOST: u64 = u64::MAX >> 1;
+
+#[allow(clippy::cast_possible_wrap)] // that is what it is for
+fn signed(permits: u64) -> i64 {
+    permits as i64
+}
+
 /// The permits that one call keeps for the entry that it puts in: no other call takes them
 /// meanwhile. Gives them back at its end.
 pub(crate) struct Room<'a> {
@@ -57,6 +72,9 @@ impl Room<'_> {
         let more = wanted.saturating_sub(self.kept);
         if more > 0 {
             self.admission.take(more)?;
+        } else if self.kept > 0 && self.admission.is_in_debt() {
+            self.give_back();
+            return Err(Refused::Full);
         }
         self.kept = self.kept.saturating_sub(wanted);
         Ok(())
@@ -87,8 +105,9 @@ impl Drop for Room<'_> {
 /// See the module's head.
 pub(crate) struct Admission {
     /// The largest number of slots in use, where that is bounded.
-    limit: Option<u64>,
-    /// How many more slots may be in use, where that is bounded.
+    limit: Option<std::sync::atomic::AtomicU64>,
+    /// How many more slots may be in use, where that is bounded: a signed number, below zero while
+    /// there is a debt.
     permits: Option<CachePadded<AtomicU64>>,
     /// New entries are refused.
     refusing: AtomicBool,
@@ -107,9 +126,9 @@ pub(crate) struct Admission {
 
 impl Admission {
     pub(super) fn new(limit: Option<usize>) -> Self {
-        let limit = limit.map(|slots| slots as u64);
+        let limit = limit.map(|slots| (slots as u64).min(MOST));
         Admission {
-            limit,
+            limit: limit.map(Into::into),
             permits: limit.map(|slots| CachePadded::new(AtomicU64::new(slots))),
             refusing: AtomicBool::new(false),
             asks: AtomicBool::new(limit.is_some()),
@@ -124,7 +143,32 @@ impl Admission {
 
     /// The largest number of slots in use, where that is bounded.
     pub(crate) fn limit(&self) -> Option<u64> {
-        self.limit
+        self.limit.as_ref().map(|limit| limit.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// How many permits are taken, where slots in use are bounded. About, while the limit changes.
+    pub(crate) fn taken(&self) -> Option<u64> {
+        let left = self.permits.as_ref()?.load(Ordering::Relaxed);
+        let taken = self.limit()?.wrapping_sub(left);
+        Some(if signed(taken) < 0 { 0 } else { taken })
+    }
+
+    /// Changes the limit, where there is one. Lowered below what is in use, it leaves a debt.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        let limit = limit.min(MOST);
+        if let (Some(now), Some(permits)) = (&self.limit, &self.permits) {
+            let before = now.swap(limit, std::sync::atomic::Ordering::Relaxed);
+            if limit < before {
+                permits.fetch_sub(before - limit, Ordering::AcqRel);
+            } else {
+                self.give_back(limit - before);
+            }
+        }
+    }
+
+    /// Whether more permits are taken than there may be.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        self.permits.as_ref().is_some_and(|permits| signed(permits.load(Ordering::Relaxed)) < 0)
     }
 
     /// Whether a claim has to be [admitted](Self::admit). Until then a free slot is all that it
@@ -160,7 +204,7 @@ impl Admission {
         // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
         let mut left = permits.load(Ordering::Relaxed);
         loop {
-            if left < wanted {
+            if signed(left) < signed(wanted) {
                 return Err(if self.is_refusing() { Refused::Closed } else { Refused::Full });
             }
             match permits.compare_exchange_weak(
@@ -269,7 +313,7 @@ impl Door<'_> {
             return Some(Err(Closed));
         }
         let permits = self.0.permits.as_deref();
-        let has_room = permits.map_or(true, |permits| left(permits) != 0);
+        let has_room = permits.map_or(true, |permits| signed(left(permits)) > 0);
         has_room.then_some(Ok(()))
     }
 

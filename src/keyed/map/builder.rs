@@ -6,7 +6,7 @@ use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::keyed::removals::{Channel, Removals};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Eviction, Listener, RemovalCause, Store, Weigher};
+use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Store, Weigher};
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::sync::flights::Flights;
@@ -26,6 +26,7 @@ use std::time::Duration;
 /// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the lifetime up to 1 s |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
+/// | [`eviction_policy`](Self::eviction_policy) | [`EvictionPolicy::S3Fifo`] |
 /// | [`statistics`](Self::statistics) | off |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
@@ -51,6 +52,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     max_capacity: Option<usize>,
     max_weight: Option<usize>,
     weigher: Option<Weigher<K, V>>,
+    eviction_policy: EvictionPolicy,
     statistics: bool,
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
@@ -97,6 +99,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             max_capacity: None,
             max_weight: None,
             weigher: None,
+            eviction_policy: EvictionPolicy::default(),
             statistics: false,
             listener: None,
             expired_only: false,
@@ -126,11 +129,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// another entry. Exact: there are never more. The inserting thread evicts, and so calls
         /// the listener, with [`RemovalCause::Size`].
         ///
-        /// The policy is S3-FIFO: a new key is on probation, in a queue of 1 % of the entries, and
-        /// is evicted at its end unless it was used; an entry that was used stays until a sweep
-        /// meets it unused. Used means inserted again, touched, or got. So a scan evicts nothing
-        /// that is in use. A call does not evict the entry that it replaces.
-        /// `docs/performance.md` has hit ratios beside those of moka and quick_cache.
+        /// [`eviction_policy`](Self::eviction_policy) says which one. A call does not evict the entry
+        /// that it replaces.
         ///
         /// Insertion fails with [`StoreError::Full`] only where other threads are in the middle of
         /// as many insertions and removals as there may be entries. A listener that inserts for each
@@ -145,6 +145,18 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// takes 0.6 ms. What is due goes first, as `Expired`: the inserting thread drives up to 15
         /// rounds of 64 steps. A shard that another thread drives is left to that thread.
         max_capacity(capacity: usize) sets max_capacity = Some(capacity);
+        /// Which entry a map evicts that has [`max_capacity`](Self::max_capacity) or
+        /// [`max_weight`](Self::max_weight). Other maps ignore it. An entry is used when it is
+        /// inserted again, touched, or got. `docs/performance.md` has hit ratios of the policies
+        /// beside those of moka and quick_cache.
+        ///
+        /// # Cost
+        ///
+        /// `S3Fifo`: see [`max_capacity`](Self::max_capacity). The others take no memory for an
+        /// entry. `SoonestDeadline` takes 2 to 8 us an eviction: it looks at up to about 512 bucket
+        /// headers, and into few buckets. It looks into all of them where touches have moved
+        /// deadlines that the reaper has not looked at since.
+        eviction_policy(policy: EvictionPolicy) sets eviction_policy = policy;
         /// Whether the map counts hits, misses and loads in its
         /// [metrics](ExpiringMap::metrics). A look-up then adds one to a counter of its thread.
         /// Look-ups are `get` and what is made of it, and `get` and `get_many` of a
@@ -255,6 +267,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             max_capacity: self.max_capacity,
             max_weight: self.max_weight,
             weigher: self.weigher,
+            eviction_policy: self.eviction_policy,
             statistics: self.statistics,
             listener: self.listener,
             expired_only: self.expired_only,
@@ -388,7 +401,7 @@ where
             Hashing::ByDefault(make) => make(&self.setup),
         };
         let mut setup = self.setup;
-        let weight = self.max_weight;
+        let (weight, policy) = (self.max_weight, self.eviction_policy);
         if weight.is_some() && self.weigher.is_none() {
             return Err(BuildError::NoWeigher);
         }
@@ -400,8 +413,8 @@ where
         setup.weighs = weight.is_some();
         let mut store = Store::build(&setup, self.time_to_live, self.time_to_idle)?;
         store.eviction = match (self.max_capacity, weight) {
-            (Some(capacity), _) => Some(Eviction::new(capacity)),
-            (_, weight) => weight.map(Eviction::of_weight),
+            (Some(capacity), _) => Some(Eviction::new(policy, capacity)),
+            (_, weight) => weight.map(|weight| Eviction::of_weight(policy, weight)),
         };
         store.weigher = self.weigher;
         store.counts_lookups = self.statistics;

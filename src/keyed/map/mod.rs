@@ -1,5 +1,6 @@
 //! A concurrent map whose entries expire.
 
+mod bound;
 mod builder;
 mod compute;
 mod drive;

@@ -13,9 +13,9 @@ use crate::keyed::StoreError;
 use crate::sync::{step, Ordering};
 
 /// How many steps of work a caller that finds the store full does to make room.
-const ROOM: usize = 64;
+pub(super) const ROOM: usize = 64;
 /// How often it tries again.
-const ATTEMPTS: u32 = 16;
+pub(super) const ATTEMPTS: u32 = 16;
 
 /// An entry that a call has put in.
 pub(in crate::keyed) struct Entered<'g, 's, K: 'static, V: 'static> {
@@ -185,7 +185,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let vacant = self.claim(pin, self.weight, term.deadline)?;
         let spot = vacant.spot();
         // Where nothing is evicted, no `get` has anything to note.
-        let used = store.eviction.is_none();
+        let used = store.eviction.as_ref().map_or(true, Eviction::begins_used);
         let (hash, pair) = (self.hash, self.take());
         let new = store.fill(vacant, (hash, self.weight), pair, term, used);
         store.keys(mine, hash).add(1);
@@ -336,6 +336,11 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     {
         let (engine, eviction) = (&self.store.engine, &self.store.eviction);
         let goes_on = match (hindered, eviction) {
+            // The bound was lowered since the entry was weighed.
+            (Hindered::Refused(StoreError::Full), Some(_)) if self.is_too_heavy() => {
+                engine.count_refusal();
+                return Err(StoreError::TooHeavy);
+            }
             (Hindered::Overtaken, _) => return Ok(()),
             (Hindered::Behind, _) if engine.catch_up(frontend) => return Ok(()),
             (Hindered::Behind, _) => return Err(StoreError::TimeoutTooLong),
@@ -377,14 +382,13 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     where
         K: Eq,
     {
-        let (store, now) = (self.store, self.store.engine.deadlines.clock().now());
-        if store.may_be_due(eviction, now) && self.room.attempts + 1 < ATTEMPTS {
-            self.room.attempts += 1;
-            store.engine.poll_beside(now, ROOM, frontend);
-            return true;
-        }
-        let own = self.own();
-        store.evict_one(eviction, own, &mut self.room)
+        let store = self.store;
+        store.ends_due(eviction, &mut self.room, frontend)
+            || store.evict_one(eviction, self.own(), &mut self.room)
+    }
+
+    fn is_too_heavy(&self) -> bool {
+        self.store.engine.admission.limit().is_some_and(|limit| self.weight > limit)
     }
 
     /// The slot of the entry that the key has.

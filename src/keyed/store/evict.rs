@@ -1,6 +1,6 @@
 //! Eviction: which entry a full map ends to make room.
 //!
-//! The policy is S3-FIFO, over the slots where the entries lie:
+//! The default policy is S3-FIFO, over the slots where the entries lie:
 //!
 //! ```text
 //!   new key ──> probation, a queue of 1 %  ──> used: it stays ──> main: all other entries,
@@ -13,6 +13,12 @@
 //! entry that it meets without it. So a scan passes through probation only, and a key that returns
 //! soon after its eviction stays.
 //!
+//! `LeastRecentlyUsed` is the hand alone, a clock: an insertion sets the bit, too, and the hand
+//! follows the inserting threads, so that it meets the oldest entries first. `SoonestDeadline` looks
+//! at the headers of buckets, which say how soon something in the bucket expires, and into those
+//! buckets only that may have an earlier deadline than it has met. It sweeps where that finds
+//! nothing that it can end.
+//!
 //! # What decides
 //!
 //! Queue, ghosts and hand are hints, read and written without ordering: a thread that meets a stale
@@ -24,15 +30,58 @@
 //! The bound is the permits of `core::engine::admission`, and so exact: the inserting thread evicts
 //! before it claims its slot.
 
+use super::enter::{ATTEMPTS, ROOM};
 use super::{Found, Leased, Pair, Store};
-use crate::core::engine::Room;
+use crate::core::engine::{Frontend, Room};
 use crate::core::lease::{set, Lease, State};
 use crate::core::params::BUCKET;
 use crate::core::slot::Slot;
 use crate::keyed::living::Notice;
 use crate::keyed::store::RemovalCause;
+use crate::time::NEVER;
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicU64 as Hint, Ordering::Relaxed};
+
+/// Which entry a full map evicts: [`eviction_policy`](crate::ExpiringMapBuilder::eviction_policy).
+/// Whatever the policy, the map ends what is due first, and a call does not evict the entry that it
+/// replaces.
+///
+/// ```
+/// use expiry::{EvictionPolicy, ExpiringMap, Lifetime};
+/// use std::time::Duration;
+///
+/// let tokens = ExpiringMap::builder()
+///     .max_capacity(2)
+///     .eviction_policy(EvictionPolicy::SoonestDeadline)
+///     .build()?;
+/// tokens.insert_with_lifetime("for an hour", 1, Duration::from_secs(3600))?;
+/// tokens.insert_with_lifetime("for a minute", 2, Duration::from_secs(60))?;
+/// tokens.insert_with_lifetime("for ever", 3, Lifetime::Never)?;
+/// assert!(tokens.contains_key("for an hour") && !tokens.contains_key("for a minute"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[non_exhaustive]
+pub enum EvictionPolicy {
+    /// S3-FIFO, for caches: a new key is on probation, in a queue of 1 % of the entries. The map
+    /// evicts it at the queue's end unless it was used. An entry that was used stays until a sweep
+    /// meets it unused. So a scan evicts nothing that is in use.
+    #[default]
+    S3Fifo,
+    /// The entry that was not used for the longest time, about: a clock with a bit for each entry.
+    /// For keys that are used again late: tokens, sessions. A scan evicts everything.
+    LeastRecentlyUsed,
+    /// The entry that expires soonest, of those that the map looks at. They lie in up to about 512
+    /// buckets of 16 slots, spread evenly over all. Of those that share a deadline any one goes:
+    /// with one lifetime for all, that may be a new one. For entries that are worth the less the
+    /// less time they have left. Entries that never expire go last.
+    SoonestDeadline,
+}
 
 /// The states of an entry that may be evicted.
 const EVICTABLE: u16 = set(&[State::Live, State::LiveIdle, State::Lapsed]);
@@ -55,6 +104,9 @@ const RECOUNT: u64 = 256;
 /// After so many entries that have been used the hand takes the next one, used or not.
 const MOST_MET: u32 = 256;
 
+/// At the headers of about so many buckets `SoonestDeadline` looks.
+const LOOKED_AT: usize = 256;
+
 /// How many times the hand goes round before the caller tries to insert again.
 const TURNS: u32 = 3;
 
@@ -67,13 +119,16 @@ const FRUITLESS: u32 = 1;
 
 /// See the module's head.
 pub(in crate::keyed) struct Eviction {
+    policy: EvictionPolicy,
     /// The entries on probation, oldest first: slots and their generations.
     probation: ArrayQueue<(u32, u32)>,
     /// How many there are to be.
     share: Hint,
     ghosts: Ghosts,
-    /// Number of evictions so far, if the share follows the number of entries.
-    evictions: Option<Hint>,
+    /// Whether the share follows the number of entries.
+    recounts: bool,
+    /// Number of evictions so far, where that is of use.
+    evictions: Hint,
     /// Where the next sweep begins: a [`Hand`].
     hand: Hint,
     /// The tick up to which nothing is due: the store's shards are not asked twice a tick.
@@ -82,26 +137,31 @@ pub(in crate::keyed) struct Eviction {
 
 impl Eviction {
     /// For a map of at most so many entries.
-    pub(in crate::keyed) fn new(capacity: usize) -> Self {
-        let probation = (capacity / PROBATION).max(1);
+    pub(in crate::keyed) fn new(policy: EvictionPolicy, capacity: usize) -> Self {
+        let known = if policy == EvictionPolicy::S3Fifo { capacity } else { 0 };
+        let probation = (known / PROBATION).max(1);
         Eviction {
+            policy,
             probation: ArrayQueue::new(probation),
             share: Hint::new(probation as u64),
-            ghosts: Ghosts::new(capacity / ENTRIES_A_WORD + 1),
-            evictions: None,
+            ghosts: Ghosts::new(known / ENTRIES_A_WORD + 1),
+            recounts: false,
+            evictions: Hint::new(0),
             hand: Hint::new(0),
             clear: Hint::new(0),
         }
     }
 
     /// For a map whose entries weigh at most so much, and of whose number nothing is known.
-    pub(in crate::keyed) fn of_weight(weight: usize) -> Self {
-        let share = Hint::new(1);
-        Eviction {
-            share,
-            evictions: Some(Hint::new(0)),
-            ..Self::new((weight / LIGHT).clamp(1, MOST_KNOWN))
-        }
+    pub(in crate::keyed) fn of_weight(policy: EvictionPolicy, weight: usize) -> Self {
+        let most = (weight / LIGHT).clamp(1, MOST_KNOWN);
+        Eviction { share: Hint::new(1), recounts: true, ..Self::new(policy, most) }
+    }
+
+    /// Whether an insertion is a use.
+    #[inline(always)]
+    pub(super) fn begins_used(&self) -> bool {
+        self.policy != EvictionPolicy::S3Fifo
     }
 
     /// The oldest entry on probation, if there are as many as there may be.
@@ -116,7 +176,7 @@ impl Eviction {
 
     /// Notes an entry that has just come in.
     pub(super) fn note(&self, id: u32, generation: u32, hash: u32) {
-        if !self.ghosts.take(hash) {
+        if self.policy == EvictionPolicy::S3Fifo && !self.ghosts.take(hash) {
             // The oldest one, if the queue is full, belongs to main from here on.
             self.probation.force_push((id, generation));
         }
@@ -212,9 +272,26 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let _ = slot.swap_lease(lease, lease.used());
     }
 
+    /// Ends what is due, in a round of bounded steps, unless the call has gone as many rounds as it
+    /// may. Returns whether it has gone one: then the caller looks for room again.
+    pub(super) fn ends_due(
+        &self,
+        eviction: &Eviction,
+        room: &mut Room<'_>,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) -> bool {
+        let now = self.engine.deadlines.clock().now();
+        let goes = self.may_be_due(eviction, now) && room.attempts + 1 < ATTEMPTS;
+        if goes {
+            room.attempts += 1;
+            self.engine.poll_beside(now, ROOM, frontend);
+        }
+        goes
+    }
+
     /// Whether something is due that this thread could end. Asks once a tick where nothing is due
     /// in any shard, whichever thread drives it.
-    pub(super) fn may_be_due(&self, eviction: &Eviction, now: u64) -> bool {
+    fn may_be_due(&self, eviction: &Eviction, now: u64) -> bool {
         let tick = self.engine.deadlines.ticks().at(now);
         if eviction.clear.load(Relaxed) >= tick {
             return false;
@@ -249,6 +326,30 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room.attempts < FRUITLESS
     }
 
+    /// Changes the bound of a map that evicts. Ends what is beyond it one by one, what is due first.
+    /// The caller is unpinned. This thread cannot evict what other threads are in the middle of
+    /// inserting: later insertions pay that part of the debt.
+    pub(in crate::keyed) fn set_limit(
+        &self,
+        eviction: &Eviction,
+        limit: u64,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) {
+        let admission = &self.engine.admission;
+        admission.set_limit(limit);
+        if !eviction.recounts {
+            let most = eviction.probation.capacity() as u64;
+            eviction.share.store((limit / PROBATION as u64).clamp(1, most), Relaxed);
+        }
+        let mut room = admission.room();
+        while admission.is_in_debt()
+            && (self.ends_due(eviction, &mut room, frontend)
+                || self.evict_one(eviction, None, &mut room))
+        {
+            room.give_back();
+        }
+    }
+
     /// Ends an entry that the policy chooses, other than `spared`. The caller reports it, unpinned.
     fn evict(
         &self,
@@ -257,11 +358,26 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room: &mut Room<'_>,
     ) -> Option<Notice<'_, K, V>> {
         let now = self.engine.deadlines.now_for_look();
-        if let Some(evictions) = &eviction.evictions {
-            if evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
-                let share = (self.len() / PROBATION).clamp(1, eviction.probation.capacity());
-                eviction.share.store(share as u64, Relaxed);
-            }
+        let notice = match eviction.policy {
+            EvictionPolicy::S3Fifo => self.end_probation(eviction, spared, now, room),
+            EvictionPolicy::LeastRecentlyUsed => None,
+            EvictionPolicy::SoonestDeadline => self.end_soonest(eviction, spared, now, room),
+        };
+        notice.or_else(|| self.sweep(eviction, spared, now, room))
+    }
+
+    /// Ends the entry that has been on probation for longest, other than `spared`, if there are as
+    /// many as there may be, and it was not used.
+    fn end_probation(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        now: u64,
+        room: &mut Room<'_>,
+    ) -> Option<Notice<'_, K, V>> {
+        if eviction.recounts && eviction.evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
+            let share = (self.len() / PROBATION).clamp(1, eviction.probation.capacity());
+            eviction.share.store(share as u64, Relaxed);
         }
         while let Some((id, generation)) = eviction.leaves_probation() {
             let Some(lease) = self.engine.slots.slot(id).map(|slot| slot.lease()) else {
@@ -280,7 +396,45 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 return Some(notice);
             }
         }
-        self.sweep(eviction, spared, now, room)
+        None
+    }
+
+    /// Ends the entry whose deadline comes first, other than `spared`, in buckets that are spread
+    /// evenly over all. Where several are the first, the turn decides.
+    fn end_soonest(
+        &self,
+        eviction: &Eviction,
+        spared: Option<u32>,
+        now: u64,
+        room: &mut Room<'_>,
+    ) -> Option<Notice<'_, K, V>> {
+        let (engine, shards) = (&self.engine, 0..self.engine.shards());
+        let all: u32 = shards.clone().map(|shard| engine.buckets(shard)).sum();
+        let turn = eviction.evictions.fetch_add(1, Relaxed) as u32;
+        let mut soonest: Option<(u64, u32, Lease)> = None;
+        for shard in shards {
+            let buckets = engine.buckets(shard);
+            for n in (0..buckets).step_by((all as usize / LOOKED_AT).max(1)) {
+                let Some((first, slots)) = engine.bucket_at(shard, (turn % buckets + n) % buckets)
+                else {
+                    continue;
+                };
+                let is_sooner = |deadline| soonest.map_or(true, |(soonest, ..)| deadline < soonest);
+                if !is_sooner(engine.slots.header(first)?.next.get().unwrap_or(NEVER)) {
+                    continue;
+                }
+                for (id, slot) in (first..).zip(slots.iter()) {
+                    let lease = slot.lease();
+                    let deadline = engine.deadlines.of(lease);
+                    let is_sooner = soonest.map_or(true, |(soonest, ..)| deadline < soonest);
+                    if lease.is_in(EVICTABLE) && spared != Some(id) && is_sooner {
+                        soonest = Some((deadline, id, lease));
+                    }
+                }
+            }
+        }
+        let (_, id, lease) = soonest?;
+        self.evict_this(id, lease, now, room)
     }
 
     /// Ends the next entry of main, other than `spared`, that has not been used since the hand last
@@ -293,6 +447,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room: &mut Room<'_>,
     ) -> Option<Notice<'_, K, V>> {
         let mut hand = Hand::of(eviction.hand.load(Relaxed));
+        let is_clock = eviction.policy == EvictionPolicy::LeastRecentlyUsed;
         let (mut met, mut turns) = (0, 0);
         while turns < TURNS {
             if hand.at == 0 {
@@ -300,17 +455,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 hand.move_on(|shard| self.engine.buckets(shard), self.engine.shards());
                 continue;
             }
-            let Some((first, slots)) = self.engine.bucket_at(hand.shard, hand.bucket) else {
+            // As the hand goes down, a clock goes up.
+            let bucket = if is_clock {
+                self.engine.buckets(hand.shard).checked_sub(hand.bucket + 1)
+            } else {
+                Some(hand.bucket)
+            };
+            let bucket = bucket.and_then(|bucket| self.engine.bucket_at(hand.shard, bucket));
+            let Some((first, slots)) = bucket else {
                 hand.at = 0;
                 continue;
             };
             while hand.at > 0 {
                 hand.at -= 1;
-                let Some(slot) = slots.get(hand.at as usize) else {
+                let at = if is_clock { BUCKET as u32 - 1 - hand.at } else { hand.at };
+                let Some(slot) = slots.get(at as usize) else {
                     continue;
                 };
                 let lease = slot.lease();
-                if !lease.is_in(EVICTABLE) || spared == Some(first + hand.at) {
+                if !lease.is_in(EVICTABLE) || spared == Some(first + at) {
                     continue;
                 }
                 met += 1;
@@ -318,7 +481,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                     let _ = slot.swap_lease(lease, lease.unused());
                     continue;
                 }
-                if let Some(notice) = self.evict_this(first + hand.at, lease, now, room) {
+                if let Some(notice) = self.evict_this(first + at, lease, now, room) {
                     eviction.hand.store(hand.to_bits(), Relaxed);
                     return Some(notice);
                 }

@@ -36,6 +36,7 @@ pub(super) use ends::Listener;
 pub use ends::RemovalCause;
 pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
+pub use evict::EvictionPolicy;
 pub(super) use lookup::Wanted;
 pub(super) use renew::Prolonged;
 pub(crate) use renew::Touched;
@@ -212,9 +213,9 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     /// Set by the builder of a map. The other store types report themselves.
     pub(super) removals: Removals<K, V>,
     /// Set by the builder of a map that evicts when it is full.
-    pub(super) eviction: Option<Eviction>,
+    pub(in crate::keyed) eviction: Option<Eviction>,
     /// Set by the builder of a map whose bound is a weight.
-    pub(super) weigher: Option<Weigher<K, V>>,
+    pub(in crate::keyed) weigher: Option<Weigher<K, V>>,
     /// Set by the builder of a map that counts its look-ups.
     pub(super) counts_lookups: bool,
     /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of a
