@@ -74,7 +74,10 @@ pub enum EvictionPolicy {
     #[default]
     S3Fifo,
     /// The entry that was not used for the longest time, about: a clock with a bit for each entry.
-    /// For keys that are used again late: tokens, sessions. A scan evicts everything.
+    /// For keys that are used again late: tokens, sessions. A scan evicts everything. What it
+    /// evicts is among the quarter that was used least recently, where all entries have one
+    /// lifetime. With many different ones entries do not lie in the order in which they came, and
+    /// the choice is looser.
     LeastRecentlyUsed,
     /// The entry that expires soonest, of those that the map looks at. They lie in up to about 512
     /// buckets of 16 slots, spread evenly over all. Of those that share a deadline any one goes:
