@@ -77,10 +77,14 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// A slot has been freed. Whether it is time to ask if memory can go back.
+    /// A slot has been freed, by a thread that is not pinned. Whether it is time to ask if memory
+    /// can go back.
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.admission.give_back(1);
+        if !stripe.is_driving() {
+            self.admission.wake_owed();
+        }
         self.ended(stripe, 1)
     }
 
@@ -168,12 +172,13 @@ impl<P: Payload, C> Engine<P, C> {
         self.admission.limit().is_some_and(|limit| dead > (limit / 4).max(FEW))
     }
 
-    /// Hands over a claimed slot with its payload that was never published.
+    /// Hands over a claimed slot with its payload that was never published. Its permits are the
+    /// caller's.
     #[cold]
     pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>, weight: u64) {
         claim.slot.set_lease(claim.slot.lease_relaxed().ended());
         self.free_later(stripe, claim.id, weight, true);
-        self.freed(stripe);
+        self.ended(stripe, 1);
     }
 
     #[cold]

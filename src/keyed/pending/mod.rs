@@ -296,6 +296,7 @@ where
         let (store, pin) = (self.store(), self.store().engine.pin());
         let (ended, _) = store.remove(&pin, self.wanted(key))?;
         drop(pin);
+        store.engine.admission.wake_owed();
         Some(take(&ended))
     }
 
@@ -352,6 +353,7 @@ where
                 all.push(self.shared.entry(ended, RemovalCause::Removed));
             }
         });
+        store.engine.admission.wake_owed();
         all
     }
 

@@ -414,8 +414,9 @@ impl<K: 'static, V: 'static> Entering<'_, '_, K, V> {
         self.offer.store.keys(self.mine, self.offer.hash).sub(1);
         // SAFETY: never published, so no thread has looked at them.
         self.offer.take_back(unsafe { self.claim.slot.take() });
-        self.offer.room.keep(self.offer.weight - 1);
-        self.offer.store.engine.free(self.mine, &self.claim);
+        self.offer.room.keep(self.offer.weight);
+        self.claim.slot.set_lease(Lease::free(self.claim.generation));
+        self.offer.store.engine.ended(self.mine, 1);
         std::mem::forget(self);
     }
 }
@@ -425,7 +426,7 @@ impl<K: 'static, V: 'static> Drop for Entering<'_, '_, K, V> {
     fn drop(&mut self) {
         let store = self.offer.store;
         store.keys(self.mine, self.offer.hash).sub(1);
-        self.offer.room.keep(self.offer.weight - 1);
+        self.offer.room.keep(self.offer.weight);
         store.engine.abandon(self.mine, &self.claim, self.offer.weight);
     }
 }
