@@ -200,15 +200,22 @@ impl Admission {
     }
 
     /// Wakes the tasks for which this thread, or another one, has given permits back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wake_owed(&self) {
         #[cfg(feature = "async")]
         if self.owed.load(Ordering::Relaxed) != 0 {
-            // Acquire pairs with `give_back`: this thread finds the registrations that the others
-            // have seen.
-            // survives: as there.
-            self.waiters.wake(self.owed.swap(0, Ordering::Acquire));
+            self.wake_waiting();
         }
+    }
+
+    #[cfg(feature = "async")]
+    #[cold]
+    #[inline(never)]
+    fn wake_waiting(&self) {
+        // Acquire pairs with `give_back`: this thread finds the registrations that the others have
+        // seen.
+        // survives: as there.
+        self.waiters.wake(self.owed.swap(0, Ordering::Acquire));
     }
 
     /// Refuses new entries from about now on; those under way may still come in.
