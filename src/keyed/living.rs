@@ -25,9 +25,11 @@ pub(super) struct Notice<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
-    /// Delivers the end to the listener. The caller is unpinned.
+    /// Wakes a task that waits for room, and delivers the end to the listener. The caller is
+    /// unpinned.
     #[inline]
     pub(super) fn tell(&self) {
+        self.ended.store().engine.admission.wake_owed();
         self.ended.store().tell(&self.ended, self.cause);
     }
 

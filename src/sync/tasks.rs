@@ -290,10 +290,12 @@ impl WaiterQueue {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes the task that has waited longest. Never panics.
+    /// Wakes so many tasks, first those that have waited longest. Never panics.
     #[cold]
-    pub(crate) fn wake_one(&self) {
-        self.hand_out(1);
+    pub(crate) fn wake(&self, tasks: u64) {
+        if tasks != 0 {
+            self.hand_out(tasks);
+        }
     }
 
     /// Wakes all.

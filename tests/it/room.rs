@@ -323,6 +323,44 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
     assert!(tracker.is_empty());
 }
 
+/// A call that makes room wakes the task after it has unpinned, and a round of the driver after it
+/// has left every shard: in the waker a flush waits for no pin, and a poll ends what is due.
+fn wakes_outside(what: &str, by: impl FnOnce(&ExpiringMap<u64, u64>, &ManualClock)) {
+    let clock = ManualClock::new();
+    let builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+    let builder = builder.max_weight(12, |_, value: &u64| u32::try_from(*value).unwrap());
+    let map = Arc::new(builder.time_to_live(SECOND).build_manual().unwrap());
+    (0..3).for_each(|key| drop(map.insert(key, 4).unwrap()));
+    let (theirs, found) = (map.clone(), Arc::new(Mutex::new(Vec::new())));
+    let (finds, passes) = (found.clone(), clock.clone());
+    let wakes = waker(move || {
+        theirs.insert(8, 1).unwrap();
+        drop(theirs.remove(&8));
+        let unpinned = theirs.flush(Duration::ZERO);
+        theirs.insert(9, 1).unwrap();
+        passes.advance(3 * SECOND);
+        theirs.poll(usize::MAX);
+        finds.lock().unwrap().push((unpinned, theirs.is_empty()));
+    });
+    let mut room = map.room();
+    assert!(poll_with(&mut room, &wakes).is_pending());
+    by(&map, &clock);
+    let found = found.lock().unwrap();
+    assert!(found.len() == 1 && found[0] == (true, true), "{what}: unpinned, away: {found:?}");
+}
+
+#[test]
+fn a_waker_runs_unpinned_and_away_from_shards() {
+    wakes_outside("remove", |map, _| drop(map.remove(&1)));
+    wakes_outside("remove_if", |map, _| drop(map.remove_if(&1, |_, _| true)));
+    wakes_outside("retain", |map, _| map.retain(|&key, _| key != 1));
+    wakes_outside("clear", |map, _| map.clear());
+    wakes_outside("expiry", |map, clock| {
+        clock.advance(3 * SECOND);
+        map.poll(usize::MAX);
+    });
+}
+
 #[test]
 fn what_expires_makes_room() {
     let (clock, task) = (ManualClock::new(), Task::new());

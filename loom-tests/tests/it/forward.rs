@@ -3,7 +3,7 @@
 
 use expiry::model::stop_at;
 use expiry::{ExpiringMap, ExpiringMapBuilder, Lifetimes, ManualClock};
-use loom_tests::{after, aside, at_once, bounded, costly, model, thread, TICK};
+use loom_tests::{after, aside, at_once, beside, bounded, costly, large, model, thread, TICK};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,4 +179,48 @@ model!(an_entry_expires_under_its_own_word, bounded(1), || {
 model!(the_driver_is_pinned_as_it_swings, bounded(1), || {
     // The old slot is the first one that is free again.
     an_expiry_beside_a_replacement("led", |rig| rig.put(1, 10, 5));
+});
+
+// A thread has filled a slot, and the index has not named it, when the driver comes to its block
+// and another thread has the key's entry. The filling thread takes key and value out again. Guards:
+// the driver, which ends a block as one, leaves alone what the index does not name.
+model!(a_block_ends_beside_an_insertion_in_vain, bounded(1), || {
+    let rig = at_once(|| Rig::with(|builder| builder));
+    let a = aside(&rig, |rig| {
+        // The driver looks at the block for this key's sake.
+        at_once(|| rig.put(2, 20, 5));
+        rig.put(1, 10, 5);
+    });
+    thread::yield_now();
+    rig.put(1, 11, 20);
+    rig.clock.advance(TICK * 5);
+    rig.drive();
+    a.join().unwrap();
+    loom::stop_exploring();
+    rig.drive();
+    let there = [1, 2].into_iter().filter(|&key| rig.get(key).is_some()).count();
+    assert_eq!(rig.map.len(), there, "what never was an entry has ended");
+});
+
+// The driver hands over a block's slots as one chain, while another thread takes the list. Guards:
+// the last slot of the chain leads to what the list held before.
+model!(a_chain_handed_over_beside_a_flush, large, || {
+    let rig = at_once(|| {
+        let rig = Rig::with(|builder| builder);
+        rig.put(1, 10, 5);
+        rig.put(2, 20, 5);
+        rig.put(3, 30, 20);
+        drop(rig.map.remove(&3));
+        rig.clock.advance(TICK * 5);
+        rig
+    });
+    let flush = |rig: &Rig| drop(rig.map.flush(Duration::ZERO));
+    beside(&rig, |rig| drop(rig.map.poll(usize::MAX)), flush);
+    loom::stop_exploring();
+    for _ in 0..8 {
+        rig.clock.advance(TICK);
+        rig.drive();
+    }
+    let metrics = rig.map.metrics();
+    assert_eq!((rig.map.len(), metrics.unreclaimed), (0, 0), "no driver knows of it");
 });

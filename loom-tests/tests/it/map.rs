@@ -346,7 +346,7 @@ model!(a_walk_meets_no_stillborn, bounded(1), || {
 
 /// The next key makes the index grow while it has one table to empty already. With two of them, an
 /// inserting thread helps.
-const BEFORE_HELP: u64 = 4;
+const BEFORE_HELP: u64 = 3;
 
 /// An inserting thread helps to migrate the index, and stalls there. A poll still ends what is due.
 /// Guards: a thread that helps does not become the shard's driver.

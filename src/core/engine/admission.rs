@@ -15,7 +15,8 @@
 //!
 //! Both sides change `permits` by a read-modify-write, so one comes first. If the freeing thread's
 //! does, the task finds the permit. If the task's does, the freeing thread has acquired the task's
-//! registration, and wakes it.
+//! registration, and wakes it. A waker is the user's code: the freeing thread notes that it owes a
+//! wake-up, and wakes once it is unpinned, a driver once it has left every shard.
 //!
 //! # A bound that changes
 //!
@@ -91,6 +92,7 @@ impl Room<'_> {
     pub(crate) fn give_back(&mut self) {
         if self.kept > 0 {
             self.admission.give_back(std::mem::take(&mut self.kept));
+            self.admission.wake_owed();
         }
     }
 }
@@ -116,6 +118,9 @@ pub(crate) struct Admission {
     /// The tasks that wait for room.
     #[cfg(feature = "async")]
     waiters: WaiterQueue,
+    /// Number of tasks that threads have yet to wake: they were pinned, or at a shard.
+    #[cfg(feature = "async")]
+    owed: AtomicU64,
     /// The tasks that wait for the end of a shutdown.
     #[cfg(feature = "async")]
     parting: WaitSet,
@@ -134,6 +139,8 @@ impl Admission {
             asks: AtomicBool::new(limit.is_some()),
             #[cfg(feature = "async")]
             waiters: WaiterQueue::new(),
+            #[cfg(feature = "async")]
+            owed: AtomicU64::new(0),
             #[cfg(feature = "async")]
             parting: WaitSet::new(),
             #[cfg(feature = "tracing")]
@@ -220,7 +227,8 @@ impl Admission {
     }
 
     /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or those
-    /// of a [`Room`].
+    /// of a [`Room`]. A waker is the user's code: the caller calls [`wake_owed`](Self::wake_owed)
+    /// once it is unpinned, and away from every shard.
     #[inline]
     pub(crate) fn give_back(&self, given: u64) {
         let Some(permits) = &self.permits else {
@@ -230,8 +238,28 @@ impl Admission {
         permits.fetch_add(given, Ordering::AcqRel);
         #[cfg(feature = "async")]
         if self.waiters.is_awaited() {
-            self.waiters.wake_one();
+            // survives: with the swap in `wake_owed`, as in `WaiterQueue::hand_out`.
+            self.owed.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Wakes the tasks for which this thread, or another one, has given permits back.
+    #[inline(always)]
+    pub(crate) fn wake_owed(&self) {
+        #[cfg(feature = "async")]
+        if self.owed.load(Ordering::Relaxed) != 0 {
+            self.wake_waiting();
+        }
+    }
+
+    #[cfg(feature = "async")]
+    #[cold]
+    #[inline(never)]
+    fn wake_waiting(&self) {
+        // Acquire pairs with `give_back`: this thread finds the registrations that the others have
+        // seen.
+        // survives: as there.
+        self.waiters.wake(self.owed.swap(0, Ordering::Acquire));
     }
 
     /// Refuses new entries from about now on; those under way may still come in.

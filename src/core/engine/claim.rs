@@ -97,6 +97,7 @@ impl<P: Payload, C> Engine<P, C> {
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 if needs_room {
                     self.admission.give_back(1);
+                    self.admission.wake_owed();
                 }
                 *refused = why;
                 if let Refused::OutOfMemory = why {

@@ -88,10 +88,14 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// A slot has been freed. Whether it is time to ask if memory can go back.
+    /// A slot has been freed, by a thread that is not pinned. Whether it is time to ask if memory
+    /// can go back.
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.admission.give_back(1);
+        if !stripe.is_driving() {
+            self.admission.wake_owed();
+        }
         self.ended(stripe, 1)
     }
 
@@ -179,12 +183,13 @@ impl<P: Payload, C> Engine<P, C> {
         self.admission.limit().is_some_and(|limit| dead > (limit / 4).max(FEW))
     }
 
-    /// Hands over a slot with its payload, which the index has never named.
+    /// Hands over a slot with its payload, which the index has never named. Its permits are the
+    /// caller's.
     #[cold]
     pub(crate) fn abandon(&self, stripe: &Stripe<C>, ended: Ended<'_, P>, weight: u64) {
         ended.slot().set_lease(ended.lease().ended());
         self.free_later(stripe, ended.id(), weight, true);
-        self.freed(stripe);
+        self.ended(stripe, 1);
     }
 
     #[cold]

@@ -121,6 +121,9 @@ impl<P: Payload, C> Drop for Driving<'_, P, C> {
     fn drop(&mut self) {
         let driving = &self.engine.stripes.get(&self.index).driving;
         driving.set(driving.get() - 1);
+        if driving.get() == 0 {
+            self.engine.admission.wake_owed();
+        }
     }
 }
 

@@ -301,6 +301,7 @@ where
         let (store, pin) = (self.store(), self.store().engine.pin());
         let (ended, _) = store.remove(&pin, self.wanted(key))?;
         drop(pin);
+        store.engine.admission.wake_owed();
         Some(take(&ended))
     }
 
@@ -357,6 +358,7 @@ where
                 all.push(self.shared.entry(ended, RemovalCause::Removed));
             }
         });
+        store.engine.admission.wake_owed();
         all
     }
 

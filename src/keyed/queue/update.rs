@@ -99,6 +99,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let pin = store.engine.pin();
         let (ended, lease) = store.remove(&pin, wanted)?;
         drop(pin);
+        store.engine.admission.wake_owed();
         store.tell(&ended, RemovalCause::Removed);
         Some(self.expiry(lease))
     }

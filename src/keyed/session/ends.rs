@@ -78,6 +78,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
         let (ended, lease) = self.store.remove(&pin, wanted)?;
         drop(pin);
+        self.store.engine.admission.wake_owed();
         let info = self.store.info(&ended, lease);
         Some(info)
     }

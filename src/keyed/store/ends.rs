@@ -60,7 +60,8 @@ impl std::fmt::Display for RemovalCause {
 pub(crate) type Listener<K, V> = Arc<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile.
+    /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile. A caller
+    /// that is no driver calls `Admission::wake_owed` once it is unpinned.
     #[inline(always)]
     pub(in crate::keyed) fn end(
         &self,
@@ -68,17 +69,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        self.end_for(pin, found, cause, &mut self.engine.admission.room())
+        self.end_for(pin, found, cause, None)
     }
 
-    /// As [`end`](Self::end). The call of this room gets the entry's permits.
+    /// As [`end`](Self::end). The call of this room gets the entry's permits, if there is one.
     #[inline(always)]
     pub(super) fn end_for(
         &self,
         pin: &Pin,
         found: &Found<'_, K, V>,
         cause: RemovalCause,
-        room: &mut Room<'_>,
+        room: Option<&mut Room<'_>>,
     ) -> Option<EndedSlot<&Self, K, V>> {
         let dead = found.occupant().end().ok()?;
         let mine = self.engine.mine(pin);
@@ -122,13 +123,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Takes an ended slot out of the index. Its permits go to `room`.
+    /// Takes an ended slot out of the index. Its permits go to `room`, if any.
     #[inline(always)]
     pub(super) fn finish(
         &self,
         pin: &Pin,
         mine: &Mine,
-        room: &mut Room<'_>,
+        room: Option<&mut Room<'_>>,
         dead: Ended<'_, Pair<K, V>>,
         (hash, position): (u32, usize),
         cause: RemovalCause,
@@ -145,7 +146,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let index = self.engine.keys.index_of(hash);
         let leads = |other| other != id && tail(&self.engine, other).0 == id;
         index.remove(pin, hash, id, position, leads);
-        room.keep(self.weight_of(id));
+        let weight = self.weight_of(id);
+        match room {
+            Some(room) => room.keep(weight),
+            None => self.engine.admission.give_back(weight),
+        }
         if self.engine.ended(mine, 1) {
             self.engine.tend_if_wanted(self);
         }
@@ -159,16 +164,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         named: Named,
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
-        let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
-        self.finish(&named.pin, mine, room, dead, (named.hash, named.position), cause)
+        let mine = self.engine.mine(&named.pin);
+        self.finish(&named.pin, mine, None, dead, (named.hash, named.position), cause)
     }
 
     /// An entry has expired in a store without a listener. The driver sees to what waits to be
     /// freed when it has left the shard.
     pub(in crate::keyed) fn expired_unheard(&self, dead: Ended<'_, Pair<K, V>>, named: Named) {
-        let (mine, room) = (self.engine.mine(&named.pin), &mut self.engine.admission.room());
+        let mine = self.engine.mine(&named.pin);
         let at = (named.hash, named.position);
-        let ended = self.finish(&named.pin, mine, room, dead, at, RemovalCause::Expired);
+        let ended = self.finish(&named.pin, mine, None, dead, at, RemovalCause::Expired);
         let (id, _) = ended.into_slot();
         self.engine.free_later(mine, id, self.weight_of(id), true);
     }

@@ -416,7 +416,7 @@ impl<'s, K: 'static, V: 'static> Entering<'_, 's, K, V> {
     fn withdraw(&mut self) -> Option<Ended<'s, Pair<K, V>>> {
         let new = self.new.take()?;
         self.offer.store.keys(self.mine, self.offer.hash).sub(1);
-        self.offer.room.keep(self.offer.weight - 1);
+        self.offer.room.keep(self.offer.weight);
         // SAFETY: the driver asks the index about keyed entries, and it has never named this one.
         Some(unsafe { new.withdraw() })
     }
@@ -426,7 +426,8 @@ impl<'s, K: 'static, V: 'static> Entering<'_, 's, K, V> {
         if let Some(dead) = self.withdraw() {
             // SAFETY: no thread has looked at them.
             self.offer.take_back(unsafe { dead.slot().take() });
-            self.offer.store.engine.free(self.mine, dead);
+            dead.free();
+            self.offer.store.engine.ended(self.mine, 1);
         }
     }
 }

@@ -508,7 +508,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let found = Found::under(&named.pin, Leased { id, slot, lease, hash }, position);
         let is_over = lease.is(State::Lapsed) || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
-        let ended = self.end_for(&named.pin, &found, cause, room)?;
+        let ended = self.end_for(&named.pin, &found, cause, Some(room))?;
         Some(Notice { ended, cause })
     }
 }
