@@ -2,7 +2,7 @@
 
 use crate::support::wait_for;
 use expiry::expiring_map::Loaded;
-use expiry::{ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
+use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -309,6 +309,146 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
     });
 }
 
+/// A map whose values live for 10 s and are reloaded after 6 s, and its clock.
+fn reloading() -> (ExpiringMap<u64, u64>, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = ExpiringMap::builder()
+        .time_to_live(Duration::from_secs(10))
+        .refresh_after(Duration::from_secs(6))
+        .interval(Duration::from_secs(1))
+        .statistics(true)
+        .clock(clock.clone());
+    (builder.build_manual().unwrap(), clock)
+}
+
+#[test]
+fn a_refresh_time_is_below_the_time_to_live() {
+    let refused = |live: Option<u64>, refresh| {
+        let mut builder = ExpiringMap::<u64, u64>::builder();
+        if let Some(live) = live {
+            builder = builder.time_to_live(Duration::from_secs(live));
+        }
+        let built = builder.refresh_after(Duration::from_secs(refresh)).build_manual();
+        built.map(drop).unwrap_err()
+    };
+    for live in [None, Some(1), Some(2)] {
+        let (refresh_after, time_to_live) = (Duration::from_secs(2), live.map(Duration::from_secs));
+        assert_eq!(refused(live, 2), BuildError::RefreshTooLate { refresh_after, time_to_live });
+    }
+    assert_eq!(refused(Some(1), 0), BuildError::ZeroTimeout);
+}
+
+#[test]
+fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
+    let (map, clock) = reloading();
+    let load = |value| *map.get_or_insert_with(&1, || value).unwrap();
+    assert_eq!(load(1), 1);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(load(2), 1, "it is not old");
+    clock.advance(Duration::from_secs(2));
+    let reloaded = map.get_or_insert_with(&1, || {
+        assert_eq!(load(3), 1, "this very thread");
+        thread::scope(|scope| {
+            assert_eq!(scope.spawn(|| load(4)).join().unwrap(), 1);
+            let guard = scope.spawn(|| matches!(map.get_or_guard(&1), Ok(Loaded::Found(_))));
+            assert!(guard.join().unwrap(), "whoever has no loader");
+        });
+        5
+    });
+    assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (5, Some(5)));
+    assert_eq!((load(6), map.metrics().loads, map.metrics().total.replaced), (5, 2, 1));
+    clock.advance(Duration::from_secs(9));
+    assert!(map.contains_key(&1), "its lifetime has begun anew");
+}
+
+#[test]
+fn a_touch_makes_a_value_new_and_a_use_does_not() {
+    let (map, clock) = reloading();
+    let idle = Lifetimes::new().idle(Duration::from_secs(100));
+    for (key, lifetime) in [(1, Lifetimes::new()), (2, idle)] {
+        let load = |value| *map.get_or_insert_with(&key, || value).unwrap();
+        for (touches, then) in [(true, 1), (false, 2)] {
+            map.insert_with_lifetime(key, 1, lifetime).unwrap();
+            clock.advance(Duration::from_secs(5));
+            assert!(if touches { map.touch(&key) } else { map.get(&key).is_some() });
+            clock.advance(Duration::from_secs(2));
+            assert_eq!(load(2), then, "{key}");
+        }
+    }
+    map.insert_with_lifetime(3, 1, expiry::Lifetime::Never).unwrap();
+    clock.advance(Duration::from_secs(1000));
+    assert_eq!(*map.get_or_insert_with(&3, || 2).unwrap(), 1);
+}
+
+#[test]
+fn a_reload_that_fails_or_panics_leaves_the_old_value() {
+    let (map, clock) = reloading();
+    map.insert(1, 1).unwrap();
+    clock.advance(Duration::from_secs(7));
+    let fail = || map.try_get_or_insert_with(&1, || Err("an outage")).map(|value| *value);
+    assert_eq!(fail().unwrap(), 1);
+    let panics = || map.get_or_insert_with(&1, || panic!("as this test wants it")).map(|one| *one);
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!((map.get_cloned(&1), map.metrics().failed_loads), (Some(1), 2));
+    assert_eq!(*map.get_or_insert_with(&1, || 2).unwrap(), 2, "the next caller tries again");
+    clock.advance(Duration::from_secs(10));
+    assert!(matches!(fail(), Err(LoadError::Failed(error)) if *error == "an outage"));
+}
+
+#[test]
+fn a_call_that_changes_the_key_beats_a_reload_under_way() {
+    type Change = fn(&ExpiringMap<u64, u64>);
+    let replace: Change = |map| drop(map.insert(1, 7).unwrap());
+    let upsert: Change = |map| map.upsert(1, |_| (7, ())).unwrap();
+    let remove: Change = |map| assert!(map.remove(&1).is_some());
+    let remove_and_insert: Change = |map| {
+        drop(map.remove(&1));
+        map.insert(1, 7).unwrap();
+    };
+    let changes = [(replace, Some(7)), (upsert, Some(7)), (remove_and_insert, Some(7))];
+    for (change, left) in changes.into_iter().chain([(remove, None), (ExpiringMap::clear, None)]) {
+        let (map, clock) = reloading();
+        map.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(7));
+        let reloaded = map.get_or_insert_with(&1, || {
+            change(&map);
+            2
+        });
+        assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (2, left));
+    }
+}
+
+#[test]
+fn a_reload_of_a_value_that_expires_meanwhile_goes_in_and_ends_the_wait() {
+    let (map, clock) = reloading();
+    map.insert(1, 1).unwrap();
+    clock.advance(Duration::from_secs(7));
+    thread::scope(|scope| {
+        let mut waiter = None;
+        let reloaded = map.get_or_insert_with(&1, || {
+            clock.advance(Duration::from_secs(4));
+            let wait = || *map.get_or_insert_with(&1, || panic!("it waits")).unwrap();
+            waiter = Some(scope.spawn(wait));
+            wait_for("it has asked", || map.metrics().misses == 1);
+            2
+        });
+        assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (2, Some(2)));
+        assert_eq!(waiter.unwrap().join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_value_whose_own_lifetime_is_short_is_due_at_once() {
+    let (map, clock) = reloading();
+    let load = |value, seconds| {
+        let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
+        *map.try_get_or_insert_with(&1, || Ok::<_, ()>((value, lifetime))).unwrap()
+    };
+    assert_eq!((load(1, 5), load(2, 5)), (1, 1));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!((load(3, 4), load(4, 20), load(5, 20)), (3, 4, 4));
+}
+
 /// Panics when it is dropped.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct BadKey;
@@ -475,6 +615,23 @@ mod tasks {
             assert!(!map.contains_key(&1));
             assert_eq!(*task.block_on(second).unwrap(), 5);
         }
+    }
+
+    #[test]
+    fn a_task_reloads_an_old_value_and_others_do_not_wait() {
+        let ((map, clock), task, other) = (reloading(), Task::new(), Task::new());
+        map.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(7));
+        let mut cancelled = Box::pin(map.get_or_insert_async(&1, pending()));
+        assert!(task.poll(&mut cancelled).is_pending());
+        let load = |value| map.get_or_insert_async(&1, ready(value));
+        assert_eq!(*other.block_on(pin!(sendable(load(2)))).unwrap(), 1);
+        assert_eq!(*map.get_or_insert_with(&1, || 2).unwrap(), 1, "a thread");
+        drop(cancelled);
+        let failed = map.try_get_or_insert_async(&1, ready(Err("an outage")));
+        assert_eq!(*task.block_on(pin!(failed)).unwrap(), 1);
+        assert_eq!(*task.block_on(pin!(load(3))).unwrap(), 3);
+        assert_eq!((map.get_cloned(&1), task.held(), other.held()), (Some(3), 0, 0));
     }
 
     #[test]
