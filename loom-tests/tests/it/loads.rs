@@ -116,6 +116,24 @@ model!(one_of_two_reloads, || {
     assert_eq!((loads.load(Relaxed), rig.get()), (1, Some(2)));
 });
 
+// Each of two bulk loads may begin to load one of two keys. Guards: a bulk load ends its own loads
+// before it waits for the other one's.
+model!(two_bulk_loads_of_the_same_keys, larger, || {
+    let (rig, loads) = (used(), Arc::new(AtomicUsize::new(0)));
+    let load = |rig: &MapRig, loads: &AtomicUsize, keys: [u64; 2]| {
+        let found = rig.get_or_insert_many(&keys, |missing| {
+            loads.fetch_add(missing.len(), Relaxed);
+            missing.iter().map(|&&key| (key, key)).collect::<Vec<_>>()
+        });
+        assert_eq!(found.unwrap(), [(&1, 1), (&2, 2)].into());
+    };
+    let counted = loads.clone();
+    let a = aside(&rig, move |rig| load(rig, &counted, [1, 2]));
+    load(&rig, &loads, [2, 1]);
+    a.join().unwrap();
+    assert_eq!(loads.load(Relaxed), 2);
+});
+
 // Two callers want a key that another thread removes. Guards: a caller that waited has the flight's
 // value, whatever has become of the entry.
 model!(a_waiting_caller_beside_a_removal, || {

@@ -1,5 +1,7 @@
 //! Loading: of several callers that miss one key, one loads its value (`crate::sync::flights`).
 
+mod many;
+
 use super::{ExpiringMap, Ref};
 use crate::keyed::living::Replaces;
 use crate::keyed::store::{Found, Place, Store};
