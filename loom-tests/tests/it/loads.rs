@@ -118,7 +118,7 @@ model!(one_of_two_reloads, || {
 
 // Each of two bulk loads may begin to load one of two keys. Guards: a bulk load ends its own loads
 // before it waits for the other one's.
-model!(two_bulk_loads_of_the_same_keys, larger, || {
+model!(two_bulk_loads_of_the_same_keys, || {
     let (rig, loads) = (used(), Arc::new(AtomicUsize::new(0)));
     let load = |rig: &MapRig, loads: &AtomicUsize, keys: [u64; 2]| {
         let found = rig.get_or_insert_many(&keys, |missing| {
