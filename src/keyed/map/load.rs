@@ -189,8 +189,8 @@ where
     /// callers that waited get the value, and the map does not keep it. A caller that comes after
     /// the removal loads anew.
     ///
-    /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that finds
-    /// an old value calls its `load`, too. The others get the old value at once.
+    /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that
+    /// finds an old value calls its `load`, too. The others get the old value at once.
     ///
     /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller. The key is
     /// borrowed: where it has a value, nothing is allocated.
