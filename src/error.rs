@@ -20,8 +20,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A timeout, a time to live or a time to idle is zero. For none leave it out; a tracker has
-    /// [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
+    /// A timeout, a time to live, a time to idle or a refresh time is zero. For none leave it out; a
+    /// tracker has [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
     ZeroTimeout,
     /// A timeout is longer than this engine's ticks can express; use a longer interval.
     TimeoutTooLong {
@@ -70,6 +70,14 @@ pub enum BuildError {
     /// Both a capacity beyond which new keys are refused, and one beyond which entries are evicted,
     /// were asked for.
     TwoBounds,
+    /// Values would expire before they are due for a reload: the time to live is not above
+    /// [`refresh_after`](crate::ExpiringMapBuilder::refresh_after).
+    RefreshTooLate {
+        /// What was asked for.
+        refresh_after: Duration,
+        /// The time to live, if there is one.
+        time_to_live: Option<Duration>,
+    },
     /// Settings bound the weight, and the program gives no weigher: call
     /// [`max_weight`](crate::ExpiringMapBuilder::max_weight).
     NoWeigher,
@@ -107,7 +115,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::ZeroTimeout => {
-                write!(f, "a timeout, a time to live or a time to idle is zero; for none leave it out, or (of a tracker) use timeouts_off()")
+                write!(f, "a timeout, a time to live, a time to idle or a refresh time is zero; for none leave it out, or (of a tracker) use timeouts_off()")
             }
             BuildError::TimeoutTooLong { timeout, longest } => write!(
                 f,
@@ -141,6 +149,14 @@ impl fmt::Display for BuildError {
             BuildError::TwoBounds => write!(
                 f,
                 "both capacity and max_capacity were asked for; use the first to refuse, the second to evict"
+            ),
+            BuildError::RefreshTooLate { refresh_after, time_to_live: Some(live) } => write!(
+                f,
+                "refresh_after, {refresh_after:?}, is not below the time to live, {live:?}; use a shorter one"
+            ),
+            BuildError::RefreshTooLate { refresh_after, time_to_live: None } => write!(
+                f,
+                "refresh_after, {refresh_after:?}, needs a time to live above it; give the map one"
             ),
             BuildError::NoWeigher => write!(
                 f,

@@ -19,6 +19,7 @@
 //! | `latency_sampling` | [`AckTrackerSettings`] | number from `0.0` to `1.0` |
 //! | `on_drop` | [`AckTrackerSettings`] | `"let_time_out"` or `"fail"` |
 //! | `time_to_live`, `time_to_idle` | [`ExpiringMapSettings`] | duration. For ever: leave it out |
+//! | `refresh_after` | [`ExpiringMapSettings`] | duration, below `time_to_live`; leave out for none |
 //! | `pause_grace` | [`ExpiryQueueSettings`], [`SessionTrackerSettings`] | duration; leave out for none |
 //! | `minimum_timeout`, `maximum_timeout` | [`SessionTrackerSettings`] | duration |
 //! | `server_id` | [`SessionTrackerSettings`] | integer, 0 to 255 |
@@ -299,7 +300,7 @@ settings! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ExpiringMapSettings sets ExpiringMapBuilder, impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
-        durations { time_to_live, time_to_idle, interval }
+        durations { time_to_live, time_to_idle, refresh_after, interval }
         values {
             shards: usize, capacity: usize, max_capacity: usize, eviction_policy: EvictionPolicy, statistics: bool, reaper_budget: usize
         }

@@ -41,6 +41,15 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     }
 }
 
+/// Which living entry an insertion may take the place of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Replaces {
+    Any,
+    Nothing,
+    /// The one in this place, and no later one of its key.
+    This(Place),
+}
+
 /// What an attempt to insert came to. The offer has key and value again if they are not in.
 pub(super) enum Put<'g, 's, K: 'static, V: 'static> {
     Done(Entered<'g, 's, K, V>),
@@ -135,6 +144,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
+    /// The place of an entry that is due for a reload, in a map that reloads: so little is left of
+    /// its time to live.
+    #[inline(always)]
+    pub(super) fn stale(&self, found: &Found<'_, K, V>) -> Option<Place> {
+        let left = self.reloads_with?;
+        let Term { deadline, idle, .. } = self.term_of(found);
+        let bound = idle.map_or(deadline, |(_, bound)| bound);
+        let then = self.engine.deadlines.now_for_look().saturating_add(left);
+        self.engine.deadlines.ticks().has_begun(bound, then).then(|| found.place())
+    }
+
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
     pub(super) fn is_living(&self, found: &Leased<'_, K, V>) -> bool {
@@ -162,7 +182,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// One attempt to insert: puts an entry in where there was none, or in the place of the one that
-    /// lives there, if it `replaces`.
+    /// lives there, if it `replaces` that.
     ///
     /// This runs the user's code: the key's `Eq`, and the clock.
     #[inline(always)]
@@ -171,7 +191,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &'g Pin,
         offer: &mut Offer<'s, K, V>,
         lifetime: Lifetimes,
-        replaces: bool,
+        replaces: Replaces,
     ) -> Put<'g, 's, K, V>
     where
         K: Eq,
@@ -193,10 +213,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 None => Put::Hindered(Hindered::Overtaken),
             };
         }
-        if !replaces {
-            return Put::Kept(found);
+        match replaces {
+            Replaces::Nothing => Put::Kept(found),
+            Replaces::This(place) if place != found.place() => Put::Kept(found),
+            Replaces::Any | Replaces::This(_) => offer.replace(pin, &found, term).into(),
         }
-        offer.replace(pin, &found, term).into()
     }
 
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.

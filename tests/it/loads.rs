@@ -2,7 +2,7 @@
 
 use crate::support::wait_for;
 use expiry::expiring_map::Loaded;
-use expiry::{ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
+use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -307,6 +307,261 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
         drop(guard.insert(10).unwrap());
         assert_eq!(other.join().unwrap(), 20);
     });
+    let mut calls = 0;
+    let found = map.get_or_insert_many(&[3, 4], |missing| {
+        calls += 1;
+        missing.iter().map(|&&key| (key, key * 10)).collect::<Vec<_>>()
+    });
+    assert_eq!((found.unwrap(), calls), ([(&3, 30), (&4, 40)].into(), 2));
+}
+
+/// A map whose values live for 10 s and are reloaded after 6 s, and its clock.
+fn reloading() -> (ExpiringMap<u64, u64>, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = ExpiringMap::builder()
+        .time_to_live(Duration::from_secs(10))
+        .refresh_after(Duration::from_secs(6))
+        .interval(Duration::from_secs(1))
+        .statistics(true)
+        .clock(clock.clone());
+    (builder.build_manual().unwrap(), clock)
+}
+
+#[test]
+fn a_refresh_time_is_below_the_time_to_live() {
+    let refused = |live: Option<u64>, refresh| {
+        let mut builder = ExpiringMap::<u64, u64>::builder();
+        if let Some(live) = live {
+            builder = builder.time_to_live(Duration::from_secs(live));
+        }
+        let built = builder.refresh_after(Duration::from_secs(refresh)).build_manual();
+        built.map(drop).unwrap_err()
+    };
+    for live in [None, Some(1), Some(2)] {
+        let (refresh_after, time_to_live) = (Duration::from_secs(2), live.map(Duration::from_secs));
+        assert_eq!(refused(live, 2), BuildError::RefreshTooLate { refresh_after, time_to_live });
+    }
+    assert_eq!(refused(Some(1), 0), BuildError::ZeroTimeout);
+}
+
+#[test]
+fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
+    let (map, clock) = reloading();
+    let load = |value| *map.get_or_insert_with(&1, || value).unwrap();
+    assert_eq!(load(1), 1);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(load(2), 1, "it is not old");
+    clock.advance(Duration::from_secs(2));
+    let reloaded = map.get_or_insert_with(&1, || {
+        assert_eq!(load(3), 1, "this very thread");
+        thread::scope(|scope| {
+            assert_eq!(scope.spawn(|| load(4)).join().unwrap(), 1);
+            let guard = scope.spawn(|| matches!(map.get_or_guard(&1), Ok(Loaded::Found(_))));
+            assert!(guard.join().unwrap(), "whoever has no loader");
+        });
+        5
+    });
+    assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (5, Some(5)));
+    assert_eq!((load(6), map.metrics().loads, map.metrics().total.replaced), (5, 2, 1));
+    clock.advance(Duration::from_secs(9));
+    assert!(map.contains_key(&1), "its lifetime has begun anew");
+}
+
+#[test]
+fn a_touch_makes_a_value_new_and_a_use_does_not() {
+    let (map, clock) = reloading();
+    let idle = Lifetimes::new().idle(Duration::from_secs(100));
+    for (key, lifetime) in [(1, Lifetimes::new()), (2, idle)] {
+        let load = |value| *map.get_or_insert_with(&key, || value).unwrap();
+        for (touches, then) in [(true, 1), (false, 2)] {
+            map.insert_with_lifetime(key, 1, lifetime).unwrap();
+            clock.advance(Duration::from_secs(5));
+            assert!(if touches { map.touch(&key) } else { map.get(&key).is_some() });
+            clock.advance(Duration::from_secs(2));
+            assert_eq!(load(2), then, "{key}");
+        }
+    }
+    map.insert_with_lifetime(3, 1, expiry::Lifetime::Never).unwrap();
+    clock.advance(Duration::from_secs(1000));
+    assert_eq!(*map.get_or_insert_with(&3, || 2).unwrap(), 1);
+}
+
+#[test]
+fn a_reload_that_fails_or_panics_leaves_the_old_value() {
+    let (map, clock) = reloading();
+    map.insert(1, 1).unwrap();
+    clock.advance(Duration::from_secs(7));
+    let fail = || map.try_get_or_insert_with(&1, || Err("an outage")).map(|value| *value);
+    assert_eq!(fail().unwrap(), 1);
+    let panics = || map.get_or_insert_with(&1, || panic!("as this test wants it")).map(|one| *one);
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!((map.get_cloned(&1), map.metrics().failed_loads), (Some(1), 2));
+    assert_eq!(*map.get_or_insert_with(&1, || 2).unwrap(), 2, "the next caller tries again");
+    clock.advance(Duration::from_secs(10));
+    assert!(matches!(fail(), Err(LoadError::Failed(error)) if *error == "an outage"));
+}
+
+#[test]
+fn a_call_that_changes_the_key_beats_a_reload_under_way() {
+    type Change = fn(&ExpiringMap<u64, u64>);
+    let replace: Change = |map| drop(map.insert(1, 7).unwrap());
+    let upsert: Change = |map| map.upsert(1, |_| (7, ())).unwrap();
+    let remove: Change = |map| assert!(map.remove(&1).is_some());
+    let remove_and_insert: Change = |map| {
+        drop(map.remove(&1));
+        map.insert(1, 7).unwrap();
+    };
+    let changes = [(replace, Some(7)), (upsert, Some(7)), (remove_and_insert, Some(7))];
+    for (change, left) in changes.into_iter().chain([(remove, None), (ExpiringMap::clear, None)]) {
+        let (map, clock) = reloading();
+        map.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(7));
+        let reloaded = map.get_or_insert_with(&1, || {
+            change(&map);
+            2
+        });
+        assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (2, left));
+    }
+}
+
+#[test]
+fn a_reload_of_a_value_that_expires_meanwhile_goes_in_and_ends_the_wait() {
+    let (map, clock) = reloading();
+    map.insert(1, 1).unwrap();
+    clock.advance(Duration::from_secs(7));
+    thread::scope(|scope| {
+        let mut waiter = None;
+        let reloaded = map.get_or_insert_with(&1, || {
+            clock.advance(Duration::from_secs(4));
+            let wait = || *map.get_or_insert_with(&1, || panic!("it waits")).unwrap();
+            waiter = Some(scope.spawn(wait));
+            wait_for("it has asked", || map.metrics().misses == 1);
+            2
+        });
+        assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (2, Some(2)));
+        assert_eq!(waiter.unwrap().join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_value_whose_own_lifetime_is_short_is_due_at_once() {
+    let (map, clock) = reloading();
+    let load = |value, seconds| {
+        let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
+        *map.try_get_or_insert_with(&1, || Ok::<_, ()>((value, lifetime))).unwrap()
+    };
+    assert_eq!((load(1, 5), load(2, 5)), (1, 1));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!((load(3, 4), load(4, 20), load(5, 20)), (3, 4, 4));
+}
+
+/// What a bulk load of these keys returns, in order, and what its loader was asked for. The loader
+/// has ten times each key.
+fn load_many(map: &ExpiringMap<u64, u64>, keys: &[u64]) -> (Vec<(u64, u64)>, Vec<Vec<u64>>) {
+    let mut asked = Vec::new();
+    let found = map.get_or_insert_many(keys, |missing| {
+        let missing: Vec<_> = missing.iter().map(|&&key| key).collect();
+        asked.push(missing.clone());
+        missing.into_iter().map(|key| (key, key * 10))
+    });
+    let mut found: Vec<_> = found.unwrap().into_iter().map(|(&key, value)| (key, value)).collect();
+    found.sort_unstable();
+    (found, asked)
+}
+
+#[test]
+fn one_call_loads_all_missing_keys() {
+    let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
+    map.insert(2, 5).unwrap();
+    let (found, asked) = load_many(&map, &[3, 1, 2, 3]);
+    assert_eq!((found, asked), (vec![(1, 10), (2, 5), (3, 30)], vec![vec![3, 1]]));
+    assert_eq!((map.get_cloned(&3), map.len(), map.metrics().loads), (Some(30), 3, 2));
+    assert_eq!(load_many(&map, &[1, 2]), (vec![(1, 10), (2, 5)], vec![]));
+    assert_eq!(load_many(&map, &[]), (vec![], vec![]));
+}
+
+#[test]
+fn a_bulk_load_may_leave_keys_out_and_what_it_was_not_asked_for_is_dropped() {
+    let map = map();
+    let found = map.get_or_insert_many(&[1, 2], |_| [(2, 20), (3, 30), (2, 21)]).unwrap();
+    assert_eq!((found.len(), found[&2], map.len()), (1, 20, 1));
+    assert_eq!(load_many(&map, &[1, 2, 3]).1, [[1, 3]]);
+}
+
+#[test]
+fn a_bulk_load_chooses_lifetimes_or_fails_for_all_that_wait() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder().clock(clock.clone()).statistics(true).build_manual().unwrap();
+    thread::scope(|scope| {
+        let mut waiter = None;
+        let failed = map.try_get_or_insert_many::<_, Vec<_>, _>(&[1, 2], |_| {
+            let wait =
+                || map.try_get_or_insert_with(&1, || -> Result<_, &str> { panic!("it waits") });
+            waiter = Some(scope.spawn(move || wait().map(|value| *value)));
+            wait_for("it has asked", || map.metrics().misses == 3);
+            Err("an outage")
+        });
+        assert!(matches!(failed, Err(LoadError::Failed(error)) if *error == "an outage"));
+        let failed = waiter.unwrap().join().unwrap();
+        assert!(matches!(failed, Err(LoadError::Failed(error)) if *error == "an outage"));
+    });
+    let lifetime = |seconds| Lifetimes::new().live(Duration::from_secs(seconds));
+    let load = |_: &[&u64]| Ok::<_, ()>([(1, 10, lifetime(2)), (2, 20, lifetime(9))]);
+    assert_eq!(map.try_get_or_insert_many(&[1, 2], load).unwrap().len(), 2);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!((map.contains_key(&1), map.contains_key(&2)), (false, true));
+}
+
+#[test]
+fn a_bulk_load_is_invalidated_key_by_key_and_a_panic_hands_over() {
+    let map = map();
+    let found = map.get_or_insert_many(&[1, 2], |_| {
+        map.remove(&1);
+        assert!(matches!(map.get_or_insert_with(&2, || 0), Err(LoadError::Recursive)));
+        assert!(matches!(map.get_or_insert_many(&[2], |_| []), Err(LoadError::Recursive)));
+        [(1, 10), (2, 20)]
+    });
+    assert_eq!(
+        (found.unwrap()[&1], map.contains_key(&1), map.get_cloned(&2)),
+        (10, false, Some(20))
+    );
+    let panics = || map.get_or_insert_many(&[3], |_| -> Vec<_> { panic!("as this test wants it") });
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!(load_many(&map, &[3]).1, [[3]]);
+}
+
+#[test]
+fn a_full_or_closed_map_gives_a_bulk_load_its_values_or_an_error() {
+    let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
+    assert_eq!(load_many(&map, &[1, 2]).0, [(1, 10), (2, 20)]);
+    assert_eq!((map.len(), map.metrics().refused), (1, 1));
+    map.shutdown();
+    assert!(matches!(map.get_or_insert_many(&[1], |_| [(1, 1)]), Err(LoadError::Closed)));
+}
+
+#[test]
+fn a_bulk_load_runs_its_own_loader_before_it_waits_for_others() {
+    let map = &ExpiringMap::builder().statistics(true).build_manual().unwrap();
+    let load = |keys: [u64; 2]| {
+        let mut asked = Vec::new();
+        let found = map.get_or_insert_many(&keys, |missing| {
+            asked.extend(missing.iter().map(|&&key| key));
+            wait_for("the other call has asked", || map.metrics().misses == 5 || asked.len() > 1);
+            missing.iter().map(|&&key| (key, key * 10)).collect::<Vec<_>>()
+        });
+        assert_eq!(found.unwrap(), [(&keys[0], keys[0] * 10), (&keys[1], keys[1] * 10)].into());
+        asked
+    };
+    thread::scope(|scope| {
+        let Loaded::Absent(guard) = map.get_or_guard(&3).unwrap() else { panic!("it is empty") };
+        let one = scope.spawn(move || load([1, 3]));
+        wait_for("it has asked", || map.metrics().misses == 3);
+        let two = scope.spawn(move || load([2, 1]));
+        wait_for("both wait", || map.metrics().loads == 2);
+        drop(guard);
+        assert_eq!(two.join().unwrap(), [2], "the other call loads 1");
+        assert_eq!(one.join().unwrap(), [1, 3], "its second call, as the guard was dropped");
+    });
 }
 
 /// Panics when it is dropped.
@@ -475,6 +730,23 @@ mod tasks {
             assert!(!map.contains_key(&1));
             assert_eq!(*task.block_on(second).unwrap(), 5);
         }
+    }
+
+    #[test]
+    fn a_task_reloads_an_old_value_and_others_do_not_wait() {
+        let ((map, clock), task, other) = (reloading(), Task::new(), Task::new());
+        map.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(7));
+        let mut cancelled = Box::pin(map.get_or_insert_async(&1, pending()));
+        assert!(task.poll(&mut cancelled).is_pending());
+        let load = |value| map.get_or_insert_async(&1, ready(value));
+        assert_eq!(*other.block_on(pin!(sendable(load(2)))).unwrap(), 1);
+        assert_eq!(*map.get_or_insert_with(&1, || 2).unwrap(), 1, "a thread");
+        drop(cancelled);
+        let failed = map.try_get_or_insert_async(&1, ready(Err("an outage")));
+        assert_eq!(*task.block_on(pin!(failed)).unwrap(), 1);
+        assert_eq!(*task.block_on(pin!(load(3))).unwrap(), 3);
+        assert_eq!((map.get_cloned(&1), task.held(), other.held()), (Some(3), 0, 0));
     }
 
     #[test]

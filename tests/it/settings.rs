@@ -92,6 +92,7 @@ fn a_map_is_as_its_settings_say() {
         r#"
         time_to_live = "1h"
         time_to_idle = "10s"
+        refresh_after = "50m"
         interval = "100ms"
         shards = 2
         capacity = 1

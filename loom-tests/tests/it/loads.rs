@@ -2,7 +2,7 @@
 
 use expiry::expiring_map::{Compute, Loaded};
 use expiry::LoadError;
-use loom_tests::{aside, beside, model, MapRig, Task};
+use loom_tests::{aside, at_once, beside, larger, model, MapRig, Task, TICK};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
@@ -64,6 +64,74 @@ model!(a_load_beside_a_computed_removal, || {
     assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
     assert!(!rig.contains_key(&1));
+});
+
+/// A rig in which key 1 has the value 1, which is due for a reload.
+fn stale() -> MapRig {
+    let rig = MapRig::used(|map| map.time_to_live(TICK * 10).refresh_after(TICK * 5));
+    at_once(|| drop(rig.insert(1, 1).unwrap()));
+    rig.advance(6);
+    rig
+}
+
+/// Has one thread reload key 1, and another one `change` it once that reload is under way.
+fn beside_a_reload(change: impl FnOnce(&MapRig) + Send + 'static) -> MapRig {
+    let (rig, mut changing) = (stale(), None);
+    let load = || {
+        changing = Some(aside(&rig, change));
+        2
+    };
+    assert_eq!(*rig.get_or_insert_with(&1, load).unwrap(), 2);
+    changing.unwrap().join().unwrap();
+    rig
+}
+
+// A key is given another value during a reload. Guards: the reload takes the place of the very
+// entry that it has begun with.
+model!(a_reload_beside_an_insertion, larger, || {
+    let rig = beside_a_reload(|rig| drop(rig.insert(1, 3).unwrap()));
+    assert_eq!(rig.get(), Some(3));
+});
+
+// A key is removed during a reload. Guards: as `a_load_beside_a_removal`.
+model!(a_reload_beside_a_removal, || {
+    let rig = beside_a_reload(|rig| drop(rig.remove(&1)));
+    assert_eq!(rig.get(), None);
+});
+
+// Two callers find an old value. Guards: a new loader looks again whether it is old.
+model!(one_of_two_reloads, || {
+    let (rig, loads) = (stale(), Arc::new(AtomicUsize::new(0)));
+    let reload = |rig: &MapRig, loads: &AtomicUsize| {
+        let load = || {
+            loads.fetch_add(1, Relaxed);
+            2
+        };
+        *rig.get_or_insert_with(&1, load).unwrap()
+    };
+    let counted = loads.clone();
+    let a = aside(&rig, move |rig| reload(rig, &counted));
+    let values = [reload(&rig, &loads), a.join().unwrap()];
+    assert!(values.contains(&2) && values.iter().all(|value| [1, 2].contains(value)));
+    assert_eq!((loads.load(Relaxed), rig.get()), (1, Some(2)));
+});
+
+// Each of two bulk loads may begin to load one of two keys. Guards: a bulk load ends its own loads
+// before it waits for the other one's.
+model!(two_bulk_loads_of_the_same_keys, || {
+    let (rig, loads) = (used(), Arc::new(AtomicUsize::new(0)));
+    let load = |rig: &MapRig, loads: &AtomicUsize, keys: [u64; 2]| {
+        let found = rig.get_or_insert_many(&keys, |missing| {
+            loads.fetch_add(missing.len(), Relaxed);
+            missing.iter().map(|&&key| (key, key)).collect::<Vec<_>>()
+        });
+        assert_eq!(found.unwrap(), [(&1, 1), (&2, 2)].into());
+    };
+    let counted = loads.clone();
+    let a = aside(&rig, move |rig| load(rig, &counted, [1, 2]));
+    load(&rig, &loads, [2, 1]);
+    a.join().unwrap();
+    assert_eq!(loads.load(Relaxed), 2);
 });
 
 // Two callers want a key that another thread removes. Guards: a caller that waited has the flight's

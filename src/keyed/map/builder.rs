@@ -10,6 +10,7 @@ use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Stor
 use crate::lifecycle::Owner;
 use crate::setup::{setters, Setup};
 use crate::sync::flights::Flights;
+use crate::time::nanos;
 #[cfg(doc)]
 use crate::StoreError;
 use std::fmt;
@@ -23,6 +24,7 @@ use std::time::Duration;
 /// |---|---|
 /// | [`time_to_live`](Self::time_to_live) | for ever |
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
+/// | [`refresh_after`](Self::refresh_after) | never |
 /// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the lifetime up to 1 s |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
@@ -49,6 +51,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     setup: Setup,
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
+    refresh_after: Option<Duration>,
     max_capacity: Option<usize>,
     max_weight: Option<usize>,
     weigher: Option<Weigher<K, V>>,
@@ -96,6 +99,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             setup: Setup::default(),
             time_to_live: None,
             time_to_idle: None,
+            refresh_after: None,
             max_capacity: None,
             max_weight: None,
             weigher: None,
@@ -169,6 +173,48 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// bytes an entry, and a `get` one compare-and-swap in every interval. With a time to live
         /// too the nearer of the two counts.
         time_to_idle(time: Duration) sets time_to_idle = Some(time);
+        /// How old a value may be before a load call loads it anew. One caller of
+        /// [`get_or_insert_with`](ExpiringMap::get_or_insert_with), or of its `try_` and async
+        /// forms, that finds an older one calls its loader and gets the new value. The others get
+        /// the old value meanwhile, and wait for nothing. If the reload fails, its caller gets the
+        /// old value, too, and the next caller tries again. So values are served until their
+        /// [`time_to_live`](Self::time_to_live) is up, and a value that callers want does not
+        /// expire, unless its reloads fail.
+        ///
+        /// The new value takes the place of the very value that was found old, or of none. If
+        /// another call has replaced that meanwhile, or the key was removed or the map cleared, the
+        /// map does not keep the new one. The removal listener hears of the old value, as
+        /// [`Replaced`](RemovalCause::Replaced).
+        ///
+        /// Age is reckoned from the deadline: a value is old when so little is left of its time to
+        /// live as the map's has left after `time`. So a [touch](ExpiringMap::touch) makes it new.
+        /// A value with a lifetime of its own is due for a reload that long before its end. If its
+        /// whole lifetime is no longer than that, it is due at once.
+        ///
+        /// The map has a time to live, and `time` is below that:
+        /// [`BuildError::RefreshTooLate`]. Entries take no more memory, and no other calls more
+        /// time.
+        ///
+        /// ```
+        /// # use std::time::Duration;
+        /// use expiry::{ExpiringMap, ManualClock};
+        ///
+        /// let clock = ManualClock::new();
+        /// let pages = ExpiringMap::builder()
+        ///     .time_to_live(Duration::from_secs(60))
+        ///     .refresh_after(Duration::from_secs(40))
+        ///     .clock(clock.clone())
+        ///     .build_manual()?;
+        /// let page = |text| *pages.get_or_insert_with("/", || text).unwrap();
+        /// assert_eq!((page("old"), page("new")), ("old", "old"));
+        /// clock.advance(Duration::from_secs(41));
+        /// assert_eq!(page("new"), "new");
+        /// clock.advance(Duration::from_secs(21)); // 62 s after the first load
+        /// assert_eq!(page("newer"), "new");
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        #[doc(alias("refresh_after_write", "refreshAfterWrite", "refresh_ahead"))]
+        refresh_after(time: Duration) sets refresh_after = Some(time);
     }
 
     /// The most that all entries together may weigh; where a new value finds no room, the map evicts
@@ -264,6 +310,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             setup: self.setup,
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
+            refresh_after: self.refresh_after,
             max_capacity: self.max_capacity,
             max_weight: self.max_weight,
             weigher: self.weigher,
@@ -409,6 +456,14 @@ where
         if bounds.iter().flatten().count() > 1 {
             return Err(BuildError::TwoBounds);
         }
+        let reloads_with = match (self.refresh_after, self.time_to_live) {
+            (None, _) => None,
+            (Some(Duration::ZERO), _) => return Err(BuildError::ZeroTimeout),
+            (Some(after), Some(live)) if after < live => Some(nanos(live - after)),
+            (Some(refresh_after), time_to_live) => {
+                return Err(BuildError::RefreshTooLate { refresh_after, time_to_live })
+            }
+        };
         setup.capacity = bounds.into_iter().flatten().next();
         setup.weighs = weight.is_some();
         let mut store = Store::build(&setup, self.time_to_live, self.time_to_idle)?;
@@ -417,6 +472,7 @@ where
             (_, weight) => weight.map(|weight| Eviction::of_weight(policy, weight)),
         };
         store.weigher = self.weigher;
+        store.reloads_with = reloads_with;
         store.counts_lookups = self.statistics;
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);

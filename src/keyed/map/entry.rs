@@ -2,7 +2,7 @@
 
 use super::put::Settled;
 use super::{ExpiringMap, Ref};
-use crate::keyed::living::Notice;
+use crate::keyed::living::{Notice, Replaces};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Entered, Hindered, Offer, Place};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
@@ -126,7 +126,7 @@ where
                 Ok(entry.into_ref())
             }
             Entry::Vacant(VacantEntry { map, key }) => {
-                let settled = map.put(key, value(), lifetime, false)?;
+                let settled = map.put(key, value(), lifetime, Replaces::Nothing)?;
                 Ok(settled.into_ref())
             }
         }
@@ -291,7 +291,7 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        let settled = self.map.put(self.key, value, lifetime.into(), false)?;
+        let settled = self.map.put(self.key, value, lifetime.into(), Replaces::Nothing)?;
         match settled.refused {
             None => Ok(settled.into_ref()),
             Some((key, value)) => {

@@ -1,9 +1,13 @@
 //! Loading: of several callers that miss one key, one loads its value (`crate::sync::flights`).
 
+mod many;
+
 use super::{ExpiringMap, Ref};
-use crate::keyed::store::Store;
+use crate::keyed::living::Replaces;
+use crate::keyed::store::{Found, Place, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::sync::flights::{Begun, Flight, Loading, Outcome, Waiting};
+use std::any::Any;
 use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
@@ -20,6 +24,8 @@ pub struct Value<'a, K: 'static, V: 'static>(Held<'a, K, V>);
 
 enum Held<'a, K: 'static, V: 'static> {
     Lent(Ref<'a, K, V>),
+    /// As it was before a reload that failed. The error is dropped here, after the pin.
+    Kept(Ref<'a, K, V>, #[allow(dead_code)] Arc<dyn Any + Send + Sync>),
     /// Of a flight that has loaded it.
     Loaded(Arc<Flight<K, V>>),
 }
@@ -29,7 +35,7 @@ impl<K, V> Value<'_, K, V> {
     #[must_use]
     pub fn key(&self) -> &K {
         match &self.0 {
-            Held::Lent(entry) => entry.key(),
+            Held::Lent(entry) | Held::Kept(entry, _) => entry.key(),
             Held::Loaded(flight) => flight.key(),
         }
     }
@@ -38,7 +44,7 @@ impl<K, V> Value<'_, K, V> {
     #[must_use]
     pub fn value(&self) -> &V {
         match &self.0 {
-            Held::Lent(entry) => entry.value(),
+            Held::Lent(entry) | Held::Kept(entry, _) => entry.value(),
             Held::Loaded(flight) => match flight.outcome() {
                 Some(Outcome::Loaded(value)) => value,
                 _ => unreachable!("its value has been loaded"),
@@ -88,6 +94,8 @@ pub enum Loaded<'a, K: 'static, V: 'static, S> {
 pub struct LoadGuard<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     count: Count<'a, K, V>,
+    /// Where the entry lies that is loaded anew.
+    stale: Option<Place>,
     loading: Loading<'a, K, V>,
 }
 
@@ -181,6 +189,9 @@ where
     /// callers that waited get the value, and the map does not keep it. A caller that comes after
     /// the removal loads anew.
     ///
+    /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that
+    /// finds an old value calls its `load`, too. The others get the old value at once.
+    ///
     /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller. The key is
     /// borrowed: where it has a value, nothing is allocated.
     ///
@@ -260,7 +271,7 @@ where
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
         E: Send + Sync + 'static,
     {
-        match self.guard_or(key) {
+        match self.guard_or(key, true) {
             // Before the reference, or the error, is on its way out: a `Drop` that panics would
             // leave the one pinned, and leak the other.
             Ok(Loaded::Found(value)) => {
@@ -273,14 +284,14 @@ where
             }
             Ok(Loaded::Absent(guard)) => match load() {
                 Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
-                Err(error) => Err(guard.fail(error)),
+                Err(error) => guard.fail(key, error),
             },
         }
     }
 
-    /// The value of a key; if it has none, a guard for the caller to load it. Blocks while another
-    /// caller loads it, and gets the value of that load. If that load fails, one of the callers that
-    /// wait here gets a guard.
+    /// The value of a key, however old; if it has none, a guard for the caller to load it. Blocks
+    /// while another caller loads it, and gets the value of that load. If that load fails, one of
+    /// the callers that wait here gets a guard.
     ///
     /// A guard that is forgotten holds up all callers that want its key, for ever, and a shutdown
     /// does not end their wait. The same is true of a loading future that no task polls, unless its
@@ -300,18 +311,23 @@ where
     where
         K: Borrow<Q>,
     {
-        self.guard_or(key)
+        self.guard_or(key, false)
     }
 
     /// As [`get_or_guard`](Self::get_or_guard), or the error of the load that this has waited for.
-    fn guard_or<Q, E>(&self, key: &Q) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
+    /// The guard may be that of a reload, if this call `reloads`.
+    fn guard_or<Q, E>(
+        &self,
+        key: &Q,
+        reloads: bool,
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
         E: Send + Sync + 'static,
     {
         loop {
-            let waiting = match self.load_step(key, true)? {
+            let waiting = match self.load_step(key, true, reloads)? {
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting) => waiting,
             };
@@ -322,36 +338,54 @@ where
         }
     }
 
-    /// Looks for the value, and begins to load it if there is none.
+    /// Looks for the value, and begins to load it if there is none, or if it is due for a reload and
+    /// the call `reloads`.
     fn load_step<Q, E>(
         &self,
         key: &Q,
         blocks: bool,
+        reloads: bool,
     ) -> Result<Step<'_, K, V, S>, LoadError<K, V, E>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        if let Some(value) = self.get(key) {
-            return Ok(Step::Done(Loaded::Found(Value(Held::Lent(value)))));
-        }
-        if self.store.engine.admission.is_refusing() {
-            return Err(LoadError::Closed);
-        }
-        match self.flights.begin(self.hasher.hash_one(key), || key.to_owned(), blocks) {
-            Begun::Own => Err(LoadError::Recursive),
-            Begun::Wait(waiting) => Ok(Step::Wait(waiting)),
-            Begun::Loader(loading) => Ok(Step::Done(match self.peek(key) {
+        let lent = |entry| Step::Done(Loaded::Found(Value(Held::Lent(entry))));
+        let stale = |found: &Found<'_, K, V>| self.store.stale(found).filter(|_| reloads);
+        loop {
+            // The key is made owned, and the loader runs, unpinned.
+            let is_stale = match self.get_and(key, stale) {
+                Some((entry, None)) => return Ok(lent(entry)),
+                there => there.is_some(),
+            };
+            if self.store.engine.admission.is_refusing() {
+                return Err(LoadError::Closed);
+            }
+            let begun = self.flights.begin(self.hasher.hash_one(key), || key.to_owned(), blocks);
+            let loading = match begun {
+                Begun::Loader(loading) => loading,
+                // The old value is served during the reload.
+                begun if is_stale => {
+                    drop(begun); // before the reference is on its way out, as above
+                    match self.peek(key) {
+                        Some(entry) => return Ok(lent(entry)),
+                        None => continue,
+                    }
+                }
+                Begun::Own => return Err(LoadError::Recursive),
+                Begun::Wait(waiting) => return Ok(Step::Wait(waiting)),
+            };
+            let stale = match self.peek_and(key, stale) {
                 // Another flight has ended between the look and the beginning of this one.
-                Some(value) => {
-                    drop(loading); // before the reference is on its way out, as above
-                    Loaded::Found(Value(Held::Lent(value)))
+                Some((entry, None)) => {
+                    drop(loading); // as above
+                    return Ok(lent(entry));
                 }
-                None => {
-                    let count = Count { store: &self.store, has_inserted: false };
-                    Loaded::Absent(LoadGuard { map: self, count, loading })
-                }
-            })),
+                there => there.and_then(|(_, place)| place),
+            };
+            let count = Count { store: &self.store, has_inserted: false };
+            let guard = LoadGuard { map: self, count, stale, loading };
+            return Ok(Step::Done(Loaded::Absent(guard)));
         }
     }
 }
@@ -416,7 +450,7 @@ where
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
         E: Send + Sync + 'static,
     {
-        let guard = match self.guard_or_async(key).await {
+        let guard = match self.guard_or_async(key, true).await {
             Ok(Loaded::Found(value)) => {
                 drop(load); // before the reference is on its way out, as above
                 return Ok(value);
@@ -429,7 +463,7 @@ where
         };
         match guard.loading.run(load).await {
             Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
-            Err(error) => Err(guard.fail(error)),
+            Err(error) => guard.fail(key, error),
         }
     }
 
@@ -445,17 +479,21 @@ where
     where
         K: Borrow<Q>,
     {
-        self.guard_or_async(key).await
+        self.guard_or_async(key, false).await
     }
 
-    async fn guard_or_async<Q, E>(&self, key: &Q) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
+    async fn guard_or_async<Q, E>(
+        &self,
+        key: &Q,
+        reloads: bool,
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
         E: Send + Sync + 'static,
     {
         loop {
-            let mut waiting = match self.load_step(key, false)? {
+            let mut waiting = match self.load_step(key, false, reloads)? {
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting) => waiting,
             };
@@ -531,14 +569,15 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Value<'a, K, V>, InsertError<K, V>> {
-        let LoadGuard { map, mut count, loading } = self;
+        let LoadGuard { map, mut count, stale, loading } = self;
         let held = |flight| Ok(Value(Held::Loaded(flight)));
         if loading.is_invalidated() {
             count.has_inserted = true;
             return held(loading.end(Outcome::Loaded(value)));
         }
         let shared = Outcome::Loaded(value.clone());
-        let settled = match map.put(loading.key().clone(), value, lifetime.into(), false) {
+        let replaces = stale.map_or(Replaces::Nothing, Replaces::This);
+        let settled = match map.put(loading.key().clone(), value, lifetime.into(), replaces) {
             Ok(settled) => settled,
             Err(refused) => {
                 drop(loading.end(shared));
@@ -550,19 +589,29 @@ where
         // nothing: this call takes its own entry back.
         let is_lost = settled.refused.is_none() && loading.is_invalidated();
         let lost = is_lost.then(|| map.store.remove_at(&settled.pin, settled.place));
-        drop(settled.into_ref());
+        drop(settled.into_replaced());
         if let Some(Some(lost)) = lost {
             lost.tell();
         }
         held(loading.end(shared))
     }
 
-    /// Ends the load without a value. Waiting callers get the error.
-    fn fail<E: Send + Sync + 'static>(self, error: E) -> LoadError<K, V, E> {
+    /// Ends the load without a value. Waiting callers get the error, and so does this one, unless
+    /// a reload has left the key with a value.
+    fn fail<Q, E>(self, key: &Q, error: E) -> Result<Value<'a, K, V>, LoadError<K, V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        E: Send + Sync + 'static,
+    {
+        let LoadGuard { map, count, stale, loading } = self;
         let error = Arc::new(error);
         // Before the error is on its way out: the `Drop` of a key may panic.
-        drop(self.loading.end(Outcome::Failed(error.clone())));
-        LoadError::Failed(error)
+        drop((loading.end(Outcome::Failed(error.clone())), count));
+        match stale.and_then(|_| map.peek(key)) {
+            Some(entry) => Ok(Value(Held::Kept(entry, error))),
+            None => Err(LoadError::Failed(error)),
+        }
     }
 }
 

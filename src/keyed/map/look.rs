@@ -21,13 +21,26 @@ where
     where
         K: Borrow<Q>,
     {
+        self.get_and(key, |_| ()).map(|(entry, ())| entry)
+    }
+
+    /// As [`get`](Self::get), and what `ask` says of the entry.
+    #[inline(always)]
+    pub(super) fn get_and<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        ask: impl Fn(&Found<'_, K, V>) -> R,
+    ) -> Option<(Ref<'_, K, V>, R)>
+    where
+        K: Borrow<Q>,
+    {
         let (wanted, pin) = self.seek(key);
         while let Some(found) = self.store.living(&pin, wanted) {
             if self.is_used(&found) {
                 self.store.note_lookup(&pin, |lookups| &lookups.hits);
-                let lent = found.lend();
+                let (lent, answer) = (found.lend(), ask(&found));
                 // SAFETY: found under the pin.
-                return Some(unsafe { Ref::new(&self.store, lent, pin) });
+                return Some((unsafe { Ref::new(&self.store, lent, pin) }, answer));
             }
         }
         self.store.note_lookup(&pin, |lookups| &lookups.misses);
@@ -47,10 +60,24 @@ where
     where
         K: Borrow<Q>,
     {
+        self.peek_and(key, |_| ()).map(|(entry, ())| entry)
+    }
+
+    /// As [`peek`](Self::peek), and what `ask` says of the entry.
+    #[inline(always)]
+    pub(super) fn peek_and<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        ask: impl Fn(&Found<'_, K, V>) -> R,
+    ) -> Option<(Ref<'_, K, V>, R)>
+    where
+        K: Borrow<Q>,
+    {
         let (wanted, pin) = self.seek(key);
-        let lent = self.store.living(&pin, wanted)?.lend();
+        let found = self.store.living(&pin, wanted)?;
+        let (lent, answer) = (found.lend(), ask(&found));
         // SAFETY: found under the pin.
-        Some(unsafe { Ref::new(&self.store, lent, pin) })
+        Some((unsafe { Ref::new(&self.store, lent, pin) }, answer))
     }
 
     /// A clone of a key's value. As [`get`](Self::get).

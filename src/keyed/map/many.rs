@@ -4,6 +4,7 @@
 use super::ExpiringMap;
 use crate::core::engine::Pin;
 use crate::core::index::Glance;
+use crate::keyed::living::Replaces;
 use crate::keyed::store::{Found, Wanted};
 use crate::keyed::{InsertError, Lifetimes};
 use crate::time::Lifetime;
@@ -91,7 +92,7 @@ where
         let (mut entries, mut group, mut refused) = (entries.into_iter(), Vec::new(), Vec::new());
         while self.fetch(&mut entries, |(key, _)| self.hash(key), &mut group) {
             for (hash, (key, value)) in group.drain(..) {
-                match self.put_hashed(hash, key, value, Lifetimes::new(), true) {
+                match self.put_hashed(hash, key, value, Lifetimes::new(), Replaces::Any) {
                     Ok(settled) => drop(settled.into_replaced()),
                     Err(error) => refused.push(error),
                 }

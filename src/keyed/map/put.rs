@@ -3,7 +3,7 @@
 use super::compute::Altered;
 use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
-use crate::keyed::living::{Notice, Put};
+use crate::keyed::living::{Notice, Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Entered, Lent, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
@@ -131,12 +131,12 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
-        let settled = self.put(key, value, lifetime.into(), true)?;
+        let settled = self.put(key, value, lifetime.into(), Replaces::Any)?;
         Ok(settled.into_replaced())
     }
 
-    /// Puts an entry in, or in the place of the one that lives there, if it `replaces`. Where an
-    /// entry whose time is up was in the way, this calls the listener for it, unpinned. For other
+    /// Puts an entry in, or in the place of the one that lives there, if it `replaces` that. Where
+    /// an entry whose time is up was in the way, this calls the listener for it, unpinned. For other
     /// entries that the call ends, the returned value does.
     #[inline(always)]
     pub(super) fn put(
@@ -144,7 +144,7 @@ where
         key: K,
         value: V,
         lifetime: Lifetimes,
-        replaces: bool,
+        replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         self.put_hashed(self.hash(&key), key, value, lifetime, replaces)
     }
@@ -157,7 +157,7 @@ where
         key: K,
         value: V,
         lifetime: Lifetimes,
-        replaces: bool,
+        replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         let store = &*self.store;
         let mut offer = store.offer(hash, key, Some(value));

@@ -1,6 +1,7 @@
 //! Saving a map's entries with the time that each has left, and loading them again.
 
 use super::{ExpiringMap, Iter};
+use crate::keyed::living::Replaces;
 use crate::keyed::{InsertError, Lifetimes};
 use crate::time::{Lifetime, NEVER};
 use std::hash::{BuildHasher, Hash};
@@ -113,7 +114,7 @@ where
             let live = live.map_or(Lifetime::Never, |live| Lifetime::After(live - passed));
             let lifetime =
                 Lifetimes::new().live(live).idle(idle.map_or(Lifetime::Never, Lifetime::After));
-            match self.put(key, value, lifetime, false) {
+            match self.put(key, value, lifetime, Replaces::Nothing) {
                 Ok(settled) => drop(settled.into_ref()),
                 Err(error) => refused.push(error),
             }

@@ -216,6 +216,9 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(in crate::keyed) eviction: Option<Eviction>,
     /// Set by the builder of a map whose bound is a weight.
     pub(in crate::keyed) weigher: Option<Weigher<K, V>>,
+    /// The nanoseconds of its time to live that an entry has left when it is due for a reload. Set
+    /// by the builder of a map that reloads.
+    pub(super) reloads_with: Option<u64>,
     /// Set by the builder of a map that counts its look-ups.
     pub(super) counts_lookups: bool,
     /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of a
@@ -253,6 +256,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             removals: Removals::Unheard,
             eviction: None,
             weigher: None,
+            reloads_with: None,
             counts_lookups: false,
             drops: true,
             panics: Statistic::new(0),
