@@ -43,9 +43,9 @@ impl Expiry {
                 Due::Spread => Lifetime::After(Duration::from_nanos(below(n, within) + 1)),
             };
             if self.chosen {
-                tracker.init_with(mix(n), 1, n, timeout).expect("not in flight");
+                tracker.init_for(mix(n), 1, n, timeout).expect("not in flight");
             } else {
-                tracker.issue_with(1, n, timeout).expect("room");
+                tracker.issue_for(1, n, timeout).expect("room");
             }
         }
         // Growth and the inboxes are not expiry.

@@ -301,7 +301,7 @@ impl Run {
             Act::Insert(live, idle) => {
                 let value = self.fresh();
                 let life = Lifetimes::new().live(live.timeout()).idle(idle.timeout());
-                let got = self.map.insert_with_lifetime(owned, value, life);
+                let got = self.map.insert_for(owned, value, life);
                 match (live.resolve(self.live), idle.resolve(self.idle)) {
                     (Ok(live), Ok(idle)) => {
                         same!(got.unwrap().map(|old| *old.value()), here);
@@ -333,10 +333,7 @@ impl Run {
             }
             Act::Touch(time) => {
                 let live = time.resolve(self.live);
-                same!(
-                    self.map.touch_with_lifetime(key, time.timeout()),
-                    live.map(|_| here.is_some())
-                );
+                same!(self.map.touch_for(key, time.timeout()), live.map(|_| here.is_some()));
                 if let (Ok(live), Some(_)) = (live, here) {
                     self.touches(key, live);
                 }
@@ -427,7 +424,7 @@ impl Run {
             Decision::Keep => Compute::Keep,
             Decision::Put(live, idle) => {
                 let life = Lifetimes::new().live(live.timeout()).idle(idle.timeout());
-                Compute::PutWithLifetime(value, life)
+                Compute::PutFor(value, life)
             }
             Decision::Touch(time) => Compute::Touch(time.timeout()),
             Decision::Remove => Compute::Remove,

@@ -19,8 +19,8 @@ impl AckTracker {
     ///
     /// # Errors
     ///
-    /// As [`issue_with`](Self::issue_with); the roots issued until then are in `into`.
-    pub fn issue_batch_with(
+    /// As [`issue_for`](Self::issue_for); the roots issued until then are in `into`.
+    pub fn issue_batch_for(
         &self,
         items: &[(u64, u64)],
         timeout: impl Into<Lifetime>,

@@ -22,7 +22,7 @@ impl AckTracker {
     ///
     /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
     #[inline]
-    pub fn issue_with(
+    pub fn issue_for(
         &self,
         xor: u64,
         owner: u64,
@@ -59,7 +59,7 @@ impl AckTracker {
     ///
     /// As [`init`](Self::init), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
     #[inline]
-    pub fn init_with(
+    pub fn init_for(
         &self,
         id: u64,
         xor: u64,
@@ -77,7 +77,7 @@ impl<T: Send + 'static> AckTracker<T> {
     /// # Errors
     ///
     /// [`TokenError`] gives the token back, with the errors of
-    /// [`issue_with`](AckTracker::issue_with).
+    /// [`issue_for`](AckTracker::issue_for).
     #[inline]
     pub fn issue_with_token(
         &self,
@@ -96,7 +96,7 @@ impl<T: Send + 'static> AckTracker<T> {
     /// # Errors
     ///
     /// [`TokenError`] gives the token back, with the errors of
-    /// [`init_with`](AckTracker::init_with).
+    /// [`init_for`](AckTracker::init_for).
     #[inline]
     pub fn init_with_token(
         &self,
@@ -154,7 +154,7 @@ impl<T: Send + 'static> AckTracker<T> {
     }
 
     /// Gives a root the *tracker's* timeout again, from now on. The tracker does not remember a
-    /// timeout of the root's own: for those use [`reset_timeout_to`](Self::reset_timeout_to). When
+    /// timeout of the root's own: for those use [`reset_timeout_for`](Self::reset_timeout_for). When
     /// this returns `Ok(Done::Now)` the root is live and cannot expire by its old deadline.
     ///
     /// If the clock has jumped by 2^38 intervals (8 years at 1 ms) or more since the last poll, the
@@ -185,7 +185,7 @@ impl<T: Send + 'static> AckTracker<T> {
     #[doc(alias = "renew")]
     #[doc(alias = "touch")]
     pub fn reset_timeout(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
-        self.reset_timeout_to(root, Lifetime::Default)
+        self.reset_timeout_for(root, Lifetime::Default)
     }
 
     /// Gives a root another timeout, from now on; it may be shorter.
@@ -197,7 +197,7 @@ impl<T: Send + 'static> AckTracker<T> {
     /// # Errors
     ///
     /// As [`ack`](Self::ack), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
-    pub fn reset_timeout_to(
+    pub fn reset_timeout_for(
         &self,
         root: impl Into<RootId>,
         timeout: impl Into<Lifetime>,

@@ -227,6 +227,6 @@ pub enum Done {
     Now,
     /// The init has not come yet. A fail is held for it. A reset only renews the wait of what came
     /// early, by the early timeout; the timeout asked for is not kept: give it to
-    /// [`init_with`](crate::AckTracker::init_with). Only for roots chosen by the caller.
+    /// [`init_for`](crate::AckTracker::init_for). Only for roots chosen by the caller.
     Held,
 }

@@ -79,15 +79,15 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
     ///
     /// As [`AckTracker::issue`].
     pub fn root(tracker: H, owner: u64) -> Result<Self, AckError> {
-        Self::root_with(tracker, owner, Lifetime::Default)
+        Self::root_for(tracker, owner, Lifetime::Default)
     }
 
     /// As [`root`](Self::root), with a timeout of its own.
     ///
     /// # Errors
     ///
-    /// As [`AckTracker::issue_with`].
-    pub fn root_with(
+    /// As [`AckTracker::issue_for`].
+    pub fn root_for(
         tracker: H,
         owner: u64,
         timeout: impl Into<Lifetime>,
@@ -97,7 +97,7 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
 }
 
 impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
-    /// As [`root_with`](Tuple::root_with), with a token that comes back in the outcome.
+    /// As [`root_for`](Tuple::root_for), with a token that comes back in the outcome.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     ///
     /// [`AckError::NotLive`] if any of them had ended before. The others are renewed all the same.
     pub fn reset_timeout(&self) -> Result<(), AckError> {
-        self.reset_timeout_to(Lifetime::Default)
+        self.reset_timeout_for(Lifetime::Default)
     }
 
     /// Gives each of its trees another timeout, from now on.
@@ -259,11 +259,11 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     ///
     /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`],
     /// [`AckError::TimeoutTooLong`].
-    pub fn reset_timeout_to(&self, timeout: impl Into<Lifetime>) -> Result<(), AckError> {
+    pub fn reset_timeout_for(&self, timeout: impl Into<Lifetime>) -> Result<(), AckError> {
         let timeout = timeout.into();
         let mut result = Ok(());
         for root in self.roots() {
-            if let Err(error) = self.tracker.borrow().reset_timeout_to(root, timeout) {
+            if let Err(error) = self.tracker.borrow().reset_timeout_for(root, timeout) {
                 result = Err(error);
             }
         }

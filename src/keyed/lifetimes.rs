@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// use std::time::Duration;
 ///
 /// let map = ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
-/// map.insert_with_lifetime("short", 1, Duration::from_secs(5))?;
-/// map.insert_with_lifetime("unless used", 2, Lifetimes::new().live(Lifetime::Never).idle(Duration::from_secs(5)))?;
+/// map.insert_for("short", 1, Duration::from_secs(5))?;
+/// map.insert_for("unless used", 2, Lifetimes::new().live(Lifetime::Never).idle(Duration::from_secs(5)))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +57,7 @@ impl Lifetimes {
     /// let clock = ManualClock::new();
     /// let calls = ExpiringMap::builder().clock(clock.clone()).build_manual()?;
     /// let window = Lifetimes::from(Duration::from_secs(60)).keep();
-    /// let call = |who| calls.upsert_with_lifetime(who, window, |n| {
+    /// let call = |who| calls.upsert_for(who, window, |n| {
     ///     let n = n.map_or(1, |n| n + 1);
     ///     (n, n)
     /// });

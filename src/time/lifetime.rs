@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// use std::time::Duration;
 ///
 /// let tracker = AckTracker::builder().timeout(Duration::from_secs(30)).build()?;
-/// tracker.issue_with(edge(), 1, Lifetime::Default)?;
-/// tracker.issue_with(edge(), 2, Duration::from_secs(5))?;
-/// tracker.issue_with(edge(), 3, Lifetime::Never)?;
+/// tracker.issue_for(edge(), 1, Lifetime::Default)?;
+/// tracker.issue_for(edge(), 2, Duration::from_secs(5))?;
+/// tracker.issue_for(edge(), 3, Lifetime::Never)?;
 /// assert_eq!(tracker.owned_by(3)[0].remaining, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

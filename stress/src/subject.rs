@@ -331,10 +331,10 @@ impl Subject for Trees {
         match &self.roots {
             None => {
                 let root = key(number, self.seed);
-                self.tracker.init_with(root, edge, number, timeout)?;
+                self.tracker.init_for(root, edge, number, timeout)?;
             }
             Some(roots) => {
-                let root = self.tracker.issue_with(edge, number, timeout)?;
+                let root = self.tracker.issue_for(edge, number, timeout)?;
                 roots[number as usize].store(root.to_bits(), Release);
             }
         }
@@ -343,7 +343,7 @@ impl Subject for Trees {
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
         let timeout = Lifetime::After(timeout);
-        self.tracker.reset_timeout_to(self.root(number), timeout).is_ok()
+        self.tracker.reset_timeout_for(self.root(number), timeout).is_ok()
     }
 
     fn end(&self, number: u64) -> bool {
@@ -399,7 +399,7 @@ impl Subject for Trees {
             f();
             return Ok(());
         }
-        let mut tuple = Tuple::root_with(&self.tracker, number, Lifetime::After(timeout))?;
+        let mut tuple = Tuple::root_for(&self.tracker, number, Lifetime::After(timeout))?;
         let _child = tuple.emit();
         f();
         Ok(())
@@ -433,7 +433,7 @@ impl<P: Payload> Subject for Entries<P> {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
         let key = key(number, self.seed);
         let payload = |number| P::new(number, &self.alive);
-        match self.map.insert_with_lifetime(payload(key), payload(number), timeout) {
+        match self.map.insert_for(payload(key), payload(number), timeout) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Refusal::Other("replaced")),
             Err(refused) if refused.key.number() != key || refused.value.number() != number => {
@@ -444,7 +444,7 @@ impl<P: Payload> Subject for Entries<P> {
     }
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
-        self.map.touch_with_lifetime(&key(number, self.seed), timeout) == Ok(true)
+        self.map.touch_for(&key(number, self.seed), timeout) == Ok(true)
     }
 
     fn end(&self, number: u64) -> bool {

@@ -221,7 +221,7 @@ pub fn a_shared_reaper_is_the_parents() {
     in_child("stores of a shared reaper", || {
         assert!(matches!(build(&reaper), Err(BuildError::NoThread(_))));
         assert!(matches!(build(&global), Err(BuildError::NoThread(_))));
-        map.insert_with_lifetime(1, 1, MS).unwrap();
+        map.insert_for(1, 1, MS).unwrap();
         wait_for("a poll to end it", || {
             map.poll(1000);
             map.is_empty()
@@ -231,12 +231,12 @@ pub fn a_shared_reaper_is_the_parents() {
         assert!(map.is_empty());
         let own = Reaper::global().unwrap();
         let own = build(&own).unwrap();
-        own.insert_with_lifetime(1, 1, MS).unwrap();
+        own.insert_for(1, 1, MS).unwrap();
         wait_for("the child's own reaper", || own.is_empty());
         // SAFETY: the child ends without dropping the originals.
         drop(unsafe { (std::ptr::read(&map), std::ptr::read(&reaper)) });
     });
-    map.insert_with_lifetime(1, 1, MS).unwrap();
+    map.insert_for(1, 1, MS).unwrap();
     wait_for("the parent's", || map.is_empty());
 }
 

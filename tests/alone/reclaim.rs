@@ -134,7 +134,7 @@ pub fn what_has_ended_is_dropped_within_an_interval() {
         let builder = ExpiringMap::builder().interval(SECOND).shards(4).clock(clock.clone());
         let map = builder.build_manual().unwrap();
         for key in 0..many as u64 {
-            map.insert_with_lifetime(key, Counted::new(key, &there), SECOND).unwrap();
+            map.insert_for(key, Counted::new(key, &there), SECOND).unwrap();
         }
         let left = match end {
             0 => {

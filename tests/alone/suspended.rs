@@ -40,7 +40,7 @@ pub fn a_boot_clock_counts_the_time_that_the_machine_is_suspended() {
         (Arc::new(CoarseClock::new()), Duration::ZERO),
     ];
     let map = ExpiringMap::builder().clock(BootClock).build_manual().unwrap();
-    map.insert_with_lifetime(1, 1, HOUR / 2).unwrap();
+    map.insert_for(1, 1, HOUR / 2).unwrap();
     let before: Vec<u64> = clocks.iter().map(|(clock, _)| clock.now()).collect();
     assert!(map.get(&1).is_some());
     SUSPENDED.store(3600, Relaxed);

@@ -50,7 +50,7 @@ fn what_is_over_is_not_found_after_a_jump_of_years() {
             }
             let map = builder.build_manual().unwrap();
             map.insert(1, ()).unwrap();
-            map.insert_with_lifetime(2, (), Lifetime::Never).unwrap();
+            map.insert_for(2, (), Lifetime::Never).unwrap();
             clock.advance(ticks(jump));
             let found: Vec<u64> = map.iter().map(|entry| *entry.key()).collect();
             assert_eq!(found, if idle { vec![] } else { vec![2] }, "{jump}");
@@ -305,10 +305,10 @@ fn a_deadline_that_comes_near_again_from_the_longest_lifetime_is_kept() {
     }
     clock.advance(ticks(1));
     let accepted = |&nth: &u64| {
-        map.insert_with_lifetime(nth, (), ticks((1 << 39) - 2) - Duration::from_millis(nth)).is_ok()
+        map.insert_for(nth, (), ticks((1 << 39) - 2) - Duration::from_millis(nth)).is_ok()
     };
     let longest = (0..).find(accepted).unwrap();
-    assert_eq!(map.touch_with_lifetime(&longest, ticks(1)), Ok(true));
+    assert_eq!(map.touch_for(&longest, ticks(1)), Ok(true));
     clock.advance(ticks(2));
     while map.poll(usize::MAX).more {}
     assert!(map.is_empty(), "the longest less {longest} ms");

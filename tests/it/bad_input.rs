@@ -173,7 +173,7 @@ fn unknown_roots() {
         assert_eq!(tracker.fail(root), Err(AckError::NotLive));
         assert_eq!(tracker.fail_by(root, 1), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
-        assert_eq!(tracker.reset_timeout_to(root, Lifetime::Never), Err(AckError::NotLive));
+        assert_eq!(tracker.reset_timeout_for(root, Lifetime::Never), Err(AckError::NotLive));
         tracker.ack_batch(&[(root, 5)], |_, result| {
             assert_eq!(result, Err(AckError::NotLive));
         });
@@ -225,8 +225,8 @@ fn the_longest_timeout_is_the_longest() {
     let longest = tracker.longest_timeout();
     let mut into = Vec::new();
     for (timeout, issued) in [(longest, Ok(())), (longest + MS, Err(AckError::TimeoutTooLong))] {
-        assert_eq!(tracker.issue_with(5, 0, after(timeout)).map(|_| ()), issued);
-        assert_eq!(tracker.issue_batch_with(&[(5, 0)], after(timeout), &mut into), issued);
+        assert_eq!(tracker.issue_for(5, 0, after(timeout)).map(|_| ()), issued);
+        assert_eq!(tracker.issue_batch_for(&[(5, 0)], after(timeout), &mut into), issued);
     }
     assert_eq!((tracker.len(), into.len()), (2, 1));
 }
@@ -243,15 +243,15 @@ fn bad_timeouts_of_single_roots() {
         (after(Duration::MAX), AckError::TimeoutTooLong),
         (after(MS * 2u32.pow(30) * 2u32.pow(9) - MS), AckError::TimeoutTooLong),
     ] {
-        assert_eq!(tracker.issue_with(5, 0, timeout), Err(error));
-        assert_eq!(tracker.init_with(9, 5, 0, timeout), Err(error));
-        assert_eq!(tracker.init_with(2, 5, 0, timeout), Err(error));
-        assert_eq!(tracker.reset_timeout_to(root, timeout), Err(error));
-        assert_eq!(tracker.reset_timeout_to(1, timeout), Err(error));
-        assert_eq!(tracker.reset_timeout_to(9, timeout), Err(error));
-        assert_eq!(Tuple::root_with(&tracker, 0, timeout).err(), Some(error));
+        assert_eq!(tracker.issue_for(5, 0, timeout), Err(error));
+        assert_eq!(tracker.init_for(9, 5, 0, timeout), Err(error));
+        assert_eq!(tracker.init_for(2, 5, 0, timeout), Err(error));
+        assert_eq!(tracker.reset_timeout_for(root, timeout), Err(error));
+        assert_eq!(tracker.reset_timeout_for(1, timeout), Err(error));
+        assert_eq!(tracker.reset_timeout_for(9, timeout), Err(error));
+        assert_eq!(Tuple::root_for(&tracker, 0, timeout).err(), Some(error));
         let mut into = Vec::new();
-        let issued = tracker.issue_batch_with(&[(5, 0)], timeout, &mut into);
+        let issued = tracker.issue_batch_for(&[(5, 0)], timeout, &mut into);
         assert_eq!((issued, into.len()), (Err(error), 0));
     }
     assert_eq!(tracker.len(), 3);

@@ -24,7 +24,7 @@ fn does(map: &Map, deed: Compute<u64>) -> (Option<u64>, Option<u64>) {
 #[test]
 fn it_returns_what_was_and_what_is() {
     let map = map();
-    let put = Compute::PutWithLifetime(2, SECOND.into());
+    let put = Compute::PutFor(2, SECOND.into());
     let touch = Compute::Touch(Lifetime::Never);
     assert_eq!(does(&map, Compute::Keep), (None, None));
     assert_eq!(does(&map, touch), (None, None));
@@ -77,7 +77,7 @@ fn what_is_refused_comes_back_and_nothing_changes() {
     let cases = [(Duration::ZERO, StoreError::ZeroTimeout)];
     for (time, error) in cases.into_iter().chain([(Duration::MAX, StoreError::TimeoutTooLong)]) {
         for key in [1, 2] {
-            let put = Compute::PutWithLifetime(7, Lifetimes::from(time));
+            let put = Compute::PutFor(7, Lifetimes::from(time));
             let refused = map.compute(key, |_| put).unwrap_err();
             assert_eq!((refused.key, refused.value, refused.error), (key, Some(7), error));
             let refused = map.compute(key, |_| Compute::Touch(time.into())).unwrap_err();

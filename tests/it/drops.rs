@@ -110,10 +110,10 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
                     })
                     .build()
                     .unwrap();
-                inner.insert_with_lifetime(0, Counted::new(&census), MS).unwrap();
+                inner.insert_for(0, Counted::new(&census), MS).unwrap();
                 for later in 1..50 {
                     let time = later as u32 * 10 * MS;
-                    inner.insert_with_lifetime(later, Counted::new(&census), time).unwrap();
+                    inner.insert_for(later, Counted::new(&census), time).unwrap();
                 }
                 outer.insert(key, inner).unwrap();
             }
@@ -265,7 +265,7 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
         })
         .build_manual()
         .unwrap();
-    map.insert_with_lifetime(0, Counted::new(&census), 10 * SECOND).unwrap();
+    map.insert_for(0, Counted::new(&census), 10 * SECOND).unwrap();
     let map = Arc::new(map);
     let (theirs, opens) = (map.clone(), Opens(door));
     if what == "expired" {
@@ -551,10 +551,10 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
         drop(entry.remove());
     });
     for key in [0, 1] {
-        still_reclaims("or_insert_with_lifetime, the lifetime", |map, census| {
+        still_reclaims("or_insert_for, the lifetime", |map, census| {
             let lifetime = BadLifetime(Bad::new(9, true, census));
             let value = || Bad::new(key, false, census);
-            drop(map.entry(value()).or_insert_with_lifetime(lifetime, value));
+            drop(map.entry(value()).or_insert_for(lifetime, value));
         });
     }
     for by_key in [false, true] {
@@ -749,7 +749,7 @@ fn a_map_may_go_with_one_of_its_own_values() {
                 map.insert(key, owner(None)).unwrap();
             }
             let time = if turn % 2 == 0 { MS } else { 100 * SECOND };
-            map.insert_with_lifetime(10, owner(Some(map.clone())), time).unwrap();
+            map.insert_for(10, owner(Some(map.clone())), time).unwrap();
             if turn % 2 == 1 {
                 drop(map.remove(&10));
             }

@@ -57,7 +57,7 @@ fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
     };
     let tracker = tracker.unwrap();
     tracker.issue(edge(), 1).unwrap();
-    tracker.issue_with(edge(), 2, Lifetime::After(MS)).unwrap();
+    tracker.issue_for(edge(), 2, Lifetime::After(MS)).unwrap();
     Box::new(Acks(tracker, polled))
 }
 
@@ -71,7 +71,7 @@ fn acks_with_a_channel(event: Event) -> Box<dyn Subject> {
     assert!(poll_with(&mut next, &calls).is_pending());
     std::mem::forget(next);
     tracker.issue(edge(), 1).unwrap();
-    tracker.issue_with(edge(), 2, Lifetime::After(MS)).unwrap();
+    tracker.issue_for(edge(), 2, Lifetime::After(MS)).unwrap();
     Box::new(Acks(tracker, true))
 }
 
@@ -191,7 +191,7 @@ fn map(event: Event, polled: bool) -> Box<dyn Subject> {
     };
     let map = map.unwrap();
     map.insert(1, 1).unwrap();
-    map.insert_with_lifetime(2, 2, Lifetimes::new().live(Lifetime::After(MS))).unwrap();
+    map.insert_for(2, 2, Lifetimes::new().live(Lifetime::After(MS))).unwrap();
     Box::new(Map(map, polled))
 }
 
@@ -309,7 +309,7 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
         let builder = builder.clock(clock.clone()).removal_listener(listener);
         let map = maps[at].get_or_init(|| builder.build_manual().unwrap());
         let soon = Lifetimes::new().live(Lifetime::After(MS));
-        map.insert_with_lifetime(1, 1, soon).unwrap();
+        map.insert_for(1, 1, soon).unwrap();
         map.insert(2, 2).unwrap();
     }
     clock.advance(Duration::from_secs(3600 * 24 * 365 * 10));
@@ -317,7 +317,7 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
     for at in [0, 1] {
         let (maps, sender) = (maps.clone(), sender.clone());
         std::thread::spawn(move || {
-            let touched = maps[at].get().unwrap().touch_with_lifetime(&2, HOUR);
+            let touched = maps[at].get().unwrap().touch_for(&2, HOUR);
             sender.send(touched).unwrap();
         });
     }

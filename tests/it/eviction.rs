@@ -169,7 +169,7 @@ fn an_insertion_looks_at_256_entries_at_most() {
 #[test]
 fn an_entry_whose_time_is_up_is_reported_as_expired() {
     let (map, clock, told) = bounded(1);
-    map.insert_with_lifetime(1, 1, SECOND).unwrap();
+    map.insert_for(1, 1, SECOND).unwrap();
     clock.advance(2 * SECOND);
     map.insert(2, 2).unwrap();
     assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
@@ -179,8 +179,8 @@ fn an_entry_whose_time_is_up_is_reported_as_expired() {
 #[test]
 fn what_is_due_goes_before_what_lives() {
     let (map, clock, told) = bounded(2);
-    map.insert_with_lifetime(1, 1, SECOND).unwrap();
-    map.insert_with_lifetime(2, 2, 100 * SECOND).unwrap();
+    map.insert_for(1, 1, SECOND).unwrap();
+    map.insert_for(2, 2, 100 * SECOND).unwrap();
     clock.advance(2 * SECOND);
     map.insert(3, 3).unwrap();
     assert_eq!(*told.lock().unwrap(), [(1, RemovalCause::Expired)]);
@@ -190,7 +190,7 @@ fn what_is_due_goes_before_what_lives() {
     let (map, clock, told) = bounded(1000);
     for key in 0..1000 {
         let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
-        map.insert_with_lifetime(key, key, lifetime).unwrap();
+        map.insert_for(key, key, lifetime).unwrap();
     }
     clock.advance(2 * SECOND);
     (1000..1500).for_each(|key| drop(map.insert(key, key).unwrap()));
@@ -220,7 +220,7 @@ fn an_insertion_in_a_listener_hides_nothing_that_is_due() {
     let map = map.get_or_init(|| built);
     for key in 0..100 {
         let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
-        map.insert_with_lifetime(key, key, lifetime).unwrap();
+        map.insert_for(key, key, lifetime).unwrap();
     }
     clock.advance(2 * SECOND);
     while told.lock().unwrap().is_empty() {
@@ -247,13 +247,13 @@ fn touching_and_getting_keep_an_idle_entry() {
     let idle = expiry::Lifetimes::new().idle(60 * SECOND);
     let (map, ..) = bounded(100);
     for key in 0..50 {
-        map.insert_with_lifetime(key, key, idle).unwrap();
+        map.insert_for(key, key, idle).unwrap();
     }
     for turn in 0..100 {
         assert!((0..25).all(|key| map.get(&key).is_some()));
         assert!((25..50).all(|key| map.touch(&key)));
         for key in 0..20 {
-            map.insert_with_lifetime(1000 + turn * 20 + key, key, idle).unwrap();
+            map.insert_for(1000 + turn * 20 + key, key, idle).unwrap();
         }
     }
 }
@@ -354,7 +354,7 @@ fn a_value_that_grows_makes_room_and_one_that_is_too_heavy_changes_nothing() {
         told.lock().unwrap().iter().filter(|(_, cause)| *cause == RemovalCause::Size).count();
     assert!(evicted >= 9, "{evicted}");
     let kept = expiry::Lifetimes::new().keep();
-    map.insert_with_lifetime(1, 5, kept).unwrap();
+    map.insert_for(1, 5, kept).unwrap();
     map.insert(2, 95).unwrap();
     assert_eq!(map.len(), 2);
 }
@@ -606,7 +606,7 @@ fn a_lower_bound_ends_what_is_due_first() {
     let (map, clock, told) = bounded(100);
     for key in 0..100 {
         let lifetime = if key % 2 == 0 { Lifetime::Never } else { Lifetime::After(SECOND) };
-        map.insert_with_lifetime(key, key, lifetime).unwrap();
+        map.insert_for(key, key, lifetime).unwrap();
     }
     clock.advance(SECOND * 3);
     map.set_max_capacity(50).unwrap();
@@ -679,7 +679,7 @@ fn the_bound_is_exact_under_each_policy() {
                     5 => drop(map.touch(&key)),
                     6 => {
                         let lifetime = Lifetime::After(SECOND * (key as u32 % 100 + 50));
-                        map.insert_with_lifetime(key, n, lifetime).unwrap();
+                        map.insert_for(key, n, lifetime).unwrap();
                         assert_eq!(map.get(&key).as_deref(), Some(&n), "{policy:?}");
                     }
                     _ => {
@@ -723,7 +723,7 @@ fn what_is_due_goes_first_under_each_policy() {
         let map = builder.interval(SECOND).clock(clock.clone()).build_manual().unwrap();
         for key in 0..100 {
             let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
-            map.insert_with_lifetime(key, key, lifetime).unwrap();
+            map.insert_for(key, key, lifetime).unwrap();
         }
         clock.advance(2 * SECOND);
         (100..150).for_each(|key| drop(map.insert(key, key).unwrap()));
@@ -764,7 +764,7 @@ fn the_policies_are_near_what_they_say() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Entries of one lifetime lie in the order in which they came.
                 let lifetime = if is_lru { 100 } else { 100 + (random >> 40) % 100_000 };
-                map.insert_with_lifetime(key, key, SECOND * lifetime as u32).unwrap();
+                map.insert_for(key, key, SECOND * lifetime as u32).unwrap();
                 *rank = lifetime;
             };
             for key in 0..3 * capacity {

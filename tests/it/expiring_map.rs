@@ -44,19 +44,19 @@ fn bad_times_are_refused_and_nothing_is_lost() {
     ];
     for (lifetime, error) in cases {
         for key in ["a", "b"] {
-            let refused = map.insert_with_lifetime(key.to_string(), 7, lifetime).unwrap_err();
+            let refused = map.insert_for(key.to_string(), 7, lifetime).unwrap_err();
             assert_eq!((refused.key.as_str(), refused.value, refused.error), (key, 7, error));
         }
         match map.entry("a".to_string()) {
             Entry::Occupied(entry) => {
-                let refused = entry.insert_with_lifetime(7, lifetime).unwrap_err();
+                let refused = entry.insert_for(7, lifetime).unwrap_err();
                 assert_eq!((refused.key.as_str(), refused.error), ("a", error));
             }
             Entry::Vacant(_) => panic!("it is there"),
         }
     }
-    assert_eq!(map.touch_with_lifetime("a", after(Duration::ZERO)), Err(StoreError::ZeroTimeout));
-    assert_eq!(map.touch_with_lifetime("a", after(Duration::MAX)), Err(StoreError::TimeoutTooLong));
+    assert_eq!(map.touch_for("a", after(Duration::ZERO)), Err(StoreError::ZeroTimeout));
+    assert_eq!(map.touch_for("a", after(Duration::MAX)), Err(StoreError::TimeoutTooLong));
     assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
     let builder = || ExpiringMap::<u8, u8>::builder();
     assert_eq!(
@@ -308,7 +308,7 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
     });
     for key in 0..100 {
         let time = [Lifetime::Default, Lifetime::Never][usize::from(key >= 50)];
-        map.insert_with_lifetime(key, key, time).unwrap();
+        map.insert_for(key, key, time).unwrap();
     }
     pass(&map, &clock, SECOND * 11);
     assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
@@ -452,18 +452,18 @@ fn bad_settings_of_a_time_cache_are_refused() {
 #[test]
 fn entries_and_upserts_may_have_lifetimes_of_their_own() {
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
-    map.entry(1).or_insert_with_lifetime(SECOND * 3, || 10).unwrap();
-    map.entry(1).or_insert_with_lifetime(SECOND * 100, || 11).unwrap();
-    map.upsert_with_lifetime(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
+    map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
+    map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
+    map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
     assert_eq!((left(1), left(2)), (Some(3), Some(3)));
     assert_eq!(map.get_cloned(&1), Some(10));
     clock.advance(SECOND * 2);
-    map.upsert_with_lifetime(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
+    map.upsert_for(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     clock.advance(SECOND * 2);
     assert_eq!((left(1), left(2)), (None, Some(3)));
     assert_eq!(map.get_cloned(&2), Some(21));
-    let refused = map.upsert_with_lifetime(2, Duration::ZERO, |_| (0, ())).unwrap_err();
+    let refused = map.upsert_for(2, Duration::ZERO, |_| (0, ())).unwrap_err();
     assert_eq!((refused.key, refused.error), (2, StoreError::ZeroTimeout));
     assert_eq!(map.get_cloned(&2), Some(21));
 }
@@ -696,11 +696,11 @@ fn a_time_cache_has_a_thread_of_its_own() {
 fn a_replacement_may_keep_the_lifetime() {
     type Replace = fn(&ExpiringMap<u64, u64>, Lifetimes);
     let calls: [Replace; 3] = [
-        |map, lifetime| drop(map.insert_with_lifetime(1, 2, lifetime).unwrap()),
-        |map, lifetime| map.upsert_with_lifetime(1, lifetime, |_| (2, ())).unwrap(),
+        |map, lifetime| drop(map.insert_for(1, 2, lifetime).unwrap()),
+        |map, lifetime| map.upsert_for(1, lifetime, |_| (2, ())).unwrap(),
         |map, lifetime| {
             let Entry::Occupied(entry) = map.entry(1) else { panic!("it is there") };
-            drop(entry.insert_with_lifetime(2, lifetime).unwrap());
+            drop(entry.insert_for(2, lifetime).unwrap());
         },
     ];
     let keep = Lifetimes::from(SECOND * 30).keep();
@@ -708,20 +708,20 @@ fn a_replacement_may_keep_the_lifetime() {
         let clock = ManualClock::new();
         let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
         let map = map.build_manual().unwrap();
-        map.insert_with_lifetime(1, 1, SECOND * 10).unwrap();
+        map.insert_for(1, 1, SECOND * 10).unwrap();
         clock.advance(SECOND * 6);
         replace(&map, keep);
         assert_eq!((map.remaining(&1), map.get(&1).as_deref()), (Some(SECOND * 4), Some(&2)));
         clock.advance(SECOND * 5);
         assert!(map.get(&1).is_none());
         // For ever stays for ever, until a touch says otherwise.
-        map.insert_with_lifetime(1, 1, Lifetime::Never).unwrap();
+        map.insert_for(1, 1, Lifetime::Never).unwrap();
         replace(&map, keep);
         assert_eq!(map.remaining(&1), Some(Duration::MAX));
-        assert_eq!(map.touch_with_lifetime(&1, SECOND * 7), Ok(true));
+        assert_eq!(map.touch_for(&1, SECOND * 7), Ok(true));
         replace(&map, keep);
         assert_eq!(map.remaining(&1), Some(SECOND * 7));
-        assert_eq!(map.touch_with_lifetime(&1, Lifetime::Never), Ok(true));
+        assert_eq!(map.touch_for(&1, Lifetime::Never), Ok(true));
         assert_eq!(map.remaining(&1), Some(Duration::MAX));
     }
 }
@@ -734,11 +734,11 @@ fn a_kept_time_to_idle_and_a_new_key() {
     let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
     let map = map.build_manual().unwrap();
     let lifetime = Lifetimes::from(SECOND * 30).idle(SECOND * 10);
-    map.insert_with_lifetime(1, 1, lifetime.keep()).unwrap();
+    map.insert_for(1, 1, lifetime.keep()).unwrap();
     assert_eq!(map.remaining(&1), Some(SECOND * 10));
     for _ in 0..3 {
         clock.advance(SECOND * 8);
-        map.insert_with_lifetime(1, 2, Lifetimes::new().keep()).unwrap();
+        map.insert_for(1, 2, Lifetimes::new().keep()).unwrap();
         assert_eq!(map.get(&1).as_deref(), Some(&2), "a use prolongs it");
     }
     assert_eq!(map.remaining(&1), Some(SECOND * 6), "and not beyond the time to live");
@@ -749,9 +749,9 @@ fn a_kept_time_to_idle_and_a_new_key() {
 fn a_lifetime_may_be_an_instant() {
     let map = ExpiringMap::<u64, u64>::builder().build().unwrap();
     let at = Instant::now() + SECOND * 100;
-    map.insert_with_lifetime(1, 1, at).unwrap();
+    map.insert_for(1, 1, at).unwrap();
     let left = map.remaining(&1).unwrap();
     assert!(left > SECOND * 90 && left <= SECOND * 101, "{left:?}");
-    let refused = map.insert_with_lifetime(2, 2, Instant::now() - SECOND).unwrap_err();
+    let refused = map.insert_for(2, 2, Instant::now() - SECOND).unwrap_err();
     assert_eq!(refused.error, StoreError::ZeroTimeout);
 }

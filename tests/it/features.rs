@@ -234,7 +234,7 @@ fn a13_late_acks_touch_no_later_attempt() {
         let refused = match n % 3 {
             0 => tracker.ack(root, 5).err(),
             1 => tracker.fail(root).err(),
-            _ => tracker.reset_timeout_to(root, after(MS)).err(),
+            _ => tracker.reset_timeout_for(root, after(MS)).err(),
         };
         assert_eq!(refused, Some(AckError::NotLive));
     }
@@ -422,10 +422,10 @@ fn f02_the_reaper_wakes_for_an_earlier_deadline() {
         .unwrap();
     let far = tracker.issue(1, 1).unwrap();
     let_pass(20 * MS); // so that it sleeps
-    tracker.issue_with(1, 2, after(20 * MS)).unwrap();
+    tracker.issue_for(1, 2, after(20 * MS)).unwrap();
     assert_eq!(outcomes.next_within(GENEROUS).unwrap().owner, 2);
     let_pass(20 * MS);
-    tracker.reset_timeout_to(far, after(20 * MS)).unwrap();
+    tracker.reset_timeout_for(far, after(20 * MS)).unwrap();
     assert_eq!(outcomes.next_within(GENEROUS).unwrap().owner, 1);
 }
 
@@ -468,7 +468,7 @@ fn f02_a_reaper_does_not_wake_up_for_what_never_expires() {
     let tracker = AckTracker::builder().timeouts_off().build().unwrap();
     for n in 0..100 {
         tracker.issue(1, 0).unwrap();
-        tracker.init_with(n, 1, 0, Lifetime::Never).unwrap();
+        tracker.init_for(n, 1, 0, Lifetime::Never).unwrap();
     }
     rests(&tracker, "for roots that never time out");
 }
@@ -550,7 +550,7 @@ fn f02_a_handler_may_have_the_reaper_stop() {
     let builder = AckTracker::builder().timeout(10 * MS).on_outcome(handler);
     let tracker = Arc::new(builder.build().unwrap());
     home.set(Arc::downgrade(&tracker)).unwrap();
-    tracker.issue_with(1, 0, Lifetime::Never).unwrap();
+    tracker.issue_for(1, 0, Lifetime::Never).unwrap();
     tracker.issue(1, 1).unwrap();
     wait_for("what is left to be cancelled", || told.len() == 2);
     let told = told.take();
@@ -598,7 +598,7 @@ fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
         // Enough for several buckets, so that a budget of 1 leaves some of the news unread.
         let roots: Vec<Root> = (0..200).map(|n| tracker.issue(1, n).unwrap()).collect();
         assert!(tracker.poll(1).more);
-        tracker.reset_timeout_to(roots[which], after(10 * MS)).unwrap();
+        tracker.reset_timeout_for(roots[which], after(10 * MS)).unwrap();
         let polled = tracker.poll(usize::MAX);
         assert!(!polled.more);
         assert_eq!(polled.next, Some(10 * MS), "for root {which}");
@@ -671,7 +671,7 @@ fn f12_precision_follows_the_lifetime() {
         clock.advance(MS);
     }
     clock.advance(MS / 3);
-    map.insert_with_lifetime(2000, "20 ms", 20 * MS).unwrap();
+    map.insert_for(2000, "20 ms", 20 * MS).unwrap();
     clock.advance(20 * MS - MS / 100);
     assert!(map.contains_key(&2000), "early");
     clock.advance(MS);

@@ -205,7 +205,7 @@ fn a_poll_says_when_to_come_back() {
     let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
     let map = map.build_manual().unwrap();
     for key in 1..=3 {
-        map.insert_with_lifetime(key, (), 10 * SECOND * key).unwrap();
+        map.insert_for(key, (), 10 * SECOND * key).unwrap();
     }
     let (mut slept, mut ends) = (Duration::ZERO, Vec::new());
     for _ in 0..100 {

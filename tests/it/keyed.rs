@@ -113,7 +113,7 @@ fn what_happens_is_counted_at_the_shard_of_the_entry() {
         drop(map.remove(&key));
     }
     for key in 50..60 {
-        map.insert_with_lifetime(key, 2, SECOND * 100).unwrap();
+        map.insert_for(key, 2, SECOND * 100).unwrap();
     }
     clock.advance(SECOND * 20);
     while map.poll(usize::MAX).more {}

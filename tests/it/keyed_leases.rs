@@ -132,7 +132,7 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
         renew: Box::new(move |time| match kind {
             MapTouch | MapTouchBound | MapTouchIdle => map.touch(&1),
             MapGetIdle => map.get(&1).is_some(),
-            _ => map.touch_with_lifetime(&1, time).unwrap(),
+            _ => map.touch_for(&1, time).unwrap(),
         }),
         is_there: Box::new(move || {
             while same.poll(1000).more {}
@@ -155,7 +155,7 @@ fn tracker(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
     }
     let same = tracker.clone();
     Subject {
-        renew: Box::new(move |time| tracker.reset_timeout_to(root, time).is_ok()),
+        renew: Box::new(move |time| tracker.reset_timeout_for(root, time).is_ok()),
         is_there: Box::new(move || {
             while same.poll(1000).more {}
             !same.is_empty()
@@ -432,13 +432,13 @@ const PUTS: [(&str, Puts); 9] = [
     ("insert", |map, _| {
         assert!(map.insert(1, 2).unwrap().is_none());
     }),
-    ("insert_with_lifetime", |map, _| {
-        assert!(map.insert_with_lifetime(1, 2, 10 * SECOND).unwrap().is_none());
+    ("insert_for", |map, _| {
+        assert!(map.insert_for(1, 2, 10 * SECOND).unwrap().is_none());
     }),
-    ("insert_with_lifetime a time to idle alone", |map, _| {
+    ("insert_for a time to idle alone", |map, _| {
         let lifetime = Lifetimes::new().idle(10 * SECOND);
         let lifetime = lifetime.live(Lifetime::Never);
-        assert!(map.insert_with_lifetime(1, 2, lifetime).unwrap().is_none());
+        assert!(map.insert_for(1, 2, lifetime).unwrap().is_none());
     }),
     ("upsert", |map, _| {
         let update = |there: Option<&u64>| (2 + there.unwrap_or(&0), ());
@@ -461,8 +461,8 @@ const PUTS: [(&str, Puts); 9] = [
         };
         assert_eq!(*map.entry(1).or_insert_with(slow).unwrap(), 2);
     }),
-    ("or_insert_with_lifetime", |map, _| {
-        let put = map.entry(1).or_insert_with_lifetime(10 * SECOND, || 2).unwrap();
+    ("or_insert_for", |map, _| {
+        let put = map.entry(1).or_insert_for(10 * SECOND, || 2).unwrap();
         assert_eq!(*put, 2);
     }),
     ("the vacant entry's insert", |map, _| {
@@ -612,7 +612,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
     for jump in [1 << 38, 1 << 39, (1 << 39) + 77, 3 << 38, 1 << 40, 5 << 39, 1 << 43] {
         let (map, clock) = rig::map(|map| map.time_to_idle(10 * SECOND).interval(MS));
         map.insert(1, 0).unwrap();
-        map.insert_with_lifetime(2, 0, Lifetimes::new().idle(Lifetime::Never)).unwrap();
+        map.insert_for(2, 0, Lifetimes::new().idle(Lifetime::Never)).unwrap();
         clock.advance(Duration::from_millis(jump.min(at_most)));
         assert!(map.get(&1).is_none(), "{jump}");
         assert!(map.get(&2).is_some(), "{jump}");

@@ -374,14 +374,14 @@ fn a_touch_makes_a_value_new_and_a_use_does_not() {
     for (key, lifetime) in [(1, Lifetimes::new()), (2, idle)] {
         let load = |value| *map.get_or_insert_with(&key, || value).unwrap();
         for (touches, then) in [(true, 1), (false, 2)] {
-            map.insert_with_lifetime(key, 1, lifetime).unwrap();
+            map.insert_for(key, 1, lifetime).unwrap();
             clock.advance(Duration::from_secs(5));
             assert!(if touches { map.touch(&key) } else { map.get(&key).is_some() });
             clock.advance(Duration::from_secs(2));
             assert_eq!(load(2), then, "{key}");
         }
     }
-    map.insert_with_lifetime(3, 1, expiry::Lifetime::Never).unwrap();
+    map.insert_for(3, 1, expiry::Lifetime::Never).unwrap();
     clock.advance(Duration::from_secs(1000));
     assert_eq!(*map.get_or_insert_with(&3, || 2).unwrap(), 1);
 }
@@ -725,7 +725,7 @@ mod tasks {
             };
             let mut second = pin!(map.get_or_insert_async(&1, async { panic!("it waits") }));
             assert!(task.poll(&mut second).is_pending());
-            drop(guard.insert_with_lifetime(5, Duration::from_secs(1)).unwrap());
+            drop(guard.insert_for(5, Duration::from_secs(1)).unwrap());
             end();
             assert!(!map.contains_key(&1));
             assert_eq!(*task.block_on(second).unwrap(), 5);

@@ -19,10 +19,10 @@ fn the_soonest_come_first_and_without_what_is_over() {
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     // In no order, and more than are kept at a time.
     for key in (1..=500_u32).map(|n| n * 7 % 503) {
-        map.insert_with_lifetime(key, (), key * SECOND).unwrap();
+        map.insert_for(key, (), key * SECOND).unwrap();
         queue.update(key, key * SECOND).unwrap();
     }
-    map.insert_with_lifetime(1000, (), Lifetime::Never).unwrap();
+    map.insert_for(1000, (), Lifetime::Never).unwrap();
     clock.advance(100 * SECOND);
     let lasts = |n: u32| (101..=100 + n).map(|key| (key, (key - 100) * SECOND));
     for n in [0, 1, 3, 100] {
@@ -46,10 +46,10 @@ fn the_latest_come_first_and_without_what_never_expires() {
     let queue =
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     for key in (1..=502_u32).map(|n| n * 7 % 503) {
-        map.insert_with_lifetime(key, (), key * SECOND).unwrap();
+        map.insert_for(key, (), key * SECOND).unwrap();
         queue.update(key, key * SECOND).unwrap();
     }
-    map.insert_with_lifetime(1000, (), Lifetime::Never).unwrap();
+    map.insert_for(1000, (), Lifetime::Never).unwrap();
     clock.advance(100 * SECOND);
     let lasts = |n: u32| (503 - n..503).rev().map(|key| (key, (key - 100) * SECOND));
     for n in [0, 1, 3, 100] {
@@ -65,8 +65,8 @@ fn what_expires_says_when() {
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
     let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     let before = Instant::now();
-    map.insert_with_lifetime("an hour", (), 3600 * SECOND).unwrap();
-    map.insert_with_lifetime("ever", (), Lifetime::Never).unwrap();
+    map.insert_for("an hour", (), 3600 * SECOND).unwrap();
+    map.insert_for("ever", (), Lifetime::Never).unwrap();
     queue.update("an hour", 3600 * SECOND).unwrap();
     for at in [map.expires_at("an hour"), queue.expires_at("an hour")] {
         let left = at.unwrap() - before;
@@ -80,7 +80,7 @@ fn what_expires_says_when() {
     assert_eq!(queue.expires_at("an hour"), queue.expires_at("an hour"));
     // The time that one entry ends at may be another's lifetime.
     let until = map.expires_at("an hour").unwrap();
-    map.insert_with_lifetime("as long", (), until).unwrap();
+    map.insert_for("as long", (), until).unwrap();
     let left = map.remaining("as long").unwrap();
     assert!(left <= 3600 * SECOND + 10 * MS, "{left:?}");
 }
@@ -137,7 +137,7 @@ fn the_clock_of_the_boot_runs() {
     use expiry::{BootClock, Clock, MonotonicClock};
     let (own, system) = (BootClock.now(), MonotonicClock::new());
     let map = ExpiringMap::builder().interval(MS).clock(BootClock).build().unwrap();
-    map.insert_with_lifetime(1, 1, 2 * MS).unwrap();
+    map.insert_for(1, 1, 2 * MS).unwrap();
     crate::support::wait_for("the expiry", || map.metrics().total.expired == 1);
     // In this order: its reading began before the other clock's, and ends after it.
     let system = system.now();
@@ -167,7 +167,7 @@ fn drain_waits_for_what_is_there_and_refuses_what_is_new() {
     for manual in [false, true] {
         let map = ExpiringMap::builder().interval(MS);
         let map = if manual { map.build_manual() } else { map.build() }.unwrap();
-        map.insert_with_lifetime(1, 1, 2 * MS).unwrap();
+        map.insert_for(1, 1, 2 * MS).unwrap();
         assert!(map.drain(GENEROUS));
         assert_eq!(map.metrics().total.expired, 1);
         assert_eq!(map.insert(2, 2).unwrap_err().error, StoreError::Closed);
@@ -196,7 +196,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     let task = Task::new();
     // The reaper ends what is due, and wakes the future.
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
-    map.insert_with_lifetime(1, 1, 2 * MS).unwrap();
+    map.insert_for(1, 1, 2 * MS).unwrap();
     let drained = map.drain_async(GENEROUS);
     assert!(map.insert(2, 2).is_err(), "before the future is polled");
     assert!(task.block_on(drained) && map.metrics().total.expired == 1);
@@ -245,7 +245,7 @@ fn clear_leaves_nothing_of_what_has_expired() {
     let builder =
         builder.removal_listener(move |&key, (), cause| told.lock().unwrap().push((key, cause)));
     let map = builder.build_manual().unwrap();
-    map.insert_with_lifetime(1, (), SECOND).unwrap();
+    map.insert_for(1, (), SECOND).unwrap();
     map.insert(2, ()).unwrap();
     clock.advance(2 * SECOND);
     map.clear();

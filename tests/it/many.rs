@@ -136,7 +136,7 @@ fn a_listener_that_touch_many_calls_runs_unpinned() {
         .removal_listener(|&key: &i32, _: &i32, cause| {
             if cause == expiry::RemovalCause::Expired && key < 2 {
                 let map = MAP.get().unwrap();
-                map.insert_with_lifetime(key + 10, 0, expiry::Lifetime::Never).unwrap();
+                map.insert_for(key + 10, 0, expiry::Lifetime::Never).unwrap();
                 let removed = map.remove(&(key + 10)).unwrap();
                 TAKEN.lock().unwrap().push(removed.try_into_value().is_ok());
             }
@@ -145,7 +145,7 @@ fn a_listener_that_touch_many_calls_runs_unpinned() {
         .unwrap();
     let map = MAP.get_or_init(|| map);
     map.insert_many([(0, 0), (1, 1)]);
-    map.insert_with_lifetime(2, 2, expiry::Lifetime::Never).unwrap();
+    map.insert_for(2, 2, expiry::Lifetime::Never).unwrap();
     clock.advance(Duration::from_millis(3 << 38));
     assert_eq!(map.touch_many(&[0, 2, 1]), [false, true, false]);
     assert_eq!(*TAKEN.lock().unwrap(), [true, true]);

@@ -37,8 +37,8 @@ fn a_thousand_stores_have_one_thread_which_ends_with_them() {
         .collect();
     drop(reaper);
     for (nth, map) in maps.iter().enumerate() {
-        map.insert_with_lifetime(nth, nth, MS * (1 + nth as u32 % 20)).unwrap();
-        map.insert_with_lifetime(nth + 1, nth, HOUR).unwrap();
+        map.insert_for(nth, nth, MS * (1 + nth as u32 % 20)).unwrap();
+        map.insert_for(nth + 1, nth, HOUR).unwrap();
     }
     wait_for("the short-lived half", || maps.iter().all(|map| map.len() == 1));
     assert_eq!((ended.load(SeqCst), threads("a-thousand")), (1000, 1));
@@ -77,7 +77,7 @@ fn what_came_due_in_a_suspend_ends_soon_after_it() {
             None => builder,
         };
         let map = builder.build().unwrap();
-        map.insert_with_lifetime(1, (), 20 * SECOND).unwrap();
+        map.insert_for(1, (), 20 * SECOND).unwrap();
         // The reaper has time to go to sleep until the entry's deadline.
         std::thread::sleep(100 * MS);
         clock.1.store(40_000_000_000, SeqCst);
@@ -134,7 +134,7 @@ fn stores_of_all_types_end_what_is_theirs_and_shut_down_in_any_order() {
         acks.issue(edge(), 1).unwrap();
         queue.update(1, 20 * MS).unwrap();
         sessions.create(20 * MS, 1).unwrap();
-        map.insert_with_lifetime(1, 1, 20 * MS).unwrap();
+        map.insert_for(1, 1, 20 * MS).unwrap();
         assert_eq!(removals.by_ref().next().map(|removed| *removed.key()), Some(1));
         wait_for("all four", || ended.load(SeqCst) == 3);
         let mut stores: Vec<Box<dyn std::any::Any>> =
@@ -222,7 +222,7 @@ fn the_process_has_one_of_its_own() -> Result<(), BuildError> {
     };
     let maps = [map()?, map()?];
     for map in &maps {
-        map.insert_with_lifetime(1, 1, MS).unwrap();
+        map.insert_for(1, 1, MS).unwrap();
     }
     let [first, second] = [(); 2].map(|()| ended.recv_timeout(GENEROUS).unwrap());
     assert_eq!(first, second, "one thread has ended both entries");

@@ -18,10 +18,10 @@ fn map() -> (Map, ManualClock) {
 fn filled() -> (Map, ManualClock) {
     let (map, clock) = map();
     map.insert(1, 10).unwrap();
-    map.insert_with_lifetime(2, 20, Lifetime::Never).unwrap();
-    map.insert_with_lifetime(3, 30, Lifetimes::new().idle(4 * SECOND)).unwrap();
+    map.insert_for(2, 20, Lifetime::Never).unwrap();
+    map.insert_for(3, 30, Lifetimes::new().idle(4 * SECOND)).unwrap();
     let idle = Lifetimes::new().live(Lifetime::Never).idle(4 * SECOND);
-    map.insert_with_lifetime(4, 40, idle).unwrap();
+    map.insert_for(4, 40, idle).unwrap();
     (map, clock)
 }
 

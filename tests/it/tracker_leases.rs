@@ -109,7 +109,7 @@ fn fail_all_ends_a_root_that_was_renewed_meanwhile() {
     let (scene, tracker) = Scene::new(|tracker, failed| {
         let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
         let hour = 3600 * SECOND;
-        assert_eq!(tracker.reset_timeout_to(other, hour), Ok(Done::Now));
+        assert_eq!(tracker.reset_timeout_for(other, hour), Ok(Done::Now));
     });
     for id in [1_u64, 2] {
         tracker.init(id, 7, 42).unwrap();
@@ -135,8 +135,8 @@ fn ages_are_right_for_ten_years() {
     for (name, builder) in settings() {
         let clock = ManualClock::new();
         let tracker = builder.clock(clock.clone()).build_manual().unwrap();
-        tracker.issue_with(7, 42, Lifetime::Never).unwrap();
-        tracker.init_with(1, 7, 42, Lifetime::Never).unwrap();
+        tracker.issue_for(7, 42, Lifetime::Never).unwrap();
+        tracker.init_for(1, 7, 42, Lifetime::Never).unwrap();
         let mut age = Duration::ZERO;
         // The second step is where 32 bits of 1024 ns, the unit of the default timeout, began
         // again.
@@ -163,8 +163,8 @@ fn latencies_are_right_for_ten_years() {
             .build_manual()
             .unwrap();
         for time in [SECOND, 4410 * SECOND, 10 * YEAR + Duration::from_nanos(1)] {
-            let issued = tracker.issue_with(7, 42, Lifetime::Never).unwrap();
-            tracker.init_with(1, 7, 42, Lifetime::Never).unwrap();
+            let issued = tracker.issue_for(7, 42, Lifetime::Never).unwrap();
+            tracker.init_for(1, 7, 42, Lifetime::Never).unwrap();
             clock.advance(time);
             assert_eq!(tracker.ack(issued, 7), Ok(Ack::Completed));
             assert_eq!(tracker.ack(1_u64, 7), Ok(Ack::Completed));

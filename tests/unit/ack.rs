@@ -204,7 +204,7 @@ fn f07_what_happens_is_counted_at_its_own_shard() {
         here("late", counted(|shard| shard.late, &late));
         // So that the next root lies in another chunk of slots, and in another shard.
         for _ in 0..1000 {
-            tracker.issue_with(1, 0, Lifetime::Never).unwrap();
+            tracker.issue_for(1, 0, Lifetime::Never).unwrap();
         }
     }
     assert!(by_slot.len() > 1, "all roots lay in one shard");

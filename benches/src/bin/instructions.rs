@@ -114,7 +114,7 @@ fn map_expires(n: u64, step: fn(u64) -> u64) {
     let (clock, map) = (ManualClock::default(), ExpiringMap::builder());
     let map = map.interval(Duration::from_millis(100)).clock(clock.clone());
     let map = ManuallyDrop::new(map.build_manual().expect("a map"));
-    (0..ENTRIES).for_each(|key| drop(map.insert_with_lifetime(key, key, due(key, n, step))));
+    (0..ENTRIES).for_each(|key| drop(map.insert_for(key, key, due(key, n, step))));
     clock.advance(MINUTE);
     (0..=STEPS).for_each(|_| {
         while map.poll(usize::MAX).more {}

@@ -103,7 +103,7 @@ fn many(options: &Options, report: &mut Report) {
     let maps: Vec<_> = (0..STORES).map(build).collect();
     let hour = Duration::from_secs(3600);
     for map in &maps {
-        map.insert_with_lifetime(1, 1, hour).expect("room");
+        map.insert_for(1, 1, hour).expect("room");
     }
     let bytes = (resident() - before) as f64 / STORES as f64;
     table.check("a map", "KB", one(bytes / 1000.0), Target::AtMost(34.0));
@@ -137,7 +137,7 @@ fn brief(options: &Options, report: &mut Report) {
     for key in 0..ENTRIES {
         map.insert(2 * key, Instant::now()).expect("room");
         let brief = Duration::from_millis(20);
-        map.insert_with_lifetime(2 * key + 1, Instant::now(), brief).expect("room");
+        map.insert_for(2 * key + 1, Instant::now(), brief).expect("room");
         std::thread::sleep(Duration::from_micros(3300));
     }
     let mut millis: Vec<_> =

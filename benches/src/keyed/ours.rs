@@ -31,7 +31,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
         let inserted = if time == self.timeout {
             self.map.insert(key, value)
         } else {
-            self.map.insert_with_lifetime(key, value, time)
+            self.map.insert_for(key, value, time)
         };
         match inserted {
             Ok(old) => (old.map(|old| old.value().number()), ()),
@@ -50,7 +50,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
         if time == self.timeout {
             self.map.touch(key)
         } else {
-            done(self.map.touch_with_lifetime(key, Lifetime::After(time)))
+            done(self.map.touch_for(key, Lifetime::After(time)))
         }
     }
 

@@ -239,7 +239,7 @@ model!(s06_late_fail_and_reset_of_an_earlier_attempt, || {
     let first = rig.issue(3, 10).unwrap();
     rig.issue(7, 11).unwrap();
     let late = aside(&rig, move |rig| {
-        let _ = rig.reset_timeout_to(first, Lifetime::Never);
+        let _ = rig.reset_timeout_for(first, Lifetime::Never);
         rig.fail(first)
     });
     let acked = rig.ack(first, 3);
@@ -354,10 +354,10 @@ fn q06_a_delayed_touch_beside_another() {
 fn delayed_touch_for_less(others: &[u32], rest: u32) {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
-    let a = aside(&rig, move |rig| rig.reset_timeout_to(root, after(2)));
+    let a = aside(&rig, move |rig| rig.reset_timeout_for(root, after(2)));
     rig.advance(5);
     for &ticks in others {
-        assert_eq!(rig.reset_timeout_to(root, after(ticks)), Ok(Done::Now));
+        assert_eq!(rig.reset_timeout_for(root, after(ticks)), Ok(Done::Now));
     }
     assert_eq!(a.join().unwrap(), Ok(Done::Now));
     rig.pass(1);
@@ -467,7 +467,7 @@ model!(s12_late_reset, || {
     let rig = Rig::new();
     let root = rig.issue(3, 10).unwrap();
     // The reset sets another deadline; otherwise the lease would be as it was.
-    let a = aside(&rig, move |rig| rig.reset_timeout_to(root, after(20)));
+    let a = aside(&rig, move |rig| rig.reset_timeout_for(root, after(20)));
     assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
     let reset = a.join().unwrap();
     assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
@@ -479,8 +479,8 @@ model!(s12_late_reset, || {
 // S14: two threads deliver the same tick. Nothing is early, and no outcome is delivered twice.
 model!(s14_one_tick_delivered_twice, || {
     let rig = Rig::new();
-    let soon = rig.issue_with(3, 10, after(1)).unwrap();
-    let later = rig.issue_with(3, 11, after(2)).unwrap();
+    let soon = rig.issue_for(3, 10, after(1)).unwrap();
+    let later = rig.issue_for(3, 11, after(2)).unwrap();
     rig.advance(1);
     let a = aside(&rig, |rig| {
         rig.poll(100);

@@ -45,7 +45,7 @@ impl Rig {
 
     /// Gives a key this value, for so many ticks. Drops the value that it had.
     fn put(&self, key: u64, value: u64, ticks: u32) {
-        drop(self.map.insert_with_lifetime(key, value, live(ticks)).unwrap());
+        drop(self.map.insert_for(key, value, live(ticks)).unwrap());
     }
 
     fn get(&self, key: u64) -> Option<u64> {

@@ -22,7 +22,7 @@ fn used() -> MapRig {
 /// A rig with value 10 under key 1.
 fn with(lifetime: Lifetimes) -> MapRig {
     let rig = empty();
-    rig.insert_with_lifetime(1, 10, lifetime).unwrap();
+    rig.insert_for(1, 10, lifetime).unwrap();
     rig
 }
 
@@ -39,7 +39,7 @@ fn idle(ticks: u32) -> Lifetimes {
 // it as absent.
 model!(m2_told_gone_and_touched, || {
     let rig = with(live(10));
-    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
+    let a = aside(&rig, |rig| rig.touch_for(&1, after(20)).unwrap());
     rig.advance(10);
     let seen = rig.get();
     let touched = a.join().unwrap();
@@ -72,7 +72,7 @@ model!(m2_told_changed_and_touched, || {
     let Entry::Occupied(entry) = rig.entry(1) else {
         panic!("it is there");
     };
-    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
+    let a = aside(&rig, |rig| rig.touch_for(&1, after(20)).unwrap());
     rig.advance(10);
     let removed = entry.remove().is_some();
     let touched = a.join().unwrap();
@@ -105,11 +105,8 @@ model!(a_read_renews, || {
 model!(a_read_stays_within_the_bound, || {
     let rig = with(idle(10));
     rig.advance(1);
-    let (a, _) = beside(
-        &rig,
-        |rig| rig.get(),
-        |rig| assert_eq!(rig.touch_with_lifetime(&1, after(9)), Ok(true)),
-    );
+    let (a, _) =
+        beside(&rig, |rig| rig.get(), |rig| assert_eq!(rig.touch_for(&1, after(9)), Ok(true)));
     assert_eq!(a, Some(10));
     assert_eq!(rig.remaining(&1), Some(TICK * 9));
 });
@@ -120,8 +117,8 @@ model!(two_bounds, || {
     let rig = with(idle(10));
     let (a, _) = beside(
         &rig,
-        |rig| rig.touch_with_lifetime(&1, after(3)).unwrap(),
-        |rig| assert_eq!(rig.touch_with_lifetime(&1, after(5)), Ok(true)),
+        |rig| rig.touch_for(&1, after(3)).unwrap(),
+        |rig| assert_eq!(rig.touch_for(&1, after(5)), Ok(true)),
     );
     assert!(a);
     let left = rig.remaining(&1).unwrap();
@@ -136,7 +133,7 @@ model!(two_bounds, || {
 // compare-and-swap, so it does not write an older bound over a later one.
 model!(two_touches_across_a_tick, || {
     let rig = with(idle(20));
-    let touch = |rig: &MapRig| rig.touch_with_lifetime(&1, after(10));
+    let touch = |rig: &MapRig| rig.touch_for(&1, after(10));
     let a = aside(&rig, move |rig| {
         rig.advance(5);
         touch(rig)
@@ -155,8 +152,8 @@ fn kept() -> Lifetimes {
 // deadline from the very lease that its swap takes away.
 model!(a_kept_lifetime_beside_a_touch, || {
     let rig = with(live(10));
-    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
-    rig.insert_with_lifetime(1, 20, kept()).map(drop).unwrap();
+    let a = aside(&rig, |rig| rig.touch_for(&1, after(20)).unwrap());
+    rig.insert_for(1, 20, kept()).map(drop).unwrap();
     assert!(a.join().unwrap());
     assert_eq!(rig.remaining(&1), Some(TICK * 20));
 });
@@ -165,8 +162,8 @@ model!(a_kept_lifetime_beside_a_touch, || {
 // as it is. Guards: the replacing thread looks at the bound again after its swap.
 model!(a_kept_lifetime_beside_a_touch_of_an_idle_entry, || {
     let rig = with(idle(10));
-    let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
-    rig.insert_with_lifetime(1, 20, kept()).map(drop).unwrap();
+    let a = aside(&rig, |rig| rig.touch_for(&1, after(20)).unwrap());
+    rig.insert_for(1, 20, kept()).map(drop).unwrap();
     assert!(a.join().unwrap());
     for _ in 0..2 {
         rig.advance(9);
@@ -183,17 +180,13 @@ fn a_policy_is_its_own_values() {
     large("a_policy_is_its_own_values, read", || {
         let rig = with(idle(10));
         rig.advance(1);
-        beside(
-            &rig,
-            |rig| rig.get(),
-            |rig| drop(rig.insert_with_lifetime(1, 20, live(5)).unwrap()),
-        );
+        beside(&rig, |rig| rig.get(), |rig| drop(rig.insert_for(1, 20, live(5)).unwrap()));
         assert_eq!(rig.remaining(&1), Some(TICK * 5));
     });
     large("a_policy_is_its_own_values, touched", || {
         let rig = with(live(20));
-        let a = aside(&rig, |rig| rig.touch_with_lifetime(&1, after(20)).unwrap());
-        rig.insert_with_lifetime(1, 20, idle(5)).unwrap();
+        let a = aside(&rig, |rig| rig.touch_for(&1, after(20)).unwrap());
+        rig.insert_for(1, 20, idle(5)).unwrap();
         assert!(a.join().unwrap());
         assert_eq!(rig.remaining(&1), Some(TICK * 5));
     });
@@ -239,7 +232,7 @@ fn a_value_is_removed_by_its_identity() {
         let rig = with(live(10));
         beside(
             &rig,
-            |rig| rig.touch_with_lifetime(&1, after(20)).unwrap(),
+            |rig| rig.touch_for(&1, after(20)).unwrap(),
             |rig| assert!(rig.remove_if(&1, |_, value| *value == 10).is_some()),
         );
         assert_eq!(rig.get(), None);
@@ -324,8 +317,8 @@ impl std::hash::Hasher for Zero {
 model!(a_late_swing_changes_nothing, deep(3), || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| rig.get());
-    rig.insert_with_lifetime(1, 20, live(10)).map(drop).unwrap();
-    rig.insert_with_lifetime(1, 30, live(3)).map(drop).unwrap();
+    rig.insert_for(1, 20, live(10)).map(drop).unwrap();
+    rig.insert_for(1, 30, live(3)).map(drop).unwrap();
     assert!(a.join().unwrap().is_some());
     assert_eq!(rig.remaining(&1), Some(TICK * 3));
     assert_eq!(rig.get(), Some(30));
@@ -354,16 +347,16 @@ const BEFORE_HELP: u64 = 3;
 fn expiry_beside_a_helper() {
     let grown = || {
         let rig = empty();
-        rig.insert_with_lifetime(1, 10, live(5)).unwrap();
+        rig.insert_for(1, 10, live(5)).unwrap();
         for key in 2..=BEFORE_HELP {
-            rig.insert_with_lifetime(key, key, live(20)).unwrap();
+            rig.insert_for(key, key, live(20)).unwrap();
         }
         rig
     };
     let tables = |rig: &MapRig| rig.metrics().total.tables;
     let insert = |rig: &MapRig| {
         let next = BEFORE_HELP + 1;
-        rig.insert_with_lifetime(next, next, live(20)).map(drop).unwrap();
+        rig.insert_for(next, next, live(20)).map(drop).unwrap();
     };
     bounded("expiry_beside_a_helper, the helper alone", 1, move || {
         loom::stop_exploring();
@@ -394,7 +387,7 @@ fn expiry_beside_a_helper() {
 model!(a_slot_handed_over_beside_a_driver, large, || {
     let rig = at_once(|| {
         let rig = with(live(100));
-        rig.insert_with_lifetime(2, 20, live(100)).unwrap();
+        rig.insert_for(2, 20, live(100)).unwrap();
         drop(rig.remove(&2));
         rig.advance(2);
         rig

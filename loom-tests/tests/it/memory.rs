@@ -122,7 +122,7 @@ model!(a_chunk_that_is_left_goes_back, || {
 // the driver of each.
 model!(chunks_that_a_thread_with_two_buckets_leaves_go_back, || {
     let rig = Rig::new();
-    let issue = |far| rig.issue_with(3, 9, after(if far { 15 } else { 10 })).unwrap();
+    let issue = |far| rig.issue_for(3, 9, after(if far { 15 } else { 10 })).unwrap();
     let ack = |root| complete(&rig, root);
     let mut roots: Vec<_> = (0..5 * CHUNK).map(|_| issue(false)).collect();
     // Others fall due at another time, and get slot blocks of their own. The last of these lies in
@@ -204,7 +204,7 @@ fn only_the_ring_and(rig: &Rig, sits: &[u32]) {
 // nothing else is to do. Guards: the driver announces when it will look again.
 model!(a_chunk_set_aside_and_then_in_use_goes_back, || {
     let rig = Rig::new();
-    let issue = || rig.issue_with(3, 9, Lifetime::Never).unwrap();
+    let issue = || rig.issue_for(3, 9, Lifetime::Never).unwrap();
     let mut roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
     let stays = roots.pop().unwrap();
     roots.into_iter().for_each(|root| complete(&rig, root));
@@ -227,7 +227,7 @@ model!(a_chunk_set_aside_and_then_in_use_goes_back, || {
 // their memory.
 model!(a_chunk_that_went_back_is_used_again, || {
     let rig = Rig::new();
-    let issue = |ticks| rig.issue_with(3, 9, after(ticks)).unwrap();
+    let issue = |ticks| rig.issue_for(3, 9, after(ticks)).unwrap();
     let roots: Vec<_> = (0..4 * CHUNK).map(|_| issue(5)).collect();
     rig.poll(usize::MAX);
     roots.into_iter().for_each(|root| complete(&rig, root));

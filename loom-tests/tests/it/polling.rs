@@ -75,7 +75,7 @@ model!(q10_what_a_budget_leaves, || {
 model!(w04_a_shard_left_to_a_poller, bounded(preemptions() - 1), || {
     let rig = Awake::new();
     let poll = aside(&rig, |rig| rig.poll(100));
-    rig.issue_with(3, 10, after(2)).unwrap();
+    rig.issue_for(3, 10, after(2)).unwrap();
     rig.pass(2);
     assert_eq!(rig.wait_for(1)[0].owner, 10);
     poll.join().unwrap();
@@ -87,7 +87,7 @@ model!(w04_what_a_poller_leaves, || {
         |builder| builder,
         |tracker| {
             for owner in 1..=2 {
-                tracker.issue_with(3, owner, after(1)).unwrap();
+                tracker.issue_for(3, owner, after(1)).unwrap();
             }
         },
     );

@@ -53,7 +53,7 @@ model!(an_id_that_comes_without_an_edge, || {
     if come != 0 {
         let root = Root::from_bits(come);
         let soon = after(1);
-        let reset = rig.reset_timeout_to(root, soon);
+        let reset = rig.reset_timeout_for(root, soon);
         assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
         let acked = rig.ack(root, 3);
         assert!(matches!(acked, Ok(Ack::Completed) | Err(AckError::NotLive)), "{acked:?}");

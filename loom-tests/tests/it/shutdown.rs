@@ -118,8 +118,8 @@ model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
             }
         };
         let tracker = builder(&clock).on_outcome(handler).build().unwrap();
-        tracker.issue_with(EDGE, 1, after(1)).unwrap();
-        tracker.issue_with(EDGE, 2, Lifetime::Never).unwrap();
+        tracker.issue_for(EDGE, 1, after(1)).unwrap();
+        tracker.issue_for(EDGE, 2, Lifetime::Never).unwrap();
         ManuallyDrop::new(tracker)
     });
     clock.advance(TICK);
@@ -194,7 +194,7 @@ model!(two_stores_shut_each_other_down, large, || {
             let rig = MapRig::new(|builder| builder.removal_listener(listener));
             let _ = maps[at].set(Arc::downgrade(&rig.map));
             let soon = Lifetimes::new().live(after(1));
-            rig.insert_with_lifetime(1, 1, soon).unwrap();
+            rig.insert_for(1, 1, soon).unwrap();
             rig.insert(2, 2).unwrap();
             rig.advance(2);
             rig

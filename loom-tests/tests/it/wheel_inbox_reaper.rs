@@ -51,7 +51,7 @@ model!(w03_cancel_before_it_is_filed, || {
     let rig = Rig::new();
     let flush = aside(&rig, |rig| rig.poll(100));
     let first = rig.issue(3, 10).unwrap();
-    rig.issue_with(7, 11, Lifetime::Never).unwrap();
+    rig.issue_for(7, 11, Lifetime::Never).unwrap();
     assert_eq!(rig.ack(first, 3), Ok(Ack::Completed));
     let second = rig.issue(3, 20).unwrap();
     flush.join().unwrap();
@@ -74,7 +74,7 @@ model!(w04_lost_wake_up, || {
 model!(w04_lost_wake_up_for_a_nearer_deadline, light, || {
     let rig = Awake::new();
     rig.issue(5, 11).unwrap();
-    rig.issue_with(3, 10, after(2)).unwrap();
+    rig.issue_for(3, 10, after(2)).unwrap();
     rig.pass(2);
     assert_eq!(rig.wait_for(1)[0].owner, 10);
 });
@@ -96,7 +96,7 @@ model!(w04_a_shared_reaper_is_woken_by_each_of_its_stores, light, || {
 // announces its sleep. Guards: the announcement is compared with the wheels.
 model!(w04_a_poll_beside_the_reaper, light, || {
     let rig = Awake::new();
-    beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 10, after(2)).unwrap());
+    beside(&rig, |rig| rig.poll(100), |rig| rig.issue_for(3, 10, after(2)).unwrap());
     rig.pass(2);
     assert_eq!(rig.wait_for(1)[0].owner, 10);
 });
@@ -112,7 +112,7 @@ model!(w04_a_poll_scans_beside_the_reaper, costly(1, 3), || {
         rig.reset_timeout(b).unwrap();
         rig.poll(100);
     });
-    rig.reset_timeout_to(a, after(1)).unwrap();
+    rig.reset_timeout_for(a, after(1)).unwrap();
     poll.join().unwrap();
     stop_at(|_| false);
     at_once(|| rig.pass(11));
@@ -140,17 +140,17 @@ model!(w04_deferred_is_emptied, large, || {
 
 /// Two roots in one slot block that would never time out.
 fn two_without_a_deadline(tracker: &AckTracker) -> [Root; 2] {
-    [10, 11].map(|owner| tracker.issue_with(3, owner, Lifetime::Never).unwrap())
+    [10, 11].map(|owner| tracker.issue_for(3, owner, Lifetime::Never).unwrap())
 }
 
 // W5: an entry comes into a slot block while the driver scans it and rewrites its next expiration.
 // Guards: both sides change that word by read-modify-writes only.
 model!(w05_lost_summary, || {
     let rig = Rig::new();
-    let soon = rig.issue_with(3, 10, after(1)).unwrap();
+    let soon = rig.issue_for(3, 10, after(1)).unwrap();
     rig.advance(1);
     let (_, later) =
-        beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 11, after(2)).unwrap());
+        beside(&rig, |rig| rig.poll(100), |rig| rig.issue_for(3, 11, after(2)).unwrap());
     rig.pass(2);
     assert!(timed_out(&rig.outcomes(soon)));
     assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
@@ -160,12 +160,12 @@ model!(w05_lost_summary, || {
 // writes a minimum.
 model!(w05_the_scan_writes_a_minimum, || {
     let rig = Rig::new();
-    let soon = rig.issue_with(3, 10, after(1)).unwrap();
-    let never_touched = rig.issue_with(3, 12, after(20)).unwrap();
+    let soon = rig.issue_for(3, 10, after(1)).unwrap();
+    let never_touched = rig.issue_for(3, 12, after(20)).unwrap();
     rig.advance(1);
     rig.fail(soon).unwrap();
     let (_, later) =
-        beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 11, after(2)).unwrap());
+        beside(&rig, |rig| rig.poll(100), |rig| rig.issue_for(3, 11, after(2)).unwrap());
     rig.pass(2);
     assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
     assert_eq!(rig.outcomes(never_touched), []);
@@ -209,14 +209,14 @@ model!(w10_stale_wake_up, large, || {
         |tracker| {
             let two = two_without_a_deadline(tracker);
             // In another slot block: so the reaper sleeps until a time between the two.
-            tracker.issue_with(3, 12, after(5)).unwrap();
+            tracker.issue_for(3, 12, after(5)).unwrap();
             two
         },
     );
     beside(
         &rig,
         move |rig| rig.reset_timeout(late).unwrap(),
-        |rig| rig.reset_timeout_to(soon, after(2)).unwrap(),
+        |rig| rig.reset_timeout_for(soon, after(2)).unwrap(),
     );
     rig.pass(2);
     assert_eq!(rig.wait_for(1)[0].root, soon.into());
@@ -226,10 +226,10 @@ model!(w10_stale_wake_up, large, || {
 // touch lowers the next expiration after the lease.
 model!(w11_shortening_touch, || {
     let rig = Rig::new();
-    let root = rig.issue_with(3, 10, after(20)).unwrap();
-    let soon = rig.issue_with(3, 11, after(1)).unwrap();
+    let root = rig.issue_for(3, 10, after(20)).unwrap();
+    let soon = rig.issue_for(3, 11, after(1)).unwrap();
     rig.advance(1);
-    beside(&rig, |rig| rig.poll(100), |rig| rig.reset_timeout_to(root, after(1)).unwrap());
+    beside(&rig, |rig| rig.poll(100), |rig| rig.reset_timeout_for(root, after(1)).unwrap());
     rig.pass(1);
     assert!(timed_out(&rig.outcomes(soon)));
     assert!(timed_out(&rig.outcomes(root)), "it expires by its old deadline");
@@ -308,9 +308,9 @@ model!(w08_shutdown_stops_the_reaper, || {
 /// 3, the other at `late`. The clock stands at tick 1.
 fn planned(late: u32) -> (Arc<Rig>, [Root; 2]) {
     let rig = Rig::new();
-    let issue = |owner, ticks| rig.issue_with(3, owner, after(ticks)).unwrap();
+    let issue = |owner, ticks| rig.issue_for(3, owner, after(ticks)).unwrap();
     let both = [issue(10, 1), issue(11, late)];
-    rig.reset_timeout_to(both[0], after(3)).unwrap();
+    rig.reset_timeout_for(both[0], after(3)).unwrap();
     // The driver comes by the first deadline, and finds nothing due.
     rig.pass(1);
     assert_eq!(rig.told(), []);
@@ -333,7 +333,7 @@ model!(w05_news_that_lowers_nothing, || {
     rig.pass(2);
     assert!(timed_out(&rig.outcomes(soon)));
     let driver = drive(&rig, 2);
-    let third = rig.issue_with(3, 12, after(4)).unwrap();
+    let third = rig.issue_for(3, 12, after(4)).unwrap();
     driver.join().unwrap();
     rig.pass(4);
     assert!(timed_out(&rig.outcomes(later)));
@@ -346,7 +346,7 @@ model!(w11_a_touch_that_lowers_nothing, || {
     let (rig, [soon, later]) = planned(20);
     rig.advance(2);
     let driver = drive(&rig, 0);
-    rig.reset_timeout_to(later, after(2)).unwrap();
+    rig.reset_timeout_for(later, after(2)).unwrap();
     driver.join().unwrap();
     rig.pass(2);
     assert!(timed_out(&rig.outcomes(soon)));
@@ -359,7 +359,7 @@ model!(q06_renewed_while_the_plan_is_worked_off, || {
     let (rig, [soon, later]) = planned(5);
     rig.advance(2);
     let driver = drive(&rig, 0);
-    let renewed = rig.reset_timeout_to(soon, after(4));
+    let renewed = rig.reset_timeout_for(soon, after(4));
     driver.join().unwrap();
     rig.pass(3);
     assert!(timed_out(&rig.outcomes(later)));
@@ -374,7 +374,7 @@ model!(w06_a_noted_slot_changes_hands, || {
     rig.advance(2);
     let driver = drive(&rig, 0);
     let acked = rig.ack(soon, 3);
-    let third = rig.issue_with(3, 12, after(4)).unwrap();
+    let third = rig.issue_for(3, 12, after(4)).unwrap();
     driver.join().unwrap();
     rig.pass(3);
     match acked {
@@ -398,7 +398,7 @@ model!(w06_a_noted_slot_changes_hands, || {
 model!(q06_renewed_before_its_init_has_told, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     let renewed = aside(&rig, |rig| {
-        let renewed = rig.reset_timeout_to(1, after(20));
+        let renewed = rig.reset_timeout_for(1, after(20));
         if renewed == Ok(Done::Now) {
             rig.advance(10);
             rig.poll(100);
@@ -420,7 +420,7 @@ model!(q06_renewed_before_its_init_has_told, || {
 model!(w11_shortened_before_its_init_has_told, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     let renewed = aside(&rig, |rig| {
-        let renewed = rig.reset_timeout_to(1, after(2));
+        let renewed = rig.reset_timeout_for(1, after(2));
         if renewed == Ok(Done::Now) {
             // It does not expire yet if the init has taken the slot block's flag, and has yet to
             // put the block into the inbox (W10).
@@ -441,8 +441,8 @@ model!(w11_shortened_before_its_init_has_told, || {
 model!(w11_two_touches, || {
     let rig = Rig::new();
     let long = after(20);
-    let root = rig.issue_with(3, 10, long).unwrap();
-    let touch = move |rig: &Arc<Rig>, ticks| rig.reset_timeout_to(root, after(ticks));
+    let root = rig.issue_for(3, 10, long).unwrap();
+    let touch = move |rig: &Arc<Rig>, ticks| rig.reset_timeout_for(root, after(ticks));
     let touched = beside(&rig, move |rig| touch(rig, 3), |rig| touch(rig, 6));
     assert_eq!(touched, (Ok(Done::Now), Ok(Done::Now)));
     rig.pass(3);

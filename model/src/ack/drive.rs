@@ -265,7 +265,7 @@ impl Run {
                 let expected = self.model.issue(timeout);
                 let got = match timeout {
                     Lifetime::Default => self.tracker.issue(xor, owner),
-                    timeout => self.tracker.issue_with(xor, owner, timeout),
+                    timeout => self.tracker.issue_for(xor, owner, timeout),
                 };
                 prop_assert_eq!(got.map(|_| ()), expected);
                 if let Ok(root) = got {
@@ -303,7 +303,7 @@ impl Run {
                 let expected = self.model.init(id, xor, owner, timeout);
                 let got = match timeout {
                     Lifetime::Default => self.tracker.init(id, xor, owner),
-                    timeout => self.tracker.init_with(id, xor, owner, timeout),
+                    timeout => self.tracker.init_for(id, xor, owner, timeout),
                 };
                 prop_assert_eq!(got, expected, "init of {}", root);
                 self.used(root);
@@ -354,7 +354,7 @@ impl Run {
                 let expected = self.model.reset(root, timeout);
                 let got = match timeout {
                     Lifetime::Default => self.tracker.reset_timeout(root),
-                    timeout => self.tracker.reset_timeout_to(root, timeout),
+                    timeout => self.tracker.reset_timeout_for(root, timeout),
                 };
                 prop_assert_eq!(got, expected, "reset of {}", root);
                 self.used(root);

@@ -18,7 +18,7 @@ pub enum Compute<V> {
     /// The key gets this value, with the map's lifetime, which begins now.
     Put(V),
     /// The key gets this value, with a lifetime of its own.
-    PutWithLifetime(V, Lifetimes),
+    PutFor(V, Lifetimes),
     /// The entry keeps its value and lives for this long from now. The listener hears nothing. As
     /// [`Keep`](Self::Keep) where the key has no entry.
     Touch(Lifetime),
@@ -190,7 +190,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert_with_lifetime`](Self::insert_with_lifetime), where `decide` puts a value;
+    /// As [`insert_for`](Self::insert_for), where `decide` puts a value;
     /// [`StoreError::ZeroTimeout`](crate::StoreError::ZeroTimeout) and
     /// [`StoreError::TimeoutTooLong`](crate::StoreError::TimeoutTooLong), where it touches, also
     /// where there is no entry. The [`InsertError`] gives the key back, and the value that was to
@@ -211,7 +211,7 @@ where
     /// // SET key value NX EX 60: a lock that one caller gets.
     /// let lock = |owner: &str| {
     ///     map.compute("lock", |held| match held {
-    ///         None => Compute::PutWithLifetime(owner.to_string(), MINUTE.into()),
+    ///         None => Compute::PutFor(owner.to_string(), MINUTE.into()),
     ///         Some(_) => Compute::Keep,
     ///     })
     /// };
@@ -243,7 +243,7 @@ where
     ///     map.compute(key, |text| {
     ///         answer = text.map_or(Ok(0), |text| text.parse::<u64>()).map(|count| count + 1);
     ///         match &answer {
-    ///             Ok(n) => Compute::PutWithLifetime(n.to_string(), Lifetimes::new().keep()),
+    ///             Ok(n) => Compute::PutFor(n.to_string(), Lifetimes::new().keep()),
     ///             Err(_) => Compute::Keep,
     ///         }
     ///     })?;
@@ -318,7 +318,7 @@ where
             let done = match deed {
                 Compute::Keep => Ok(Done::Kept),
                 Compute::Put(value) => put(value, Lifetimes::new()),
-                Compute::PutWithLifetime(value, lifetime) => put(value, lifetime),
+                Compute::PutFor(value, lifetime) => put(value, lifetime),
                 Compute::Touch(time) => store.touch_this(found, time),
                 Compute::Remove if may_load => {
                     drop(pin);

@@ -16,7 +16,7 @@ use std::hash::{BuildHasher, Hash};
 /// # let map = expiry::ExpiringMap::builder().build()?;
 /// let page = map.entry("/").or_insert_with(|| "made if there is none".to_string())?;
 /// assert_eq!(page.len(), 21);
-/// map.entry("/news").or_insert_with_lifetime(Duration::from_secs(5), || "not for long".to_string())?;
+/// map.entry("/news").or_insert_for(Duration::from_secs(5), || "not for long".to_string())?;
 /// map.entry("/empty").or_default()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -103,7 +103,7 @@ where
         self,
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        self.or_insert_with_lifetime(Lifetimes::new(), value)
+        self.or_insert_for(Lifetimes::new(), value)
     }
 
     /// As [`or_insert_with`](Self::or_insert_with), with a lifetime of its own for what is
@@ -111,8 +111,8 @@ where
     ///
     /// # Errors
     ///
-    /// As [`ExpiringMap::insert_with_lifetime`].
-    pub fn or_insert_with_lifetime(
+    /// As [`ExpiringMap::insert_for`].
+    pub fn or_insert_for(
         self,
         lifetime: impl Into<Lifetimes>,
         value: impl FnOnce() -> V,
@@ -185,7 +185,7 @@ where
     ///
     /// [`StoreError::Changed`] if it has ended or been replaced; and as [`ExpiringMap::insert`].
     pub fn insert(self, value: V) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
-        self.insert_with_lifetime(value, Lifetimes::new())
+        self.insert_for(value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
@@ -194,7 +194,7 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    pub fn insert_with_lifetime(
+    pub fn insert_for(
         self,
         value: V,
         lifetime: impl Into<Lifetimes>,
@@ -277,7 +277,7 @@ where
     /// [`StoreError::Changed`] if another call has inserted one before; and as
     /// [`ExpiringMap::insert`].
     pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        self.insert_with_lifetime(value, Lifetimes::new())
+        self.insert_for(value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
@@ -286,7 +286,7 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    pub fn insert_with_lifetime(
+    pub fn insert_for(
         self,
         value: V,
         lifetime: impl Into<Lifetimes>,

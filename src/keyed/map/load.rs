@@ -283,7 +283,7 @@ where
                 Err(error)
             }
             Ok(Loaded::Absent(guard)) => match load() {
-                Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
+                Ok((value, lifetime)) => Ok(guard.insert_for(value, lifetime)?),
                 Err(error) => guard.fail(key, error),
             },
         }
@@ -462,7 +462,7 @@ where
             Ok(Loaded::Absent(guard)) => guard,
         };
         match guard.loading.run(load).await {
-            Ok((value, lifetime)) => Ok(guard.insert_with_lifetime(value, lifetime)?),
+            Ok((value, lifetime)) => Ok(guard.insert_for(value, lifetime)?),
             Err(error) => guard.fail(key, error),
         }
     }
@@ -556,15 +556,15 @@ where
     ///
     /// As [`ExpiringMap::insert`].
     pub fn insert(self, value: V) -> Result<Value<'a, K, V>, InsertError<K, V>> {
-        self.insert_with_lifetime(value, Lifetimes::new())
+        self.insert_for(value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
     ///
     /// # Errors
     ///
-    /// As [`ExpiringMap::insert_with_lifetime`].
-    pub fn insert_with_lifetime(
+    /// As [`ExpiringMap::insert_for`].
+    pub fn insert_for(
         self,
         value: V,
         lifetime: impl Into<Lifetimes>,

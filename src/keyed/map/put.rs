@@ -83,7 +83,7 @@ where
         K: Borrow<Q>,
     {
         // The default has been checked when the map was built.
-        self.touch_with_lifetime(key, Lifetime::Default).unwrap_or(false)
+        self.touch_for(key, Lifetime::Default).unwrap_or(false)
     }
 
     /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it
@@ -94,7 +94,7 @@ where
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
     #[doc(alias("expire", "persist"))]
     #[inline(always)]
-    pub fn touch_with_lifetime<Q: Hash + Eq + ?Sized>(
+    pub fn touch_for<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
         time: impl Into<Lifetime>,
@@ -116,7 +116,7 @@ where
     /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
     #[doc(alias = "put")]
     pub fn insert(&self, key: K, value: V) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
-        self.insert_with_lifetime(key, value, Lifetimes::new())
+        self.insert_for(key, value, Lifetimes::new())
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
@@ -125,7 +125,7 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    pub fn insert_with_lifetime(
+    pub fn insert_for(
         &self,
         key: K,
         value: V,
@@ -241,15 +241,15 @@ where
         key: K,
         update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
-        self.upsert_with_lifetime(key, Lifetimes::new(), update)
+        self.upsert_for(key, Lifetimes::new(), update)
     }
 
     /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
     ///
     /// # Errors
     ///
-    /// As [`insert_with_lifetime`](Self::insert_with_lifetime).
-    pub fn upsert_with_lifetime<R>(
+    /// As [`insert_for`](Self::insert_for).
+    pub fn upsert_for<R>(
         &self,
         key: K,
         lifetime: impl Into<Lifetimes>,
@@ -259,7 +259,7 @@ where
         let mut offer = self.store.offer(self.hash(&key), key, None);
         let altered = self.alter(&mut offer, &mut |old| {
             let (value, result) = update(old);
-            (Compute::PutWithLifetime(value, lifetime), result)
+            (Compute::PutFor(value, lifetime), result)
         });
         match altered {
             Ok((Altered::Put(settled), result)) => {

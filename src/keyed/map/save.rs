@@ -99,7 +99,7 @@ where
     ///
     /// # Errors
     ///
-    /// Each [`InsertError`] is one of [`insert_with_lifetime`](Self::insert_with_lifetime): also for
+    /// Each [`InsertError`] is one of [`insert_for`](Self::insert_for): also for
     /// a time to idle of zero, or a time that is too long, which `save` never yields.
     pub fn load(
         &self,

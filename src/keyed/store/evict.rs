@@ -54,9 +54,9 @@ use std::sync::atomic::{AtomicU64 as Hint, Ordering::Relaxed};
 ///     .max_capacity(2)
 ///     .eviction_policy(EvictionPolicy::SoonestDeadline)
 ///     .build()?;
-/// tokens.insert_with_lifetime("for an hour", 1, Duration::from_secs(3600))?;
-/// tokens.insert_with_lifetime("for a minute", 2, Duration::from_secs(60))?;
-/// tokens.insert_with_lifetime("for ever", 3, Lifetime::Never)?;
+/// tokens.insert_for("for an hour", 1, Duration::from_secs(3600))?;
+/// tokens.insert_for("for a minute", 2, Duration::from_secs(60))?;
+/// tokens.insert_for("for ever", 3, Lifetime::Never)?;
 /// assert!(tokens.contains_key("for an hour") && !tokens.contains_key("for a minute"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

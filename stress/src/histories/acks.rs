@@ -437,10 +437,10 @@ impl<const ISSUED: bool> Load<ISSUED> {
         let call = || {
             let (edges, of) = (u64::from(xor), u64::from(owner));
             let begun = if ISSUED {
-                let root = self.tracker.issue_with(edges, of, after);
+                let root = self.tracker.issue_for(edges, of, after);
                 root.map(|root| self.roots[owner as usize].store(root.to_bits(), Release))
             } else {
-                self.tracker.init_with(key.into(), edges, of, after)
+                self.tracker.init_for(key.into(), edges, of, after)
             };
             match begun {
                 Ok(()) => Ok(Did::Began { xor, owner, timeout, told: told(key) }),
@@ -477,7 +477,7 @@ impl<const ISSUED: bool> Load<ISSUED> {
                     Did::Failed { answer, told: told(key) }
                 }
                 _ => {
-                    let answer = live(self.tracker.reset_timeout_to(root, after))?;
+                    let answer = live(self.tracker.reset_timeout_for(root, after))?;
                     Did::Reset { timeout, answer }
                 }
             })

@@ -212,12 +212,11 @@ impl Subject for Load {
                 0..=24 => Did::Got(map.get(&name).as_deref().copied()),
                 25..=29 => Did::Got(map.peek(&name).as_deref().copied()),
                 30..=47 => {
-                    let replaced =
-                        map.insert_with_lifetime(name, value, after)?.as_deref().copied();
+                    let replaced = map.insert_for(name, value, after)?.as_deref().copied();
                     Did::Inserted { value, timeout, replaced }
                 }
                 48..=55 => Did::Removed(map.remove(&name).as_deref().copied()),
-                56..=65 => Did::Touched { timeout, done: map.touch_with_lifetime(&name, after)? },
+                56..=65 => Did::Touched { timeout, done: map.touch_for(&name, after)? },
                 66..=70 => {
                     let done = map.remove_if(&name, |_, value| *value == seen).is_some();
                     Did::RemovedThis { value: seen, done }
@@ -227,7 +226,7 @@ impl Subject for Load {
                     let computed = map.compute(name, |old| match old {
                         Some(&old) if old == seen => Compute::Remove,
                         Some(_) => Compute::Keep,
-                        None => Compute::PutWithLifetime(value, after.into()),
+                        None => Compute::PutFor(value, after.into()),
                     })?;
                     match computed {
                         Computed::Kept(entry) => Did::Got(Some(*entry)),
@@ -236,8 +235,7 @@ impl Subject for Load {
                     }
                 }
                 _ => {
-                    let replaced =
-                        map.upsert_with_lifetime(name, after, |old| (value, old.copied()))?;
+                    let replaced = map.upsert_for(name, after, |old| (value, old.copied()))?;
                     Did::Inserted { value, timeout, replaced }
                 }
             })
@@ -293,9 +291,9 @@ impl Load {
                     return Ok(Did::RemovedThis { value, done: entry.remove().is_some() });
                 }
                 Entry::Occupied(entry) => {
-                    (Some(*entry.get()), changed(entry.insert_with_lifetime(value, after)))
+                    (Some(*entry.get()), changed(entry.insert_for(value, after)))
                 }
-                Entry::Vacant(entry) => (None, changed(entry.insert_with_lifetime(value, after))),
+                Entry::Vacant(entry) => (None, changed(entry.insert_for(value, after))),
             };
             Ok(Did::Exchanged { from, value, timeout, done: done? })
         });

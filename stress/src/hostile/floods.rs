@@ -262,7 +262,7 @@ fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figure
     let size = field.size();
     let figures = Figures::of(|driven| {
         for owner in 0..size {
-            let root = target.tracker.issue_with(7, owner, Lifetime::After(timeout(owner)));
+            let root = target.tracker.issue_for(7, owner, Lifetime::After(timeout(owner)));
             field.expect(root.is_ok(), || format!("refused: {root:?}"));
         }
         let slots = target.slots();

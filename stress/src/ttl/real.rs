@@ -213,8 +213,8 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         };
         let number = value.number;
         let done = match entry {
-            Entry::Occupied(entry) => entry.insert_with_lifetime(value, after).map(drop),
-            Entry::Vacant(entry) => entry.insert_with_lifetime(value, after).map(drop),
+            Entry::Occupied(entry) => entry.insert_for(value, after).map(drop),
+            Entry::Vacant(entry) => entry.insert_for(value, after).map(drop),
         };
         match done.map_err(|refused| refused.error) {
             // What it has replaced is this very value.
@@ -237,7 +237,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
             return;
         };
         let (map, name, number) = (self.map, self.keys[key].clone(), value.number);
-        let done = self.timed(INSERT, |_| map.insert_with_lifetime(name, value, after));
+        let done = self.timed(INSERT, |_| map.insert_for(name, value, after));
         match done {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
             Err(refused) => self.refused(refused.error),

@@ -111,7 +111,7 @@ impl Cache {
             return Ok(());
         };
         let weight = self.admit(key, &stored)?;
-        let inserted = self.map.insert_with_lifetime(key.into(), stored, lifetime);
+        let inserted = self.map.insert_for(key.into(), stored, lifetime);
         inserted.map(drop).map_err(|refused| self.refused(refused.error, weight))
     }
 
@@ -142,8 +142,8 @@ impl Cache {
             };
             let weight = self.admit(key, &stored)?;
             let put = match entry {
-                Entry::Occupied(entry) => entry.insert_with_lifetime(stored, lifetime).map(drop),
-                Entry::Vacant(entry) => entry.insert_with_lifetime(stored, lifetime).map(drop),
+                Entry::Occupied(entry) => entry.insert_for(stored, lifetime).map(drop),
+                Entry::Vacant(entry) => entry.insert_for(stored, lifetime).map(drop),
             };
             match put.map_err(|refused| self.refused(refused.error, weight)) {
                 Ok(()) => return Ok(result),

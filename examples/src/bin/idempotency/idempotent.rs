@@ -59,7 +59,7 @@ impl<A: Clone + Send + Sync + 'static> Idempotent<A> {
                     let mut answer = call.write().expect("no other thread has it yet");
                     // The timeout begins with the answer. The new entry is dropped at once: an
                     // entry must not be kept while the call is executed.
-                    match vacant.insert_with_lifetime(call.clone(), Lifetime::Never).map(drop) {
+                    match vacant.insert_for(call.clone(), Lifetime::Never).map(drop) {
                         Ok(()) => {
                             let executed = self.execute(key, execute);
                             *answer = Some(executed.clone());

@@ -43,7 +43,7 @@ mod tests {
         let (old, new) = (start(), start());
         read(&new, &path).unwrap();
         assert!(new.is_empty(), "no file yet");
-        old.insert_with_lifetime("ada".to_string(), 1, hour).unwrap();
+        old.insert_for("ada".to_string(), 1, hour).unwrap();
         old.insert("root".to_string(), 2).unwrap();
         write(&old, &path).unwrap();
         // A file of a minute ago, and of a day ago.

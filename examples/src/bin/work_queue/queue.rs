@@ -116,7 +116,7 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
     /// Starts the visibility timeout anew. Returns false if it was over: another worker gets the
     /// job.
     pub fn extend(&self, delivery: &Delivery<J>) -> Result<bool, StoreError> {
-        self.given.touch_with_lifetime(&delivery.receipt, self.visibility)
+        self.given.touch_for(&delivery.receipt, self.visibility)
     }
 
     /// Ends the job. Returns false if the visibility timeout was over: it will be done again.

@@ -136,7 +136,7 @@ where
         let mut guards: HashMap<_, _> = guards.into_iter().collect();
         for (key, value, lifetime) in loaded {
             let Some((key, guard)) = guards.remove_entry(key.borrow()) else { continue };
-            let value = match guard.insert_with_lifetime(value, lifetime) {
+            let value = match guard.insert_for(value, lifetime) {
                 Ok(value) => cloned(value),
                 Err(refused) => refused.value,
             };
