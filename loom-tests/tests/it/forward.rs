@@ -214,8 +214,8 @@ model!(a_chain_handed_over_beside_a_flush, large, || {
         rig.clock.advance(TICK * 5);
         rig
     });
-    let flush = |rig: &Rig| drop(rig.map.flush(Duration::ZERO));
-    beside(&rig, |rig| drop(rig.map.poll(usize::MAX)), flush);
+    let flush = |rig: &Rig| rig.map.flush(Duration::ZERO);
+    beside(&rig, |rig| rig.map.poll(usize::MAX), flush);
     loom::stop_exploring();
     for _ in 0..8 {
         rig.clock.advance(TICK);
