@@ -363,10 +363,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let now = self.engine.deadlines.now_for_look();
         let notice = match eviction.policy {
             EvictionPolicy::S3Fifo => self.end_probation(eviction, spared, now, room),
-            EvictionPolicy::LeastRecentlyUsed => None,
+            EvictionPolicy::LeastRecentlyUsed => {
+                return self.sweep::<true>(eviction, spared, now, room);
+            }
             EvictionPolicy::SoonestDeadline => self.end_soonest(eviction, spared, now, room),
         };
-        notice.or_else(|| self.sweep(eviction, spared, now, room))
+        notice.or_else(|| self.sweep::<false>(eviction, spared, now, room))
     }
 
     /// Ends the entry that has been on probation for longest, other than `spared`, if there are as
@@ -404,6 +406,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Ends the entry whose deadline comes first, other than `spared`, in buckets that are spread
     /// evenly over all. Where several are the first, the turn decides.
+    #[inline(never)]
     fn end_soonest(
         &self,
         eviction: &Eviction,
@@ -441,8 +444,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Ends the next entry of main, other than `spared`, that has not been used since the hand last
-    /// came by.
-    fn sweep(
+    /// came by. As the hand goes down, a `CLOCK` goes up.
+    fn sweep<const CLOCK: bool>(
         &self,
         eviction: &Eviction,
         spared: Option<u32>,
@@ -450,7 +453,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room: &mut Room<'_>,
     ) -> Option<Notice<'_, K, V>> {
         let mut hand = Hand::of(eviction.hand.load(Relaxed));
-        let is_clock = eviction.policy == EvictionPolicy::LeastRecentlyUsed;
         let (mut met, mut turns) = (0, 0);
         while turns < TURNS {
             if hand.at == 0 {
@@ -458,8 +460,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 hand.move_on(|shard| self.engine.buckets(shard), self.engine.shards());
                 continue;
             }
-            // As the hand goes down, a clock goes up.
-            let bucket = if is_clock {
+            let bucket = if CLOCK {
                 self.engine.buckets(hand.shard).checked_sub(hand.bucket + 1)
             } else {
                 Some(hand.bucket)
@@ -471,7 +472,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             };
             while hand.at > 0 {
                 hand.at -= 1;
-                let at = if is_clock { BUCKET as u32 - 1 - hand.at } else { hand.at };
+                let at = if CLOCK { BUCKET as u32 - 1 - hand.at } else { hand.at };
                 let Some(slot) = slots.get(at as usize) else {
                     continue;
                 };
