@@ -198,40 +198,26 @@ struct ReadmeDoctests;
 compile_error!("expiry needs 64-bit atomics, which this target has not");
 
 mod ack;
-#[cfg(feature = "async")]
-mod capacity;
-mod channel;
 mod core;
 mod error;
-mod handle;
 mod hash;
-mod id;
 mod keyed;
-mod lifecycle;
+mod kit;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;
-mod panics;
 mod pending;
-mod polled;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
-mod reaper;
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub mod settings;
-mod setup;
-mod snapshot;
-#[cfg(feature = "async")]
-mod stream;
 mod sync;
-mod target;
 mod time;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub mod timeouts;
-mod trace;
 
 /// Timers of one owner: the crate [`expiry_wheel`], which can also be used alone. Its head tells
 /// time, geometry, ways to fire, and costs.
@@ -247,10 +233,6 @@ pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
     OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
-#[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-pub use capacity::CapacityReady;
-pub use channel::{Receiver, WhenFull};
 pub use core::lateness::Lateness;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
@@ -259,7 +241,6 @@ pub use error::{BuildError, TokenError};
 #[doc(inline)]
 pub use expiry_wheel::{GenerationsError, Geometry, RotatingMap, TimerId, TimerWheel};
 pub use hash::{DefaultHasher, RandomState};
-pub use id::ParseIdError;
 pub use keyed::{
     EvictionPolicy, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
     Handle, InsertError, Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder,
@@ -267,14 +248,19 @@ pub use keyed::{
     SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
     TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
-#[doc(hidden)]
-pub use panics::{inside, is_inside};
-pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
-pub use polled::Polled;
-pub use reaper::Reaper;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-pub use stream::ReceiverStream;
+pub use kit::capacity::CapacityReady;
+pub use kit::channel::{Receiver, WhenFull};
+pub use kit::id::ParseIdError;
+#[doc(hidden)]
+pub use kit::panics::{inside, is_inside};
+pub use kit::polled::Polled;
+pub use kit::reaper::Reaper;
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use kit::stream::ReceiverStream;
+pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 #[cfg(target_os = "linux")]
 pub use time::BootClock;
 pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};

@@ -1,8 +1,6 @@
 //! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs
 //! is the real code. Only there with `--cfg expiry_loom`.
 
-#[cfg(feature = "async")]
-use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
@@ -12,6 +10,8 @@ use crate::core::params;
 use crate::core::pins::{Pin, Pins, Wait, PERIODS};
 use crate::core::slot::fields;
 use crate::core::slots::{Released, Slots};
+#[cfg(feature = "async")]
+use crate::kit::channel::{channel, Receiver, Sender, WhenFull};
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -3,13 +3,13 @@
 use super::deliver::{Deliver, Handler};
 use super::trees::{Settings, Trees};
 use super::{AckTracker, OnDrop, Outcome, Outcomes};
-use crate::channel::WhenFull;
 use crate::core::engine::Engine;
 use crate::error::BuildError;
-use crate::handle::builder;
-use crate::lifecycle::Owner;
-use crate::setup::{setters, Setup};
-use crate::target::Target;
+use crate::kit::channel::WhenFull;
+use crate::kit::handle::builder;
+use crate::kit::lifecycle::Owner;
+use crate::kit::setup::{setters, Setup};
+use crate::kit::target::Target;
 use crate::time::nanos;
 use rand::RngCore;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! may call the tracker, be slow, or panic, and only its own thread is affected.
 
 use super::outcome::Outcome;
-use crate::panics::caught;
-use crate::target::Target;
+use crate::kit::panics::caught;
+use crate::kit::target::Target;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Something that wants to know how roots end. Implemented for closures. It gets each outcome by

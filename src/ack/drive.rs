@@ -1,7 +1,7 @@
 //! Polls: how threads of the user's drive a tracker that has no reaper.
 
 use super::AckTracker;
-use crate::polled::Polled;
+use crate::kit::polled::Polled;
 
 impl<T: Send + 'static> AckTracker<T> {
     /// Ends what is due, with at most about `budget` steps of work. It is for trackers built

@@ -6,7 +6,7 @@ use super::AckTracker;
 use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
 use crate::core::lease::State;
-use crate::snapshot::snapshot;
+use crate::kit::snapshot::snapshot;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::cmp::Reverse;

@@ -36,8 +36,8 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::ShutdownMode;
 pub use tuple::Tuple;
 
-use crate::handle::handle;
-use crate::lifecycle::Owner;
+use crate::kit::handle::handle;
+use crate::kit::lifecycle::Owner;
 #[cfg(doc)]
 use crate::WhenFull;
 use std::sync::Arc;

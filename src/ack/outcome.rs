@@ -1,6 +1,6 @@
 //! How a root ends, and what the owner gets.
 
-use crate::id::text_of_id;
+use crate::kit::id::text_of_id;
 use std::fmt;
 use std::time::Duration;
 

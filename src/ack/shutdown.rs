@@ -6,7 +6,7 @@ use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
 #[cfg(feature = "async")]
 use crate::core::engine::Frontend;
-use crate::lifecycle::{drain, shut, Reaping, Shut};
+use crate::kit::lifecycle::{drain, shut, Reaping, Shut};
 #[cfg(doc)]
 use crate::WhenFull;
 #[cfg(feature = "async")]

@@ -1,4 +1,4 @@
-//! The reaper: a thread that drives an engine, or [several](crate::reaper), and sleeps in between.
+//! The reaper: a thread that drives an engine, or [several](crate::kit::reaper), and sleeps in between.
 //!
 //! It sleeps until the earliest tick that any wheel knows of, without a limit when there is none,
 //! and is woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so
@@ -6,7 +6,7 @@
 
 use super::engine::{Engine, Frontend, Round, Share};
 use super::slot::Payload;
-use crate::panics::goes_on;
+use crate::kit::panics::goes_on;
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::{nanos, NEVER};
 use std::sync::atomic::AtomicU64;

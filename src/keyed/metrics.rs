@@ -3,7 +3,7 @@
 use super::store::Store;
 use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
-use crate::snapshot::snapshot;
+use crate::kit::snapshot::snapshot;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

@@ -6,12 +6,12 @@
 //!
 //! What lies in the channel keeps the store, and the store keeps the channel's sending side. The
 //! channel breaks that ring when its last receiver goes: it then drops what it holds
-//! ([`channel`](crate::channel)).
+//! ([`channel`](crate::kit::channel)).
 
 use super::removed::{Held, Removed};
 use super::store::{Listener, RemovalCause, Store};
-use crate::channel::Sender;
-use crate::panics::is_inside;
+use crate::kit::channel::Sender;
+use crate::kit::panics::is_inside;
 use std::sync::Weak;
 
 /// See the module's head.

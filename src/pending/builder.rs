@@ -2,12 +2,12 @@
 
 use super::inner::{Handler, Inner};
 use super::PendingTable;
-use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
-use crate::handle::builder;
-use crate::lifecycle::Owner;
-use crate::setup::{setters, Setup};
-use crate::target::{builds, Target};
+use crate::kit::channel::{Receiver, WhenFull};
+use crate::kit::handle::builder;
+use crate::kit::lifecycle::Owner;
+use crate::kit::setup::{setters, Setup};
+use crate::kit::target::{builds, Target};
 use std::sync::Arc;
 use std::time::Duration;
 

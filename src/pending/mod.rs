@@ -9,12 +9,12 @@ pub use ticket::Ticket;
 
 use crate::core::lateness::Lateness;
 use crate::error::gives_back;
-use crate::handle::handle;
 use crate::keyed::StoreError;
-use crate::lifecycle::Owner;
-use crate::polled::Polled;
-use crate::snapshot::snapshot;
-use crate::target::shutdowns;
+use crate::kit::handle::handle;
+use crate::kit::lifecycle::Owner;
+use crate::kit::polled::Polled;
+use crate::kit::snapshot::snapshot;
+use crate::kit::target::shutdowns;
 use crate::time::Lifetime;
 use inner::{Inner, Poll};
 use std::cell::RefCell;

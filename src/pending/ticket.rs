@@ -1,6 +1,6 @@
 //! Tickets: what names a value in a table, also on a wire.
 
-use crate::id::text_of_id;
+use crate::kit::id::text_of_id;
 use rand::RngCore;
 
 /// Names one value in a [`PendingTable`](super::PendingTable).

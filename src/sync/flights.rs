@@ -234,9 +234,9 @@ impl<K, V> Flights<K, V> {
         {
             let (tasks, loader) = ended;
             for task in tasks.into_values() {
-                crate::panics::caught(|| task.wake());
+                crate::kit::panics::caught(|| task.wake());
             }
-            crate::panics::caught(|| drop(loader));
+            crate::kit::panics::caught(|| drop(loader));
         }
         is_first
     }
@@ -379,7 +379,7 @@ impl<K, V> Drop for Waiting<K, V> {
     fn drop(&mut self) {
         if let Some(task) = self.task {
             let waker = lock(&self.flight.state).tasks.remove(&task);
-            crate::panics::caught(|| drop(waker));
+            crate::kit::panics::caught(|| drop(waker));
         }
     }
 }

@@ -21,7 +21,7 @@
 use super::exclusive::Exclusive;
 use super::stack::Stack;
 use super::{fence, AtomicU32, AtomicU64, Ordering};
-use crate::panics::caught;
+use crate::kit::panics::caught;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::mem::ManuallyDrop;

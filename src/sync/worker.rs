@@ -34,7 +34,7 @@ impl Worker {
             #[cfg(feature = "tracing")]
             let mut entered = None;
             #[cfg(feature = "tracing")]
-            crate::panics::quietly(|| entered = Some(span.entered()));
+            crate::kit::panics::quietly(|| entered = Some(span.entered()));
             run();
         })?;
         Ok(Worker {

@@ -3,8 +3,8 @@
 use super::waiters::Waiters;
 use super::Timeouts;
 use crate::error::BuildError;
-use crate::lifecycle::Owner;
-use crate::setup::{setters, Setup};
+use crate::kit::lifecycle::Owner;
+use crate::kit::setup::{setters, Setup};
 use std::fmt;
 use std::sync::Arc;
 

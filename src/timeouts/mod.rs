@@ -26,10 +26,10 @@ pub use timeout::Timeout;
 
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
-use crate::handle::handle;
-use crate::lifecycle::{shut, shut_soon, Owner, Reaping, Shut};
-use crate::polled::Polled;
-use crate::snapshot::snapshot;
+use crate::kit::handle::handle;
+use crate::kit::lifecycle::{shut, shut_soon, Owner, Reaping, Shut};
+use crate::kit::polled::Polled;
+use crate::kit::snapshot::snapshot;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ use crate::core::per_shard::PerShard;
 use crate::core::slot::{fields, Slot};
 use crate::core::threads::Counter;
 use crate::error::BuildError;
-use crate::panics::caught;
+use crate::kit::panics::caught;
 use crate::sync::{AtomicU64, Ordering};
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;

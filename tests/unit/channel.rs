@@ -1,4 +1,4 @@
-//! Unit tests of `src/channel.rs`.
+//! Unit tests of `src/kit/channel.rs`.
 
 use super::*;
 use std::time::Instant;

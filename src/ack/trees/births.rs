@@ -1,7 +1,7 @@
 //! When a root began, and how long ago that is.
 
 use super::Trees;
-use crate::panics::goes_on;
+use crate::kit::panics::goes_on;
 use crate::sync::Ordering;
 use std::time::Duration;
 

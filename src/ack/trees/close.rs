@@ -3,10 +3,10 @@
 use super::Trees;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::lease::State;
-use crate::panics::is_inside;
+use crate::kit::panics::is_inside;
+use crate::kit::target::Target;
 use crate::sync::park::Backoff;
 use crate::sync::Ordering;
-use crate::target::Target;
 
 impl<T: 'static> Trees<T> {
     /// Ends every live root. `f` gets the outcomes, if there is one; otherwise they are delivered.

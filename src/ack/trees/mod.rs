@@ -66,7 +66,7 @@ use crate::core::engine::{Engine, Look, Stripe};
 use crate::core::lease::Lease;
 use crate::core::per_shard::PerShard;
 use crate::core::threads::Counter;
-use crate::lifecycle::Leftovers;
+use crate::kit::lifecycle::Leftovers;
 use crate::time::Lifetime;
 use std::sync::atomic::AtomicU64;
 

@@ -308,7 +308,7 @@ impl Admission {
     pub(super) fn starves(&self) {
         #[cfg(feature = "tracing")]
         if !self.starves.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            crate::trace::event!(ERROR, "out of memory");
+            crate::kit::trace::event!(ERROR, "out of memory");
         }
     }
 

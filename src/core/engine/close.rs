@@ -6,10 +6,10 @@ use crate::core::occupancy::{Ended, Occupant};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Run;
-use crate::panics::is_inside;
+use crate::kit::panics::is_inside;
+use crate::kit::trace::event;
 use crate::sync::park::Backoff;
 use crate::sync::{fence, AtomicBool, Ordering};
-use crate::trace::event;
 
 /// Whether a shutdown may have left shards open, which other threads drove and it could not wait
 /// for.

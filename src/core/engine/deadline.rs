@@ -24,7 +24,7 @@
 
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
-use crate::panics::is_inside;
+use crate::kit::panics::is_inside;
 use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;

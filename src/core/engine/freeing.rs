@@ -22,7 +22,7 @@ use crate::core::occupancy::Ended;
 use crate::core::occupancy::Vacant;
 use crate::core::params::{BUCKET, CHUNK};
 use crate::core::slot::{Payload, Slot};
-use crate::panics::goes_on;
+use crate::kit::panics::goes_on;
 use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};

@@ -35,7 +35,7 @@ pub(crate) struct DueBlock<'a, P: Payload> {
     pub(crate) now: u64,
     /// A bit for each slot that the driver has yet to see to.
     pub(crate) left: u32,
-    /// Of each slot, when the driver looks at it again; [`NEVER`] if there is no need to.
+    /// Of each slot, when the driver looks at it again; `NEVER` if there is no need to.
     pub(crate) deadlines: [u64; BUCKET],
     /// How many entries the driver has ended.
     pub(crate) ended: usize,

@@ -47,9 +47,9 @@
 //! of the clock, ends nothing that was due after that reading.
 
 use super::deadline::Deadlines;
+use crate::kit::trace::event;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::trace::event;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::atomic::Ordering::Relaxed;
 

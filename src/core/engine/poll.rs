@@ -6,7 +6,7 @@ use super::shard::Shard;
 use super::wakeup::AT_ONCE;
 use super::{Engine, Frontend, Instant, Round, Share, Work};
 use crate::core::slot::Payload;
-use crate::polled::Polled;
+use crate::kit::polled::Polled;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 

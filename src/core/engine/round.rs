@@ -9,10 +9,10 @@ use super::{Engine, Frontend, Instant, Work};
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::slot::Payload;
 use crate::core::slots::Released;
+#[cfg(feature = "tracing")]
+use crate::kit::trace::event;
 use crate::sync::Ordering;
 use crate::time::NEVER;
-#[cfg(feature = "tracing")]
-use crate::trace::event;
 use expiry_wheel::dense::{Pop, Wheel};
 
 /// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.

@@ -1,14 +1,14 @@
 //! Settings.
 
 use super::ExpiringMap;
-use crate::channel::{channel, Receiver, WhenFull};
 use crate::error::BuildError;
 use crate::hash::RandomState;
 use crate::keyed::removals::{Channel, Removals};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Store, Weigher};
-use crate::lifecycle::Owner;
-use crate::setup::{setters, Setup};
+use crate::kit::channel::{channel, Receiver, WhenFull};
+use crate::kit::lifecycle::Owner;
+use crate::kit::setup::{setters, Setup};
 use crate::sync::flights::Flights;
 use crate::time::nanos;
 #[cfg(doc)]

@@ -2,10 +2,10 @@
 
 use super::ExpiringMap;
 use crate::keyed::StoreMetrics;
-use crate::lifecycle::drain;
+use crate::kit::lifecycle::drain;
 #[cfg(feature = "async")]
-use crate::lifecycle::{drain_soon, shut_soon};
-use crate::polled::Polled;
+use crate::kit::lifecycle::{drain_soon, shut_soon};
+use crate::kit::polled::Polled;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 

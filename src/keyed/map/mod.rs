@@ -27,7 +27,7 @@ use super::store::{Store, Wanted};
 use crate::core::engine::Pin;
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::lifecycle::Owner;
+use crate::kit::lifecycle::Owner;
 use crate::sync::flights::Flights;
 use std::borrow::Borrow;
 use std::fmt;

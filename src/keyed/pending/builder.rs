@@ -1,13 +1,13 @@
 //! Building a map: every setting, its default, and what is refused.
 
 use super::{Handler, PendingEntry, PendingMap, Shared};
-use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
-use crate::handle::builder;
 use crate::keyed::store::Store;
-use crate::lifecycle::{Leftovers, Owner};
-use crate::setup::{setters, Setup};
-use crate::target::{builds, Target};
+use crate::kit::channel::{Receiver, WhenFull};
+use crate::kit::handle::builder;
+use crate::kit::lifecycle::{Leftovers, Owner};
+use crate::kit::setup::{setters, Setup};
+use crate::kit::target::{builds, Target};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,11 +17,11 @@ use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, W
 use super::{StoreError, StoreMetrics};
 use crate::core::engine::{DueBlock, Pin};
 use crate::core::occupancy;
-use crate::handle::handle;
-use crate::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
-use crate::polled::Polled;
+use crate::kit::handle::handle;
+use crate::kit::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
+use crate::kit::polled::Polled;
+use crate::kit::target::{shutdowns, Target};
 use crate::sync::cell::Given;
-use crate::target::{shutdowns, Target};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
 use std::cell::RefCell;

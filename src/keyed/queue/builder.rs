@@ -2,13 +2,13 @@
 
 use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
-use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
-use crate::handle::builder;
 use crate::keyed::store::Store;
-use crate::lifecycle::{Leftovers, Owner};
-use crate::setup::{setters, Setup};
-use crate::target::{builds, ExpiryListener, Target};
+use crate::kit::channel::{Receiver, WhenFull};
+use crate::kit::handle::builder;
+use crate::kit::lifecycle::{Leftovers, Owner};
+use crate::kit::setup::{setters, Setup};
+use crate::kit::target::{builds, ExpiryListener, Target};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::shared::Poll;
 use super::{Expired, ExpiryQueue};
-use crate::polled::Polled;
+use crate::kit::polled::Polled;
 use std::cell::RefCell;
 use std::hash::Hash;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Keyed, Named, Pair, RemovalCause};
-use crate::target::{ExpiryListener, Target};
+use crate::kit::target::{ExpiryListener, Target};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Shared<K: 'static> {
     /// Where expired keys go, unless a poll has found them.
     pub(super) target: Target<Expired<K>, ExpiryListener<K>>,
     /// The keys that a shutdown has ended and has yet to return.
-    pub(super) kept: crate::lifecycle::Leftovers<Expired<K>>,
+    pub(super) kept: crate::kit::lifecycle::Leftovers<Expired<K>>,
 }
 
 impl<K: 'static> Shared<K> {

@@ -2,8 +2,8 @@
 
 use super::shared::Shared;
 use super::{Expired, ExpiryQueue};
-use crate::lifecycle::{shut, Reaping, Shut};
-use crate::target::shutdowns;
+use crate::kit::lifecycle::{shut, Reaping, Shut};
+use crate::kit::target::shutdowns;
 use std::hash::Hash;
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {

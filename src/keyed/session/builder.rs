@@ -3,13 +3,13 @@
 use super::id::Issuer;
 use super::seat::Lend;
 use super::{Bounds, Inner, Listener, SessionInfo, SessionTracker};
-use crate::channel::{Receiver, WhenFull};
 use crate::error::BuildError;
-use crate::handle::builder;
 use crate::keyed::store::Store;
-use crate::lifecycle::{Leftovers, Owner};
-use crate::setup::{setters, Setup};
-use crate::target::{builds, Target};
+use crate::kit::channel::{Receiver, WhenFull};
+use crate::kit::handle::builder;
+use crate::kit::lifecycle::{Leftovers, Owner};
+use crate::kit::setup::{setters, Setup};
+use crate::kit::target::{builds, Target};
 use crate::time::{nanos, Ticks};
 use std::sync::Arc;
 use std::time::Duration;

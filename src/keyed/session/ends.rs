@@ -3,10 +3,10 @@
 use super::{Ended, Inner, SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::keyed::store::{Touched, Wanted};
-use crate::lifecycle::{shut, Reaping, Shut};
-use crate::panics::goes_on;
-use crate::polled::Polled;
-use crate::target::shutdowns;
+use crate::kit::lifecycle::{shut, Reaping, Shut};
+use crate::kit::panics::goes_on;
+use crate::kit::polled::Polled;
+use crate::kit::target::shutdowns;
 use std::time::Duration;
 
 impl<T: Send + 'static> SessionTracker<T> {

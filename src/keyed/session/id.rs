@@ -1,6 +1,6 @@
 //! Ids of sessions, and how they are issued.
 
-use crate::id::text_of_id;
+use crate::kit::id::text_of_id;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -4,8 +4,8 @@ use super::{Named, Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removed::EndedSlot;
-use crate::lifecycle::{shut, Leftovers, Reaping, Shut};
-use crate::target::Target;
+use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
+use crate::kit::target::Target;
 use std::time::Duration;
 
 /// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.

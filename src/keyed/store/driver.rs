@@ -9,7 +9,7 @@ use crate::core::occupancy::{Ended, Occupant};
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::keyed::removed::EndedSlot;
-use crate::panics::caught;
+use crate::kit::panics::caught;
 use crate::sync::{step, AtomicU32, Ordering};
 use crate::time::NEVER;
 

@@ -2,13 +2,13 @@
 
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
-use crate::channel::Sender;
 use crate::core::engine::{Pin, Room};
 use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::EndedSlot;
-use crate::panics::caught;
+use crate::kit::channel::Sender;
+use crate::kit::panics::caught;
 use std::borrow::Borrow;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::core::lease::{Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::core::slot::{Payload, Slot};
 use crate::core::threads::is_pinned;
-use crate::panics::{caught, is_inside};
+use crate::kit::panics::{caught, is_inside};
 use crate::sync::thread;
 use std::time::Duration;
 

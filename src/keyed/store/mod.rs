@@ -53,7 +53,7 @@ use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
 use crate::error::BuildError;
-use crate::setup::Setup;
+use crate::kit::setup::Setup;
 use crate::sync::Ordering;
 use crate::time::nanos;
 use std::ptr::NonNull;

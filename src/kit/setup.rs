@@ -3,8 +3,8 @@
 use crate::core::engine::{Config, Precision, Source};
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::lifecycle::ReaperSettings;
-use crate::reaper::Reaper;
+use crate::kit::lifecycle::ReaperSettings;
+use crate::kit::reaper::Reaper;
 use crate::time::{nanos, Clock, CoarseClock};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::sync::Arc;
@@ -162,7 +162,7 @@ macro_rules! setters {
         $(#[$capacity:meta])* capacity,
         $($own:tt)*
     ) => {
-        $crate::setup::setters! {
+        $crate::kit::setup::setters! {
             $(#[$interval])*
             interval(interval: ::std::time::Duration) sets setup.interval = Some(interval);
             /// Into how many shards

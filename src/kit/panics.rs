@@ -7,7 +7,7 @@
 //! operation that waits for a store's threads asks [`is_inside`] first, and where that is true
 //! leaves the rest of its work to the thread that it would wait for.
 
-use crate::trace::event;
+use crate::kit::trace::event;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -1,9 +1,9 @@
 //! Where what has ended goes: outcomes of a tracker, expired keys of a queue, sessions, values of a
 //! pending table.
 
-use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::error::BuildError;
-use crate::lifecycle::Leftovers;
+use crate::kit::channel::{channel, Receiver, Sender, WhenFull};
+use crate::kit::lifecycle::Leftovers;
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ macro_rules! shutdowns {
         /// [`shutdown`](Self::shutdown) ends what is left.
         pub fn drain(&self, limit: ::std::time::Duration) -> bool {
             let (shared, reaper) = (&*self.$shared, self.owner.reaper());
-            $crate::lifecycle::drain(&shared$(.$store)?.engine, reaper, shared, limit)
+            $crate::kit::lifecycle::drain(&shared$(.$store)?.engine, reaper, shared, limit)
         }
 
         /// As [`drain`](Self::drain), without blocking the thread: new
@@ -193,7 +193,7 @@ macro_rules! shutdowns {
             limit: ::std::time::Duration,
         ) -> impl ::std::future::Future<Output = bool> + Send + '_ {
             let (shared, reaper) = (&*self.$shared, self.owner.reaper());
-            $crate::lifecycle::drain_soon(&shared$(.$store)?.engine, reaper, shared, limit)
+            $crate::kit::lifecycle::drain_soon(&shared$(.$store)?.engine, reaper, shared, limit)
         }
 
         /// Ends all
@@ -235,7 +235,7 @@ macro_rules! shutdowns {
             shared.target.close();
             shared.kept.want();
             let reaper = self.owner.reaper();
-            let ended = $crate::lifecycle::shut_soon(&shared$(.$store)?.engine, reaper, shared);
+            let ended = $crate::kit::lifecycle::shut_soon(&shared$(.$store)?.engine, reaper, shared);
             async move {
                 ended.await;
                 self.left()

@@ -13,12 +13,12 @@
 
 use crate::core::reaper::Next;
 use crate::error::BuildError;
-use crate::panics::caught;
+use crate::kit::panics::caught;
+use crate::kit::trace::event;
 use crate::sync::park::{park, Sleeper};
 use crate::sync::stack::Stack;
 use crate::sync::worker::Worker;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::trace::event;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! What has ended, as a stream for tasks.
 
-use crate::channel::Receiver;
+use crate::kit::channel::Receiver;
 use crate::sync::tasks::{Place, WaitSet};
 use crate::sync::{fence, AtomicBool, Ordering};
 use futures_core::Stream;

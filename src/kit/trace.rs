@@ -13,7 +13,7 @@
 #[cfg(feature = "tracing")]
 macro_rules! event {
     ($level:ident, $message:literal $(, $field:ident = $value:expr)*) => {
-        $crate::panics::quietly(|| {
+        $crate::kit::panics::quietly(|| {
             ::tracing::event!(target: "expiry", ::tracing::Level::$level, $($field = $value,)* $message);
         })
     };

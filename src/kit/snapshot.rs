@@ -16,7 +16,7 @@ macro_rules! snapshot {
             $field:ident: $type:ty as $series:ident $(sum $counter:ident)? $(= $value:expr)?;
         )*}
     ) => {
-        $crate::snapshot::snapshot! { @
+        $crate::kit::snapshot::snapshot! { @
             $(#[$meta])*
             #[derive(Default)]
             $name {} {$($(#[$doc])* $field: $type as $series;)*}
@@ -47,7 +47,7 @@ macro_rules! snapshot {
         $(#[$publish:meta])*
         publish
     ) => {
-        $crate::snapshot::snapshot! { @
+        $crate::kit::snapshot::snapshot! { @
             $(#[$meta])*
             $name {$(
                 /// Shard by shard.

@@ -50,7 +50,7 @@ macro_rules! text_of_id {
             type Err = $crate::ParseIdError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                $crate::id::parse(text).map($id)
+                $crate::kit::id::parse(text).map($id)
             }
         }
     };

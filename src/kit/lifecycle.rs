@@ -19,11 +19,11 @@ use crate::core::engine::{Engine, Frontend, Share};
 use crate::core::reaper::{drive, Next, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
-use crate::panics::is_inside;
-use crate::reaper::{Reaped, Reaper};
+use crate::kit::panics::is_inside;
+use crate::kit::reaper::{Reaped, Reaper};
+use crate::kit::trace::event;
 use crate::sync::park::{doze, park, Sleeper};
 use crate::sync::worker::Worker;
-use crate::trace::event;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

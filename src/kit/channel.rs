@@ -2,9 +2,9 @@
 
 use crate::error::BuildError;
 #[cfg(feature = "async")]
-use crate::stream::{Listeners, ReceiverStream};
+use crate::kit::stream::{Listeners, ReceiverStream};
+use crate::kit::trace::event;
 use crate::sync::process;
-use crate::trace::event;
 use crossbeam_channel::{SendTimeoutError, TrySendError};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -428,5 +428,5 @@ impl<T> Drop for Own<T> {
 }
 
 #[cfg(all(test, not(expiry_loom)))]
-#[path = "../tests/unit/channel.rs"]
+#[path = "../../tests/unit/channel.rs"]
 mod tests;
