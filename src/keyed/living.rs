@@ -73,8 +73,9 @@ impl<'g, 's, K, V> From<Result<Entered<'g, 's, K, V>, Hindered>> for Put<'g, 's,
 impl<K: 'static, V: 'static> Store<K, V> {
     /// When an entry ends that begins now; and the clock reading that this was derived from.
     #[inline(always)]
-    pub(super) fn term(&self, lifetime: Lifetimes) -> Result<(Term, u64), BadTimeout> {
-        let (deadline, now) = self.engine.deadline(lifetime.live, self.timeout)?;
+    pub(super) fn term(&self, pin: &Pin, lifetime: Lifetimes) -> Result<(Term, u64), BadTimeout> {
+        let last = &self.engine.mine(pin).deadlines;
+        let (deadline, now) = self.engine.deadlines.deadline(last, lifetime.live, self.timeout)?;
         let term = match (lifetime.idle, self.idle) {
             (Lifetime::Never, _) | (Lifetime::Default, None) => Term::until(deadline),
             (idle, _) => self.idle_term(idle, deadline)?,
@@ -200,7 +201,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let ahead = |id| self.engine.slots.prefetch_note(id);
         let found = self.find_and(pin, offer.wanted(), ahead);
         // The one clock reading, after the look at the lease.
-        let (term, now) = match self.term(lifetime) {
+        let (term, now) = match self.term(pin, lifetime) {
             Ok(times) => times,
             Err(bad) => return Put::Hindered(bad.into()),
         };

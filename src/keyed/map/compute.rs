@@ -164,7 +164,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Eq,
     {
         offer.weigh().map_err(Hindered::Refused)?;
-        let (term, now) = self.term(lifetime)?;
+        let (term, now) = self.term(pin, lifetime)?;
         let entered = match found.map(|found| found.again()) {
             None => offer.enter(pin, term)?,
             Some(same) if self.is_living_at(&same, now) => offer.replace(pin, &same, term)?,

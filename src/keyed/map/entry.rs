@@ -213,7 +213,7 @@ where
             let Some(now) = found.and_then(|found| store.again(&found)) else {
                 return refused(offer, StoreError::Changed);
             };
-            let term = store.term(lifetime).map_err(Hindered::from);
+            let term = store.term(&pin, lifetime).map_err(Hindered::from);
             match term.and_then(|(term, _)| offer.replace(&pin, &now, term)) {
                 Ok(Entered { new, old, closed }) => {
                     let new = (new.lend(), new.place());

@@ -182,7 +182,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let store = self.store;
         self.permit(self.weight)?;
         let mine = store.engine.mine(pin);
-        let vacant = self.claim(pin, self.weight, term.deadline)?;
+        let vacant = self.claim(pin, mine, self.weight, term.deadline)?;
         let spot = vacant.spot();
         // Where nothing is evicted, no `get` has anything to note.
         let used = store.eviction.as_ref().map_or(true, Eviction::begins_used);
@@ -229,7 +229,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let more = self.weight.saturating_sub(old);
         self.permit(more)?;
         let mine = store.engine.mine(pin);
-        let vacant = self.claim(pin, more, term.deadline)?;
+        let vacant = self.claim(pin, mine, more, term.deadline)?;
         let spot = vacant.spot();
         let (hash, pair) = (self.hash, self.take());
         let new = store.fill(vacant, (hash, self.weight), pair, term, true);
@@ -272,12 +272,12 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     fn claim(
         &mut self,
         pin: &Pin,
+        mine: &Mine,
         permits: u64,
         deadline: u64,
     ) -> Result<Vacant<'s, Pair<K, V>>, Hindered> {
         let (engine, mut refused) = (&self.store.engine, Refused::OutOfMemory);
-        let (mine, stripe) = (engine.mine(pin), pin.index().number());
-        match engine.claim_permitted(mine, stripe, deadline, &mut refused) {
+        match engine.claim_permitted(mine, pin.index().number(), deadline, &mut refused) {
             Some(vacant) => Ok(vacant),
             None => {
                 self.room.keep(permits);
