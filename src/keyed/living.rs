@@ -230,6 +230,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Notice { ended, cause })
     }
 
+    /// Delivers the end of a replaced value to the listener, if there is one: the caller is unpinned
+    /// then. Returns the value for the caller of the replacing call.
+    #[inline(always)]
+    pub(super) fn replaced<'s>(&'s self, ended: EndedSlot<&'s Self, K, V>) -> Removed<'s, K, V> {
+        self.tell(&ended, RemovalCause::Replaced);
+        Removed::lent(ended, RemovalCause::Replaced)
+    }
+
     /// Calls the listener, unpinned, for the entry that this call has put in, if a shutdown has
     /// overtaken the call. The entry can be read while the result lives.
     pub(super) fn notify(&self, pin: Pin, closed: Option<EndedSlot<&Self, K, V>>) -> Pin {

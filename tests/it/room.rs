@@ -1,13 +1,14 @@
 //! Waiting for room: by wakers that count, and under tokio.
 
 use crate::support::{bad_drop, poll_with, waker, Task};
+use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     edge, AckError, AckTracker, CapacityReady, Closed, ExpiringMap, ExpiryQueue, ManualClock,
-    Outcomes, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
+    Outcomes, RemovalCause, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
@@ -326,10 +327,31 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
 /// A call that makes room wakes the task after it has unpinned, and a round of the driver after it
 /// has left every shard: in the waker a flush waits for no pin, and a poll ends what is due.
 fn wakes_outside(what: &str, by: impl FnOnce(&ExpiringMap<u64, u64>, &ManualClock)) {
+    wakes_outside_beside(None, what, by);
+}
+
+/// As [`wakes_outside`]. The first eviction's listener inserts this key, if any, or replaces its
+/// value.
+fn wakes_outside_beside(
+    key: Option<u64>,
+    what: &str,
+    by: impl FnOnce(&ExpiringMap<u64, u64>, &ManualClock),
+) {
     let clock = ManualClock::new();
-    let builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+    let mut builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
+    let listening = Arc::new(OnceLock::<Weak<ExpiringMap<u64, u64>>>::new());
+    if let Some(key) = key {
+        let (listened, first) = (listening.clone(), AtomicBool::new(true));
+        builder = builder.removal_listener(move |_, _, cause| {
+            if cause == RemovalCause::Size && first.swap(false, Ordering::Relaxed) {
+                let map = listened.get().unwrap().upgrade().unwrap();
+                drop(map.insert(key, 4).unwrap());
+            }
+        });
+    }
     let builder = builder.max_weight(12, |_, value: &u64| u32::try_from(*value).unwrap());
     let map = Arc::new(builder.time_to_live(SECOND).build_manual().unwrap());
+    listening.set(Arc::downgrade(&map)).unwrap();
     (0..3).for_each(|key| drop(map.insert(key, 4).unwrap()));
     let (theirs, found) = (map.clone(), Arc::new(Mutex::new(Vec::new())));
     let (finds, passes) = (found.clone(), clock.clone());
@@ -355,9 +377,39 @@ fn a_waker_runs_unpinned_and_away_from_shards() {
     wakes_outside("remove_if", |map, _| drop(map.remove_if(&1, |_, _| true)));
     wakes_outside("retain", |map, _| map.retain(|&key, _| key != 1));
     wakes_outside("clear", |map, _| map.clear());
+    wakes_outside("insert", |map, _| drop(map.insert(1, 1).unwrap()));
+    wakes_outside("upsert", |map, _| map.upsert(1, |_| (1, ())).unwrap());
+    wakes_outside("compute", |map, _| drop(map.compute(1, |_| Compute::Put(1)).unwrap()));
+    wakes_outside("entry", |map, _| match map.entry(1) {
+        Entry::Occupied(entry) => drop(entry.insert(1).unwrap()),
+        Entry::Vacant(_) => unreachable!("the key has a value"),
+    });
+    // Each evicts an entry that is heavier than what it puts in.
+    wakes_outside("insertion beyond", |map, _| drop(map.insert(7, 1).unwrap()));
+    wakes_outside("entry beyond", |map, _| drop(map.entry(7).or_insert_with(|| 1).unwrap()));
+    wakes_outside("computing beyond", |map, _| drop(map.compute(7, |_| Compute::Put(1)).unwrap()));
+    wakes_outside("wider bound", |map, _| map.set_max_weight(20).unwrap());
     wakes_outside("expiry", |map, clock| {
         clock.advance(3 * SECOND);
         map.poll(usize::MAX);
+    });
+}
+
+/// A call that has made room and finds that it needs none gives the room back unpinned.
+#[test]
+fn room_made_in_vain_wakes_unpinned() {
+    wakes_outside_beside(Some(7), "or_insert", |map, _| {
+        assert_eq!(*map.entry(7).or_insert_with(|| 4).unwrap(), 4);
+    });
+    wakes_outside_beside(Some(7), "compute", |map, _| {
+        let decide = |now: Option<&u64>| now.map_or(Compute::Put(4), |_| Compute::Keep);
+        drop(map.compute(7, decide).unwrap());
+    });
+    wakes_outside_beside(Some(1), "entry", |map, _| match map.entry(1) {
+        Entry::Occupied(entry) => {
+            assert_eq!(entry.insert(8).unwrap_err().error, StoreError::Changed);
+        }
+        Entry::Vacant(_) => unreachable!("the key has a value"),
     });
 }
 

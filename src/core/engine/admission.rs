@@ -58,7 +58,7 @@ fn signed(permits: u64) -> i64 {
 }
 
 /// The permits that one call keeps for the entry that it puts in: no other call takes them
-/// meanwhile. Gives them back at its end.
+/// meanwhile. Gives them back at its end, which is unpinned where it keeps any.
 pub(crate) struct Room<'a> {
     admission: &'a Admission,
     kept: u64,
@@ -74,7 +74,6 @@ impl Room<'_> {
         if more > 0 {
             self.admission.take(more)?;
         } else if self.kept > 0 && self.admission.is_in_debt() {
-            self.give_back();
             return Err(Refused::Full);
         }
         self.kept = self.kept.saturating_sub(wanted);
@@ -87,20 +86,43 @@ impl Room<'_> {
         self.kept += permits;
     }
 
-    /// Gives back what it keeps.
+    /// Whether it keeps permits.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self) {
-        if self.kept > 0 {
-            self.admission.give_back(std::mem::take(&mut self.kept));
-            self.admission.wake_owed();
+    pub(crate) fn keeps_any(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// Gives back what it keeps. The caller calls [`wake_owed`](Admission::wake_owed) once it is
+    /// unpinned.
+    #[inline(always)]
+    pub(crate) fn release(&mut self) {
+        self.release_beyond(0);
+    }
+
+    #[inline(always)]
+    fn release_beyond(&mut self, most: u64) {
+        if self.kept > most {
+            self.admission.give_back(self.kept - most);
+            self.kept = most;
         }
+    }
+
+    /// Gives back all but so many permits, and all of them while there is a debt. Wakes a task that
+    /// waits for them: the caller is unpinned.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn give_back_beyond(&mut self, most: u64) {
+        self.release_beyond(if self.admission.is_in_debt() { 0 } else { most });
+        self.admission.wake_owed();
     }
 }
 
 impl Drop for Room<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.give_back();
+        if self.keeps_any() {
+            self.give_back_beyond(0);
+        }
     }
 }
 
@@ -243,11 +265,21 @@ impl Admission {
         }
     }
 
-    /// Wakes the tasks for which this thread, or another one, has given permits back.
+    /// Whether this thread, or another one, has given permits back, and has yet to wake a task.
+    #[inline(always)]
+    pub(crate) fn owes(&self) -> bool {
+        #[cfg(feature = "async")]
+        return self.owed.load(Ordering::Relaxed) != 0;
+        #[cfg(not(feature = "async"))]
+        false
+    }
+
+    /// Wakes the tasks for which this thread, or another one, has given permits back. The caller is
+    /// unpinned.
     #[inline(always)]
     pub(crate) fn wake_owed(&self) {
         #[cfg(feature = "async")]
-        if self.owed.load(Ordering::Relaxed) != 0 {
+        if self.owes() {
             self.wake_waiting();
         }
     }

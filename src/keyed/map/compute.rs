@@ -36,9 +36,9 @@ pub enum Computed<'a, K: 'static, V: 'static> {
     Kept(Ref<'a, K, V>),
     /// The key has a new value.
     Put {
-        /// The new entry. `None` if it has ended again: another thread, or the listener, has ended
-        /// it while the listener heard of the old one; or the map was shut down in the midst of
-        /// this call.
+        /// The new entry. `None` if it has ended again: another thread, the listener, or a waker,
+        /// has ended it while the listener heard of the old one, or this call woke a task that
+        /// waits for [room](ExpiringMap::room); or the map was shut down in the midst of this call.
         is: Option<Ref<'a, K, V>>,
         /// The value that it has replaced.
         was: Option<Removed<'a, K, V>>,
@@ -102,10 +102,15 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     /// Calls the listener, unpinned.
     fn into_computed(self) -> Computed<'a, K, V> {
         let Settled { store, pin, lent, place, old, closed, .. } = self;
-        let tells = closed.is_some() || old.is_some() && !store.removals.is_unheard();
-        // Dropped here if the listener is called.
+        let admission = &store.engine.admission;
+        let is_heard = old.is_some() && !store.removals.is_unheard();
+        let tells = closed.is_some() || is_heard || admission.owes();
+        // Dropped here if the listener is called, or a waker.
         let pin = (!tells).then_some(pin);
-        let was = old.map(|ended| Notice { ended, cause: RemovalCause::Replaced }.told());
+        if tells {
+            admission.wake_owed();
+        }
+        let was = old.map(|ended| store.replaced(ended));
         if let Some(closed) = closed {
             store.tell(&closed, RemovalCause::Closed);
         }
@@ -333,6 +338,11 @@ where
                 },
             };
             let altered = match done {
+                Ok(Done::Kept) if offer.has_room() => {
+                    drop(pin);
+                    offer.give_up_room();
+                    continue;
+                }
                 Ok(Done::Kept) => {
                     let lent = found.map(|found| found.lend());
                     // SAFETY: found under the pin.

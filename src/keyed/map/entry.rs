@@ -2,6 +2,7 @@
 
 use super::put::Settled;
 use super::{ExpiringMap, Ref};
+use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Replaces};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Entered, Hindered, Offer, Place};
@@ -202,16 +203,18 @@ where
         let store = &*self.map.store;
         let (lifetime, place) = (lifetime.into(), self.place);
         let mut offer = store.offer(place.hash, self.key, Some(value));
-        let refused =
-            |offer: Offer<'_, K, V>, error| Err(InsertError::of(offer.into_pair(), error));
-        if let Err(error) = offer.weigh() {
-            return refused(offer, error);
-        }
         let mut pin = self.entry.into_pin();
+        let refused = |offer: Offer<'_, K, V>, pin: Option<Pin>, error| {
+            drop(pin);
+            Err(InsertError::of(offer.into_pair(), error))
+        };
+        if let Err(error) = offer.weigh() {
+            return refused(offer, Some(pin), error);
+        }
         loop {
             let found = store.at(&pin, place);
             let Some(now) = found.and_then(|found| store.again(&found)) else {
-                return refused(offer, StoreError::Changed);
+                return refused(offer, Some(pin), StoreError::Changed);
             };
             let term = store.term(&pin, lifetime).map_err(Hindered::from);
             match term.and_then(|(term, _)| offer.replace(&pin, &now, term)) {
@@ -225,12 +228,12 @@ where
                     // This pin holds back what would make room.
                     drop(pin);
                     if let Err(error) = offer.again(hindered, store) {
-                        return refused(offer, error);
+                        return refused(offer, None, error);
                     }
                     pin = store.engine.pin();
                     let there = store.living(&pin, offer.wanted());
                     if there.map_or(true, |there| there.place() != place) {
-                        return refused(offer, StoreError::Changed);
+                        return refused(offer, Some(pin), StoreError::Changed);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::compute::Altered;
 use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
-use crate::keyed::living::{Notice, Put, Replaces};
+use crate::keyed::living::{Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Entered, Lent, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
@@ -57,10 +57,8 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     #[inline(always)]
     pub(super) fn into_replaced(self) -> Option<Removed<'a, K, V>> {
         drop(self.pin);
-        let replaced = self.old.map(|ended| {
-            let cause = RemovalCause::Replaced;
-            Notice { ended, cause }.told()
-        });
+        self.store.engine.admission.wake_owed();
+        let replaced = self.old.map(|ended| self.store.replaced(ended));
         if let Some(closed) = self.closed {
             self.store.tell(&closed, RemovalCause::Closed);
         }
@@ -171,13 +169,16 @@ where
                     let new = (new.lend(), new.place());
                     return Ok(Settled::new(store, pin, new, (old, closed)));
                 }
-                Put::Kept(found) if self.is_used(&found) => {
+                Put::Kept(found) if !offer.has_room() && self.is_used(&found) => {
                     let there = (found.lend(), found.place());
                     let refused = Some(offer.into_pair());
                     let settled = Settled::new(store, pin, there, (None, None));
                     return Ok(Settled { refused, ..settled });
                 }
-                Put::Kept(_) => {}
+                Put::Kept(_) => {
+                    drop(pin);
+                    offer.give_up_room();
+                }
                 Put::MadeWay(notice) => {
                     drop(pin);
                     notice.tell();

@@ -184,7 +184,10 @@ impl<T: Send + 'static> SessionTracker<T> {
             let pin = store.engine.pin();
             let attempt = match store.find(&pin, offer.wanted()) {
                 Some(found) => match there(&found, &mut lost) {
-                    Ok(Some(made)) => return Ok(Err((made, offer.into_pair().1))),
+                    Ok(Some(made)) => {
+                        drop(pin);
+                        return Ok(Err((made, offer.into_pair().1)));
+                    }
                     Ok(None) => Err(Hindered::Overtaken),
                     Err(bad) => Err(bad.into()),
                 },

@@ -52,6 +52,10 @@ impl From<BadTimeout> for Hindered {
 /// or [replaces](Self::replace) the one that it has found. An attempt that has put nothing in says
 /// why, and [`again`](Self::again), unpinned, does something about that. The offer is declared
 /// before the pin: where a key's `Eq` panics, key and value are dropped unpinned.
+///
+/// An entry that is in may have given permits back: one in another's place, or one of a call that
+/// [weighs](Self::weigh) more than once. Then the caller calls `Admission::wake_owed` once it is
+/// unpinned. A call that puts nothing in [gives up its room](Self::give_up_room) unpinned.
 pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     store: &'s Store<K, V>,
     hash: u32,
@@ -133,6 +137,17 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         (self.key, self.value) = (Some(key), Some(value));
     }
 
+    /// Whether it keeps permits of an attempt that has put nothing in.
+    #[inline(always)]
+    pub(in crate::keyed) fn has_room(&self) -> bool {
+        self.room.keeps_any()
+    }
+
+    /// Gives the permits back that it keeps. The caller is unpinned.
+    pub(in crate::keyed) fn give_up_room(&mut self) {
+        self.room.give_back_beyond(0);
+    }
+
     /// Key and value, which are not in.
     pub(in crate::keyed) fn into_pair(mut self) -> (K, V) {
         self.take()
@@ -194,7 +209,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             true => new.named(),
             false => self.enter_anywhere(pin, mine, new)?,
         };
-        self.room.give_back();
+        self.room.release();
         store.count(mine, new.id).inserted.add(1);
         if let Some(eviction) = &store.eviction {
             eviction.note(new.id, new.lease.generation(), hash);
@@ -248,7 +263,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         store.swing(pin, hash, Some((found.id, found.position)), new.id);
         let new = new.named();
         self.room.keep(old.saturating_sub(self.weight));
-        self.room.give_back();
+        self.room.release();
         store.count(mine, found.id).replaced.add(1);
         store.count(mine, new.id).replacing.add(1);
         // The index names the new slot now.
@@ -383,8 +398,11 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         K: Eq,
     {
         let store = self.store;
-        store.ends_due(eviction, &mut self.room, frontend)
-            || store.evict_one(eviction, self.own(), &mut self.room)
+        let goes_on = store.ends_due(eviction, &mut self.room, frontend)
+            || store.evict_one(eviction, self.own(), &mut self.room);
+        // Here, unpinned: the call may return what it puts in, and its pin.
+        self.room.give_back_beyond(self.weight);
+        goes_on
     }
 
     fn is_too_heavy(&self) -> bool {

@@ -319,7 +319,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             Some(notice) => notice.tell(),
             None => {
                 // Two calls that keep a part of the permits each would wait for each other.
-                room.give_back();
+                room.give_back_beyond(0);
                 room.attempts += 1;
                 // Threads that hold the places may wait for this one's processor.
                 #[cfg(not(expiry_loom))]
@@ -340,6 +340,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) {
         let admission = &self.engine.admission;
         admission.set_limit(limit);
+        admission.wake_owed();
         if !eviction.recounts {
             let most = eviction.probation.capacity() as u64;
             eviction.share.store((limit / PROBATION as u64).clamp(1, most), Relaxed);
@@ -349,7 +350,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             && (self.ends_due(eviction, &mut room, frontend)
                 || self.evict_one(eviction, None, &mut room))
         {
-            room.give_back();
+            room.give_back_beyond(0);
         }
     }
 
