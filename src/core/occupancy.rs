@@ -67,6 +67,7 @@ impl<P: Payload> Vacant<'_, P> {
     }
 
     /// The slot is free again.
+    #[cfg(feature = "async")]
     pub(super) fn free(self) {
         self.spot.slot.set_lease(Lease::free(self.generation));
     }
