@@ -1,14 +1,13 @@
 //! Commands about the connection, the server, and what a client subscribes to.
 
 use super::{
-    clipped, commands, find, is, refused, text, wrong_arity, Command, Kind, Request, Session,
-    INTEGER,
+    clipped, commands, find, is, lower, refused, text, wrong_arity, Command, Kind, Request,
+    Session, INTEGER,
 };
 use crate::protocol::{integer, MAX_BULK};
 use crate::{glob, snapshot};
 use clap::ValueEnum;
 use expiry_examples::Done;
-use std::collections::BTreeSet;
 
 /// The channel of keys that expire. A client that subscribes to another one hears nothing.
 const EXPIRED: &[u8] = b"__keyevent@0__:expired";
@@ -59,17 +58,13 @@ pub(super) fn hello(session: &mut Session, request: Request<'_>) -> Done {
     session.replies.version = version;
     let (id, replies) = (session.id, &mut session.replies);
     replies.map(7)?;
-    replies.bulk("server")?;
-    replies.bulk("redis")?;
-    replies.bulk("version")?;
-    replies.bulk(VERSION)?;
-    replies.bulk("proto")?;
-    replies.integer(version)?;
-    replies.bulk("id")?;
-    replies.integer(id)?;
-    for word in ["mode", "standalone", "role", "master", "modules"] {
-        replies.bulk(word)?;
+    ["server", "redis", "version", VERSION].iter().try_for_each(|word| replies.bulk(word))?;
+    for (name, number) in [("proto", version), ("id", id)] {
+        replies.bulk(name)?;
+        replies.integer(number)?;
     }
+    let rest = ["mode", "standalone", "role", "master", "modules"];
+    rest.iter().try_for_each(|word| replies.bulk(word))?;
     replies.array(0)
 }
 
@@ -100,27 +95,23 @@ pub(super) fn client_info(session: &mut Session, _: Request<'_>) -> Done {
         session.id,
         session.address,
         text(&session.name),
-        session.channels.len(),
-        session.patterns.len(),
+        session.subscriptions.iter().filter(|(pattern, _)| !pattern).count(),
+        session.subscriptions.iter().filter(|(pattern, _)| *pattern).count(),
         session.replies.version,
     ))
 }
 
-/// All commands; also for `COMMAND INFO` without names.
+/// `COMMAND`, and `COMMAND INFO`, which may name those that it wants.
 pub(super) fn command(session: &mut Session, request: Request<'_>) -> Done {
     if request.len() > 1 && !is(request.word(1), "INFO") {
         return no_subcommand(session, request);
     }
-    session.replies.array(commands().count())?;
-    commands().try_for_each(|command| describe(session, command))
-}
-
-pub(super) fn command_info(session: &mut Session, request: Request<'_>) -> Done {
-    if request.len() == 2 {
-        return command(session, request);
+    let mut wanted: Vec<_> = request.from(request.len().min(2)).map(find).collect();
+    if wanted.is_empty() {
+        wanted.extend(commands().map(Some));
     }
-    session.replies.array(request.len() - 2)?;
-    request.from(2).try_for_each(|name| match find(name) {
+    session.replies.array(wanted.len())?;
+    wanted.into_iter().try_for_each(|command| match command {
         Some(command) => describe(session, command),
         None => session.replies.bulk_or_null(None),
     })
@@ -209,55 +200,46 @@ pub(super) fn subscribe(session: &mut Session, request: Request<'_>, pattern: bo
         session.events = Some(session.server.cache.expired.subscribe());
     }
     request.from(1).try_for_each(|channel| {
-        session.subscriptions(pattern).insert(channel.to_vec());
-        session.subscribed(if pattern { "psubscribe" } else { "subscribe" }, Some(channel))
+        session.subscriptions.insert((pattern, channel.to_vec()));
+        session.subscribed(request, Some(channel))
     })
 }
 
 pub(super) fn unsubscribe(session: &mut Session, request: Request<'_>, pattern: bool) -> Done {
-    let kind = if pattern { "punsubscribe" } else { "unsubscribe" };
-    let mut channels: Vec<_> = request.from(1).map(<[u8]>::to_vec).collect();
-    if channels.is_empty() {
-        channels.extend(session.subscriptions(pattern).iter().cloned());
+    let mut leaves: Vec<_> = request.from(1).map(|channel| (pattern, channel.to_vec())).collect();
+    if leaves.is_empty() {
+        leaves.extend(session.subscriptions.iter().filter(|(kind, _)| *kind == pattern).cloned());
     }
-    if channels.is_empty() {
-        session.subscribed(kind, None)?;
+    if leaves.is_empty() {
+        session.subscribed(request, None)?;
     }
-    for channel in channels {
-        session.subscriptions(pattern).remove(&channel);
-        session.subscribed(kind, Some(&channel))?;
+    for channel in leaves {
+        session.subscriptions.remove(&channel);
+        session.subscribed(request, Some(&channel.1))?;
     }
-    if session.channels.len() + session.patterns.len() == 0 {
-        session.events = None;
-    }
+    session.events = session.events.take().filter(|_| !session.subscriptions.is_empty());
     Ok(())
 }
 
 impl Session {
-    fn subscriptions(&mut self, pattern: bool) -> &mut BTreeSet<Vec<u8>> {
-        if pattern {
-            &mut self.patterns
-        } else {
-            &mut self.channels
-        }
-    }
-
-    fn subscribed(&mut self, kind: &str, channel: Option<&[u8]>) -> Done {
+    fn subscribed(&mut self, request: Request<'_>, channel: Option<&[u8]>) -> Done {
         self.replies.push(3)?;
-        self.replies.bulk(kind)?;
+        self.replies.bulk(lower(request.word(0)))?;
         self.replies.bulk_or_null(channel)?;
-        self.replies.integer(self.channels.len() + self.patterns.len())
+        self.replies.integer(self.subscriptions.len())
     }
 
     /// Tells the client of a key that has expired, once for each subscription.
     pub fn tell(&mut self, key: &[u8]) -> Done {
-        if self.channels.contains(EXPIRED) {
-            self.replies.push(3)?;
-            [b"message", EXPIRED, key].iter().try_for_each(|part| self.replies.bulk(part))?;
-        }
-        for pattern in self.patterns.iter().filter(|pattern| glob::matches(pattern, EXPIRED)) {
-            self.replies.push(4)?;
-            let parts = [b"pmessage", &pattern[..], EXPIRED, key];
+        for (pattern, channel) in &self.subscriptions {
+            let parts = match pattern {
+                true if glob::matches(channel, EXPIRED) => {
+                    &[b"pmessage", &channel[..], EXPIRED, key]
+                }
+                false if channel == EXPIRED => &[b"message", EXPIRED, key][..],
+                _ => continue,
+            };
+            self.replies.push(parts.len())?;
             parts.iter().try_for_each(|part| self.replies.bulk(part))?;
         }
         Ok(())

@@ -28,7 +28,7 @@ pub(super) fn r#type(session: &mut Session, request: Request<'_>) -> Done {
 }
 
 pub(super) fn expire(session: &mut Session, request: Request<'_>, when: When) -> Done {
-    let deadline = session.deadline(request, when, request.word(2))?;
+    let deadline = session.deadline(request, when, request.word(2), i64::MIN)?;
     let mut options = [false; 4];
     for word in request.from(3) {
         match ["NX", "XX", "GT", "LT"].iter().position(|option| is(word, option)) {

@@ -25,8 +25,8 @@ pub struct Session {
     id: i64,
     address: String,
     name: Vec<u8>,
-    channels: BTreeSet<Vec<u8>>,
-    patterns: BTreeSet<Vec<u8>>,
+    /// Channels, and patterns of channels (with `true`).
+    subscriptions: BTreeSet<(bool, Vec<u8>)>,
 }
 
 const SYNTAX: &str = "syntax error";
@@ -91,7 +91,7 @@ static COMMANDS: &[Command] = &[
     command("command", -1, Kind::Parent, NO, connection::command),
     command("command|count", 2, Kind::Own, NO, |s, _| s.replies.integer(commands().count())),
     command("command|docs", -2, Kind::Own, NO, |s, _| s.replies.map(0)),
-    command("command|info", -2, Kind::Own, NO, connection::command_info),
+    command("command|info", -2, Kind::Own, NO, connection::command),
     command("config", -2, Kind::Parent, NO, connection::no_subcommand),
     command("config|get", -3, Kind::Own, NO, connection::config_get),
     command("config|set", -4, Kind::Own, NO, connection::config_set),
@@ -178,8 +178,7 @@ impl Session {
             id,
             address,
             name: Vec::new(),
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            subscriptions: BTreeSet::new(),
         }
     }
 
@@ -237,21 +236,14 @@ impl Session {
         refused(format!("unknown command '{name}', with args beginning with: {shown}"))
     }
 
-    /// The deadline that a client gives by a number.
-    fn deadline(&self, request: Request<'_>, when: When, number: &[u8]) -> Done<i64> {
+    /// The deadline that a client gives by a number, which may not be less than `least`.
+    fn deadline(&self, request: Request<'_>, when: When, number: &[u8], least: i64) -> Done<i64> {
         let number = integer(number).ok_or(INTEGER)?;
         let now = if when.from_now { self.server.cache.now().as_millis() as i64 } else { 0 };
-        let deadline = number.checked_mul(when.unit).and_then(|time| time.checked_add(now));
-        Ok(deadline.ok_or_else(|| no_time(request))?)
-    }
-
-    /// As [`Self::deadline`], of a value that is set, for which 0 and less are errors.
-    fn lifetime(&self, request: Request<'_>, when: When, number: &[u8]) -> Done<i64> {
-        let deadline = self.deadline(request, when, number)?;
-        match integer(number) {
-            Some(1..) => Ok(deadline),
-            _ => refused(no_time(request)),
-        }
+        let time = number.checked_mul(when.unit).and_then(|time| time.checked_add(now));
+        let command = lower(request.word(0));
+        let invalid = || format!("invalid expire time in '{command}' command");
+        Ok(time.filter(|_| number >= least).ok_or_else(invalid)?)
     }
 
     /// Gives the first key's value another deadline, if `choose` makes one of the old. Returns the
@@ -262,16 +254,12 @@ impl Session {
         choose: impl Fn(Option<i64>) -> Option<Option<i64>>,
     ) -> Done<Option<Arc<[u8]>>> {
         self.server.cache.update(request.word(1), |old| {
-            let deadline = old.and_then(|old| choose(old.deadline));
-            let new = old.zip(deadline);
-            let new = new.map(|(old, deadline)| Stored { deadline, data: old.data.clone() });
+            let new = old.and_then(|old| {
+                Some(Stored { deadline: choose(old.deadline)?, data: old.data.clone() })
+            });
             Ok((new.clone(), new.map(|new| new.data)))
         })
     }
-}
-
-fn no_time(request: Request<'_>) -> String {
-    format!("invalid expire time in '{}' command", lower(request.word(0)))
 }
 
 /// What a number says about a deadline: milliseconds in its unit, from now or from 1970.

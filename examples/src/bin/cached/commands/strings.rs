@@ -27,74 +27,56 @@ pub(super) fn strlen(session: &mut Session, request: Request<'_>) -> Done {
     session.replies.integer(found.map_or(0, |found| found.data.len()))
 }
 
-/// On which condition a value is put in, and whether the old one's deadline stays.
-#[derive(Default)]
-struct Put {
-    new_only: bool,
-    old_only: bool,
-    keeps: bool,
-}
-
-impl Put {
-    const NEW: Put = Put { new_only: true, old_only: false, keeps: false };
-
-    /// Returns whether the value was put in, and the old one.
-    fn put(
-        &self,
-        session: &Session,
-        key: &[u8],
-        stored: &Stored,
-    ) -> Done<(bool, Option<Arc<[u8]>>)> {
-        session.server.cache.update(key, |old| {
-            let mut new = stored.clone();
-            if self.keeps {
-                new.deadline = old.and_then(|old| old.deadline);
-            }
-            let goes = !(if old.is_some() { self.new_only } else { self.old_only });
-            Ok((goes.then_some(new), (goes, old.map(|old| old.data.clone()))))
-        })
-    }
-}
-
 pub(super) fn set(session: &mut Session, request: Request<'_>) -> Done {
-    let (mut put, mut shows, mut deadline) = (Put::default(), false, None);
-    let mut words = request.from(3);
+    let (mut new_only, mut old_only, mut shows, mut keeps) = (false, false, false, false);
+    let (mut words, mut deadline) = (request.from(3), None);
     while let Some(word) = words.next() {
         match When::option(word) {
-            Some(when) if !put.keeps && deadline.is_none() => {
+            Some(when) if !keeps && deadline.is_none() => {
                 let number = words.next().ok_or(SYNTAX)?;
-                deadline = Some(session.lifetime(request, when, number)?);
+                deadline = Some(session.deadline(request, when, number, 1)?);
             }
-            None if is(word, "NX") && !put.old_only => put.new_only = true,
-            None if is(word, "XX") && !put.new_only => put.old_only = true,
+            None if is(word, "NX") && !old_only => new_only = true,
+            None if is(word, "XX") && !new_only => old_only = true,
             None if is(word, "GET") => shows = true,
-            None if is(word, "KEEPTTL") && deadline.is_none() => put.keeps = true,
+            None if is(word, "KEEPTTL") && deadline.is_none() => keeps = true,
             _ => return refused(SYNTAX),
         }
     }
-    let stored = Stored::new(request.word(2), deadline);
-    match put.put(session, request.word(1), &stored)? {
-        (true, _) if !shows => session.replies.simple("OK"),
-        (_, old) => session.replies.bulk_or_null(old.filter(|_| shows).as_deref()),
+    let new = Stored::new(request.word(2), deadline);
+    let (done, old) = session.server.cache.update(request.word(1), |old| {
+        let goes = !(if old.is_some() { new_only } else { old_only });
+        let deadline = old.filter(|_| keeps).map_or(new.deadline, |old| old.deadline);
+        let new = goes.then(|| Stored { deadline, ..new.clone() });
+        Ok((new, (goes, old.filter(|_| shows).map(|old| old.data.clone()))))
+    })?;
+    match done && !shows {
+        true => session.replies.simple("OK"),
+        false => session.replies.bulk_or_null(old.as_deref()),
     }
 }
 
 pub(super) fn setex(session: &mut Session, request: Request<'_>, when: When) -> Done {
-    let deadline = session.lifetime(request, when, request.word(2))?;
+    let deadline = session.deadline(request, when, request.word(2), 1)?;
     let stored = Stored::new(request.word(3), Some(deadline));
     session.server.cache.insert(request.word(1), &stored)?;
     session.replies.simple("OK")
 }
 
+/// Puts a value in unless the key has one. Returns whether it did.
+fn put_new(session: &Session, key: &[u8], new: &Stored) -> Done<bool> {
+    session.server.cache.update(key, |old| Ok((old.is_none().then(|| new.clone()), old.is_none())))
+}
+
 pub(super) fn setnx(session: &mut Session, request: Request<'_>) -> Done {
-    let stored = Stored::new(request.word(2), None);
-    let (set, _) = Put::NEW.put(session, request.word(1), &stored)?;
+    let set = put_new(session, request.word(1), &Stored::new(request.word(2), None))?;
     session.replies.integer(i64::from(set))
 }
 
 pub(super) fn getset(session: &mut Session, request: Request<'_>) -> Done {
-    let stored = Stored::new(request.word(2), None);
-    let (_, old) = Put::default().put(session, request.word(1), &stored)?;
+    let new = Stored::new(request.word(2), None);
+    let change = |old: Option<&Stored>| Ok((Some(new.clone()), old.map(|old| old.data.clone())));
+    let old = session.server.cache.update(request.word(1), change)?;
     session.replies.bulk_or_null(old.as_deref())
 }
 
@@ -108,7 +90,7 @@ pub(super) fn getex(session: &mut Session, request: Request<'_>) -> Done {
     let deadline = match (request.len(), option.and_then(When::option)) {
         (2, _) => return get(session, request),
         (3, None) if is(request.word(2), "PERSIST") => None,
-        (4, Some(when)) => Some(session.lifetime(request, when, request.word(3))?),
+        (4, Some(when)) => Some(session.deadline(request, when, request.word(3), 1)?),
         _ => return refused(SYNTAX),
     };
     let found = session.retime(request, |_| Some(deadline))?;
@@ -141,7 +123,7 @@ pub(super) fn msetnx(session: &mut Session, request: Request<'_>) -> Done {
             break;
         }
         let stored = Stored::new(data, None);
-        set = Put::NEW.put(session, key, &stored).map(|(set, _)| set);
+        set = put_new(session, key, &stored);
         put.push((key, stored));
     }
     if !matches!(set, Ok(true)) {
