@@ -18,6 +18,7 @@ const EVENTS: usize = 1 << 16;
 pub const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 
 pub type Key = Box<[u8]>;
+pub type Map = ExpiringMap<Key, Stored>;
 
 /// A value, and when it expires: in milliseconds since 1970.
 #[derive(Debug, Clone)]
@@ -50,7 +51,7 @@ pub enum Policy {
 }
 
 pub struct Cache {
-    pub map: ExpiringMap<Key, Stored>,
+    pub map: Map,
     /// The keys that expire, as they do.
     pub expired: broadcast::Sender<Arc<[u8]>>,
     /// Under [`Policy::Refuse`]: what all entries may weigh.

@@ -1,7 +1,7 @@
 //! Commands about keys and their deadlines.
 
 use super::{is, refused, text, Request, Session, When, INTEGER, SYNTAX};
-use crate::cache::Cache;
+use crate::cache::Map;
 use crate::glob;
 use crate::protocol::integer;
 use expiry_examples::Done;
@@ -16,9 +16,9 @@ const SCANS: usize = 64;
 pub(super) fn count(
     session: &mut Session,
     request: Request<'_>,
-    done: fn(&Cache, &[u8]) -> bool,
+    done: fn(&Map, &[u8]) -> bool,
 ) -> Done {
-    let number = request.from(1).filter(|key| done(&session.server.cache, key)).count();
+    let number = request.from(1).filter(|key| done(&session.server.cache.map, key)).count();
     session.replies.integer(number)
 }
 
@@ -87,8 +87,9 @@ pub(super) fn flushall(session: &mut Session, request: Request<'_>) -> Done {
 /// One of the first hundred keys that the map comes to. Its order is that of the hash, whose seed
 /// is another one in each process.
 pub(super) fn randomkey(session: &mut Session, _: Request<'_>) -> Done {
-    let Cache { map, .. } = &session.server.cache;
-    let skipped = session.server.cache.now().subsec_nanos() as usize % map.len().clamp(1, 100);
+    let cache = &session.server.cache;
+    let (map, now) = (&cache.map, cache.now());
+    let skipped = now.subsec_nanos() as usize % map.len().clamp(1, 100);
     let entry = map.iter().nth(skipped).or_else(|| map.iter().next());
     session.replies.bulk_or_null(entry.as_ref().map(|entry| &**entry.key()))
 }
