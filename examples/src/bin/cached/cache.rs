@@ -117,7 +117,8 @@ impl Cache {
     ) -> Done<R> {
         let mut answer = None;
         let done = self.map.compute(key.into(), |old| {
-            let changed = change(old).and_then(|(new, result)| Ok((self.step(key, new)?, result)));
+            let changed =
+                change(old).and_then(|(new, result)| Ok((self.step(key, old, new)?, result)));
             let (step, result) = match changed {
                 Ok((step, result)) => (step, Ok(result)),
                 Err(error) => (Compute::Keep, Err(error)),
@@ -134,8 +135,8 @@ impl Cache {
         }
     }
 
-    /// What the map is to do with a key that is to have this entry.
-    fn step(&self, key: &[u8], new: Option<Stored>) -> Done<Compute<Stored>> {
+    /// What the map is to do with a key that has the old entry and is to have the new one.
+    fn step(&self, key: &[u8], old: Option<&Stored>, new: Option<Stored>) -> Done<Compute<Stored>> {
         let Some(stored) = new else {
             return Ok(Compute::Keep);
         };
@@ -145,9 +146,12 @@ impl Cache {
         if left == Some(Duration::ZERO) {
             return Ok(Compute::Remove);
         }
-        let (weight, used) = (weight(key, &stored), || self.map.weight().unwrap_or(0) as usize);
+        let (freed, weight) = (old.map_or(0, |old| weight(key, old)), weight(key, &stored));
+        let used = || self.map.weight().unwrap_or(0) as usize;
         // A snapshot has each entry as a request.
-        if weight > MAX_REQUEST || self.bound.is_some_and(|bound| used() + weight > bound) {
+        if weight > MAX_REQUEST
+            || self.bound.is_some_and(|bound| (used() + weight).saturating_sub(freed) > bound)
+        {
             return Err(FULL.into());
         }
         Ok(Compute::PutFor(stored, left.map_or(Lifetime::Never, Lifetime::After).into()))

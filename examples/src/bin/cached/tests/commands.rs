@@ -270,6 +270,9 @@ fn a_full_memory_evicts_or_refuses_by_weight() {
     }
     assert_eq!(ask(&mut session, &format!("append x {value}")), oom);
     assert_eq!(ask(&mut session, "get x"), "$1 z");
+    // An entry of the old one's weight takes its place.
+    assert_eq!(ask(&mut session, "expire 002 100"), ":1");
+    assert_eq!(ask(&mut session, &format!("set 002 {value}")), "+OK");
     assert_eq!(ask(&mut session, "del 001"), ":1");
     assert_eq!(ask(&mut session, &format!("set 001 {value}")), "+OK");
     ask(&mut session, "flushall");
