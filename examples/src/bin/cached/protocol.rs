@@ -221,8 +221,8 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
 }
 
-/// Replies that have yet to be sent. A reply that finds more than the limit waiting is an error, and
-/// the connection must end.
+/// Replies that have yet to be sent. A reply that finds more than the limit waiting is an error,
+/// and the connection must end.
 #[derive(Debug)]
 pub struct Replies {
     pub bytes: Vec<u8>,

@@ -115,7 +115,8 @@ pub(super) fn mset(session: &mut Session, request: Request<'_>) -> Done {
 /// All keys or none. If another client comes in between with one of them, those that were put in
 /// before are taken back; it may have seen them.
 pub(super) fn msetnx(session: &mut Session, request: Request<'_>) -> Done {
-    let all: BTreeMap<_, _> = pairs(request)?.collect(); // of a key that comes twice, the last value
+    // Of a key that comes twice, the last value.
+    let all: BTreeMap<_, _> = pairs(request)?.collect();
     let map = &session.server.cache.map;
     let (mut put, mut set) = (Vec::new(), Ok(!all.keys().any(|key| map.contains_key(*key))));
     for (key, data) in all {
