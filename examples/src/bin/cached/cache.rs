@@ -1,8 +1,9 @@
 //! The keys and values: an `ExpiringMap`, deadlines by the wall clock, and a bound on memory.
 
-use expiry::expiring_map::Entry;
-use expiry::{BuildError, ExpiringMap, Lifetime, RemovalCause, StoreError};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::protocol::MAX_REQUEST;
+use expiry::expiring_map::Compute;
+use expiry::{BuildError, EvictionPolicy, ExpiringMap, Lifetime, RemovalCause, StoreError};
+use expiry_examples::Done;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
@@ -13,8 +14,11 @@ const OVERHEAD: usize = 120;
 const LONGEST: Duration = Duration::from_secs(500_000_000);
 /// How many expired keys wait for the slowest subscriber; one that lags by more is disconnected.
 const EVENTS: usize = 1 << 16;
+/// The error of a write that finds the memory full.
+pub const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 
 pub type Key = Box<[u8]>;
+pub type Map = ExpiringMap<Key, Stored>;
 
 /// A value, and when it expires: in milliseconds since 1970.
 #[derive(Debug, Clone)]
@@ -34,27 +38,24 @@ impl Stored {
 pub enum Policy {
     /// Evicts other keys, by S3-FIFO.
     #[value(name = "allkeys-s3fifo")]
-    Evict,
+    S3Fifo,
+    /// Evicts the keys that were used least recently.
+    #[value(name = "allkeys-lru")]
+    Lru,
+    /// Evicts the keys that expire soonest, and last those that never do.
+    #[value(name = "volatile-ttl")]
+    Ttl,
     /// Refuses it.
     #[value(name = "noeviction")]
     Refuse,
 }
 
-/// Why a write was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    #[error("OOM command not allowed when used memory > 'maxmemory'.")]
-    Memory,
-    #[error("ERR {0}")]
-    Store(StoreError),
-}
-
 pub struct Cache {
-    pub map: ExpiringMap<Key, Stored>,
+    pub map: Map,
     /// The keys that expire, as they do.
     pub expired: broadcast::Sender<Arc<[u8]>>,
-    /// Under [`Policy::Refuse`]: the bound, and what all entries weigh.
-    full: Option<(usize, Arc<AtomicUsize>)>,
+    /// Under [`Policy::Refuse`]: what all entries may weigh.
+    bound: Option<usize>,
     /// One moment, by the monotonic clock and since 1970. A step of the wall clock moves no
     /// deadline.
     start: (Instant, Duration),
@@ -67,31 +68,34 @@ fn weight(key: &[u8], stored: &Stored) -> usize {
 impl Cache {
     /// A cache whose entries weigh at most so many bytes, if that is bounded.
     pub fn new(bound: Option<usize>, policy: Policy) -> Result<Self, BuildError> {
-        let (expired, used) = (broadcast::channel(EVENTS).0, Arc::new(AtomicUsize::new(0)));
-        let full = bound.filter(|_| policy == Policy::Refuse).map(|bound| (bound, used.clone()));
-        let (events, counts) = (expired.clone(), full.is_some());
+        let expired = broadcast::channel(EVENTS).0;
+        let events = expired.clone();
         // Each end of a value comes here once. An expired one comes from the reaper thread.
-        let listener = move |key: &Key, stored: &Stored, cause: RemovalCause| {
-            if counts {
-                used.fetch_sub(weight(key, stored), Ordering::Relaxed);
-            }
+        let listener = move |key: &Key, _: &Stored, cause: RemovalCause| {
             if cause == RemovalCause::Expired && events.receiver_count() > 0 {
                 // The last subscriber may have gone.
                 let _ = events.send(key[..].into());
             }
         };
-        let builder = ExpiringMap::builder()
+        let mut builder = ExpiringMap::builder()
             .interval(Duration::from_millis(1))
             .removal_listener(listener)
             .name("cached-reaper");
-        let map = match bound.filter(|_| policy == Policy::Evict) {
-            Some(bound) => builder.max_weight(bound, |key: &Key, stored: &Stored| {
+        if let Some(bound) = bound {
+            let (policy, most) = match policy {
+                Policy::S3Fifo => (EvictionPolicy::S3Fifo, bound),
+                Policy::Lru => (EvictionPolicy::LeastRecentlyUsed, bound),
+                Policy::Ttl => (EvictionPolicy::SoonestDeadline, bound),
+                // The map only weighs: `Self::step` refuses.
+                Policy::Refuse => (EvictionPolicy::SoonestDeadline, usize::MAX >> 1),
+            };
+            builder = builder.eviction_policy(policy).max_weight(most, |key: &Key, stored| {
                 weight(key, stored).try_into().unwrap_or(u32::MAX)
-            }),
-            None => builder,
-        };
+            });
+        }
+        let bound = bound.filter(|_| policy == Policy::Refuse);
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Cache { map: map.build()?, expired, full, start: (Instant::now(), since_1970) })
+        Ok(Cache { map: builder.build()?, expired, bound, start: (Instant::now(), since_1970) })
     }
 
     /// The time since 1970.
@@ -99,20 +103,9 @@ impl Cache {
         self.start.1 + self.start.0.elapsed()
     }
 
-    /// How long until a deadline; zero if it has passed.
-    fn left(&self, deadline: i64) -> Duration {
-        Duration::from_millis(deadline.max(0) as u64).saturating_sub(self.now())
-    }
-
     /// Puts an entry in, or in the place of the key's. One whose deadline has passed removes it.
-    pub fn insert(&self, key: &[u8], stored: Stored) -> Result<(), WriteError> {
-        let Some(lifetime) = self.lifetime(&stored) else {
-            self.map.remove(key);
-            return Ok(());
-        };
-        let weight = self.admit(key, &stored)?;
-        let inserted = self.map.insert_for(key.into(), stored, lifetime);
-        inserted.map(drop).map_err(|refused| self.refused(refused.error, weight))
+    pub fn insert(&self, key: &[u8], stored: &Stored) -> Done {
+        self.update(key, |_| Ok((Some(stored.clone()), ())))
     }
 
     /// Looks at a key's entry, and puts in what `change` makes of it, if anything, as one step: if
@@ -120,69 +113,47 @@ impl Cache {
     pub fn update<R>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Option<&Stored>) -> (Option<Stored>, R),
-    ) -> Result<R, WriteError> {
-        loop {
-            let entry = self.map.entry(key.into());
-            let (stored, result) = match &entry {
-                Entry::Occupied(entry) => change(Some(entry.get())),
-                Entry::Vacant(_) => change(None),
+        mut change: impl FnMut(Option<&Stored>) -> Done<(Option<Stored>, R)>,
+    ) -> Done<R> {
+        let mut answer = None;
+        let done = self.map.compute(key.into(), |old| {
+            let changed =
+                change(old).and_then(|(new, result)| Ok((self.step(key, old, new)?, result)));
+            let (step, result) = match changed {
+                Ok((step, result)) => (step, Ok(result)),
+                Err(error) => (Compute::Keep, Err(error)),
             };
-            let Some(stored) = stored else {
-                return Ok(result);
-            };
-            let Some(lifetime) = self.lifetime(&stored) else {
-                match entry {
-                    Entry::Vacant(_) => return Ok(result),
-                    Entry::Occupied(entry) => match entry.remove() {
-                        Some(_) => return Ok(result),
-                        None => continue,
-                    },
-                }
-            };
-            let weight = self.admit(key, &stored)?;
-            let put = match entry {
-                Entry::Occupied(entry) => entry.insert_for(stored, lifetime).map(drop),
-                Entry::Vacant(entry) => entry.insert_for(stored, lifetime).map(drop),
-            };
-            match put.map_err(|refused| self.refused(refused.error, weight)) {
-                Ok(()) => return Ok(result),
-                Err(WriteError::Store(StoreError::Changed)) => {}
-                Err(refused) => return Err(refused),
+            answer = Some(result);
+            step
+        });
+        match (done.map_err(|refused| refused.error), answer) {
+            (Ok(_), Some(result)) => result,
+            (Err(StoreError::Full | StoreError::TooHeavy | StoreError::OutOfMemory), _) => {
+                Err(FULL.into())
             }
+            (done, _) => Err(done.err().unwrap_or(StoreError::Changed).into()),
         }
     }
 
-    /// How long an entry is to live; `None` if its deadline has passed.
-    fn lifetime(&self, stored: &Stored) -> Option<Lifetime> {
-        let Some(deadline) = stored.deadline else {
-            return Some(Lifetime::Never);
+    /// What the map is to do with a key that has the old entry and is to have the new one.
+    fn step(&self, key: &[u8], old: Option<&Stored>, new: Option<Stored>) -> Done<Compute<Stored>> {
+        let Some(stored) = new else {
+            return Ok(Compute::Keep);
         };
-        let left = self.left(deadline).min(LONGEST);
-        (!left.is_zero()).then_some(Lifetime::After(left))
-    }
-
-    /// Counts the weight of an entry that is to be put in, where the policy is to refuse.
-    fn admit(&self, key: &[u8], stored: &Stored) -> Result<usize, WriteError> {
-        let Some((bound, used)) = &self.full else {
-            return Ok(0);
-        };
-        let weight = weight(key, stored);
-        if used.fetch_add(weight, Ordering::Relaxed) + weight > *bound {
-            used.fetch_sub(weight, Ordering::Relaxed);
-            return Err(WriteError::Memory);
+        let left = stored.deadline.map(|deadline| {
+            Duration::from_millis(deadline.max(0) as u64).saturating_sub(self.now()).min(LONGEST)
+        });
+        if left == Some(Duration::ZERO) {
+            return Ok(Compute::Remove);
         }
-        Ok(weight)
-    }
-
-    /// Takes the weight back of an entry that the map has refused.
-    fn refused(&self, error: StoreError, weight: usize) -> WriteError {
-        if let Some((_, used)) = &self.full {
-            used.fetch_sub(weight, Ordering::Relaxed);
+        let (freed, weight) = (old.map_or(0, |old| weight(key, old)), weight(key, &stored));
+        let used = || self.map.weight().unwrap_or(0) as usize;
+        // A snapshot has each entry as a request.
+        if weight > MAX_REQUEST
+            || self.bound.is_some_and(|bound| (used() + weight).saturating_sub(freed) > bound)
+        {
+            return Err(FULL.into());
         }
-        match error {
-            StoreError::Full | StoreError::TooHeavy | StoreError::OutOfMemory => WriteError::Memory,
-            error => WriteError::Store(error),
-        }
+        Ok(Compute::PutFor(stored, left.map_or(Lifetime::Never, Lifetime::After).into()))
     }
 }

@@ -11,25 +11,23 @@ mod glob;
 mod protocol;
 mod snapshot;
 
-use cache::{Cache, Policy};
+use cache::Policy;
 use clap::Parser;
-use commands::Shared;
-use connections::{Limits, Server};
-use expiry::Timeouts;
+use connections::Server;
 use expiry_examples::{at_least_one, exit, Done};
 use humantime::parse_duration;
-use snapshot::Snapshot;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{watch, Semaphore};
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::watch;
 
 /// A cache that speaks the Redis protocol. It asks for no password: let only friends reach it.
 #[derive(Parser)]
-struct Options {
+pub struct Options {
     #[arg(long, default_value = "127.0.0.1")]
     bind: IpAddr,
     /// 0 for any that is free.
@@ -39,10 +37,10 @@ struct Options {
     #[arg(long, default_value_t = 2, value_parser = at_least_one())]
     workers: usize,
     /// What all keys and values may weigh: bytes, or as "100mb".
-    #[arg(long, value_parser = bytes)]
+    #[arg(long, alias = "maxmemory", value_parser = bytes)]
     max_memory: Option<usize>,
     /// What to do with a write beyond that.
-    #[arg(long, value_enum, default_value = "allkeys-s3fifo")]
+    #[arg(long, alias = "maxmemory-policy", value_enum, default_value = "allkeys-s3fifo")]
     policy: Policy,
     /// The file to load at the start, and to save to at the end and for SAVE.
     #[arg(long, value_name = "FILE")]
@@ -50,7 +48,7 @@ struct Options {
     /// How long a client may take from one request to the end of the next; 0s for ever.
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     idle: Duration,
-    /// How long a client may take to receive replies.
+    /// How long a client may take to receive a batch of replies.
     #[arg(long, value_parser = parse_duration, default_value = "60s")]
     slow: Duration,
     /// Bytes of replies that may wait for a client.
@@ -79,39 +77,27 @@ fn main() -> ExitCode {
 
 /// Serves until a signal asks for the end.
 async fn serve(options: Options) -> Done {
-    // Before it listens: whoever reaches the server may also stop it.
+    // Before it listens: a process that reaches the server may also stop it.
     let stopping = stopping()?;
-    let cache = Cache::new(options.max_memory, options.policy)?;
-    let snapshot = options.save.clone().map(Snapshot::new);
-    if let Some(snapshot) = &snapshot {
-        println!("loaded {} keys", snapshot.load(&cache)?);
+    let (file, address) = (options.save.clone(), SocketAddr::new(options.bind, options.port));
+    let server = Arc::new(Server::new(options)?);
+    if let Some(file) = &file {
+        println!("loaded {} keys", snapshot::load(file, &server.cache)?);
     }
-    let listener = TcpListener::bind(SocketAddr::new(options.bind, options.port)).await?;
+    let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    let shared = Arc::new(Shared {
-        cache,
-        snapshot,
-        settings: settings(&options),
-        clients: Arc::new(Semaphore::new(options.max_clients)),
-        max_clients: options.max_clients,
-        started: Instant::now(),
-    });
-    let Options { idle, slow, output, .. } = options;
-    let limits = Limits { idle, slow, output };
-    let server = Server { shared: shared.clone(), timeouts: Timeouts::new()?, limits };
-    Arc::new(server).run(listener, stopping).await?;
-    if let Some(snapshot) = &shared.snapshot {
-        println!("saved {} keys", snapshot.save(&shared.cache)?);
+    server.clone().run(listener, stopping).await?;
+    if let Some(file) = &file {
+        println!("saved {} keys", snapshot::save(file, &server.cache)?);
     }
     Ok(())
 }
 
 /// Becomes true when the process is asked to end.
 fn stopping() -> Done<watch::Receiver<bool>> {
-    use tokio::signal::unix::{signal, SignalKind};
     let (stop, stopping) = watch::channel(false);
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -121,23 +107,4 @@ fn stopping() -> Done<watch::Receiver<bool>> {
         let _ = stop.send(true);
     });
     Ok(stopping)
-}
-
-/// As Redis names them.
-fn settings(options: &Options) -> Vec<(&'static str, String)> {
-    let policy = match options.policy {
-        Policy::Evict => "allkeys-s3fifo",
-        Policy::Refuse => "noeviction",
-    };
-    vec![
-        ("appendonly", "no".to_string()),
-        ("databases", "1".to_string()),
-        ("maxclients", options.max_clients.to_string()),
-        ("maxmemory", options.max_memory.unwrap_or(0).to_string()),
-        ("maxmemory-policy", policy.to_string()),
-        ("notify-keyspace-events", "xE".to_string()),
-        ("proto-max-bulk-len", (protocol::MAX_BULK - 1).to_string()),
-        ("save", String::new()),
-        ("timeout", options.idle.as_secs().to_string()),
-    ]
 }

@@ -1,41 +1,21 @@
 //! The Redis protocol: requests out of a stream of bytes, and replies into a buffer.
 
+use expiry_examples::Done;
 use memchr::memchr;
+use std::fmt::Display;
 use std::io::Write;
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 
 /// A bulk of this length or longer is refused, as soon as its length is known.
 pub const MAX_BULK: usize = 512 << 20;
 /// All bytes of one request.
-const MAX_REQUEST: usize = 1 << 30;
+pub const MAX_REQUEST: usize = 1 << 30;
 const MAX_ARGUMENTS: i64 = 1 << 20;
 /// The longest inline request, and the longest line with a length.
 const MAX_LINE: usize = 64 << 10;
 /// How much a connection reads at once, at least and at most.
 const READ: (usize, usize) = (16 << 10, 1 << 20);
-
-/// Why a connection cannot go on: where the next request begins is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
-    #[error("invalid multibulk length")]
-    ArrayLength,
-    #[error("invalid bulk length")]
-    BulkLength,
-    #[error("expected '$', got '{}'", char::from(*.0))]
-    NoBulk(u8),
-    #[error("expected CRLF after a bulk")]
-    BulkEnd,
-    #[error("too big mbulk count string")]
-    ArrayLine,
-    #[error("too big bulk count string")]
-    BulkLine,
-    #[error("too big inline request")]
-    InlineLine,
-    #[error("too big request")]
-    Request,
-    #[error("unbalanced quotes in request")]
-    Quotes,
-}
+const QUOTES: &str = "unbalanced quotes in request";
 
 /// One request: its command's name and arguments, lent from the buffer that they were read into.
 #[derive(Debug, Clone, Copy)]
@@ -74,22 +54,18 @@ pub struct Requests {
     /// Number of its words that have yet to come.
     missing: usize,
     /// Length of the bulk that is under way.
-    bulk: Option<usize>,
+    bulk: Option<i64>,
 }
 
 impl Requests {
-    /// The next whole request; `None` if more has to be read first.
-    pub fn next(&mut self) -> Result<Option<Request<'_>>, ProtocolError> {
+    /// The next whole request; `None` if more has to be read first. After an error the connection
+    /// cannot go on: where the next request begins is unknown.
+    pub fn next(&mut self) -> Done<Option<Request<'_>>> {
         if self.missing == 0 {
             self.words.clear();
         }
-        while self.missing == 0 && self.words.is_empty() {
-            if !self.head()? {
-                return Ok(None);
-            }
-        }
-        while self.missing > 0 {
-            if !self.argument()? {
+        while self.missing > 0 || self.words.is_empty() {
+            if !(if self.missing > 0 { self.argument()? } else { self.head()? }) {
                 return Ok(None);
             }
         }
@@ -104,7 +80,7 @@ impl Requests {
         for word in &mut self.words {
             *word = word.start.saturating_sub(done)..word.end.saturating_sub(done);
         }
-        let expected = self.bulk.map_or(0, |bulk| self.at + bulk + 2 - self.buffer.len());
+        let expected = self.bulk.map_or(0, |bulk| self.at + bulk as usize + 2 - self.buffer.len());
         self.buffer.reserve(expected.clamp(READ.0, READ.1));
         &mut self.buffer
     }
@@ -117,20 +93,16 @@ impl Requests {
     }
 
     /// Reads an inline request, or how many words the next one has. False if it is not all there.
-    fn head(&mut self) -> Result<bool, ProtocolError> {
+    fn head(&mut self) -> Done<bool> {
         self.begin = self.at;
         match self.buffer.get(self.at) {
             None => Ok(false),
             Some(b'*') => {
-                let Some(line) = self.line(ProtocolError::ArrayLine)? else {
-                    return Ok(false);
-                };
-                let count = integer(&self.buffer[line.start + 1..line.end]);
-                let count = count.filter(|&count| count <= MAX_ARGUMENTS);
-                self.missing = count.ok_or(ProtocolError::ArrayLength)?.max(0) as usize;
-                Ok(true)
+                let count = self.number("mbulk count string", "multibulk", ..=MAX_ARGUMENTS)?;
+                self.missing = count.unwrap_or(0).max(0) as usize;
+                Ok(count.is_some())
             }
-            Some(_) => match self.line(ProtocolError::InlineLine)? {
+            Some(_) => match self.line("inline request")? {
                 None => Ok(false),
                 Some(line) => self.split(line).map(|()| true),
             },
@@ -138,43 +110,56 @@ impl Requests {
     }
 
     /// Reads a word: a bulk. False if it is not all there.
-    fn argument(&mut self) -> Result<bool, ProtocolError> {
-        let length = match (self.bulk, self.buffer.get(self.at)) {
-            (Some(length), _) => length,
-            (None, None) => return Ok(false),
-            (None, Some(b'$')) => {
-                let Some(line) = self.line(ProtocolError::BulkLine)? else {
-                    return Ok(false);
-                };
-                let length = integer(&self.buffer[line.start + 1..line.end]);
-                let length = length.and_then(|length| usize::try_from(length).ok());
-                let length = length.filter(|&length| length < MAX_BULK);
-                *self.bulk.insert(length.ok_or(ProtocolError::BulkLength)?)
-            }
-            (None, Some(&other)) => return Err(ProtocolError::NoBulk(other)),
+    fn argument(&mut self) -> Done<bool> {
+        if self.bulk.is_none() {
+            self.bulk = match self.buffer.get(self.at) {
+                Some(b'$') => self.number("bulk count string", "bulk", 0..MAX_BULK as i64)?,
+                Some(&other) => {
+                    return Err(format!("expected '$', got '{}'", char::from(other)).into());
+                }
+                None => None,
+            };
+        }
+        let Some(length) = self.bulk else {
+            return Ok(false);
         };
-        let end = self.at + length;
+        let end = self.at + length as usize;
         if end - self.begin > MAX_REQUEST {
-            return Err(ProtocolError::Request);
+            return Err("too big request".into());
         }
         match self.buffer.get(end..end + 2) {
             None => return Ok(false),
             Some(b"\r\n") => {}
-            Some(_) => return Err(ProtocolError::BulkEnd),
+            Some(_) => return Err("expected CRLF after a bulk".into()),
         }
         self.words.push(self.at..end);
-        self.at = end + 2;
-        self.bulk = None;
-        self.missing -= 1;
+        (self.at, self.bulk, self.missing) = (end + 2, None, self.missing - 1);
         Ok(true)
     }
 
+    /// The number after the mark with which the next line begins. `None` if it is not all there.
+    fn number(
+        &mut self,
+        line: &str,
+        kind: &str,
+        range: impl RangeBounds<i64>,
+    ) -> Done<Option<i64>> {
+        let Some(line) = self.line(line)? else {
+            return Ok(None);
+        };
+        let number = integer(&self.buffer[line.start + 1..line.end]);
+        match number.filter(|number| range.contains(number)) {
+            None => Err(format!("invalid {kind} length").into()),
+            number => Ok(number),
+        }
+    }
+
     /// Where the next line is, without its end.
-    fn line(&mut self, too_long: ProtocolError) -> Result<Option<Range<usize>>, ProtocolError> {
+    fn line(&mut self, what: &str) -> Done<Option<Range<usize>>> {
         let rest = &self.buffer[self.at..];
         let end = memchr(b'\n', rest);
         if end.unwrap_or(rest.len()) > MAX_LINE {
-            return Err(too_long);
+            return Err(format!("too big {what}").into());
         }
         Ok(end.map(|end| {
             let (begin, cr) = (self.at, end > 0 && rest[end - 1] == b'\r');
@@ -185,7 +170,7 @@ impl Requests {
 
     /// Splits an inline request at its spaces, but not those between quotes. It unquotes in place:
     /// a word is never longer than its quotation.
-    fn split(&mut self, line: Range<usize>) -> Result<(), ProtocolError> {
+    fn split(&mut self, line: Range<usize>) -> Done {
         let text = &mut self.buffer[..line.end];
         let mut at = line.start;
         while let Some(begin) = (at..text.len()).find(|&at| !text[at].is_ascii_whitespace()) {
@@ -194,26 +179,29 @@ impl Requests {
             loop {
                 let (byte, width) = match (quote, &text[at..]) {
                     (None, []) => break,
-                    (Some(_), []) => return Err(ProtocolError::Quotes),
                     (None, [space, ..]) if space.is_ascii_whitespace() => break,
                     (None, [mark @ (b'"' | b'\''), ..]) => {
                         (quote, at) = (Some(*mark), at + 1);
                         continue;
                     }
-                    (Some(mark), [byte, rest @ ..]) if *byte == mark => {
-                        if rest.first().is_some_and(|next| !next.is_ascii_whitespace()) {
-                            return Err(ProtocolError::Quotes);
-                        }
+                    (Some(mark), [byte, rest @ ..])
+                        if *byte == mark && rest.first().is_none_or(u8::is_ascii_whitespace) =>
+                    {
                         (quote, at) = (None, at + 1);
                         continue;
                     }
+                    (Some(mark), [byte, ..]) if *byte == mark => return Err(QUOTES.into()),
+                    (Some(_), []) => return Err(QUOTES.into()),
                     (Some(b'"'), [b'\\', b'x', high, low, ..])
                         if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
                     {
                         let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
                         (digit(*high) << 4 | digit(*low), 4)
                     }
-                    (Some(b'"'), [b'\\', escaped, ..]) => (unescaped(*escaped), 2),
+                    (Some(b'"'), [b'\\', escaped, ..]) => {
+                        let from = b"ntrba".iter().position(|from| from == escaped);
+                        (from.map_or(*escaped, |at| b"\n\t\r\x08\x07"[at]), 2)
+                    }
                     (Some(b'\''), [b'\\', b'\'', ..]) => (b'\'', 2),
                     (_, [byte, ..]) => (*byte, 1),
                 };
@@ -226,17 +214,6 @@ impl Requests {
     }
 }
 
-fn unescaped(escaped: u8) -> u8 {
-    match escaped {
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'b' => 8,
-        b'a' => 7,
-        other => other,
-    }
-}
-
 /// A number in its one spelling: no sign but a minus, no leading zeros, no spaces.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
@@ -244,50 +221,54 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
 }
 
-/// Replies that have yet to be sent.
+/// Replies that have yet to be sent. A reply that finds more than the limit waiting is an error,
+/// and the connection must end.
 #[derive(Debug)]
 pub struct Replies {
     pub bytes: Vec<u8>,
     /// The version of the protocol, 2 or 3, that the client has asked for.
-    pub version: u8,
+    pub version: i64,
     limit: usize,
 }
 
 impl Replies {
-    /// Replies of which at most about `limit` bytes wait: see [`Self::overflows`].
+    /// Replies of which at most about `limit` bytes wait.
     pub fn new(limit: usize) -> Self {
         Replies { bytes: Vec::new(), version: 2, limit }
     }
 
-    /// Whether more than the limit has been written. What came after it is missing, so the
-    /// connection must end.
     pub fn overflows(&self) -> bool {
         self.bytes.len() > self.limit
     }
 
-    pub fn simple(&mut self, text: &str) {
-        self.line(b'+', text);
+    pub fn simple(&mut self, text: &str) -> Done {
+        self.line(b'+', text)
     }
 
-    /// An error. Its text may have words of the client, which could break the line.
-    pub fn error(&mut self, text: &str) {
-        self.line(b'-', text.replace(['\r', '\n'], " "));
-    }
-
-    pub fn integer(&mut self, number: i64) {
-        self.line(b':', number);
-    }
-
-    pub fn bulk(&mut self, bytes: &[u8]) {
-        self.line(b'$', bytes.len());
-        if !self.overflows() {
-            self.bytes.extend_from_slice(bytes);
-            self.bytes.extend_from_slice(b"\r\n");
+    /// An error, with the code that follows a `-`, or else `ERR`. Its text may have words of the
+    /// client, which could break the line.
+    pub fn error(&mut self, text: &str) -> Done {
+        let text = text.replace(['\r', '\n'], " ");
+        match text.strip_prefix('-') {
+            Some(coded) => self.line(b'-', coded),
+            None => self.line(b'-', format_args!("ERR {text}")),
         }
     }
 
+    pub fn integer(&mut self, number: impl Display) -> Done {
+        self.line(b':', number)
+    }
+
+    pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) -> Done {
+        let bytes = bytes.as_ref();
+        self.line(b'$', bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
     /// A bulk, or the null where there is none.
-    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) -> Done {
         match bytes {
             Some(bytes) => self.bulk(bytes),
             None if self.version == 3 => self.line(b'_', ""),
@@ -295,13 +276,19 @@ impl Replies {
         }
     }
 
+    /// An array of bulks.
+    pub fn bulks(&mut self, bulks: &[impl AsRef<[u8]>]) -> Done {
+        self.array(bulks.len())?;
+        bulks.iter().try_for_each(|bulk| self.bulk(bulk))
+    }
+
     /// The next `length` replies are one.
-    pub fn array(&mut self, length: usize) {
-        self.line(b'*', length);
+    pub fn array(&mut self, length: usize) -> Done {
+        self.line(b'*', length)
     }
 
     /// The next `pairs` pairs of replies are one.
-    pub fn map(&mut self, pairs: usize) {
+    pub fn map(&mut self, pairs: usize) -> Done {
         match self.version {
             3 => self.line(b'%', pairs),
             _ => self.array(2 * pairs),
@@ -309,14 +296,14 @@ impl Replies {
     }
 
     /// As [`array`](Self::array), of a message that answers no request.
-    pub fn push(&mut self, length: usize) {
-        self.line(if self.version == 3 { b'>' } else { b'*' }, length);
+    pub fn push(&mut self, length: usize) -> Done {
+        self.line(if self.version == 3 { b'>' } else { b'*' }, length)
     }
 
-    fn line(&mut self, kind: u8, text: impl std::fmt::Display) {
-        if !self.overflows() {
-            // Writing to a `Vec` does not fail.
-            let _ = write!(self.bytes, "{}{text}\r\n", char::from(kind));
+    fn line(&mut self, kind: u8, text: impl Display) -> Done {
+        match self.overflows() {
+            true => Err("too many replies wait".into()),
+            false => Ok(write!(self.bytes, "{}{text}\r\n", char::from(kind))?),
         }
     }
 }

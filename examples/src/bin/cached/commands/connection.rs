@@ -1,8 +1,13 @@
 //! Commands about the connection, the server, and what a client subscribes to.
 
-use super::{is, refused, takes, text, Command, Done, Failure, Kind, Request, Session, COMMANDS};
-use crate::glob;
-use std::sync::Arc;
+use super::{
+    clipped, commands, find, is, lower, refused, text, wrong_arity, Command, Kind, Request,
+    Session, INTEGER,
+};
+use crate::protocol::{integer, MAX_BULK};
+use crate::{glob, snapshot};
+use clap::ValueEnum;
+use expiry_examples::Done;
 
 /// The channel of keys that expire. A client that subscribes to another one hears nothing.
 const EXPIRED: &[u8] = b"__keyevent@0__:expired";
@@ -10,299 +15,233 @@ const EXPIRED: &[u8] = b"__keyevent@0__:expired";
 const VERSION: &str = "7.0.15";
 
 pub(super) fn ping(session: &mut Session, request: Request<'_>) -> Done {
-    if request.len() > 2 {
-        return Err(Failure::Arity("ping".to_string()));
-    }
-    let argument = request.from(1).next();
-    if session.only_listens() {
-        session.replies.array(2);
-        session.replies.bulk(b"pong");
-        session.replies.bulk(argument.unwrap_or_default());
-    } else {
-        match argument {
-            Some(argument) => session.replies.bulk(argument),
-            None => session.replies.simple("PONG"),
+    match (request.len(), request.from(1).next()) {
+        (3.., _) => wrong_arity("ping"),
+        (_, word) if session.only_listens() => {
+            session.replies.bulks(&[b"pong", word.unwrap_or_default()])
         }
+        (_, Some(word)) => session.replies.bulk(word),
+        (_, None) => session.replies.simple("PONG"),
     }
-    Ok(())
-}
-
-pub(super) fn echo(session: &mut Session, request: Request<'_>) -> Done {
-    session.replies.bulk(request.word(1));
-    Ok(())
 }
 
 pub(super) fn quit(session: &mut Session, _: Request<'_>) -> Done {
-    session.replies.simple("OK");
     session.closing = true;
-    Ok(())
+    session.replies.simple("OK")
 }
 
 pub(super) fn select(session: &mut Session, request: Request<'_>) -> Done {
-    match crate::protocol::integer(request.word(1)).ok_or(Failure::Integer)? {
+    match integer(request.word(1)).ok_or(INTEGER)? {
         0 => session.replies.simple("OK"),
-        _ => return refused("ERR DB index is out of range"),
+        _ => refused("DB index is out of range"),
     }
-    Ok(())
 }
 
 /// There are no users and no passwords: `AUTH` is taken as it is.
 pub(super) fn hello(session: &mut Session, request: Request<'_>) -> Done {
     let mut words = request.from(1);
-    let version = match words.next() {
+    let version = match words.next().map(integer) {
         None => session.replies.version,
-        Some(b"2") => 2,
-        Some(b"3") => 3,
-        Some(word) if crate::protocol::integer(word).is_some() => {
-            return refused("NOPROTO unsupported protocol version");
-        }
-        Some(_) => {
-            return refused("ERR Protocol version is not an integer or out of range");
-        }
+        Some(Some(version @ 2..=3)) => version,
+        Some(Some(_)) => return refused("-NOPROTO unsupported protocol version"),
+        Some(None) => return refused("Protocol version is not an integer or out of range"),
     };
     let mut name = None;
     while let Some(word) = words.next() {
-        match (words.next(), is(word, "SETNAME")) {
-            (Some(value), true) => name = Some(valid_name(value)?),
-            (Some(_), false) if is(word, "AUTH") && words.next().is_some() => {}
-            _ => {
-                let text = text(word);
-                return refused(format!("ERR Syntax error in HELLO option '{text}'"));
-            }
+        match words.next() {
+            Some(value) if is(word, "SETNAME") => name = Some(valid_name(value)?),
+            Some(_) if is(word, "AUTH") && words.next().is_some() => {}
+            _ => return refused(format!("Syntax error in HELLO option '{}'", text(word))),
         }
     }
     session.name = name.unwrap_or_else(|| std::mem::take(&mut session.name));
     session.replies.version = version;
-    let id = session.id;
-    let replies = &mut session.replies;
-    replies.map(7);
-    for (key, value) in [("server", "redis"), ("version", VERSION)] {
-        replies.bulk(key.as_bytes());
-        replies.bulk(value.as_bytes());
+    let (id, replies) = (session.id, &mut session.replies);
+    replies.map(7)?;
+    ["server", "redis", "version", VERSION].iter().try_for_each(|word| replies.bulk(word))?;
+    for (name, number) in [("proto", version), ("id", id)] {
+        replies.bulk(name)?;
+        replies.integer(number)?;
     }
-    for (key, value) in [("proto", version.into()), ("id", id)] {
-        replies.bulk(key.as_bytes());
-        replies.integer(value);
-    }
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
-        replies.bulk(key.as_bytes());
-        replies.bulk(value.as_bytes());
-    }
-    replies.bulk(b"modules");
-    replies.array(0);
-    Ok(())
+    let rest = ["mode", "standalone", "role", "master", "modules"];
+    rest.iter().try_for_each(|word| replies.bulk(word))?;
+    replies.array(0)
 }
 
-fn valid_name(name: &[u8]) -> Result<Vec<u8>, Failure> {
+fn valid_name(name: &[u8]) -> Done<Vec<u8>> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(name.to_vec()),
-        false => refused("ERR Client names cannot contain spaces, newlines or special characters."),
+        false => refused("Client names cannot contain spaces, newlines or special characters."),
     }
 }
 
-/// A subcommand, if it has as many words as it takes, that of the command included.
-fn subcommand<'a>(
-    request: Request<'a>,
-    of: &[(&'static str, i64)],
-) -> Result<&'static str, Failure> {
-    let (command, word) = (super::lower(request.word(0)), request.word(1));
-    match of.iter().find(|(name, _)| is(word, name)) {
-        Some(&(name, arity)) if takes(arity, request.len()) => Ok(name),
-        Some((name, _)) => Err(Failure::Arity(format!("{command}|{}", name.to_lowercase()))),
-        None => {
-            let help = command.to_uppercase();
-            refused(format!("ERR unknown subcommand '{}'. Try {help} HELP.", text(word)))
-        }
-    }
+pub(super) fn no_subcommand(_: &mut Session, request: Request<'_>) -> Done {
+    let (help, word) = (text(request.word(0)).to_uppercase(), clipped(request.word(1), 128));
+    refused(format!("unknown subcommand '{}'. Try {help} HELP.", text(word)))
 }
 
-pub(super) fn client(session: &mut Session, request: Request<'_>) -> Done {
-    let all = [("SETNAME", 3), ("GETNAME", 2), ("ID", 2), ("INFO", 2), ("SETINFO", 4)];
-    match subcommand(request, &all)? {
-        "SETNAME" => session.name = valid_name(request.word(2))?,
-        "GETNAME" => {
-            let name = Some(&*session.name).filter(|name| !name.is_empty());
-            session.replies.bulk_or_null(name);
-            return Ok(());
-        }
-        "ID" => {
-            session.replies.integer(session.id);
-            return Ok(());
-        }
-        "INFO" => {
-            let (id, address, name) = (session.id, &session.address, text(&session.name));
-            let (subscribed, patterns) = (session.channels.len(), session.patterns.len());
-            let version = session.replies.version;
-            let line = format!(
-                "id={id} addr={address} name={name} db=0 sub={subscribed} psub={patterns} \
-                 resp={version}\n"
-            );
-            session.replies.bulk(line.as_bytes());
-            return Ok(());
-        }
-        _ => {}
-    }
-    session.replies.simple("OK");
-    Ok(())
+pub(super) fn client_setname(session: &mut Session, request: Request<'_>) -> Done {
+    session.name = valid_name(request.word(2))?;
+    session.replies.simple("OK")
 }
 
+pub(super) fn client_getname(session: &mut Session, _: Request<'_>) -> Done {
+    session.replies.bulk_or_null(Some(&*session.name).filter(|name| !name.is_empty()))
+}
+
+pub(super) fn client_info(session: &mut Session, _: Request<'_>) -> Done {
+    session.replies.bulk(format!(
+        "id={} addr={} name={} db=0 sub={} psub={} resp={}\n",
+        session.id,
+        session.address,
+        text(&session.name),
+        session.subscriptions.iter().filter(|(pattern, _)| !pattern).count(),
+        session.subscriptions.iter().filter(|(pattern, _)| *pattern).count(),
+        session.replies.version,
+    ))
+}
+
+/// `COMMAND`, and `COMMAND INFO`, which may name those that it wants.
 pub(super) fn command(session: &mut Session, request: Request<'_>) -> Done {
-    if request.len() == 1 {
-        session.replies.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| describe(session, command));
-        return Ok(());
+    if request.len() > 1 && !is(request.word(1), "INFO") {
+        return no_subcommand(session, request);
     }
-    match subcommand(request, &[("COUNT", 2), ("DOCS", -2), ("INFO", -2)])? {
-        "COUNT" => session.replies.integer(COMMANDS.len() as i64),
-        "DOCS" => session.replies.map(0),
-        _ if request.len() == 2 => {
-            session.replies.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|command| describe(session, command));
-        }
-        _ => {
-            session.replies.array(request.len() - 2);
-            for name in request.from(2) {
-                match super::find(name) {
-                    Some(command) => describe(session, command),
-                    None => session.replies.bulk_or_null(None),
-                }
-            }
-        }
+    let mut wanted: Vec<_> = request.from(request.len().min(2)).map(find).collect();
+    if wanted.is_empty() {
+        wanted.extend(commands().map(Some));
     }
-    Ok(())
+    session.replies.array(wanted.len())?;
+    wanted.into_iter().try_for_each(|command| match command {
+        Some(command) => describe(session, command),
+        None => session.replies.bulk_or_null(None),
+    })
 }
 
 /// Name, arity, flags, where keys are; and no categories, tips, keys' rules and subcommands.
-fn describe(session: &mut Session, command: &Command) {
+fn describe(session: &mut Session, command: &Command) -> Done {
     let replies = &mut session.replies;
-    replies.array(10);
-    replies.bulk(command.name.as_bytes());
-    replies.integer(command.arity);
-    replies.array(1);
+    replies.array(10)?;
+    replies.bulk(command.name)?;
+    replies.integer(command.arity)?;
+    replies.array(1)?;
     replies.simple(match command.kind {
-        Kind::Read => "readonly",
+        Kind::Read | Kind::Slow => "readonly",
         Kind::Write => "write",
-        Kind::Slow => "readonly",
-        Kind::Own => "fast",
+        Kind::Own | Kind::Parent => "fast",
         Kind::Subscriber => "pubsub",
-    });
+    })?;
     let (first, last, step) = command.keys;
-    [first, last, step].into_iter().for_each(|place| replies.integer(place));
-    (0..4).for_each(|_| replies.array(0));
+    [first, last, step].iter().try_for_each(|place| replies.integer(place))?;
+    (0..4).try_for_each(|_| replies.array(0))
 }
 
-/// Settings can be looked at. That of events may be set, as clients do, and is always on.
-pub(super) fn config(session: &mut Session, request: Request<'_>) -> Done {
-    let Session { shared, replies, .. } = session;
-    if subcommand(request, &[("GET", -3), ("SET", -4)])? == "SET" {
-        if request.len() != 4 || !is(request.word(2), "notify-keyspace-events") {
-            return refused("ERR CONFIG SET failed: settings are given when the server is started");
-        }
-        replies.simple("OK");
-        return Ok(());
+/// The options, as Redis names them.
+pub(super) fn config_get(session: &mut Session, request: Request<'_>) -> Done {
+    let options = &session.server.options;
+    let policy = options.policy.to_possible_value();
+    let mut settings = vec![
+        ("appendonly", "no".to_string()),
+        ("databases", "1".to_string()),
+        ("maxclients", options.max_clients.to_string()),
+        ("maxmemory", options.max_memory.unwrap_or(0).to_string()),
+        ("maxmemory-policy", policy.map_or(String::new(), |policy| policy.get_name().to_string())),
+        ("notify-keyspace-events", "xE".to_string()),
+        ("proto-max-bulk-len", (MAX_BULK - 1).to_string()),
+        ("save", String::new()),
+        ("timeout", options.idle.as_secs().to_string()),
+    ];
+    let patterns: Vec<_> = request.from(2).map(<[u8]>::to_ascii_lowercase).collect();
+    settings.retain(|(name, _)| patterns.iter().any(|word| glob::matches(word, name.as_bytes())));
+    session.replies.map(settings.len())?;
+    settings.iter().try_for_each(|(name, value)| {
+        session.replies.bulk(name)?;
+        session.replies.bulk(value)
+    })
+}
+
+/// The setting of events may be set, as clients do, and is always on.
+pub(super) fn config_set(session: &mut Session, request: Request<'_>) -> Done {
+    match request.len() == 4 && is(request.word(2), "notify-keyspace-events") {
+        true => session.replies.simple("OK"),
+        false => refused("CONFIG SET failed: settings are given when the server is started"),
     }
-    let asked = |name: &str| {
-        request.from(2).any(|word| glob::matches(&word.to_ascii_lowercase(), name.as_bytes()))
-    };
-    let found: Vec<_> = shared.settings.iter().filter(|(name, _)| asked(name)).collect();
-    replies.map(found.len());
-    for (name, value) in found {
-        replies.bulk(name.as_bytes());
-        replies.bulk(value.as_bytes());
-    }
-    Ok(())
 }
 
 pub(super) fn info(session: &mut Session, _: Request<'_>) -> Done {
-    let shared = &session.shared;
-    let (metrics, clients) = (shared.cache.map.metrics(), shared.clients.available_permits());
+    let server = &session.server;
+    let (metrics, most) = (server.cache.map.metrics(), server.options.max_clients);
     let (total, misses) = (&metrics.total, metrics.misses);
-    let (id, uptime) = (std::process::id(), shared.started.elapsed().as_secs());
+    let (id, uptime) = (std::process::id(), server.started.elapsed().as_secs());
     let latest = total.lateness.quantile(1.0).unwrap_or_default().as_micros();
-    let text = format!(
+    session.replies.bulk(format!(
         "# Server\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\nprocess_id:{id}\r\n\
-         uptime_in_seconds:{uptime}\r\n\r\n# Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
-         \r\n# Stats\r\nexpired_keys:{}\r\nexpired_latest_usec:{latest}\r\nevicted_keys:{}\r\n\
-         keyspace_hits:{}\r\nkeyspace_misses:{misses}\r\n\r\n# Keyspace\r\ndb0:keys={}\r\n",
-        shared.max_clients - clients,
-        shared.max_clients,
+         uptime_in_seconds:{uptime}\r\n\r\n# Clients\r\nconnected_clients:{}\r\n\
+         maxclients:{most}\r\n\r\n# Stats\r\nexpired_keys:{}\r\nexpired_latest_usec:{latest}\r\n\
+         evicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{misses}\r\n\r\n\
+         # Keyspace\r\ndb0:keys={}\r\n",
+        most - server.clients.available_permits(),
         total.expired,
         total.evicted,
         metrics.hits,
         total.live,
-    );
-    session.replies.bulk(text.as_bytes());
-    Ok(())
+    ))
 }
 
 pub(super) fn save(session: &mut Session, _: Request<'_>) -> Done {
-    let Some(snapshot) = &session.shared.snapshot else {
-        return refused("ERR no file to save to: start the server with --save FILE");
-    };
-    match snapshot.save(&session.shared.cache) {
-        Ok(_) => session.replies.simple("OK"),
-        Err(error) => return refused(format!("ERR {error}")),
-    }
-    Ok(())
+    let file = session.server.options.save.as_ref();
+    let file = file.ok_or("no file to save to: start the server with --save FILE")?;
+    snapshot::save(file, &session.server.cache)?;
+    session.replies.simple("OK")
 }
 
 /// Listens first, so that the client hears of each key that expires after the reply.
 pub(super) fn subscribe(session: &mut Session, request: Request<'_>, pattern: bool) -> Done {
     if session.events.is_none() {
-        session.events = Some(session.shared.cache.expired.subscribe());
+        session.events = Some(session.server.cache.expired.subscribe());
     }
-    for channel in request.from(1) {
-        session.subscriptions(pattern).insert(channel.to_vec());
-        session.subscribed(if pattern { "psubscribe" } else { "subscribe" }, Some(channel));
-    }
-    Ok(())
+    request.from(1).try_for_each(|channel| {
+        session.subscriptions.insert((pattern, channel.to_vec()));
+        session.subscribed(request, Some(channel))
+    })
 }
 
 pub(super) fn unsubscribe(session: &mut Session, request: Request<'_>, pattern: bool) -> Done {
-    let kind = if pattern { "punsubscribe" } else { "unsubscribe" };
-    let mut channels: Vec<_> = request.from(1).map(<[u8]>::to_vec).collect();
-    if channels.is_empty() {
-        channels.extend(session.subscriptions(pattern).iter().cloned());
+    let mut leaves: Vec<_> = request.from(1).map(|channel| (pattern, channel.to_vec())).collect();
+    if leaves.is_empty() {
+        leaves.extend(session.subscriptions.iter().filter(|(kind, _)| *kind == pattern).cloned());
     }
-    if channels.is_empty() {
-        session.subscribed(kind, None);
+    if leaves.is_empty() {
+        session.subscribed(request, None)?;
     }
-    for channel in channels {
-        session.subscriptions(pattern).remove(&channel);
-        session.subscribed(kind, Some(&channel));
+    for channel in leaves {
+        session.subscriptions.remove(&channel);
+        session.subscribed(request, Some(&channel.1))?;
     }
-    if session.channels.len() + session.patterns.len() == 0 {
-        session.events = None;
-    }
+    session.events = session.events.take().filter(|_| !session.subscriptions.is_empty());
     Ok(())
 }
 
 impl Session {
-    fn subscriptions(&mut self, pattern: bool) -> &mut std::collections::BTreeSet<Vec<u8>> {
-        if pattern {
-            &mut self.patterns
-        } else {
-            &mut self.channels
-        }
-    }
-
-    fn subscribed(&mut self, kind: &str, channel: Option<&[u8]>) {
-        self.replies.push(3);
-        self.replies.bulk(kind.as_bytes());
-        self.replies.bulk_or_null(channel);
-        self.replies.integer((self.channels.len() + self.patterns.len()) as i64);
+    fn subscribed(&mut self, request: Request<'_>, channel: Option<&[u8]>) -> Done {
+        self.replies.push(3)?;
+        self.replies.bulk(lower(request.word(0)))?;
+        self.replies.bulk_or_null(channel)?;
+        self.replies.integer(self.subscriptions.len())
     }
 
     /// Tells the client of a key that has expired, once for each subscription.
-    pub fn tell(&mut self, key: &Arc<[u8]>) {
-        if self.channels.contains(EXPIRED) {
-            self.replies.push(3);
-            [b"message", EXPIRED, key].iter().for_each(|part| self.replies.bulk(part));
+    pub fn tell(&mut self, key: &[u8]) -> Done {
+        for (pattern, channel) in &self.subscriptions {
+            let parts = match pattern {
+                true if glob::matches(channel, EXPIRED) => {
+                    &[b"pmessage", &channel[..], EXPIRED, key]
+                }
+                false if channel == EXPIRED => &[b"message", EXPIRED, key][..],
+                _ => continue,
+            };
+            self.replies.push(parts.len())?;
+            parts.iter().try_for_each(|part| self.replies.bulk(part))?;
         }
-        for pattern in self.patterns.iter().filter(|pattern| glob::matches(pattern, EXPIRED)) {
-            self.replies.push(4);
-            let parts = [&b"pmessage"[..], pattern, EXPIRED, key];
-            parts.iter().for_each(|part| self.replies.bulk(part));
-        }
+        Ok(())
     }
 }

@@ -5,30 +5,19 @@ mod connection;
 mod keys;
 mod strings;
 
-use crate::cache::{Cache, WriteError};
+use crate::cache::Stored;
+use crate::connections::Server;
 use crate::protocol::{integer, Replies, Request};
-use crate::snapshot::Snapshot;
+use expiry_examples::Done;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::{broadcast, Semaphore};
+use tokio::sync::broadcast;
 use tokio::task::block_in_place;
-
-/// What all connections share.
-pub struct Shared {
-    pub cache: Cache,
-    pub snapshot: Option<Snapshot>,
-    /// As `CONFIG GET` shows them.
-    pub settings: Vec<(&'static str, String)>,
-    /// A permit for each client that there may be.
-    pub clients: Arc<Semaphore>,
-    pub max_clients: usize,
-    pub started: Instant,
-}
+use Kind::{Own, Parent, Read, Slow, Subscriber, Write};
 
 /// One client's connection, but for its bytes.
 pub struct Session {
-    pub shared: Arc<Shared>,
+    pub server: Arc<Server>,
     pub replies: Replies,
     /// The keys that expire, while the client subscribes to anything.
     pub events: Option<broadcast::Receiver<Arc<[u8]>>>,
@@ -37,33 +26,19 @@ pub struct Session {
     id: i64,
     address: String,
     name: Vec<u8>,
-    channels: BTreeSet<Vec<u8>>,
-    patterns: BTreeSet<Vec<u8>>,
+    /// Channels, and patterns of channels (with `true`).
+    subscriptions: BTreeSet<(bool, Vec<u8>)>,
 }
 
-/// Why a command was refused, in Redis's words.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("ERR syntax error")]
-    Syntax,
-    #[error("ERR value is not an integer or out of range")]
-    Integer,
-    #[error("ERR value is not a valid float")]
-    Float,
-    #[error("ERR wrong number of arguments for '{0}' command")]
-    Arity(String),
-    #[error("ERR invalid expire time in '{0}' command")]
-    ExpireTime(String),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error("{0}")]
-    Other(String),
+const SYNTAX: &str = "syntax error";
+const INTEGER: &str = "value is not an integer or out of range";
+
+fn refused<T>(text: impl Into<String>) -> Done<T> {
+    Err(text.into().into())
 }
 
-type Done = Result<(), Failure>;
-
-fn refused<T>(text: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::Other(text.into()))
+fn wrong_arity<T>(name: &str) -> Done<T> {
+    refused(format!("wrong number of arguments for '{name}' command"))
 }
 
 struct Command {
@@ -86,6 +61,8 @@ enum Kind {
     Own,
     /// What a client may ask for while it subscribes.
     Subscriber,
+    /// Has subcommands, `parent|child` in the table. Runs where the client asks for none of them.
+    Parent,
 }
 
 const NO: (i64, i64, i64) = (0, 0, 0);
@@ -105,58 +82,68 @@ const fn command(
 
 /// By name.
 static COMMANDS: &[Command] = &[
-    command("append", 3, Kind::Write, ONE, strings::append),
-    command("client", -2, Kind::Own, NO, connection::client),
-    command("command", -1, Kind::Own, NO, connection::command),
-    command("config", -2, Kind::Own, NO, connection::config),
-    command("dbsize", 1, Kind::Read, NO, keys::dbsize),
-    command("decr", 2, Kind::Write, ONE, |s, r| strings::add(s, r, Some(-1))),
-    command("decrby", 3, Kind::Write, ONE, strings::decrby),
-    command("del", -2, Kind::Write, ALL, keys::del),
-    command("echo", 2, Kind::Own, NO, connection::echo),
-    command("exists", -2, Kind::Read, ALL, keys::exists),
-    command("expire", -3, Kind::Write, ONE, |s, r| keys::expire(s, r, EX)),
-    command("expireat", -3, Kind::Write, ONE, |s, r| keys::expire(s, r, EXAT)),
-    command("expiretime", 2, Kind::Read, ONE, |s, r| keys::ttl(s, r, EXAT)),
-    command("flushall", -1, Kind::Slow, NO, keys::flushall),
-    command("flushdb", -1, Kind::Slow, NO, keys::flushall),
-    command("get", 2, Kind::Read, ONE, strings::get),
-    command("getdel", 2, Kind::Write, ONE, strings::getdel),
-    command("getex", -2, Kind::Write, ONE, strings::getex),
-    command("getset", 3, Kind::Write, ONE, strings::getset),
-    command("hello", -1, Kind::Own, NO, connection::hello),
-    command("incr", 2, Kind::Write, ONE, |s, r| strings::add(s, r, Some(1))),
-    command("incrby", 3, Kind::Write, ONE, |s, r| strings::add(s, r, None)),
-    command("incrbyfloat", 3, Kind::Write, ONE, strings::incrbyfloat),
-    command("info", -1, Kind::Own, NO, connection::info),
-    command("keys", 2, Kind::Slow, NO, keys::keys),
-    command("mget", -2, Kind::Read, ALL, strings::mget),
-    command("mset", -3, Kind::Write, PAIRS, strings::mset),
-    command("msetnx", -3, Kind::Write, PAIRS, strings::msetnx),
-    command("persist", 2, Kind::Write, ONE, keys::persist),
-    command("pexpire", -3, Kind::Write, ONE, |s, r| keys::expire(s, r, PX)),
-    command("pexpireat", -3, Kind::Write, ONE, |s, r| keys::expire(s, r, PXAT)),
-    command("pexpiretime", 2, Kind::Read, ONE, |s, r| keys::ttl(s, r, PXAT)),
-    command("ping", -1, Kind::Subscriber, NO, connection::ping),
-    command("psetex", 4, Kind::Write, ONE, |s, r| strings::setex(s, r, PX)),
-    command("psubscribe", -2, Kind::Subscriber, NO, |s, r| connection::subscribe(s, r, true)),
-    command("pttl", 2, Kind::Read, ONE, |s, r| keys::ttl(s, r, PX)),
-    command("punsubscribe", -1, Kind::Subscriber, NO, |s, r| connection::unsubscribe(s, r, true)),
-    command("quit", -1, Kind::Subscriber, NO, connection::quit),
-    command("randomkey", 1, Kind::Read, NO, keys::randomkey),
-    command("save", 1, Kind::Slow, NO, connection::save),
-    command("scan", -2, Kind::Slow, NO, keys::scan),
-    command("select", 2, Kind::Own, NO, connection::select),
-    command("set", -3, Kind::Write, ONE, strings::set),
-    command("setex", 4, Kind::Write, ONE, |s, r| strings::setex(s, r, EX)),
-    command("setnx", 3, Kind::Write, ONE, strings::setnx),
-    command("strlen", 2, Kind::Read, ONE, strings::strlen),
-    command("subscribe", -2, Kind::Subscriber, NO, |s, r| connection::subscribe(s, r, false)),
-    command("touch", -2, Kind::Read, ALL, keys::touch),
-    command("ttl", 2, Kind::Read, ONE, |s, r| keys::ttl(s, r, EX)),
-    command("type", 2, Kind::Read, ONE, keys::r#type),
-    command("unlink", -2, Kind::Write, ALL, keys::del),
-    command("unsubscribe", -1, Kind::Subscriber, NO, |s, r| connection::unsubscribe(s, r, false)),
+    command("append", 3, Write, ONE, strings::append),
+    command("client", -2, Parent, NO, connection::no_subcommand),
+    command("client|getname", 2, Own, NO, connection::client_getname),
+    command("client|id", 2, Own, NO, |s, _| s.replies.integer(s.id)),
+    command("client|info", 2, Own, NO, connection::client_info),
+    command("client|setinfo", 4, Own, NO, |s, _| s.replies.simple("OK")),
+    command("client|setname", 3, Own, NO, connection::client_setname),
+    command("command", -1, Parent, NO, connection::command),
+    command("command|count", 2, Own, NO, |s, _| s.replies.integer(commands().count())),
+    command("command|docs", -2, Own, NO, |s, _| s.replies.map(0)),
+    command("command|info", -2, Own, NO, connection::command),
+    command("config", -2, Parent, NO, connection::no_subcommand),
+    command("config|get", -3, Own, NO, connection::config_get),
+    command("config|set", -4, Own, NO, connection::config_set),
+    command("dbsize", 1, Read, NO, |s, _| s.replies.integer(s.server.cache.map.len())),
+    command("decr", 2, Write, ONE, |s, r| strings::add(s, r, -1)),
+    command("decrby", 3, Write, ONE, strings::decrby),
+    command("del", -2, Write, ALL, |s, r| keys::count(s, r, |map, k| map.remove(k).is_some())),
+    command("echo", 2, Own, NO, |s, r| s.replies.bulk(r.word(1))),
+    command("exists", -2, Read, ALL, |s, r| keys::count(s, r, |map, key| map.contains_key(key))),
+    command("expire", -3, Write, ONE, |s, r| keys::expire(s, r, EX)),
+    command("expireat", -3, Write, ONE, |s, r| keys::expire(s, r, EXAT)),
+    command("expiretime", 2, Read, ONE, |s, r| keys::ttl(s, r, EXAT)),
+    command("flushall", -1, Slow, NO, keys::flushall),
+    command("flushdb", -1, Slow, NO, keys::flushall),
+    command("get", 2, Read, ONE, strings::get),
+    command("getdel", 2, Write, ONE, strings::getdel),
+    command("getex", -2, Write, ONE, strings::getex),
+    command("getset", 3, Write, ONE, strings::getset),
+    command("hello", -1, Own, NO, connection::hello),
+    command("incr", 2, Write, ONE, |s, r| strings::add(s, r, 1)),
+    command("incrby", 3, Write, ONE, strings::incrby),
+    command("incrbyfloat", 3, Write, ONE, strings::incrbyfloat),
+    command("info", -1, Own, NO, connection::info),
+    command("keys", 2, Slow, NO, keys::keys),
+    command("mget", -2, Read, ALL, strings::mget),
+    command("mset", -3, Write, PAIRS, strings::mset),
+    command("msetnx", -3, Write, PAIRS, strings::msetnx),
+    command("persist", 2, Write, ONE, keys::persist),
+    command("pexpire", -3, Write, ONE, |s, r| keys::expire(s, r, PX)),
+    command("pexpireat", -3, Write, ONE, |s, r| keys::expire(s, r, PXAT)),
+    command("pexpiretime", 2, Read, ONE, |s, r| keys::ttl(s, r, PXAT)),
+    command("ping", -1, Subscriber, NO, connection::ping),
+    command("psetex", 4, Write, ONE, |s, r| strings::setex(s, r, PX)),
+    command("psubscribe", -2, Subscriber, NO, |s, r| connection::subscribe(s, r, true)),
+    command("pttl", 2, Read, ONE, |s, r| keys::ttl(s, r, PX)),
+    command("punsubscribe", -1, Subscriber, NO, |s, r| connection::unsubscribe(s, r, true)),
+    command("quit", -1, Subscriber, NO, connection::quit),
+    command("randomkey", 1, Read, NO, keys::randomkey),
+    command("save", 1, Slow, NO, connection::save),
+    command("scan", -2, Slow, NO, keys::scan),
+    command("select", 2, Own, NO, connection::select),
+    command("set", -3, Write, ONE, strings::set),
+    command("setex", 4, Write, ONE, |s, r| strings::setex(s, r, EX)),
+    command("setnx", 3, Write, ONE, strings::setnx),
+    command("strlen", 2, Read, ONE, strings::strlen),
+    command("subscribe", -2, Subscriber, NO, |s, r| connection::subscribe(s, r, false)),
+    command("touch", -2, Read, ALL, |s, r| keys::count(s, r, |map, key| map.get(key).is_some())),
+    command("ttl", 2, Read, ONE, |s, r| keys::ttl(s, r, EX)),
+    command("type", 2, Read, ONE, keys::r#type),
+    command("unlink", -2, Write, ALL, |s, r| keys::count(s, r, |map, k| map.remove(k).is_some())),
+    command("unsubscribe", -1, Subscriber, NO, |s, r| connection::unsubscribe(s, r, false)),
 ];
 
 /// The command of this name, in capitals or not.
@@ -169,44 +156,56 @@ fn find(name: &[u8]) -> Option<&'static Command> {
     place.ok().map(|place| &COMMANDS[place])
 }
 
+/// Those that are no subcommands.
+fn commands() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().filter(|command| !command.name.contains('|'))
+}
+
 impl Session {
-    /// A client's, of which at most about `output` bytes of replies may wait.
-    pub fn new(shared: Arc<Shared>, id: i64, address: String, output: usize) -> Self {
+    pub fn new(server: Arc<Server>, id: i64, address: String) -> Self {
         Session {
-            shared,
-            replies: Replies::new(output),
+            replies: Replies::new(server.options.output),
+            server,
             events: None,
             closing: false,
             id,
             address,
             name: Vec::new(),
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            subscriptions: BTreeSet::new(),
         }
     }
 
     /// Does what the client asks for, and writes the reply.
     pub fn execute(&mut self, request: Request<'_>) {
+        if let Err(error) = self.perform(request) {
+            // Fails where too many replies wait, which ends the connection.
+            let _ = self.replies.error(&error.to_string());
+        }
+    }
+
+    fn perform(&mut self, request: Request<'_>) -> Done {
         let name = request.word(0);
-        let done = match find(name) {
-            None => self.unknown(request),
-            Some(command) if !takes(command.arity, request.len()) => {
-                Err(Failure::Arity(command.name.to_string()))
-            }
-            Some(command) if self.only_listens() && command.kind != Kind::Subscriber => {
-                refused(format!(
-                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT \
-                     / RESET are allowed in this context",
-                    command.name
-                ))
-            }
-            Some(command) if command.kind == Kind::Slow => {
-                block_in_place(|| (command.run)(self, request))
-            }
-            Some(command) => (command.run)(self, request),
+        let Some(mut command) = find(name).filter(|_| !name.contains(&b'|')) else {
+            return self.unknown(request);
         };
-        if let Err(failure) = done {
-            self.replies.error(&failure.to_string());
+        if command.kind == Kind::Parent && request.len() > 1 {
+            let child = clipped(request.word(1), 16);
+            command = find(&[name, b"|", child].concat()).unwrap_or(command);
+        }
+        let (arity, words) = (command.arity, request.len() as i64);
+        if words != arity && (arity >= 0 || words < -arity) {
+            return wrong_arity(command.name);
+        }
+        if self.only_listens() && command.kind != Kind::Subscriber {
+            return refused(format!(
+                "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+                 are allowed in this context",
+                command.name
+            ));
+        }
+        match command.kind {
+            Kind::Slow => block_in_place(|| (command.run)(self, request)),
+            _ => (command.run)(self, request),
         }
     }
 
@@ -218,33 +217,41 @@ impl Session {
     fn unknown(&mut self, request: Request<'_>) -> Done {
         let name = request.word(0);
         // A browser that was led here would go on with a body of a stranger's choice.
-        self.closing = [&b"POST"[..], b"HOST:"].iter().any(|http| name.eq_ignore_ascii_case(http));
+        self.closing = is(name, "POST") || is(name, "HOST:");
         let mut shown = String::new();
         for word in request.from(1) {
-            let room = 128usize.saturating_sub(shown.len());
-            if room > 0 {
-                shown += &format!("'{}' ", text(&word[..word.len().min(room)]));
+            if shown.len() >= 128 {
+                break;
             }
+            shown += &format!("'{}' ", text(clipped(word, 128 - shown.len())));
         }
-        let name = text(&name[..name.len().min(128)]);
-        refused(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+        let name = text(clipped(name, 128));
+        refused(format!("unknown command '{name}', with args beginning with: {shown}"))
     }
 
-    /// The deadline that a client gives by a number.
-    fn deadline(&self, request: Request<'_>, when: When, number: &[u8]) -> Result<i64, Failure> {
-        let number = integer(number).ok_or(Failure::Integer)?;
-        let now = if when.from_now { self.shared.cache.now().as_millis() as i64 } else { 0 };
-        let deadline = number.checked_mul(when.unit).and_then(|time| time.checked_add(now));
-        deadline.ok_or_else(|| Failure::ExpireTime(lower(request.word(0))))
+    /// The deadline that a client gives by a number, which may not be less than `least`.
+    fn deadline(&self, request: Request<'_>, when: When, number: &[u8], least: i64) -> Done<i64> {
+        let number = integer(number).ok_or(INTEGER)?;
+        let now = if when.from_now { self.server.cache.now().as_millis() as i64 } else { 0 };
+        let time = number.checked_mul(when.unit).and_then(|time| time.checked_add(now));
+        let command = lower(request.word(0));
+        let invalid = || format!("invalid expire time in '{command}' command");
+        Ok(time.filter(|_| number >= least).ok_or_else(invalid)?)
     }
 
-    /// As [`Self::deadline`], of a value that is set, for which 0 and less are errors.
-    fn lifetime(&self, request: Request<'_>, when: When, number: &[u8]) -> Result<i64, Failure> {
-        let deadline = self.deadline(request, when, number)?;
-        match integer(number) {
-            Some(1..) => Ok(deadline),
-            _ => Err(Failure::ExpireTime(lower(request.word(0)))),
-        }
+    /// Gives the first key's value another deadline, if `choose` makes one of the old. Returns the
+    /// value then.
+    fn retime(
+        &self,
+        request: Request<'_>,
+        choose: impl Fn(Option<i64>) -> Option<Option<i64>>,
+    ) -> Done<Option<Arc<[u8]>>> {
+        self.server.cache.update(request.word(1), |old| {
+            let new = old.and_then(|old| {
+                Some(Stored { deadline: choose(old.deadline)?, data: old.data.clone() })
+            });
+            Ok((new.clone(), new.map(|new| new.data)))
+        })
     }
 }
 
@@ -262,19 +269,18 @@ const PXAT: When = When { unit: 1, from_now: false };
 
 impl When {
     fn option(word: &[u8]) -> Option<When> {
-        let options = [("EX", EX), ("PX", PX), ("EXAT", EXAT), ("PXAT", PXAT)];
-        let mut options = options.into_iter();
+        let mut options = [("EX", EX), ("PX", PX), ("EXAT", EXAT), ("PXAT", PXAT)].into_iter();
         options.find_map(|(name, when)| is(word, name).then_some(when))
     }
-}
-
-fn takes(arity: i64, words: usize) -> bool {
-    words as i64 == arity || arity < 0 && words as i64 >= -arity
 }
 
 /// Whether a word is this one, in capitals or not.
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+fn clipped(word: &[u8], most: usize) -> &[u8] {
+    &word[..word.len().min(most)]
 }
 
 fn text(word: &[u8]) -> String {

@@ -1,22 +1,17 @@
 use super::*;
-use crate::cache::{Policy, Stored};
 use crate::protocol::Requests;
+use crate::Options;
+use clap::Parser;
 use expiry_examples::eventually;
 use std::thread;
 
-fn shared(bound: Option<usize>, policy: Policy) -> Arc<Shared> {
-    Arc::new(Shared {
-        cache: Cache::new(bound, policy).unwrap(),
-        snapshot: None,
-        settings: vec![("maxmemory", "7".to_string()), ("save", String::new())],
-        clients: Arc::new(Semaphore::new(3)),
-        max_clients: 3,
-        started: Instant::now(),
-    })
+fn server(options: &[&str]) -> Arc<Server> {
+    let options = ["cached"].iter().chain(options);
+    Arc::new(Server::new(Options::parse_from(options)).unwrap())
 }
 
-fn session(shared: &Arc<Shared>) -> Session {
-    Session::new(shared.clone(), 1, "somewhere".to_string(), 1 << 30)
+fn session(server: &Arc<Server>) -> Session {
+    Session::new(server.clone(), 1, "somewhere".to_string())
 }
 
 /// The reply, with its line ends as spaces.
@@ -32,7 +27,7 @@ fn ask(session: &mut Session, line: &str) -> String {
 
 /// Asks line by line in one session, and compares what comes before and after ` => `.
 fn script(script: &str) {
-    let mut session = session(&shared(None, Policy::Evict));
+    let mut session = session(&server(&["--max-memory=7gb"]));
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (request, wanted) = line.split_once(" => ").unwrap();
         assert_eq!(ask(&mut session, request), wanted, "{request}");
@@ -183,10 +178,10 @@ fn keys_and_scans() {
         flushall => +OK
         randomkey => $-1",
     );
-    let shared = shared(None, Policy::Evict);
-    let mut session = session(&shared);
+    let server = server(&[]);
+    let mut session = session(&server);
     for key in 0..5000 {
-        shared.cache.insert(key.to_string().as_bytes(), Stored::new(b"", None)).unwrap();
+        server.cache.insert(key.to_string().as_bytes(), &Stored::new(b"", None)).unwrap();
     }
     let (mut cursor, mut seen, mut calls) = ("0".to_string(), Vec::new(), 0);
     loop {
@@ -222,7 +217,7 @@ fn of_the_connection() {
         client setname 'a b' => -ERR Client names cannot contain spaces, newlines or special characters.
         client foo => -ERR unknown subcommand 'foo'. Try CLIENT HELP.
         client setname => -ERR wrong number of arguments for 'client|setname' command
-        config get maxm* => *2 $9 maxmemory $1 7
+        config get maxm* => *4 $9 maxmemory $10 7516192768 $16 maxmemory-policy $14 allkeys-s3fifo
         config set notify-keyspace-events Ex => +OK
         command info get none => *2 *10 $3 get :2 *1 +readonly :1 :1 :1 *0 *0 *0 *0 $-1
         hello 4 => -NOPROTO unsupported protocol version
@@ -231,7 +226,7 @@ fn of_the_connection() {
         hello 3 auth me secret setname you => %7 $6 server $5 redis $7 version $6 7.0.15 $5 proto :3 $2 id :1 $4 mode $10 standalone $4 role $6 master $7 modules *0
         get none => _
         client getname => $3 you
-        config get maxmemory => %1 $9 maxmemory $1 7
+        config get maxmemory => %1 $9 maxmemory $10 7516192768
         subscribe one => >3 $9 subscribe $3 one :1
         echo hi => $2 hi",
     );
@@ -254,18 +249,20 @@ fn a_subscriber_may_only_listen_until_it_has_unsubscribed() {
 
 #[test]
 fn a_full_memory_evicts_or_refuses_by_weight() {
-    let (bound, value) = (100_000, "v".repeat(880));
+    let value = "v".repeat(880);
     let fill = |policy| {
-        let shared = shared(Some(bound), policy);
-        let mut session = session(&shared);
+        let server = server(&["--maxmemory=100000", "--maxmemory-policy", policy]);
+        let mut session = session(&server);
         let replies: Vec<_> =
             (0..300).map(|key| ask(&mut session, &format!("set {key:03} {value}"))).collect();
-        (shared, session, replies.iter().filter(|reply| *reply == "+OK").count())
+        (server, session, replies.iter().filter(|reply| *reply == "+OK").count())
     };
-    let (shared, _, done) = fill(Policy::Evict);
-    assert_eq!((done, shared.cache.map.len()), (300, 99));
-    let (shared, mut session, done) = fill(Policy::Refuse);
-    assert_eq!((done, shared.cache.map.len()), (99, 99));
+    for policy in ["allkeys-s3fifo", "allkeys-lru", "volatile-ttl"] {
+        let (server, _, done) = fill(policy);
+        assert_eq!((done, server.cache.map.len()), (300, 99), "{policy}");
+    }
+    let (server, mut session, done) = fill("noeviction");
+    assert_eq!((done, server.cache.map.len()), (99, 99));
     let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
     assert_eq!(ask(&mut session, "set x y"), "+OK"); // 121 of the 703 left
     for _ in 0..20 {
@@ -273,6 +270,9 @@ fn a_full_memory_evicts_or_refuses_by_weight() {
     }
     assert_eq!(ask(&mut session, &format!("append x {value}")), oom);
     assert_eq!(ask(&mut session, "get x"), "$1 z");
+    // An entry of the old one's weight takes its place.
+    assert_eq!(ask(&mut session, "expire 002 100"), ":1");
+    assert_eq!(ask(&mut session, &format!("set 002 {value}")), "+OK");
     assert_eq!(ask(&mut session, "del 001"), ":1");
     assert_eq!(ask(&mut session, &format!("set 001 {value}")), "+OK");
     ask(&mut session, "flushall");
@@ -281,9 +281,9 @@ fn a_full_memory_evicts_or_refuses_by_weight() {
 
 #[test]
 fn counters_of_many_clients_lose_nothing_and_at_most_one_msetnx_wins() {
-    let shared = shared(None, Policy::Evict);
+    let server = server(&[]);
     let work = || {
-        let mut session = session(&shared);
+        let mut session = session(&server);
         let won = (0..500).filter(|n| {
             ask(&mut session, "incr n");
             ask(&mut session, &format!("msetnx a{n} 1 b{n} 1")) == ":1"
@@ -295,27 +295,27 @@ fn counters_of_many_clients_lose_nothing_and_at_most_one_msetnx_wins() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(won <= 500, "{won}");
-    assert_eq!(ask(&mut session(&shared), "get n"), "$4 1500");
+    assert_eq!(ask(&mut session(&server), "get n"), "$4 1500");
 }
 
 #[test]
 fn each_key_that_expires_is_heard_of_once_for_each_subscription_and_no_other() {
-    let shared = shared(None, Policy::Evict);
-    let (mut writer, mut reader) = (session(&shared), session(&shared));
+    let server = server(&[]);
+    let (mut writer, mut reader) = (session(&server), session(&server));
     ask(&mut reader, "subscribe __keyevent@0__:expired other");
     ask(&mut reader, "psubscribe __key*__:expired");
     ask(&mut writer, "mset removed 1 replaced 1");
     ask(&mut writer, "del removed");
     ask(&mut writer, "set replaced 2");
-    ask(&mut writer, "set over 1 px 1");
+    ask(&mut writer, "set over 1 px 100");
     let mut events = reader.events.take().unwrap();
     let key = eventually(|| events.try_recv().ok());
-    reader.tell(&key);
+    reader.tell(&key).unwrap();
     assert_eq!(
         ask(&mut reader, "ping"),
         "*3 $7 message $22 __keyevent@0__:expired $4 over *4 $8 pmessage $16 __key*__:expired \
          $22 __keyevent@0__:expired $4 over +PONG"
     );
-    ask(&mut writer, "set last 1 px 1");
+    ask(&mut writer, "set last 1 px 100");
     assert_eq!(*eventually(|| events.try_recv().ok()), *b"last");
 }

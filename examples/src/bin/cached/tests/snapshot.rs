@@ -1,8 +1,9 @@
 use super::*;
 use crate::cache::Policy;
+use std::path::PathBuf;
 
 fn cache() -> Cache {
-    Cache::new(None, Policy::Evict).unwrap()
+    Cache::new(None, Policy::S3Fifo).unwrap()
 }
 
 /// A file of this test process, which goes with it.
@@ -13,8 +14,12 @@ impl Place {
         Place(std::env::temp_dir().join(format!("cached-{}-{name}", std::process::id())))
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.0.clone())
+    fn save(&self, cache: &Cache) -> u64 {
+        save(&self.0, cache).unwrap()
+    }
+
+    fn load(&self, cache: &Cache) -> Done<u64> {
+        load(&self.0, cache)
     }
 }
 
@@ -28,41 +33,42 @@ impl Drop for Place {
 fn what_was_saved_is_loaded_with_its_deadlines_and_without_what_is_over() {
     let (place, old) = (Place::new("whole"), cache());
     let now = old.now().as_millis() as i64;
-    old.insert(b"ever", Stored::new(b"", None)).unwrap();
-    old.insert(b"\r\n\0", Stored::new(&[7; 100_000], Some(now + 3_600_000))).unwrap();
-    assert_eq!(place.snapshot().save(&old).unwrap(), 2);
+    old.insert(b"ever", &Stored::new(b"", None)).unwrap();
+    old.insert(b"\r\n\0", &Stored::new(&[7; 100_000], Some(now + 3_600_000))).unwrap();
+    assert_eq!(place.save(&old), 2);
     let new = cache();
-    assert_eq!(place.snapshot().load(&new).unwrap(), 2);
+    assert_eq!(place.load(&new).unwrap(), 2);
     assert_eq!((new.map.len(), new.map.get(&b"ever"[..]).unwrap().data.len()), (2, 0));
     let stored = new.map.get_cloned(&b"\r\n\0"[..]).unwrap();
     assert_eq!((&*stored.data, stored.deadline), (&[7; 100_000][..], Some(now + 3_600_000)));
     // As a file that was found later: the deadline is over.
     let mut bytes = fs::read(&place.0).unwrap();
-    let at = bytes.windows(8).position(|bytes| bytes == (now + 3_600_000).to_le_bytes()).unwrap();
-    bytes[at..at + 8].copy_from_slice(&(now - 1).to_le_bytes());
+    let (later, over) = ((now + 3_600_000).to_string(), (now - 1).to_string());
+    let at = bytes.windows(later.len()).position(|bytes| bytes == later.as_bytes()).unwrap();
+    bytes[at..at + later.len()].copy_from_slice(over.as_bytes());
     fs::write(&place.0, &bytes).unwrap();
     let late = cache();
-    assert_eq!(place.snapshot().load(&late).unwrap_err().to_string(), "the checksum is wrong");
+    assert_eq!(place.load(&late).unwrap_err().to_string(), "the checksum is wrong");
     assert_eq!(late.map.len(), 1);
 }
 
 #[test]
 fn there_may_be_no_file_and_a_damaged_one_is_refused() {
     let (place, full) = (Place::new("damaged"), cache());
-    assert_eq!(place.snapshot().load(&cache()).unwrap(), 0);
+    assert_eq!(place.load(&cache()).unwrap(), 0);
     for key in 0..20u8 {
-        full.insert(&[key], Stored::new(&[key; 3], None)).unwrap();
+        full.insert(&[key], &Stored::new(&[key; 3], None)).unwrap();
     }
-    place.snapshot().save(&full).unwrap();
+    place.save(&full);
     let whole = fs::read(&place.0).unwrap();
     for length in 0..whole.len() {
         fs::write(&place.0, &whole[..length]).unwrap();
-        assert!(place.snapshot().load(&cache()).is_err(), "{length}");
+        assert!(place.load(&cache()).is_err(), "{length}");
     }
     for at in 0..whole.len() {
         let mut other = whole.clone();
         other[at] ^= 0x80;
         fs::write(&place.0, other).unwrap();
-        assert!(place.snapshot().load(&cache()).is_err(), "{at}");
+        assert!(place.load(&cache()).is_err(), "{at}");
     }
 }
