@@ -12,6 +12,8 @@ use tokio::sync::broadcast;
 const OVERHEAD: usize = 120;
 /// An entry that is to live for longer ends after this: 15 years.
 const LONGEST: Duration = Duration::from_secs(500_000_000);
+/// A deadline that had passed when a client gave it.
+pub const PASSED: i64 = 0;
 /// How many expired keys wait for the slowest subscriber; one that lags by more is disconnected.
 const EVENTS: usize = 1 << 16;
 /// The error of a write that finds the memory full.
@@ -103,7 +105,17 @@ impl Cache {
         self.start.1 + self.start.0.elapsed()
     }
 
-    /// Puts an entry in, or in the place of the key's. One whose deadline has passed removes it.
+    /// A deadline that is given now: [`PASSED`] if it has passed.
+    pub fn given(&self, deadline: i64) -> i64 {
+        if deadline > self.now().as_millis() as i64 {
+            deadline
+        } else {
+            PASSED
+        }
+    }
+
+    /// Puts an entry in, or in the place of the key's. [`PASSED`] as a deadline removes that. One
+    /// whose deadline passes before this expires like any other.
     pub fn insert(&self, key: &[u8], stored: &Stored) -> Done {
         self.update(key, |_| Ok((Some(stored.clone()), ())))
     }
@@ -140,12 +152,13 @@ impl Cache {
         let Some(stored) = new else {
             return Ok(Compute::Keep);
         };
-        let left = stored.deadline.map(|deadline| {
-            Duration::from_millis(deadline.max(0) as u64).saturating_sub(self.now()).min(LONGEST)
-        });
-        if left == Some(Duration::ZERO) {
+        if stored.deadline.map_or(false, |deadline| deadline <= PASSED) {
             return Ok(Compute::Remove);
         }
+        let left = stored.deadline.map(|deadline| {
+            let left = Duration::from_millis(deadline as u64).saturating_sub(self.now());
+            left.clamp(Duration::from_nanos(1), LONGEST)
+        });
         let (freed, weight) = (old.map_or(0, |old| weight(key, old)), weight(key, &stored));
         let used = || self.map.weight().unwrap_or(0) as usize;
         // A snapshot has each entry as a request.

@@ -60,7 +60,7 @@ pub fn load(path: &Path, cache: &Cache) -> Done<u64> {
         while let Some(request) = requests.next()? {
             let deadline = match (request.word(0), request.len()) {
                 (b"SET", 3) => None,
-                (b"SET", 5) => integer(request.word(4)),
+                (b"SET", 5) => integer(request.word(4)).map(|deadline| cache.given(deadline)),
                 (b"ECHO", 2) if request.word(1) == sum.to_string().as_bytes() => return Ok(loaded),
                 (b"ECHO", 2) => return Err("the checksum is wrong".into()),
                 _ => return Err("this is no snapshot".into()),

@@ -229,14 +229,16 @@ impl Session {
         refused(format!("unknown command '{name}', with args beginning with: {shown}"))
     }
 
-    /// The deadline that a client gives by a number, which may not be less than `least`.
+    /// The deadline that a client gives by a number, which may not be less than `least`;
+    /// [`PASSED`](crate::cache::PASSED) if it has passed.
     fn deadline(&self, request: Request<'_>, when: When, number: &[u8], least: i64) -> Done<i64> {
         let number = integer(number).ok_or(INTEGER)?;
-        let now = if when.from_now { self.server.cache.now().as_millis() as i64 } else { 0 };
+        let cache = &self.server.cache;
+        let now = if when.from_now { cache.now().as_millis() as i64 } else { 0 };
         let time = number.checked_mul(when.unit).and_then(|time| time.checked_add(now));
         let command = lower(request.word(0));
         let invalid = || format!("invalid expire time in '{command}' command");
-        Ok(time.filter(|_| number >= least).ok_or_else(invalid)?)
+        Ok(cache.given(time.filter(|_| number >= least).ok_or_else(invalid)?))
     }
 
     /// Gives the first key's value another deadline, if `choose` makes one of the old. Returns the

@@ -307,7 +307,7 @@ fn each_key_that_expires_is_heard_of_once_for_each_subscription_and_no_other() {
     ask(&mut writer, "mset removed 1 replaced 1");
     ask(&mut writer, "del removed");
     ask(&mut writer, "set replaced 2");
-    ask(&mut writer, "set over 1 px 100");
+    ask(&mut writer, "set over 1 px 1");
     let mut events = reader.events.take().unwrap();
     let key = eventually(|| events.try_recv().ok());
     reader.tell(&key).unwrap();
@@ -316,6 +316,6 @@ fn each_key_that_expires_is_heard_of_once_for_each_subscription_and_no_other() {
         "*3 $7 message $22 __keyevent@0__:expired $4 over *4 $8 pmessage $16 __key*__:expired \
          $22 __keyevent@0__:expired $4 over +PONG"
     );
-    ask(&mut writer, "set last 1 px 100");
+    ask(&mut writer, "set last 1 px 1");
     assert_eq!(*eventually(|| events.try_recv().ok()), *b"last");
 }
