@@ -152,7 +152,7 @@ impl Cache {
         let Some(stored) = new else {
             return Ok(Compute::Keep);
         };
-        if stored.deadline.map_or(false, |deadline| deadline <= PASSED) {
+        if stored.deadline.is_some_and(|deadline| deadline <= PASSED) {
             return Ok(Compute::Remove);
         }
         let left = stored.deadline.map(|deadline| {
