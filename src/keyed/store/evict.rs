@@ -419,6 +419,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let all: u32 = shards.clone().map(|shard| engine.buckets(shard)).sum();
         let turn = eviction.evictions.fetch_add(1, Relaxed) as u32;
         let mut soonest: Option<(u64, u32, Lease)> = None;
+        let is_sooner = |soonest: Option<(u64, u32, Lease)>, deadline| {
+            soonest.map_or(true, |(soonest, ..)| deadline < soonest)
+        };
         for shard in shards {
             let buckets = engine.buckets(shard);
             for n in (0..buckets).step_by((all as usize / LOOKED_AT).max(1)) {
@@ -426,15 +429,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 else {
                     continue;
                 };
-                let is_sooner = |deadline| soonest.map_or(true, |(soonest, ..)| deadline < soonest);
-                if !is_sooner(engine.slots.header(first)?.next.get().unwrap_or(NEVER)) {
+                if !is_sooner(soonest, engine.slots.header(first)?.next.get().unwrap_or(NEVER)) {
                     continue;
                 }
                 for (id, slot) in (first..).zip(slots.iter()) {
                     let lease = slot.lease();
                     let deadline = engine.deadlines.of(lease);
-                    let is_sooner = soonest.map_or(true, |(soonest, ..)| deadline < soonest);
-                    if lease.is_in(EVICTABLE) && spared != Some(id) && is_sooner {
+                    let may_go = lease.is_in(EVICTABLE) && spared != Some(id);
+                    if may_go && is_sooner(soonest, deadline) {
                         soonest = Some((deadline, id, lease));
                     }
                 }
