@@ -204,22 +204,6 @@ impl NextExpiration {
         }
     }
 
-    /// Whether it is closed. The caller has a fence before this.
-    #[inline(always)]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == CLOSED
-    }
-
-    /// As [`is_closed`](Self::is_closed), by a read-modify-write: if it is not, the thread that
-    /// closes it sees all that the caller has done before.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn is_closed_in_order(&self) -> bool {
-        // survives: in loom the later read-modify-write of a word reads what the earlier has
-        // written.
-        self.0.fetch_or(0, Ordering::AcqRel) == CLOSED
-    }
-
     /// The next expiration if there is one.
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {

@@ -241,7 +241,7 @@ model!(r5_init_and_shutdown, large, || {
 
 // R6: a root's init is under way as the tracker is shut down, and another thread ends the root
 // after that has returned. No event follows the end of the stream. Guards: a thread that ends a
-// chosen root first looks, by a read-modify-write, whether its slot block has been closed.
+// chosen root first asks whether a shutdown has begun.
 model!(r6_init_and_shutdown_then_ack, large, || {
     shutdown_beside(|_| 7.into(), init, Some(|tracker| tracker.ack(7, EDGE).is_ok()));
 });
@@ -252,7 +252,7 @@ model!(r6_init_and_shutdown_then_fail, large, || {
 });
 
 /// R6: as before, where another thread acks the root beside the shutdown, with the fence of two
-/// sides and without. It does not fail without the ack's side, nor without the read-modify-write.
+/// sides and without. It does not fail without the ack's side.
 #[test]
 fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
     for fence in [true, false] {

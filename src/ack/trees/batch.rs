@@ -1,5 +1,6 @@
 //! Batches: one clock reading, and memory fetched before it is needed.
 
+use super::chosen::Key;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root};
@@ -106,10 +107,10 @@ impl<T: 'static> Trees<T> {
 
     /// Hashes the keys of a group, and starts fetching their index buckets.
     #[inline(always)]
-    fn find_homes(&self, keys: impl Iterator<Item = u64>, hashes: &mut [u32; GROUP]) {
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.engine.keys.hash(key);
-            self.engine.keys.index_of(*hash).prefetch(*hash);
+    fn find_homes<'a>(&'a self, ids: impl Iterator<Item = u64>, keys: &mut [Key<'a>; GROUP]) {
+        for (key, id) in keys.iter_mut().zip(ids) {
+            *key = self.key(id);
+            key.index.prefetch(key.hash);
         }
     }
 
@@ -121,15 +122,15 @@ impl<T: 'static> Trees<T> {
         timeout: Lifetime,
         mut each: impl FnMut(usize, Result<(), TokenError<T>>),
     ) {
-        let mut hashes = [0; GROUP];
+        let mut keys = [self.key(0); GROUP];
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
-                self.find_homes(items.iter().map(|item| item.0), &mut hashes);
-                let items = items.iter().zip(&hashes).enumerate();
-                for ((at, (&item, &hash)), token) in items.zip(&mut tokens) {
+                self.find_homes(items.iter().map(|item| item.0), &mut keys);
+                let items = items.iter().zip(&keys).enumerate();
+                for ((at, (&(_, xor, owner), &key)), token) in items.zip(&mut tokens) {
                     // A deadline for each root, at the cost of a coarse reading: `each`, or a
                     // handler, may take its time.
-                    let done = self.init_hashed((mine, index), hash, item, token, timeout);
+                    let done = self.init_key((mine, index), key, (xor, owner), token, timeout);
                     each(group * GROUP + at, done);
                 }
             }
@@ -143,21 +144,21 @@ impl<T: 'static> Trees<T> {
         items: &[(u64, u64)],
         mut each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
-        let mut hashes = [0; GROUP];
+        let mut keys = [self.key(0); GROUP];
         let mut candidates: [Option<Candidate<'_>>; GROUP] = [None; GROUP];
         for (group, items) in items.chunks(GROUP).enumerate() {
-            self.find_homes(items.iter().map(|item| item.0), &mut hashes);
-            for (candidate, &hash) in candidates.iter_mut().zip(&hashes[..items.len()]) {
-                *candidate = self.engine.keys.index_of(hash).candidate(hash);
+            self.find_homes(items.iter().map(|item| item.0), &mut keys);
+            for (candidate, key) in candidates.iter_mut().zip(&keys[..items.len()]) {
+                *candidate = key.index.candidate(key.hash);
                 if let Some(slot) = candidate.and_then(|seen| self.engine.slots.slot(seen.slot())) {
                     crate::core::prefetch_at(slot.address());
                 }
             }
-            for (at, (&(key, xor), &hash)) in items.iter().zip(&hashes).enumerate() {
+            for (at, (&(_, xor), &key)) in items.iter().zip(&keys).enumerate() {
                 let done = if xor == 0 {
                     Err(AckError::ZeroEdge)
                 } else {
-                    self.ack_chosen_at(hash, candidates[at], key, xor)
+                    self.ack_chosen_at(candidates[at], key, xor)
                 };
                 each(group * GROUP + at, done);
             }

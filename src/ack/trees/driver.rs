@@ -21,14 +21,14 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
         // Until the index has the slot, its claimer owns it, and may withdraw it.
         // survives: the driver read the lease first, with Acquire, so the key is not older than that
         // occupant. If it is a later occupant's, the swap of that lease fails.
-        let hash = self.engine.keys.hash(live.slot.fields().key.load(Ordering::Acquire));
-        self.engine.keys.index_of(hash).find(hash, &mut |id| id == live.id).map(drop)
+        let key = self.key(live.slot.fields().key.load(Ordering::Acquire));
+        key.index.find(key.hash, &mut |id| id == live.id).map(drop)
     }
 
     fn prepare(&self, slot: Slot<'_, Tree<T>>, _: &<Tree<T> as Payload>::Note, lease: Lease) {
         if !lease.is(State::LiveIssued) {
-            let hash = self.engine.keys.hash(slot.fields().key.load(Ordering::Relaxed));
-            self.engine.keys.index_of(hash).prefetch(hash);
+            let key = self.key(slot.fields().key.load(Ordering::Relaxed));
+            key.index.prefetch(key.hash);
         }
     }
 

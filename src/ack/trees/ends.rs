@@ -1,7 +1,7 @@
 //! The end of a root: one swap of its lease decides which thread ends it, and that thread frees the
 //! slot and delivers the outcome.
 
-use super::chosen::At;
+use super::chosen::Key;
 use super::tree::Tree;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
@@ -99,7 +99,7 @@ impl<T: 'static> Trees<T> {
             let _delivering = mine.frontend.undelivered.announce();
             // This concerns issued roots, too: an operator's call may have found one in flight
             // before its issuer has it.
-            if self.engine.has_closed(live.id) {
+            if self.engine.is_closing() {
                 return Err(Refused::Closed);
             }
             let Ok(ended) = live.end() else {
@@ -123,7 +123,8 @@ impl<T: 'static> Trees<T> {
         self.finish_at(mine, ended, target, reason, None)
     }
 
-    /// As [`finish`](Self::finish), for a caller that knows the key's place in the index.
+    /// As [`finish`](Self::finish), for a caller that knows the key of a chosen root, and its position
+    /// in the index bucket.
     #[inline(always)] // with a reason known at compile time most of it falls away
     pub(super) fn finish_at(
         &self,
@@ -131,7 +132,7 @@ impl<T: 'static> Trees<T> {
         ended: Ended<'_, Tree<T>>,
         target: u64,
         reason: Option<Reason>,
-        at: Option<At>,
+        at: Option<(Key<'_>, usize)>,
     ) -> Option<T> {
         let (id, lease, tree) = (ended.id(), ended.lease(), ended.slot().fields());
         let key = tree.key.load(Ordering::Relaxed);
@@ -158,13 +159,10 @@ impl<T: 'static> Trees<T> {
             }
             RootId::Issued(Root(key))
         } else {
-            let At { hash, position } =
-                at.unwrap_or_else(|| At { hash: self.engine.keys.hash(key), position: ANYWHERE });
-            let counts = &mine.frontend.counts[self.engine.keys.shard_of_hash(hash)];
-            counts.keys_out.add(1);
+            let (at, position) = at.unwrap_or_else(|| (self.key(key), ANYWHERE));
+            self.keys(mine, at).keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
-            let index = self.engine.keys.index_of(hash);
-            let removed = index.remove(&self.engine.pin(), hash, id, position, |_| false);
+            let removed = at.index.remove(&self.engine.pin(), at.hash, id, position, |_| false);
             if self.engine.free_or_rest(mine, ended, removed) {
                 self.engine.tend_if_wanted(self);
             }

@@ -39,13 +39,12 @@ impl Leftover {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether a shutdown has closed the bucket of slot `id`: the shutdown ends an entry that is
-    /// live there all the same. If the shutdown has not seen it, its claimer ends it, as it will
-    /// find the bucket closed. If not, the shutdown sees all that this thread has done before.
+    /// Whether a shutdown has begun: the shutdown ends the entries that are live all the same. One
+    /// that the shutdown has not seen is its claimer's to end, which will find the bucket closed. If
+    /// none has begun, it will see all that this thread has done before.
     #[inline(always)]
-    pub(crate) fn has_closed(&self, id: u32) -> bool {
-        let header = self.slots.header(id);
-        header.is_some_and(|header| self.owners.is_closed(header))
+    pub(crate) fn is_closing(&self) -> bool {
+        self.owners.are_closing()
     }
 
     /// Ends every entry, and calls `f` for each that this call ended. Returns whether the engine is
@@ -61,6 +60,7 @@ impl<P: Payload, C> Engine<P, C> {
         mut f: impl FnMut(Ended<'_, P>, F::Hold),
     ) -> bool {
         self.admission.refuse();
+        self.owners.close();
         let waits = !is_inside();
         if !waits {
             self.leftover.announce();

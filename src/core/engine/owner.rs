@@ -1,12 +1,12 @@
-//! What threads do without a read-modify-write: registering an entry, asking whether its bucket is
-//! closed, and, as its owner, ending it.
+//! What threads do without a read-modify-write: registering an entry, asking whether a shutdown has
+//! begun, and, as its owner, ending it.
 //!
 //! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs,
 //! long before they are due. So the owner leaves the fence that each of the two takes to the
 //! driver, by a [`Barrier`].
 //!
 //! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. The tracker's
-//! threads register roots this way, and ask this way whether a bucket is closed. Keyed entries do
+//! threads register roots this way, and ask this way whether a shutdown has begun. Keyed entries do
 //! neither: a thread that finds its bucket lowered leans on the read-modify-write (Q12).
 //!
 //! # Registering
@@ -25,18 +25,18 @@
 //! the dirty bit, so that the scan will look at all slots. A shutdown closes the bucket in the same
 //! place, and a closed one covers nothing.
 //!
-//! # Asking whether a bucket is closed
+//! # Asking whether a shutdown has begun
 //!
 //! ```text
 //!   the thread that is about to end a root           the shutdown
-//!   undelivered := 1       (in its stripe)           next.close(), of all buckets
+//!   undelivered := 1       (in its stripe)           closing := true
 //!   light                                            heavy
-//!   next is not closed: end the root by a swap       scan, and wait for undelivered = 0
+//!   not closing: end the root by a swap              scan, and wait for undelivered = 0
 //! ```
 //!
 //! If the light side comes before the heavy one, the shutdown sees what that thread has done and
-//! has seen: the root, and that its outcome is on its way. If not, the thread finds the bucket
-//! closed, and leaves the root to the shutdown, or to its init, which finds the same (R6).
+//! has seen: the root, and that its outcome is on its way. If not, the thread finds that a shutdown
+//! has begun, and leaves the root to it, or to the root's init, which finds its bucket closed (R6).
 //!
 //! # Ending
 //!
@@ -66,7 +66,7 @@ use crate::core::header::Header;
 use crate::core::lease::Lease;
 use crate::sync::asymmetric::Barrier;
 use crate::sync::park::Backoff;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{fence, AtomicBool, AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use {crate::core::slot::Payload, crate::core::slots::Spot};
 
@@ -118,11 +118,13 @@ impl Ending {
 pub(crate) struct Owners {
     /// Off where entries have no owners.
     barrier: Barrier,
+    /// Whether a shutdown has begun to end entries.
+    closing: AtomicBool,
 }
 
 impl Owners {
     pub(super) fn new(wanted: bool) -> Self {
-        Owners { barrier: Barrier::new(wanted) }
+        Owners { barrier: Barrier::new(wanted), closing: AtomicBool::new(false) }
     }
 
     /// Whether a driver has to [meet](Self::meet) owners before it scans.
@@ -142,18 +144,28 @@ impl Owners {
         header.next.covers(tick)
     }
 
-    /// Whether a shutdown has closed the bucket. If not, the shutdown sees all that this thread has
-    /// done before: the light side comes before the heavy one of [`await_none`](Self::await_none).
-    #[inline(always)]
-    pub(super) fn is_closed(&self, header: &Header) -> bool {
+    /// A shutdown begins: it ends all entries after this.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.barrier.heavy();
         if !self.barrier.is_on() {
-            return header.next.is_closed_in_order();
+            fence(Ordering::SeqCst);
         }
-        // survives: the models of R6 do not fail without it, nor with a load in place of the
-        // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another`
-        // fails.
-        Barrier::light();
-        header.next.is_closed()
+    }
+
+    /// Whether a shutdown has begun. If not, the shutdown sees all that this thread has done
+    /// before: the light side comes before the heavy one of [`close`](Self::close).
+    #[inline(always)]
+    pub(super) fn are_closing(&self) -> bool {
+        // survives: the models of R6 do not fail without either. Whoever scans a root after this
+        // thread has ended it reads that from the lease. Left are roots that the index leads to only
+        // after the scan: the announcement of their end is no atomic of loom's.
+        if self.barrier.is_on() {
+            Barrier::light();
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// Ends the entry of an owner, by a plain store where no driver scans its bucket, else by

@@ -1,7 +1,7 @@
 //! Acks of chosen roots, and their completion.
 
 use super::early::Held;
-use super::{At, Found, OPEN};
+use super::{Found, Key, OPEN};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Reason};
 use crate::ack::trees::{Mine, Trees};
@@ -10,28 +10,25 @@ use crate::core::lease::State;
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    pub(crate) fn ack_chosen(&self, key: u64, xor: u64) -> Result<Ack, AckError> {
+    pub(crate) fn ack_chosen(&self, id: u64, xor: u64) -> Result<Ack, AckError> {
         if xor == 0 {
             return Err(AckError::ZeroEdge);
         }
-        let hash = self.engine.keys.hash(key);
-        let candidate = self.engine.keys.index_of(hash).candidate(hash);
-        self.ack_chosen_at(hash, candidate, key, xor)
+        let key = self.key(id);
+        self.ack_chosen_at(key.index.candidate(key.hash), key, xor)
     }
 
     #[inline(always)]
     pub(in crate::ack::trees) fn ack_chosen_at(
         &self,
-        hash: u32,
         candidate: Option<Candidate<'_>>,
-        key: u64,
+        key: Key<'_>,
         xor: u64,
     ) -> Result<Ack, AckError> {
-        let done =
-            self.find_at(candidate, key).and_then(|found| self.ack_found(hash, &found, key, xor));
-        match done {
+        let found = self.find_at(candidate, key.id);
+        match found.and_then(|found| self.ack_found(&found, key, xor)) {
             Some(done) => done,
-            None => self.ack_anywhere(hash, key, xor),
+            None => self.ack_anywhere(key, xor),
         }
     }
 
@@ -39,12 +36,12 @@ impl<T: 'static> Trees<T> {
     /// or whose word another thread has just changed.
     #[cold]
     #[inline(never)]
-    fn ack_anywhere(&self, hash: u32, key: u64, xor: u64) -> Result<Ack, AckError> {
+    fn ack_anywhere(&self, key: Key<'_>, xor: u64) -> Result<Ack, AckError> {
         loop {
-            let done = match self.find_anywhere(hash, key) {
-                Some(found) => self.ack_found(hash, &found, key, xor),
+            let done = match self.find_anywhere(key) {
+                Some(found) => self.ack_found(&found, key, xor),
                 None => {
-                    let held = self.hold(hash, key, State::Early, Held::Share(xor))?;
+                    let held = self.hold(key, State::Early, Held::Share(xor))?;
                     held.then_some(Ok(Ack::Held))
                 }
             };
@@ -58,9 +55,8 @@ impl<T: 'static> Trees<T> {
     #[inline(always)]
     fn ack_found(
         &self,
-        hash: u32,
         found: &Found<'_, T>,
-        key: u64,
+        key: Key<'_>,
         xor: u64,
     ) -> Option<Result<Ack, AckError>> {
         let Found { word, lease, .. } = *found;
@@ -73,9 +69,9 @@ impl<T: 'static> Trees<T> {
         let next = word ^ xor;
         let tree = found.slot.fields();
         tree.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        let target = self.target(key, lease.generation());
+        let target = self.target(key.id, lease.generation());
         Some(if next == target {
-            self.last_ack_of(hash, found, key, target)
+            self.last_ack_of(found, key, target)
         } else if lease.is(State::Early) {
             Ok(Ack::Held)
         } else {
@@ -87,13 +83,12 @@ impl<T: 'static> Trees<T> {
     #[inline(never)] // keeps the others short
     fn last_ack_of(
         &self,
-        hash: u32,
         found: &Found<'_, T>,
-        key: u64,
+        key: Key<'_>,
         target: u64,
     ) -> Result<Ack, AckError> {
         self.engine.with_stripe(|mine, _| {
-            if self.complete_chosen(mine, hash, found, key, target) {
+            if self.complete_chosen(mine, found, key, target) {
                 Ok(Ack::Completed)
             } else {
                 self.count_late(mine, found.id);
@@ -111,15 +106,14 @@ impl<T: 'static> Trees<T> {
     pub(super) fn complete_chosen(
         &self,
         mine: &Mine,
-        hash: u32,
         found: &Found<'_, T>,
-        key: u64,
+        key: Key<'_>,
         target: u64,
     ) -> bool {
         let seen = found.lease;
         let mut live = found.by(found.slot.lease());
         let _delivering = mine.frontend.undelivered.announce();
-        if self.engine.has_closed(found.id) {
+        if self.engine.is_closing() {
             return false;
         }
         loop {
@@ -127,15 +121,14 @@ impl<T: 'static> Trees<T> {
             // that occupant. If it is a later occupant's, the swap of the lease fails.
             let same = live.lease.generation() == seen.generation()
                 && matches!(live.lease.state(), State::Live | State::Initing)
-                && live.slot.fields().key.load(Ordering::Acquire) == key;
+                && live.slot.fields().key.load(Ordering::Acquire) == key.id;
             if !same {
                 return false;
             }
             match live.end() {
                 Ok(ended) => {
                     let acked = Some(Reason::Acked);
-                    let at = At { hash, position: found.position };
-                    self.finish_at(mine, ended, target, acked, Some(at));
+                    self.finish_at(mine, ended, target, acked, Some((key, found.position)));
                     return true;
                 }
                 Err(now) => live.lease = now,

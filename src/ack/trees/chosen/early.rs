@@ -1,7 +1,7 @@
 //! Early entries: an ack, a failure or a renewal of a chosen root comes before its init, and waits
 //! for it.
 
-use super::New;
+use super::{Key, New};
 use crate::ack::error::AckError;
 use crate::ack::trees::Trees;
 use crate::core::engine::Refused;
@@ -22,23 +22,17 @@ impl<T: 'static> Trees<T> {
     /// Makes an early entry. Returns `false` if the root, or another early entry of it, is there
     /// already.
     #[cold]
-    pub(super) fn hold(
-        &self,
-        hash: u32,
-        key: u64,
-        state: State,
-        held: Held,
-    ) -> Result<bool, AckError> {
+    pub(super) fn hold(&self, key: Key<'_>, state: State, held: Held) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
             let full = self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity;
             if full {
                 self.early.fetch_sub(1, Relaxed);
-                self.keys(mine, hash).refused.add(1);
+                self.keys(mine, key).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
             let (deadline, now) = self.deadline(mine, self.early_timeout())?;
-            let new = New { hash, key, owner: 0, deadline, now };
+            let new = New { key, owner: 0, deadline, now };
             let word = |target| match held {
                 Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
                 Held::Culprit(by) => target ^ by,
@@ -50,9 +44,7 @@ impl<T: 'static> Trees<T> {
                         self.enter(mine, &new, placed, &mut None).map(|entered| entered.ok())
                     }
                     // The index may have the key already; then no room is needed.
-                    None if refused != Refused::Closed
-                        && self.find_anywhere(hash, key).is_some() =>
-                    {
+                    None if refused != Refused::Closed && self.find_anywhere(key).is_some() => {
                         Ok(None)
                     }
                     None => Err(self.refuse(refused)),
@@ -63,7 +55,7 @@ impl<T: 'static> Trees<T> {
             };
             mine.frontend.counts[self.engine.shard_of(live.id)].early_held.add(1);
             if self.engine.enforce(live.id, deadline).is_err() {
-                let target = self.target(key, live.lease.generation());
+                let target = self.target(key.id, live.lease.generation());
                 self.undo(mine, live, target).map_err(|_| AckError::Closed)?;
             }
             Ok(true)

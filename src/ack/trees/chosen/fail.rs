@@ -9,15 +9,15 @@ use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    pub(crate) fn fail_chosen(&self, key: u64, by: Option<u64>) -> Result<Done, AckError> {
-        let hash = self.engine.keys.hash(key);
+    pub(crate) fn fail_chosen(&self, id: u64, by: Option<u64>) -> Result<Done, AckError> {
+        let key = self.key(id);
         loop {
-            let Some(found) = self.find(hash, key) else {
+            let Some(found) = self.find(key) else {
                 let (state, word) = match by {
                     None => (State::EarlyFailed, Held::Share(0)),
                     Some(by) => (State::EarlyFailedBy, Held::Culprit(by)),
                 };
-                match self.hold(hash, key, state, word)? {
+                match self.hold(key, state, word)? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
@@ -25,7 +25,7 @@ impl<T: 'static> Trees<T> {
             let lease = found.lease;
             match lease.state() {
                 State::Live => {
-                    let target = self.target(key, lease.generation());
+                    let target = self.target(id, lease.generation());
                     match self.fail_live(found.by(lease), target, by) {
                         Ok(true) => return Ok(Done::Now),
                         Ok(false) => {}
@@ -36,7 +36,7 @@ impl<T: 'static> Trees<T> {
                     let failed = lease.with_state(State::EarlyFailed);
                     if found.slot.swap_lease(lease, failed).is_ok() {
                         if let Some(by) = by {
-                            self.name_culprit(&found, failed, key, by);
+                            self.name_culprit(&found, failed, id, by);
                         }
                         return Ok(Done::Held);
                     }

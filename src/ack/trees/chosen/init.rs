@@ -1,6 +1,6 @@
 //! The init of a chosen root.
 
-use super::{Found, New};
+use super::{Found, Key, New};
 use crate::ack::error::AckError;
 use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
@@ -16,27 +16,27 @@ use crate::time::Lifetime;
 impl<T: 'static> Trees<T> {
     pub(crate) fn init(
         &self,
-        key: u64,
+        id: u64,
         xor: u64,
         owner: u64,
         token: T,
         timeout: Lifetime,
     ) -> Result<(), TokenError<T>> {
-        let hash = self.engine.keys.hash(key);
+        let key = self.key(id);
         // The fetch goes on while this thread reads the clock and claims a slot.
-        self.engine.keys.index_of(hash).prefetch(hash);
+        key.index.prefetch(key.hash);
         self.engine.with_stripe(|mine, index| {
-            self.init_hashed((mine, index), hash, (key, xor, owner), token, timeout)
+            self.init_key((mine, index), key, (xor, owner), token, timeout)
         })
     }
 
-    /// Inits a root whose key has this hash, with these edges and this token.
+    /// Inits the root of this key, with these edges and this token.
     #[inline(always)]
-    pub(in crate::ack::trees) fn init_hashed(
+    pub(in crate::ack::trees) fn init_key(
         &self,
         who: (&Mine, usize),
-        hash: u32,
-        (key, xor, owner): (u64, u64, u64),
+        key: Key<'_>,
+        (xor, owner): (u64, u64),
         token: T,
         timeout: Lifetime,
     ) -> Result<(), TokenError<T>> {
@@ -45,7 +45,7 @@ impl<T: 'static> Trees<T> {
             Err(error) => return Err(TokenError { error, token }),
         };
         let mut token = Some(token);
-        let new = &New { hash, key, owner, deadline, now };
+        let new = &New { key, owner, deadline, now };
         let mut refused = Refused::OutOfMemory;
         let placed =
             self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
@@ -53,8 +53,7 @@ impl<T: 'static> Trees<T> {
             return self.init_anywhere(who, *new, xor, token, Err(refused));
         };
         let id = placed.id;
-        let index = self.engine.keys.index_of(new.hash);
-        if !index.insert_simply(&self.engine.pin(), new.hash, id) {
+        if !key.index.insert_simply(&self.engine.pin(), key.hash, id) {
             return self.init_anywhere(who, *new, xor, token, Ok(placed));
         }
         let live = placed.named();
@@ -72,18 +71,18 @@ impl<T: 'static> Trees<T> {
     fn init_ended(
         &self,
         mine: &Mine,
-        new: &New,
+        new: &New<'_>,
         xor: u64,
         live: Occupant<'_, Tree<T>>,
     ) -> Result<(), TokenError<T>> {
         let Occupant { id, slot, lease } = live;
-        let target = self.target(new.key, lease.generation());
+        let target = self.target(new.key.id, lease.generation());
         if self.engine.enforce(id, new.deadline).is_err() {
             return self.undo_root(mine, live, target);
         }
         if xor == 0 {
             let found = Found { id, slot, word: target, lease, position: ANYWHERE };
-            self.complete_chosen(mine, new.hash, &found, new.key, target);
+            self.complete_chosen(mine, &found, new.key, target);
         }
         Ok(())
     }
@@ -94,7 +93,7 @@ impl<T: 'static> Trees<T> {
     fn init_anywhere<'a>(
         &'a self,
         who: (&Mine, usize),
-        new: New,
+        new: New<'_>,
         xor: u64,
         mut token: Option<T>,
         placed: Result<Unnamed<'a, Tree<T>>, Refused>,
@@ -110,13 +109,13 @@ impl<T: 'static> Trees<T> {
     fn init_or_merge<'a>(
         &'a self,
         who: (&Mine, usize),
-        new: New,
+        new: New<'_>,
         xor: u64,
         token: &mut Option<T>,
         mut placed: Result<Unnamed<'a, Tree<T>>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
-        let New { hash, key, .. } = new;
+        let key = new.key;
         loop {
             let found = match placed {
                 Ok(placed) => match self.enter(mine, &new, placed, token)? {
@@ -131,7 +130,7 @@ impl<T: 'static> Trees<T> {
                 },
                 Err(Refused::Closed) => return Err(AckError::Closed),
                 // A key that is there already needs no room.
-                Err(refused) => match self.find_anywhere(hash, key) {
+                Err(refused) => match self.find_anywhere(key) {
                     Some(found) => found,
                     None => return Err(self.refuse(refused)),
                 },
@@ -150,7 +149,7 @@ impl<T: 'static> Trees<T> {
                 }
                 // Another init of this root was first (S3, S7).
                 _ => {
-                    self.keys(mine, hash).duplicate.add(1);
+                    self.keys(mine, key).duplicate.add(1);
                     return Err(AckError::Duplicate);
                 }
             }
@@ -169,19 +168,19 @@ impl<T: 'static> Trees<T> {
     pub(super) fn place(
         &self,
         (mine, index): (&Mine, usize),
-        new: &New,
+        new: &New<'_>,
         state: State,
         word: impl FnOnce(u64) -> u64,
         token: &mut Option<T>,
         refused: &mut Refused,
     ) -> Option<(Unnamed<'_, Tree<T>>, &Header)> {
         let vacant = self.engine.claim(mine, index, new.deadline, refused)?;
-        let target = self.target(new.key, vacant.generation());
+        let target = self.target(new.key.id, vacant.generation());
         let lease = Lease::new(state, vacant.generation(), new.deadline);
         let spot = vacant.spot();
         spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-        let placed = occupy(vacant, (new.key, new.owner, token), word(target), lease);
-        self.keys(mine, new.hash).keys_in.add(1);
+        let placed = occupy(vacant, (new.key.id, new.owner, token), word(target), lease);
+        self.keys(mine, new.key).keys_in.add(1);
         Some((placed, spot.header))
     }
 
@@ -191,22 +190,22 @@ impl<T: 'static> Trees<T> {
     pub(super) fn enter<'a>(
         &'a self,
         mine: &Mine,
-        new: &New,
+        new: &New<'_>,
         placed: Unnamed<'a, Tree<T>>,
         token: &mut Option<T>,
     ) -> Result<Result<Occupant<'a, Tree<T>>, Found<'a, T>>, AckError> {
         let mut found = None;
         let mut probe = |id| {
-            found = self.holds(id, new.key, ANYWHERE);
+            found = self.holds(id, new.key.id, ANYWHERE);
             found.is_some()
         };
         let entered =
-            self.engine.publish(&self.engine.pin(), new.hash, placed.id, &mut probe, self);
+            self.engine.publish(&self.engine.pin(), new.key.hash, placed.id, &mut probe, self);
         if let Insert::Done = entered {
             return Ok(Ok(placed.named()));
         }
         // The index never had the slot, so it is still this thread's alone (see `may_end`).
-        self.keys(mine, new.hash).keys_out.add(1);
+        self.keys(mine, new.key).keys_out.add(1);
         // SAFETY: the driver asks the index about chosen roots, which has not had this one.
         let placed = unsafe { placed.withdraw() };
         if placed.lease().is(State::Live) {

@@ -14,12 +14,18 @@ use crate::sync::Ordering;
 impl<T: 'static> Trees<T> {
     /// This thread has taken over the early entry `found` for the root `new`, whose part it puts in.
     /// Returns the entry's target.
-    fn adopt(&self, mine: &Mine, found: &Found<'_, T>, new: &New, token: &mut Option<T>) -> u64 {
+    fn adopt(
+        &self,
+        mine: &Mine,
+        found: &Found<'_, T>,
+        new: &New<'_>,
+        token: &mut Option<T>,
+    ) -> u64 {
         self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let counts = &mine.frontend.counts[self.engine.shard_of(found.id)];
         counts.begun.add(1);
         counts.early_merged.add(1);
-        let target = self.target(new.key, found.lease.generation());
+        let target = self.target(new.key.id, found.lease.generation());
         self.set_birth(found.id, self.born(target, new.now));
         found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
         if let Some(token) = token.take() {
@@ -36,11 +42,11 @@ impl<T: 'static> Trees<T> {
         &self,
         mine: &Mine,
         found: &Found<'_, T>,
-        new: &New,
+        new: &New<'_>,
         token: &mut Option<T>,
     ) -> Result<bool, AckError> {
         let _delivering = mine.frontend.undelivered.announce();
-        if self.engine.has_closed(found.id) {
+        if self.engine.is_closing() {
             return Err(AckError::Closed);
         }
         let Ok(ended) = found.by(found.lease).end() else {
@@ -60,7 +66,7 @@ impl<T: 'static> Trees<T> {
         &self,
         mine: &Mine,
         found: &Found<'_, T>,
-        new: &New,
+        new: &New<'_>,
         xor: u64,
         token: &mut Option<T>,
     ) -> Result<bool, AckError> {
@@ -72,7 +78,7 @@ impl<T: 'static> Trees<T> {
         let mut initing = Lease::new(State::Initing, early.generation(), deadline);
         // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
         let delivering = mine.frontend.undelivered.announce();
-        if self.engine.has_closed(found.id) {
+        if self.engine.is_closing() {
             return Err(AckError::Closed);
         }
         // This swap refuses a second init, and keeps the early timeout away from here on.
@@ -112,7 +118,7 @@ impl<T: 'static> Trees<T> {
                     // The root is like any other now: the thread that ends it announces that
                     // itself.
                     drop(delivering);
-                    self.complete_chosen(mine, self.engine.keys.hash(key), found, key, target);
+                    self.complete_chosen(mine, found, key, target);
                 }
             }
             // A failure came between: this thread delivers it.

@@ -38,7 +38,7 @@ mod renew;
 
 use super::tree::{read, Tree};
 use super::{Mine, Trees};
-use crate::core::index::{Candidate, ANYWHERE};
+use crate::core::index::{Candidate, Index, ANYWHERE};
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::core::slot::Slot;
@@ -73,21 +73,23 @@ impl<'a, T: 'static> Found<'a, T> {
     }
 }
 
+/// A root's id that a caller chose, and where the index has it.
+#[derive(Clone, Copy)]
+pub(in crate::ack::trees) struct Key<'a> {
+    id: u64,
+    pub(in crate::ack::trees) hash: u32,
+    /// The shard whose index it is.
+    shard: usize,
+    pub(in crate::ack::trees) index: &'a Index,
+}
+
 /// A chosen root on its way in, or its early entry.
 #[derive(Clone, Copy)]
-pub(super) struct New {
-    pub(super) hash: u32,
-    pub(super) key: u64,
+pub(super) struct New<'a> {
+    pub(super) key: Key<'a>,
     pub(super) owner: u64,
     pub(super) deadline: u64,
     pub(super) now: u64,
-}
-
-/// Where a key is in the index: its hash, and the position in its index bucket or [`ANYWHERE`].
-#[derive(Clone, Copy)]
-pub(super) struct At {
-    pub(super) hash: u32,
-    pub(super) position: usize,
 }
 
 impl<T: 'static> Trees<T> {
@@ -99,16 +101,28 @@ impl<T: 'static> Trees<T> {
         Some(Found { id, slot, word, lease, position })
     }
 
-    /// The counters of the shard whose index has the keys of this hash.
     #[inline(always)]
-    pub(super) fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m super::Counts {
-        &mine.frontend.counts[self.engine.keys.shard_of_hash(hash)]
+    pub(in crate::ack::trees) fn key(&self, id: u64) -> Key<'_> {
+        let keys = &self.engine.keys;
+        let hash = keys.hash(id);
+        let shard = keys.shard_of_hash(hash);
+        Key { id, hash, shard, index: keys.at(shard) }
+    }
+
+    /// The counters of the shard whose index has the key.
+    #[inline(always)]
+    pub(in crate::ack::trees) fn keys<'m>(
+        &self,
+        mine: &'m Mine,
+        key: Key<'_>,
+    ) -> &'m super::Counts {
+        &mine.frontend.counts[key.shard]
     }
 
     #[inline(always)]
-    pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_, T>> {
-        let candidate = self.engine.keys.index_of(hash).candidate(hash);
-        self.find_at(candidate, key).or_else(|| self.find_anywhere(hash, key))
+    pub(super) fn find(&self, key: Key<'_>) -> Option<Found<'_, T>> {
+        let candidate = key.index.candidate(key.hash);
+        self.find_at(candidate, key.id).or_else(|| self.find_anywhere(key))
     }
 
     /// Looks whether the root is where it most likely is: the result of
@@ -126,10 +140,10 @@ impl<T: 'static> Trees<T> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_, T>> {
+    pub(super) fn find_anywhere(&self, key: Key<'_>) -> Option<Found<'_, T>> {
         let mut seen = None;
-        self.engine.keys.index_of(hash).find(hash, &mut |id| {
-            seen = self.holds(id, key, ANYWHERE);
+        key.index.find(key.hash, &mut |id| {
+            seen = self.holds(id, key.id, ANYWHERE);
             seen.is_some()
         })?;
         seen

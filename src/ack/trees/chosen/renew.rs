@@ -9,13 +9,13 @@ use crate::core::lease::{Lease, State};
 use crate::time::Lifetime;
 
 impl<T: 'static> Trees<T> {
-    pub(crate) fn reset_chosen(&self, key: u64, timeout: Lifetime) -> Result<Done, AckError> {
-        let hash = self.engine.keys.hash(key);
+    pub(crate) fn reset_chosen(&self, id: u64, timeout: Lifetime) -> Result<Done, AckError> {
+        let key = self.key(id);
         self.check(timeout)?;
         let mut lost = None;
         loop {
-            let Some(found) = self.find(hash, key) else {
-                match self.hold(hash, key, State::Early, Held::Share(0))? {
+            let Some(found) = self.find(key) else {
+                match self.hold(key, State::Early, Held::Share(0))? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
