@@ -109,7 +109,8 @@ fn a_removal_wins_over_a_load_under_way() {
     }
 }
 
-/// Threads count, touch and remove: each increment is in a value that was removed, or has expired.
+/// Threads count, touch and remove, half of them by `upsert` and `remove_if`: each increment is in a
+/// value that was removed, or has expired.
 #[test]
 fn no_increment_is_lost() {
     const THREADS: u64 = 4;
@@ -132,6 +133,13 @@ fn no_increment_is_lost() {
             scope.spawn(move || {
                 for at in 0..EACH {
                     let key = (at * 7 + thread) % 5;
+                    if thread % 2 == 0 {
+                        map.upsert(key, |old| (old.map_or(1, |old| old + 1), ())).unwrap();
+                        if at % 64 == thread {
+                            map.remove_if(&key, |_, count| count % 2 == 0);
+                        }
+                        continue;
+                    }
                     let computed = map.compute(key, |old| Compute::Put(old.map_or(1, |n| n + 1)));
                     assert!(matches!(computed, Ok(Computed::Put { .. })));
                     drop(computed);

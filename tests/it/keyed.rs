@@ -1,8 +1,7 @@
 //! Keyed stores: one test per promise.
 
 use crate::rig;
-use crate::support::Random;
-use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause, StoreShardMetrics, Updated};
+use expiry::{ExpiringMap, ManualClock, RemovalCause, StoreShardMetrics};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,66 +36,6 @@ fn an_entry_is_found_until_its_time_is_up() {
     assert_eq!(map.len(), 1);
     assert!(!map.poll(1000).more);
     assert_eq!((map.len(), ends.load(Relaxed)), (0, 1));
-}
-
-/// ZooKeeper's class, driven like this, strands one element in 25 to 150: fresh keys on which two
-/// threads meet with a few updates each, at timeouts of 0 to 4 intervals, and never again; with a
-/// poller, and with removes.
-#[test]
-fn no_key_is_stranded() {
-    for (polls, removes) in [(false, false), (true, false), (true, true)] {
-        const KEYS: u64 = 100_000;
-        let interval = Duration::from_millis(1);
-        let queue = ExpiryQueue::<u64>::builder().interval(interval).build_manual().unwrap();
-        let expired = AtomicUsize::new(0);
-        let removed = AtomicUsize::new(0);
-        let inserted = AtomicUsize::new(0);
-        let meet = std::sync::Barrier::new(2);
-        let done = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            if polls {
-                scope.spawn(|| {
-                    while !done.load(Relaxed) {
-                        expired.fetch_add(queue.poll().len(), Relaxed);
-                    }
-                });
-            }
-            let workers: Vec<_> = (0..2u64)
-                .map(|thread| {
-                    let (queue, removed, inserted, meet) = (&queue, &removed, &inserted, &meet);
-                    scope.spawn(move || {
-                        let mut seed = Random(thread + 1);
-                        meet.wait();
-                        for key in 0..KEYS {
-                            for _ in 0..2 {
-                                let random = seed.next();
-                                let timeout = interval * (random % 5) as u32 + interval / 2;
-                                let updated = queue.update(key, timeout).unwrap();
-                                let fresh = matches!(updated, Updated::Inserted { .. });
-                                inserted.fetch_add(usize::from(fresh), Relaxed);
-                            }
-                            if removes && seed.0 >> 32 & 3 == 0 {
-                                let there = queue.remove(&key).is_some();
-                                removed.fetch_add(usize::from(there), Relaxed);
-                            }
-                        }
-                    })
-                })
-                .collect();
-            for worker in workers {
-                worker.join().unwrap();
-            }
-            done.store(true, Relaxed);
-        });
-        // The last ones are due within five intervals of the real clock.
-        let began = std::time::Instant::now();
-        while !queue.is_empty() {
-            expired.fetch_add(queue.poll().len(), Relaxed);
-            assert!(began.elapsed() < SECOND * 120, "{} stranded", queue.len());
-        }
-        let ends = expired.load(Relaxed) + removed.load(Relaxed);
-        assert_eq!(ends, inserted.load(Relaxed), "polls {polls}, removes {removes}");
-    }
 }
 
 /// F7: what happens to an entry is counted at the shard that has its memory: here one of 16.
