@@ -53,7 +53,7 @@ const UPDATES: u64 = 3;
 /// One key in this many is timed, to see whether the threads really were there at once.
 const TIMED: usize = 16;
 /// The interval, of simulated time.
-pub const INTERVAL: Duration = Duration::from_millis(1);
+const INTERVAL: Duration = Duration::from_millis(1);
 
 /// What an update did.
 #[derive(Debug, Clone, Copy)]
@@ -125,6 +125,40 @@ impl<K: Key> Driven<K> for Ours<K> {
         // Two accounts: of the counters, and of the slots.
         let slots: usize = self.queue.dump().values().map(Vec::len).sum();
         self.queue.len().max(slots)
+    }
+}
+
+/// ZooKeeper's, at the times of this clock.
+struct Theirs<K> {
+    queue: ZooKeeper<K>,
+    clock: ManualClock,
+}
+
+impl<K: Key> Theirs<K> {
+    fn new(clock: &ManualClock) -> Self {
+        let queue = ZooKeeper::at(clock.now(), INTERVAL.as_nanos() as u64);
+        Theirs { queue, clock: clock.clone() }
+    }
+}
+
+impl<K: Key> Driven<K> for Theirs<K> {
+    fn update(&self, key: K, intervals: u64) -> Option<Update> {
+        let timeout = INTERVAL * intervals as u32;
+        let (before, after) = self.queue.update(&key, self.clock.now(), timeout.as_nanos() as u64);
+        let tick = ticks(Duration::from_nanos(after));
+        Some(Update { inserted: before.is_none(), tick })
+    }
+
+    fn remove(&self, key: &K) -> bool {
+        self.queue.remove(key)
+    }
+
+    fn poll(&self, each: &mut dyn FnMut(&K)) {
+        self.queue.poll(self.clock.now(), each);
+    }
+
+    fn left(&self) -> usize {
+        self.queue.live()
     }
 }
 
@@ -334,7 +368,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     verdict(&plan, &found, &checks);
     let peer = options.peer.map(|Peer::Zookeeper| {
         let clock = ManualClock::new();
-        let queue = ZooKeeper::new(clock.clone(), INTERVAL.as_nanos() as u64);
+        let queue = Theirs::new(&clock);
         let (keys, longest) = (plan.keys.min(PEER.0), plan.longest.min(PEER.1));
         drive::<K, _>(&queue, &clock, &Plan { keys, longest, ..plan.clone() }, &mut live)
     });

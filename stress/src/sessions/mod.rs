@@ -8,6 +8,7 @@
 mod contended;
 mod keys;
 mod stays;
+#[path = "../../../benches/src/peers/zookeeper.rs"]
 mod zookeeper;
 
 use crate::error::Error;
