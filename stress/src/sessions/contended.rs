@@ -1,4 +1,4 @@
-//! `sessions --contended`: fresh keys on which threads meet with a few updates, and which no thread
+//! Fresh keys on which threads meet with a few updates, and which no thread
 //! touches again.
 //!
 //! Threads go through the keys of a batch together. A thread that is through with a key goes on to
@@ -353,7 +353,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     if plan.threads < 2 {
         return Err(Error::Option {
             option: "--threads",
-            why: "is 1, and nobody meets alone; with --contended use at least 2".into(),
+            why: "is 1, and nobody meets alone; use at least 2".into(),
         });
     }
     let mut names = NAMES.to_vec();
@@ -361,7 +361,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let checks = Checks::new(&names);
     let clock = ManualClock::new();
     let queue = Ours::new(&clock, options.seed)?;
-    let mut live = Live::new("sessions --contended", Some(plan.keys));
+    let mut live = Live::new("sessions", Some(plan.keys));
     let began = Instant::now();
     let found = drive::<K, _>(&queue, &clock, &plan, &mut live);
     let took = began.elapsed();
@@ -380,8 +380,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     }
     let sum = total(&found);
     let done = ("keys", sum.keys);
-    let mut report =
-        Report::new("sessions --contended", done, took, options.seed, &checks, options);
+    let mut report = Report::new("sessions", done, took, options.seed, &checks, options);
     report.series = live.finish();
     report.counts.extend([
         done,
