@@ -1,5 +1,6 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
+use crate::support::on_threads;
 use expiry::expiring_map::Entry;
 use expiry::{
     BuildError, EvictionPolicy, ExpiringMap, Lifetime, ManualClock, RemovalCause, StoreError,
@@ -273,22 +274,16 @@ fn threads_keep_the_bound_and_each_entry_ends_once() {
             })
             .build()
             .unwrap();
-        thread::scope(|scope| {
-            for thread in 0..4 {
-                let map = &map;
-                scope.spawn(move || {
-                    for n in 0..EACH {
-                        let key = n * 4 + thread;
-                        map.insert(key, key).expect("a full map makes room");
-                        assert!(map.weight() <= Some(capacity as u64));
-                        if n % 3 == 0 {
-                            map.get(&key.saturating_sub(8));
-                        }
-                        if n % 7 == 0 {
-                            drop(map.remove(&key.saturating_sub(4)));
-                        }
-                    }
-                });
+        on_threads(4, |thread| {
+            for key in (0..EACH).map(|n| n * 4 + thread) {
+                map.insert(key, key).expect("a full map makes room");
+                assert!(map.weight() <= Some(capacity as u64));
+                if key % 12 < 4 {
+                    map.get(&key.saturating_sub(8));
+                }
+                if key % 28 < 4 {
+                    drop(map.remove(&key.saturating_sub(4)));
+                }
             }
         });
         let (ended, live) = (std::mem::take(&mut *ends.lock().unwrap()), map.len());
@@ -478,25 +473,22 @@ fn an_insertion_evicts_no_more_entries_than_it_weighs() {
 #[test]
 fn threads_keep_the_weight() {
     const EACH: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
-    let entries: [fn(u64, u64) -> (u64, u64); 2] = [
+    /// The key and weight of a thread's nth insertion.
+    type Entry = fn(u64, u64) -> (u64, u64);
+    let entries: [Entry; 2] = [
         |thread, n| (n * 3 % 50, (n * 31 + thread * 17) % 30),
         |thread, n| (n % 500 * 4 + thread, if thread == 0 { 1 } else { 70 }),
     ];
     for entry in entries {
         let (map, _) = weighing();
-        thread::scope(|scope| {
-            for thread in 0..4 {
-                let map = &map;
-                scope.spawn(move || {
-                    for n in 0..EACH {
-                        let (key, weight) = entry(thread, n);
-                        let refused = map.insert(key, weight).err();
-                        assert!(refused.is_none() || weight == 70, "{refused:?}");
-                        if n % 7 == 0 {
-                            drop(map.remove(&(key + 1)));
-                        }
-                    }
-                });
+        on_threads(4, |thread| {
+            for n in 0..EACH {
+                let (key, weight) = entry(thread, n);
+                let refused = map.insert(key, weight).err();
+                assert!(refused.is_none() || weight == 70, "{refused:?}");
+                if n % 7 == 0 {
+                    drop(map.remove(&(key + 1)));
+                }
             }
         });
         assert!(weight(&map) <= 100);

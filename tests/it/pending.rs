@@ -356,8 +356,9 @@ mod by_key {
                     mine.extend(map.cancel_all().into_iter().map(|entry| entry.into_value()));
                 }
             }
-            mine.into_iter().map(|value| *value).collect()
-        });
+            mine.into_iter().map(|value| *value).collect::<Vec<_>>()
+        })
+        .concat();
         all.extend(map.shutdown().into_iter().map(|entry| *entry.into_value()));
         all.append(&mut left.lock().unwrap());
         each_once(all, THREADS * EACH);

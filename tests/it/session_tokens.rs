@@ -255,7 +255,8 @@ fn each_token_comes_back_once_among_threads() {
             }
         }
         back
-    });
+    })
+    .concat();
     came_back.extend(sessions.shutdown().into_iter().map(|session| session.token.get()));
     came_back.append(&mut told.lock().unwrap());
     each_once(came_back, 3 * rounds);

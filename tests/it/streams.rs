@@ -406,7 +406,8 @@ fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
         for taker in takers {
             told.extend(runtime.block_on(taker).unwrap());
         }
-        let mut begun: Vec<_> = threads.join().unwrap().into_iter().map(|one| one.0).collect();
+        let mut begun: Vec<_> =
+            threads.join().unwrap().concat().into_iter().map(|one| one.0).collect();
         begun.sort_unstable();
         told.sort_unstable();
         assert_eq!(begun, told);

@@ -109,7 +109,7 @@ fn a_shutdown_in_the_midst_of_everything() {
             (threads.join().unwrap(), returned)
         });
         drop(tracker);
-        let begun: HashSet<_> = begun.into_iter().map(|(_, root)| root).collect();
+        let begun: HashSet<_> = begun.into_iter().flatten().map(|(_, root)| root).collect();
         let mut seen = HashSet::new();
         let told = std::mem::take(&mut *told.lock().unwrap());
         assert!(fate == ShutdownMode::Return || returned.is_empty());

@@ -199,7 +199,7 @@ fn each_ends_once_whoever_comes_first() {
     let tick = Duration::from_micros(10);
     let timeouts = Timeouts::builder().interval(tick).build().unwrap();
     let tasks = on_threads(3, |thread| {
-        let tasks = Vec::from([(); 8].map(|()| Task::new()));
+        let tasks = [(); 8].map(|()| Task::new());
         for round in 0..3_000u32 {
             let limit = |task: &Arc<Task>| {
                 let mut limited = timeouts.timeout(tick * (1 + round % 5), never());
@@ -217,7 +217,8 @@ fn each_ends_once_whoever_comes_first() {
             }
         }
         tasks
-    });
+    })
+    .concat();
     timeouts.shutdown();
     assert!(tasks.iter().all(|task| task.held() == 0));
     let woken: usize = tasks.iter().map(|task| task.woken()).sum();

@@ -304,7 +304,8 @@ fn each_token_comes_back_once_among_threads() {
             }
         }
         refused
-    });
+    })
+    .concat();
     let left = tracker.shutdown(ShutdownMode::Return);
     came_back.extend(left.iter().map(|outcome| outcome.token.id()));
     came_back.append(&mut told.lock().unwrap());

@@ -154,12 +154,12 @@ pub fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
 }
 
 /// What so many threads return, which run this at the same time, each with its number.
-pub fn on_threads<T: Send>(threads: u64, work: impl Fn(u64) -> Vec<T> + Sync) -> Vec<T> {
+pub fn on_threads<T: Send>(threads: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let work = &work;
     std::thread::scope(|scope| {
         let spawn = |thread| scope.spawn(move || work(thread));
         let threads: Vec<_> = (0..threads).map(spawn).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
 
