@@ -3,9 +3,7 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{
-    BuildError, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull,
-};
+use expiry::{ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
@@ -56,10 +54,6 @@ fn what_is_refused_comes_back() {
     left.sort_unstable();
     assert_eq!(left, [1, 2, 6]);
     assert_eq!(table.insert(7, SECOND).unwrap_err().error, StoreError::Closed);
-    let builder = || PendingTable::<u64>::builder();
-    assert_eq!(builder().capacity(0).build().err(), Some(BuildError::ZeroCapacity));
-    let both = builder().expiry_listener(|_| ()).build_with_channel(1, WhenFull::Wait);
-    assert_eq!(both.err(), Some(BuildError::TwoReceivers));
 }
 
 #[test]

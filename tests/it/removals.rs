@@ -3,8 +3,8 @@
 
 use crate::support::{on_threads, wait_for, GENEROUS, MS};
 use expiry::{
-    BuildError, ExpiringMap, ExpiringMapBuilder, ManualClock, Receiver, RemovalCause, Removed,
-    TimeCacheMap, WhenFull,
+    ExpiringMap, ExpiringMapBuilder, ManualClock, Receiver, RemovalCause, Removed, TimeCacheMap,
+    WhenFull,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -308,18 +308,4 @@ fn a_stream_ends_with_the_last_handle() {
     assert!(task.poll(&mut Box::pin(stream.recv())).is_pending());
     drop(map);
     assert!(task.block_on(Box::pin(stream.recv())).is_none());
-}
-
-#[test]
-fn absurd_settings_are_refused() {
-    let build = |length| {
-        let builder = ExpiringMap::<u64, u64>::builder();
-        builder.build_manual_with_channel(length, WhenFull::Wait).err()
-    };
-    assert_eq!(build(0), Some(BuildError::ZeroChannel));
-    let length = usize::MAX;
-    assert_eq!(build(length), Some(BuildError::ChannelTooLong { length }));
-    let listens = ExpiringMap::<u64, u64>::builder().removal_listener(|_, _, _| ());
-    let both = listens.build_manual_with_channel(1, WhenFull::Wait);
-    assert_eq!(both.err(), Some(BuildError::TwoReceivers));
 }
