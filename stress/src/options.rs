@@ -51,9 +51,8 @@ Examples:
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
   stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
-  stress sessions --tracker
-  stress sessions --contended --keys 100000000
-  stress sessions --contended --peer zookeeper
+  stress sessions --keys 100000000
+  stress sessions --peer zookeeper
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
@@ -76,7 +75,7 @@ pub enum Scenario {
     /// The tracker alone under load from all threads
     #[command(after_help = ACK)]
     Ack(Ack),
-    /// An expiry queue, or a session tracker, under load from all threads, each history judged
+    /// Fresh keys of an expiry queue, on which threads meet: none is left behind
     #[command(after_help = SESSIONS)]
     Sessions(Sessions),
     /// An expiring map under a cache's load; each value's story is checked
@@ -266,13 +265,10 @@ pub struct Ack {
 }
 
 const SESSIONS: &str = "\
-All threads update, touch (by key and by handle) and remove the same few keys of an expiry queue, which expire meanwhile; with \
---tracker they create, touch (by id, by handle and in batches), close, move, upgrade and remove sessions, whose touches are collected \
-for a leader. Each history must be linearizable: this is `stress histories --on queue`, or `--on sessions`, whose help says more.
-
-With --contended, keys are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
+Keys of an expiry queue are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
 intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \
-stranded. Time is simulated. --peer drives an algorithm of others in the same way.";
+stranded. Time is simulated. --peer drives an algorithm of others in the same way. `stress histories --on queue`, or `--on \
+sessions`, has threads that come back to the same keys.";
 
 /// The peer to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -284,35 +280,27 @@ pub enum Peer {
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Sessions {
-    /// Threads that update, touch and remove [default: 3; 2 with --contended]
+    /// Threads that update and remove [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=48))]
     pub threads: Option<u32>,
-    /// How long to keep the load up, in seconds; with --contended no longer than this once threads
-    /// have met [default: 10; as long as it takes with --contended --keys]
+    /// No longer than this once threads have met, in seconds [default: 10; as long as it takes with
+    /// --keys]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Keys, or places at which sessions are met [default: 4]; with --contended, fresh keys that
-    /// at least two threads come to [default: 2000000]
+    /// Keys that at least two threads come to [default: 2000000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub keys: Option<u64>,
-    /// Sessions of a tracker instead of keys of a queue
-    #[arg(long, conflicts_with = "contended")]
-    pub tracker: bool,
-    /// Fresh keys on which threads meet with a few updates; no thread touches them again
+    /// Keys are strings instead of integers: the form of the queue that has nodes
     #[arg(long)]
-    pub contended: bool,
-    /// Keys are strings instead of integers: the form of the queue that has nodes; with --contended
-    #[arg(long, requires = "contended")]
     pub strings: bool,
-    /// Threads that poll for what has expired; with --contended [default: none and 1 in turn]
-    #[arg(long, requires = "contended", value_parser = clap::value_parser!(u32).range(0..=16))]
+    /// Threads that poll for what has expired [default: none and 1 in turn]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=16))]
     pub pollers: Option<u32>,
-    /// Share of keys that a thread removes in the end; with --contended [default: 0 and 0.25 in
-    /// turn]
-    #[arg(long, requires = "contended", value_parser = rate, value_name = "RATE")]
+    /// Share of keys that a thread removes in the end [default: 0 and 0.25 in turn]
+    #[arg(long, value_parser = rate, value_name = "RATE")]
     pub removes: Option<f64>,
-    /// Drive this one's algorithm too, to see the check find something; with --contended
-    #[arg(long, value_enum, requires = "contended")]
+    /// Drive this one's algorithm too, to see the check find something
+    #[arg(long, value_enum)]
     pub peer: Option<Peer>,
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]

@@ -8,8 +8,9 @@ use crate::support;
 
 use crate::support::{after, manual, manual_with, settle, GENEROUS, MS};
 use expiry::{
-    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiryQueue, Lifetime, Root,
-    ShutdownMode, Tuple, WhenFull,
+    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiringMap, ExpiryQueue,
+    Lifetime, Outcome, PendingMap, PendingTable, Root, SessionTracker, ShutdownMode, Tuple,
+    WhenFull,
 };
 use std::time::Duration;
 
@@ -89,32 +90,58 @@ fn absurd_intervals() {
 
 #[test]
 fn absurd_counts() {
-    for shards in [0, 3, 12, 257, 512, usize::MAX] {
-        assert_eq!(refused(|b| b.shards(shards)), BuildError::BadShards { shards });
-    }
     for shards in [1, 2, 256] {
         assert!(AckTracker::builder().shards(shards).build_manual().is_ok());
     }
-    assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
-    let capacity = usize::MAX;
-    assert_eq!(refused(|b| b.capacity(capacity)), BuildError::CapacityTooLarge { capacity });
     assert!(AckTracker::builder().capacity(1 << 31).build_manual().is_ok());
-    assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
     for rate in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
         assert_eq!(refused(|b| b.latency_sampling(rate)), BuildError::BadSamplingRate);
     }
-    for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
-        let error = AckTracker::builder().build_with_channel(0, when_full).unwrap_err();
-        assert_eq!(error, BuildError::ZeroChannel);
-        says_what_to_do(&error);
-        for length in [(1 << 31) + 1, 1_000_000_000_000, usize::MAX] {
-            let too_long = BuildError::ChannelTooLong { length };
-            let error = AckTracker::builder().build_with_channel(length, when_full);
-            assert_eq!(error.unwrap_err(), too_long);
-            says_what_to_do(&too_long);
-            let error = ExpiryQueue::<u64>::builder().build_with_channel(length, when_full);
-            assert_eq!(error.unwrap_err(), too_long);
+}
+
+/// Checks that each of these builders refuses settings that all stores have, and a channel beside
+/// its listener.
+macro_rules! refuse_alike {
+    ($($builder:expr, $listens:ident($listener:expr);)*) => {$(
+        let check = |built: Option<BuildError>, error: BuildError| {
+            assert_eq!(built.as_ref(), Some(&error), "{}", stringify!($builder));
+            says_what_to_do(&error);
+        };
+        for shards in [0, 3, 12, 257, 512, usize::MAX] {
+            let built = $builder.shards(shards).build_manual();
+            check(built.err(), BuildError::BadShards { shards });
         }
+        let (interval, capacity) = (Duration::ZERO, usize::MAX);
+        let built = $builder.interval(interval).build_manual();
+        check(built.err(), BuildError::IntervalTooShort { interval });
+        check($builder.capacity(0).build_manual().err(), BuildError::ZeroCapacity);
+        let built = $builder.capacity(capacity).build_manual();
+        check(built.err(), BuildError::CapacityTooLarge { capacity });
+        check($builder.reaper_budget(0).build_manual().err(), BuildError::ZeroBudget);
+        for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
+            let built = $builder.build_with_channel(0, when_full);
+            check(built.err(), BuildError::ZeroChannel);
+            for length in [(1 << 31) + 1, 1_000_000_000_000, usize::MAX] {
+                let built = $builder.build_manual_with_channel(length, when_full);
+                check(built.err(), BuildError::ChannelTooLong { length });
+            }
+            let built = $builder.$listens($listener).build_with_channel(1, when_full);
+            check(built.err(), BuildError::TwoReceivers);
+            let built = $builder.$listens($listener).build_manual_with_channel(1, when_full);
+            check(built.err(), BuildError::TwoReceivers);
+        }
+    )*};
+}
+
+#[test]
+fn every_store_refuses_the_same() {
+    refuse_alike! {
+        AckTracker::builder(), on_outcome(|_: Outcome| ());
+        ExpiringMap::<u64, u64>::builder(), removal_listener(|_, _, _| ());
+        ExpiryQueue::<u64>::builder(), expiry_listener(|_| ());
+        SessionTracker::builder(), expiry_listener(|_| ());
+        PendingTable::<u64>::builder(), expiry_listener(|_| ());
+        PendingMap::<u64, u64>::builder(), expiry_listener(|_, _| ());
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ExpiringMap::compute`. What each decision does in each state is asserted by the histories of
 //! `oracle.rs`.
 
+use crate::support::on_threads;
 use expiry::expiring_map::{Compute, Computed, Loaded};
 use expiry::{ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -109,7 +110,8 @@ fn a_removal_wins_over_a_load_under_way() {
     }
 }
 
-/// Threads count, touch and remove: each increment is in a value that was removed, or has expired.
+/// Threads count, touch and remove, half of them by `upsert` and `remove_if`: each increment is in a
+/// value that was removed, or has expired.
 #[test]
 fn no_increment_is_lost() {
     const THREADS: u64 = 4;
@@ -126,24 +128,26 @@ fn no_increment_is_lost() {
         })
         .build()
         .unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let map = &map;
-            scope.spawn(move || {
-                for at in 0..EACH {
-                    let key = (at * 7 + thread) % 5;
-                    let computed = map.compute(key, |old| Compute::Put(old.map_or(1, |n| n + 1)));
-                    assert!(matches!(computed, Ok(Computed::Put { .. })));
-                    drop(computed);
-                    let even = |count: Option<&u64>| match count {
-                        Some(count) if count % 2 == 0 => Compute::Remove,
-                        _ => Compute::Touch(Lifetime::Never),
-                    };
-                    if at % 64 == thread {
-                        drop(map.compute(key, even).unwrap());
-                    }
+    on_threads(THREADS, |thread| {
+        for at in 0..EACH {
+            let key = (at * 7 + thread) % 5;
+            if thread % 2 == 0 {
+                map.upsert(key, |old| (old.map_or(1, |old| old + 1), ())).unwrap();
+                if at % 64 == thread {
+                    map.remove_if(&key, |_, count| count % 2 == 0);
                 }
-            });
+                continue;
+            }
+            let computed = map.compute(key, |old| Compute::Put(old.map_or(1, |n| n + 1)));
+            assert!(matches!(computed, Ok(Computed::Put { .. })));
+            drop(computed);
+            let even = |count: Option<&u64>| match count {
+                Some(count) if count % 2 == 0 => Compute::Remove,
+                _ => Compute::Touch(Lifetime::Never),
+            };
+            if at % 64 == thread {
+                drop(map.compute(key, even).unwrap());
+            }
         }
     });
     map.shutdown();

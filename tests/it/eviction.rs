@@ -1,5 +1,6 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
+use crate::support::on_threads;
 use expiry::expiring_map::Entry;
 use expiry::{
     BuildError, EvictionPolicy, ExpiringMap, Lifetime, ManualClock, RemovalCause, StoreError,
@@ -260,39 +261,36 @@ fn touching_and_getting_keep_an_idle_entry() {
 
 #[test]
 fn threads_keep_the_bound_and_each_entry_ends_once() {
-    const EACH: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
-    for capacity in [8, 100] {
+    const EACH: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+    for (policy, capacity) in POLICIES.into_iter().flat_map(|policy| [(policy, 8), (policy, 100)]) {
         let ends: Arc<Mutex<HashMap<u64, usize>>> = Arc::default();
         let into = ends.clone();
         let map = ExpiringMap::builder()
             .max_capacity(capacity)
+            .eviction_policy(policy)
             .removal_listener(move |&key: &u64, _: &u64, cause| {
                 assert!(matches!(cause, RemovalCause::Size | RemovalCause::Removed));
                 *into.lock().unwrap().entry(key).or_default() += 1;
             })
             .build()
             .unwrap();
-        thread::scope(|scope| {
-            for thread in 0..4 {
-                let map = &map;
-                scope.spawn(move || {
-                    for n in 0..EACH {
-                        let key = n * 4 + thread;
-                        map.insert(key, key).expect("a full map makes room");
-                        if n % 3 == 0 {
-                            map.get(&key.saturating_sub(8));
-                        }
-                        if n % 7 == 0 {
-                            drop(map.remove(&key.saturating_sub(4)));
-                        }
-                    }
-                });
+        on_threads(4, |thread| {
+            for key in (0..EACH).map(|n| n * 4 + thread) {
+                map.insert(key, key).expect("a full map makes room");
+                assert!(map.weight() <= Some(capacity as u64));
+                if key % 12 < 4 {
+                    map.get(&key.saturating_sub(8));
+                }
+                if key % 28 < 4 {
+                    drop(map.remove(&key.saturating_sub(4)));
+                }
             }
         });
-        assert!(map.len() <= capacity);
-        let ends = ends.lock().unwrap();
-        assert!(ends.values().all(|&times| times == 1));
-        assert_eq!(ends.len() + map.len(), 4 * EACH as usize);
+        let (ended, live) = (std::mem::take(&mut *ends.lock().unwrap()), map.len());
+        assert!(live <= capacity && ended.values().all(|&times| times == 1), "{policy:?}");
+        assert_eq!(ended.len() + live, 4 * EACH as usize, "{policy:?}");
+        (0..200).for_each(|key| drop(map.insert(key, key).unwrap()));
+        assert_eq!((map.len(), map.weight()), (capacity, Some(capacity as u64)), "{policy:?}");
     }
 }
 
@@ -471,22 +469,33 @@ fn an_insertion_evicts_no_more_entries_than_it_weighs() {
     }
 }
 
+/// Light entries beside each other, and one thread's light entries beside heavy ones.
 #[test]
-fn heavy_insertions_of_threads_lose_no_permit() {
-    let (map, _) = weighing();
-    thread::scope(|scope| {
-        for thread in 0..3 {
-            let map = &map;
-            scope.spawn(move || {
-                let weight = if thread == 0 { 1 } else { 70 };
-                (0..2000).for_each(|n| drop(map.insert(n % 500 * 3 + thread, weight)));
-            });
-        }
-    });
-    assert!(weight(&map) <= 100);
-    map.clear();
-    (0..100).for_each(|n| drop(map.insert(n, 1).unwrap()));
-    assert_eq!(map.len(), 100);
+fn threads_keep_the_weight() {
+    const EACH: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
+    /// The key and weight of a thread's nth insertion.
+    type Entry = fn(u64, u64) -> (u64, u64);
+    let entries: [Entry; 2] = [
+        |thread, n| (n * 3 % 50, (n * 31 + thread * 17) % 30),
+        |thread, n| (n % 500 * 4 + thread, if thread == 0 { 1 } else { 70 }),
+    ];
+    for entry in entries {
+        let (map, _) = weighing();
+        on_threads(4, |thread| {
+            for n in 0..EACH {
+                let (key, weight) = entry(thread, n);
+                let refused = map.insert(key, weight).err();
+                assert!(refused.is_none() || weight == 70, "{refused:?}");
+                if n % 7 == 0 {
+                    drop(map.remove(&(key + 1)));
+                }
+            }
+        });
+        assert!(weight(&map) <= 100);
+        map.clear();
+        (0..100).for_each(|n| drop(map.insert(n, 1).unwrap()));
+        assert_eq!((map.len(), map.metrics().total.live), (100, 100));
+    }
 }
 
 #[test]
@@ -507,32 +516,6 @@ fn a_weigher_that_panics_changes_nothing() {
     assert!(panicked.is_err());
     map.insert(2, 2).unwrap();
     assert_eq!((map.get(&1).as_deref(), map.len()), (Some(&1), 2));
-}
-
-#[test]
-fn threads_keep_the_weight() {
-    let (map, _) = weighing();
-    thread::scope(|scope| {
-        for thread in 0..4 {
-            let map = &map;
-            scope.spawn(move || {
-                for n in 0..if cfg!(debug_assertions) { 5_000 } else { 50_000 } {
-                    let key = n * 3 % 50;
-                    map.insert(key, (n * 31 + thread * 17) % 30).unwrap();
-                    if n % 7 == 0 {
-                        drop(map.remove(&(key + 1)));
-                    }
-                }
-            });
-        }
-    });
-    assert!(weight(&map) <= 100);
-    map.clear();
-    for n in 0..100 {
-        map.insert(n, 1).unwrap();
-    }
-    assert_eq!(map.len(), 100);
-    assert_eq!(map.metrics().total.live, 100);
 }
 
 #[test]
@@ -693,25 +676,6 @@ fn the_bound_is_exact_under_each_policy() {
             map.set_max_capacity(1).unwrap();
             assert_eq!((map.len(), map.weight()), (1, Some(1)));
         }
-    }
-}
-
-#[test]
-fn threads_keep_the_bound_under_each_policy() {
-    for policy in POLICIES {
-        let map = evicting(policy, 100);
-        thread::scope(|scope| {
-            for thread in 0..3 {
-                let map = &map;
-                scope.spawn(move || {
-                    for n in 0..5_000 {
-                        map.insert(n * 3 + thread, n).expect("a full map makes room");
-                        assert!(map.weight() <= Some(100));
-                    }
-                });
-            }
-        });
-        assert_eq!((map.len(), map.weight()), (100, Some(100)), "{policy:?}");
     }
 }
 

@@ -5,12 +5,12 @@ use crate::rig;
 use expiry::expiring_map::Entry;
 use expiry::{
     BuildError, ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError,
-    TimeCacheMap,
+    StoreShardMetrics, TimeCacheMap,
 };
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -351,42 +351,6 @@ fn after_its_end_a_map_refuses_and_finds_nothing() {
     );
     assert_eq!(map.upsert(2, |_| (String::new(), ())).unwrap_err().error, StoreError::Closed);
     assert_eq!(map.metrics().total.closed, 1);
-}
-
-/// Threads count into the same few keys, while these come and go: each increment is in a value that
-/// is there at the end, or that was removed or has expired.
-#[test]
-fn no_increment_is_lost() {
-    const THREADS: u64 = 4;
-    const EACH: u64 = 50_000;
-    let ended = Arc::new(AtomicU64::new(0));
-    let sum = ended.clone();
-    let map = ExpiringMap::builder()
-        .time_to_idle(Duration::from_millis(1))
-        .interval(Duration::from_millis(1))
-        .removal_listener(move |_: &u64, count: &u64, cause| {
-            if cause != RemovalCause::Replaced {
-                sum.fetch_add(*count, Relaxed);
-            }
-        })
-        .build()
-        .unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let map = &map;
-            scope.spawn(move || {
-                for at in 0..EACH {
-                    let key = (at * 7 + thread) % 5;
-                    map.upsert(key, |old| (old.map_or(1, |old| old + 1), ())).unwrap();
-                    if at % 64 == thread {
-                        map.remove_if(&key, |_, count| count % 2 == 0);
-                    }
-                }
-            });
-        }
-    });
-    map.shutdown();
-    assert_eq!(ended.load(Relaxed), THREADS * EACH);
 }
 
 #[test]
@@ -754,4 +718,39 @@ fn a_lifetime_may_be_an_instant() {
     assert!(left > SECOND * 90 && left <= SECOND * 101, "{left:?}");
     let refused = map.insert_for(2, 2, Instant::now() - SECOND).unwrap_err();
     assert_eq!(refused.error, StoreError::ZeroTimeout);
+}
+
+/// F7: what happens to an entry is counted at the shard that has its memory: here one of 16.
+#[test]
+fn what_happens_is_counted_at_the_shard_of_the_entry() {
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10).shards(16));
+    for key in 0..100u64 {
+        map.insert(key, 0).unwrap();
+    }
+    for key in 0..20 {
+        drop(map.insert(key, 1).unwrap());
+    }
+    for key in 20..50 {
+        drop(map.remove(&key));
+    }
+    for key in 50..60 {
+        map.insert_for(key, 2, SECOND * 100).unwrap();
+    }
+    clock.advance(SECOND * 20);
+    while map.poll(usize::MAX).more {}
+    let metrics = map.metrics();
+    let of_entries = |shard: &StoreShardMetrics| {
+        let mut shard = shard.clone();
+        shard.tables = 0;
+        shard
+    };
+    let total = of_entries(&metrics.total);
+    let counts = [total.inserted, total.replaced, total.removed, total.expired, total.live];
+    assert_eq!(counts, [100, 30, 30, 60, 10]);
+    let here: Vec<_> = metrics.shards.iter().map(of_entries).filter(|s| s.slots > 0).collect();
+    assert_eq!(here, [total], "{metrics:?}");
+    map.clear();
+    let metrics = map.metrics();
+    let removed = metrics.shards.iter().filter(|shard| shard.removed > 0).count();
+    assert_eq!((removed, metrics.total.removed), (1, 40));
 }

@@ -2,8 +2,8 @@
 
 use crate::support::Task;
 use expiry::{
-    edge, AckTracker, BuildError, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause,
-    SessionInfo, SessionTracker, StoreError, TimeCacheMap, Timeouts, WhenFull,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause, SessionTracker,
+    StoreError, TimeCacheMap, Timeouts, WhenFull,
 };
 use std::sync::mpsc;
 use std::time::Duration;
@@ -163,20 +163,6 @@ fn sessions_expire_into_a_channel() {
     let task = Task::new();
     assert!(task.block_on(stream.recv()).is_some());
     assert!(task.block_on(stream.recv()).is_none(), "the stream ends with the shutdown");
-}
-
-#[test]
-fn a_listener_and_a_channel_are_one_too_many() {
-    let queue = ExpiryQueue::builder().expiry_listener(|_: &u64| ());
-    let refused = queue.clone().build_with_channel(1, WhenFull::Wait);
-    assert_eq!(refused.err(), Some(BuildError::TwoReceivers));
-    assert_eq!(
-        queue.build_manual_with_channel(1, WhenFull::Wait).err(),
-        Some(BuildError::TwoReceivers)
-    );
-    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| ());
-    let refused = sessions.build_with_channel(1, WhenFull::Wait);
-    assert_eq!(refused.err(), Some(BuildError::TwoReceivers));
 }
 
 /// A thread that waits for room in the sessions' channel is let go by the shutdown.

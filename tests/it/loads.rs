@@ -1,6 +1,6 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
-use crate::support::wait_for;
+use crate::support::{on_threads, wait_for};
 use expiry::expiring_map::Loaded;
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -19,19 +19,14 @@ fn one_of_many_threads_loads() {
     let (map, loads) = (map(), AtomicUsize::new(0));
     for key in 0..100 {
         let all = Barrier::new(THREADS as usize);
-        thread::scope(|scope| {
-            for value in 0..THREADS {
-                let (map, loads, all) = (&map, &loads, &all);
-                scope.spawn(move || {
-                    all.wait();
-                    let load = || {
-                        thread::yield_now();
-                        loads.fetch_add(1, Ordering::Relaxed);
-                        value
-                    };
-                    *map.get_or_insert_with(&key, load).unwrap()
-                });
-            }
+        on_threads(THREADS, |value| {
+            all.wait();
+            let load = || {
+                thread::yield_now();
+                loads.fetch_add(1, Ordering::Relaxed);
+                value
+            };
+            *map.get_or_insert_with(&key, load).unwrap()
         });
     }
     assert_eq!((loads.into_inner(), map.len()), (100, 100));

@@ -15,7 +15,6 @@ mod eviction;
 mod expiring_map;
 mod features;
 mod handles;
-mod keyed;
 mod keyed_leases;
 mod loads;
 mod looks;

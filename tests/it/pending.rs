@@ -1,13 +1,10 @@
-//! `PendingTable`: each value leaves once, by value, and a ticket reaches no other.
+//! `PendingTable`: each value leaves once, by value, and a ticket reaches no other. What threads do
+//! beside each other is asserted by `stress histories`.
 
 use crate::drops::census::{Census, Counted};
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{
-    BuildError, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull,
-};
-use std::collections::HashSet;
+use expiry::{ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull};
 use std::sync::{mpsc, Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,10 +54,6 @@ fn what_is_refused_comes_back() {
     left.sort_unstable();
     assert_eq!(left, [1, 2, 6]);
     assert_eq!(table.insert(7, SECOND).unwrap_err().error, StoreError::Closed);
-    let builder = || PendingTable::<u64>::builder();
-    assert_eq!(builder().capacity(0).build().err(), Some(BuildError::ZeroCapacity));
-    let both = builder().expiry_listener(|_| ()).build_with_channel(1, WhenFull::Wait);
-    assert_eq!(both.err(), Some(BuildError::TwoReceivers));
 }
 
 #[test]
@@ -139,57 +132,6 @@ fn panics_of_listeners_and_drops_are_counted() {
     drop(table);
 }
 
-/// Threads insert and take, a reaper expires, and one thread takes all now and then: each value
-/// leaves once.
-#[test]
-fn every_value_leaves_once() {
-    const THREADS: u64 = 4;
-    const EACH: u64 = if cfg!(miri) { 50 } else { 20_000 };
-    let left = Arc::new(Mutex::new(Vec::new()));
-    let expires = left.clone();
-    let table = PendingTable::builder()
-        .interval(MS)
-        .expiry_listener(move |value: u64| expires.lock().unwrap().push(value))
-        .build()
-        .unwrap();
-    let sent: Mutex<Vec<Ticket>> = Mutex::default();
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (table, sent, left) = (&table, &sent, &left);
-            scope.spawn(move || {
-                let mut mine = Vec::new();
-                for n in 0..EACH {
-                    let value = n * THREADS + thread;
-                    let timeout = if n % 8 == 0 { MS } else { 3600 * SECOND };
-                    let ticket = table.insert(value, timeout).unwrap();
-                    sent.lock().unwrap().push(ticket);
-                    if n % 2 == 0 {
-                        mine.extend(table.take(ticket));
-                    }
-                    // Another thread may take it, too.
-                    let other = sent.lock().unwrap()[n as usize / 2];
-                    mine.extend(table.take(other));
-                    if n % 5_000 == 4_999 {
-                        mine.extend(table.cancel_all());
-                    }
-                }
-                left.lock().unwrap().append(&mut mine);
-            });
-        }
-    });
-    let rest = table.shutdown();
-    let mut left = std::mem::take(&mut *left.lock().unwrap());
-    left.extend(rest);
-    let metrics = table.metrics();
-    assert_eq!(metrics.inserted, THREADS * EACH);
-    assert_eq!(metrics.taken + metrics.expired + metrics.closed, THREADS * EACH);
-    let once: HashSet<u64> = left.iter().copied().collect();
-    assert_eq!((once.len(), left.len() as u64), (left.len(), THREADS * EACH));
-    for ticket in sent.into_inner().unwrap() {
-        assert!(table.take(ticket).is_none());
-    }
-}
-
 #[test]
 fn a_listener_may_use_its_table() {
     let clock = ManualClock::new();
@@ -219,34 +161,17 @@ fn a_listener_may_use_its_table() {
     assert!(place.lock().unwrap().take().is_some());
 }
 
-#[cfg(feature = "async")]
-#[test]
-fn a_task_waits_for_room_and_for_the_shutdown() {
-    use crate::support::Task;
-    let table = PendingTable::builder().capacity(1).build().unwrap();
-    let first = table.insert(1, 3600 * SECOND).unwrap();
-    let task = Task::new();
-    let mut room = Box::pin(table.room());
-    assert!(task.poll(&mut room).is_pending());
-    assert_eq!(table.take(first), Some(1));
-    assert!(task.block_on(room).is_ok());
-    table.insert(2, 3600 * SECOND).unwrap();
-    assert_eq!(task.block_on(Box::pin(table.shutdown_async())), [2]);
-    assert!(task.block_on(Box::pin(table.room())).is_err());
-}
-
 mod by_key {
     //! `PendingMap`: the same under the caller's keys.
 
     use super::{sized, SECOND};
     use crate::drops::census;
-    use crate::support::{wait_for, GENEROUS, MS};
+    use crate::support::{each_once, on_threads, wait_for, GENEROUS, MS};
     use expiry::{Lifetime, ManualClock, PendingMap, PendingMapBuilder};
     use expiry::{PendingMapError, StoreError, WhenFull};
     use std::collections::HashSet;
     use std::hash::Hash;
     use std::sync::{mpsc, Arc, Mutex};
-    use std::thread;
     use std::time::Duration;
 
     fn manual<K, T>(clock: &ManualClock) -> PendingMapBuilder<K, T>
@@ -411,34 +336,26 @@ mod by_key {
             .expiry_listener(move |_: &u64, value: Box<u64>| expires.lock().unwrap().push(*value))
             .build()
             .unwrap();
-        thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let (map, left) = (&map, &left);
-                scope.spawn(move || {
-                    let mut mine = Vec::new();
-                    for n in 0..EACH {
-                        let (value, key) = (n * THREADS + thread, n % 16);
-                        let timeout = if n % 4 == 0 { MS } else { 3600 * SECOND };
-                        mine.extend(map.insert(key, Box::new(value), timeout).unwrap());
-                        let _ = (map.contains_key(&key), map.touch(&(n % 7), 2 * MS));
-                        if n % 3 == 0 {
-                            mine.extend(map.take(&((n + 5) % 16)));
-                        }
-                        if n % 1000 == 999 {
-                            mine.extend(
-                                map.cancel_all().into_iter().map(|entry| entry.into_value()),
-                            );
-                        }
-                    }
-                    left.lock().unwrap().extend(mine.into_iter().map(|value| *value));
-                });
+        let mut all = on_threads(THREADS, |thread| {
+            let mut mine = Vec::new();
+            for n in 0..EACH {
+                let (value, key) = (n * THREADS + thread, n % 16);
+                let timeout = if n % 4 == 0 { MS } else { 3600 * SECOND };
+                mine.extend(map.insert(key, Box::new(value), timeout).unwrap());
+                let _ = (map.contains_key(&key), map.touch(&(n % 7), 2 * MS));
+                if n % 3 == 0 {
+                    mine.extend(map.take(&((n + 5) % 16)));
+                }
+                if n % 1000 == 999 {
+                    mine.extend(map.cancel_all().into_iter().map(|entry| entry.into_value()));
+                }
             }
-        });
-        let rest = map.shutdown();
-        let mut left = std::mem::take(&mut *left.lock().unwrap());
-        left.extend(rest.into_iter().map(|entry| *entry.into_value()));
-        let once: HashSet<u64> = left.iter().copied().collect();
-        assert_eq!((once.len(), left.len() as u64), (left.len(), THREADS * EACH));
+            mine.into_iter().map(|value| *value).collect::<Vec<_>>()
+        })
+        .concat();
+        all.extend(map.shutdown().into_iter().map(|entry| *entry.into_value()));
+        all.append(&mut left.lock().unwrap());
+        each_once(all, THREADS * EACH);
     }
 
     #[test]

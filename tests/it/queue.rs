@@ -40,24 +40,6 @@ fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     }
 }
 
-/// What `poll` returns is sorted by expiry, which is the one that `update` returned.
-#[test]
-fn a_poll_is_sorted_by_expiry() {
-    let (queue, clock) = rig::queue(|queue| queue.shards(8));
-    let mut due = HashMap::new();
-    let mut random = Random(7);
-    for key in 0..50_000 {
-        let updated = queue.update(key, SECOND * (1 + (random.next() % 100) as u32)).unwrap();
-        let expiry::Updated::Inserted { expiry, .. } = updated else { panic!("{updated:?}") };
-        due.insert(key, expiry);
-    }
-    clock.advance(SECOND * 1000);
-    let expired = queue.poll();
-    assert_eq!(expired.len(), due.len());
-    assert!(expired.windows(2).all(|two| two[0].expiry() <= two[1].expiry()));
-    assert!(expired.iter().all(|key| due[&**key] == key.expiry()));
-}
-
 /// With a budget too, and what was in the vector before stays where it is.
 #[test]
 fn a_poll_with_a_budget_carries_the_rest_forward() {
@@ -611,12 +593,6 @@ fn a_shutdown_does_not_wait_for_who_reads_the_channel() {
     all.extend(std::iter::from_fn(|| channel.try_next()).map(|key| *key.key()));
     all.sort_unstable();
     assert_eq!(all, (0..100).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_channel_needs_room() {
-    let channel = ExpiryQueue::<u64>::builder().build_with_channel(0, WhenFull::Wait);
-    assert_eq!(channel.err(), Some(BuildError::ZeroChannel));
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Waiting for room: by wakers that count, and under tokio.
 
-use crate::support::{bad_drop, poll_with, waker, Task};
+use crate::support::{bad_drop, cloning, poll_with, waker, Task};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     edge, AckError, AckTracker, CapacityReady, Closed, ExpiringMap, ExpiryQueue, ManualClock,
-    Outcomes, RemovalCause, SessionTracker, ShutdownMode, StoreError, Timeouts, WhenFull,
+    Outcomes, PendingTable, RemovalCause, SessionTracker, ShutdownMode, StoreError, Timeouts,
+    WhenFull,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::task::{Poll, RawWaker, RawWakerVTable, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -247,10 +248,8 @@ fn many_wakers_whose_drops_panic_are_let_go() {
 /// One that cannot be cloned: the place stays what it was.
 #[test]
 fn a_waker_whose_clone_panics_changes_nothing() {
-    const TABLE: RawWakerVTable =
-        RawWakerVTable::new(|_| panic!("this waker's clone does"), |_| (), |_| (), |_| ());
-    // SAFETY: no function of the table looks at the data.
-    let bad = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) };
+    let panics: &(dyn Fn() + Sync) = &|| panic!("this waker's clone does");
+    let bad = cloning(&panics);
     let queue = full(1);
     let [(one, mut first), (two, _second)] = waiting::<2>(&queue);
     let polled = catch_unwind(AssertUnwindSafe(|| poll_with(&mut first, &bad)));
@@ -413,15 +412,12 @@ fn room_made_in_vain_wakes_unpinned() {
     });
 }
 
-#[test]
-fn what_expires_makes_room() {
-    let (clock, task) = (ManualClock::new(), Task::new());
-    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build_manual().unwrap();
-    enter(&queue, 0);
-    let mut room = queue.room();
+/// What ends the one entry of a full store wakes the task that waits for its room, once.
+#[track_caller]
+fn makes_room(mut room: CapacityReady<'_>, ends: impl FnOnce()) {
+    let task = Task::new();
     assert!(task.poll(&mut room).is_pending());
-    clock.advance(2 * SECOND);
-    assert_eq!(queue.poll().len(), 1);
+    ends();
     assert_eq!((task.woken(), task.poll(&mut room)), (1, READY));
 }
 
@@ -436,52 +432,53 @@ fn trackers_have_room_when_roots_end() {
         let root = if round % 2 == 0 { chosen(round) } else { issued(round) };
         let root = root.unwrap();
         assert_eq!(tracker.issue(edge(), 0), Err(AckError::Full));
-        let (task, mut room) = (Task::new(), tracker.room());
-        assert!(task.poll(&mut room).is_pending());
-        if round % 4 < 2 {
-            tracker.fail(root).unwrap();
-        } else {
-            clock.advance(2 * SECOND);
-            while tracker.poll(1000).more {}
-        }
-        assert_eq!((task.woken(), task.poll(&mut room)), (1, READY));
+        makes_room(tracker.room(), || {
+            if round % 4 < 2 {
+                tracker.fail(root).unwrap();
+            } else {
+                clock.advance(2 * SECOND);
+                while tracker.poll(1000).more {}
+            }
+        });
     }
-    tracker.issue(edge(), 0).unwrap();
-    let (task, mut room) = (Task::new(), tracker.room());
-    assert!(task.poll(&mut room).is_pending());
-    tracker.shutdown(ShutdownMode::Cancel);
-    assert_eq!(task.poll(&mut room), Poll::Ready(Err(Closed)));
 }
 
 #[test]
-fn maps_sessions_and_timeouts_have_room() {
-    let task = Task::new();
+fn each_store_has_room_when_an_entry_ends() {
+    let clock = ManualClock::new();
+    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build_manual().unwrap();
+    enter(&queue, 0);
+    makes_room(queue.room(), || {
+        clock.advance(2 * SECOND);
+        assert_eq!(queue.poll().len(), 1);
+    });
 
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
     map.insert(1, "one").unwrap();
-    let mut room = map.room();
+    makes_room(map.room(), || drop(map.remove(&1)));
+    map.insert(1, "one").unwrap();
+    let (task, mut room) = (Task::new(), map.room());
     assert!(task.poll(&mut room).is_pending());
     map.insert(1, "another").unwrap(); // in its place
     assert!(task.poll(&mut room).is_pending());
-    map.remove(&1);
-    assert_eq!((task.woken() > 0, task.poll(&mut room)), (true, READY));
 
     let sessions = SessionTracker::builder().capacity(1).build_manual().unwrap();
     let session = sessions.create(10 * SECOND, 7).unwrap();
-    let mut room = sessions.room();
-    assert!(task.poll(&mut room).is_pending());
-    let before = task.woken();
-    assert!(sessions.remove(session.id()).is_some());
-    assert_eq!((task.woken() - before, task.poll(&mut room)), (1, READY));
+    makes_room(sessions.room(), || _ = sessions.remove(session.id()));
 
     let timeouts = Timeouts::builder().capacity(1).build_manual().unwrap();
     let mut sleep = timeouts.sleep(SECOND);
     assert!(task.poll(&mut sleep).is_pending());
-    let mut room = timeouts.room();
+    makes_room(timeouts.room(), || drop(sleep));
+
+    let table = PendingTable::builder().capacity(1).build_manual().unwrap();
+    let ticket = table.insert(1, SECOND).unwrap();
+    makes_room(table.room(), || _ = table.take(ticket));
+    table.insert(2, SECOND).unwrap();
+    let mut room = table.room();
     assert!(task.poll(&mut room).is_pending());
-    let before = task.woken();
-    drop(sleep);
-    assert_eq!((task.woken() - before, task.poll(&mut room)), (1, READY));
+    assert_eq!(task.block_on(Box::pin(table.shutdown_async())), [2]);
+    assert_eq!(task.poll(&mut room), Poll::Ready(Err(Closed)));
 }
 
 /// Many tasks take turns at few slots: each gets all of its turns.

@@ -1,7 +1,7 @@
 //! Tokens of sessions: each comes back once, by value, however its session ends.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::MS;
+use crate::support::{each_once, on_threads, MS};
 use crate::tokens::Panics;
 use expiry::{
     ManualClock, Session, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
@@ -238,33 +238,26 @@ fn each_token_comes_back_once_among_threads() {
         .build()
         .unwrap();
     let rounds = if cfg!(miri) { 20 } else { 5000 };
-    let mut came_back: Vec<u64> = thread::scope(|scope| {
-        let run = |thread: u64| {
-            let sessions = &sessions;
-            move || {
-                let mut back = Vec::new();
-                for round in 0..rounds {
-                    let token = Cell::new(thread * rounds + round);
-                    let id = SessionId(1 + round % 64);
-                    let (_, kept) = sessions.track_with_token(id, 2 * MS, thread, token).unwrap();
-                    back.extend(kept.map(Cell::into_inner));
-                    match (thread + round) % 4 {
-                        0 => back.extend(sessions.remove(id).map(|info| info.token.get())),
-                        1 => drop(sessions.touch(id)),
-                        2 if sessions.set_closing(id).is_ok() => {
-                            back.extend(sessions.remove(id).map(|info| info.token.get()));
-                        }
-                        _ => {}
-                    }
+    let mut came_back = on_threads(3, |thread| {
+        let mut back = Vec::new();
+        for round in 0..rounds {
+            let token = Cell::new(thread * rounds + round);
+            let id = SessionId(1 + round % 64);
+            let (_, kept) = sessions.track_with_token(id, 2 * MS, thread, token).unwrap();
+            back.extend(kept.map(Cell::into_inner));
+            match (thread + round) % 4 {
+                0 => back.extend(sessions.remove(id).map(|info| info.token.get())),
+                1 => drop(sessions.touch(id)),
+                2 if sessions.set_closing(id).is_ok() => {
+                    back.extend(sessions.remove(id).map(|info| info.token.get()));
                 }
-                back
+                _ => {}
             }
-        };
-        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(run(thread))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
+        }
+        back
+    })
+    .concat();
     came_back.extend(sessions.shutdown().into_iter().map(|session| session.token.get()));
     came_back.append(&mut told.lock().unwrap());
-    came_back.sort_unstable();
-    assert!(came_back.into_iter().eq(0..3 * rounds), "each token, once");
+    each_once(came_back, 3 * rounds);
 }

@@ -2,14 +2,14 @@
 //! everything, and a poll finds another one at its shard. Races for the outcomes of roots are in
 //! `stress ack` and `stress histories`.
 
-use crate::support::{wait_for, MS};
+use crate::support::{on_threads, wait_for, MS};
 use expiry::{AckError, AckTracker, ManualClock, Outcome, RootId, ShutdownMode};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-const THREADS: usize = 4;
+const THREADS: u64 = 4;
 
 /// The reaper at once migrates an index that has outgrown its table, not when something next
 /// expires.
@@ -41,6 +41,44 @@ fn growth_wakes_the_reaper_in_the_first_interval() {
     wait_for_one_table(&tracker);
 }
 
+/// Begins roots of all kinds, by numbers that no other thread has, until the tracker refuses them.
+/// The number is the root's owner.
+pub fn begin_until_closed(
+    tracker: &AckTracker,
+    thread: u64,
+    begun: impl Fn(),
+) -> Vec<(u64, RootId)> {
+    let mut mine: Vec<(u64, RootId)> = Vec::new();
+    for n in 0..10_000_000u64 {
+        let id = n * THREADS + thread;
+        let root = match n % 3 {
+            0 => tracker.issue(1, id).map(RootId::from),
+            1 => tracker.init(id, 1, id).map(|()| RootId::from(id)),
+            // Early arrivals of both kinds first.
+            _ => {
+                let early = match n % 2 {
+                    0 => tracker.ack(id, 1).err(),
+                    _ => tracker.fail(id).err(),
+                };
+                assert!(matches!(early, None | Some(AckError::Closed | AckError::EarlyFull)));
+                tracker.init(id, 3, id).map(|()| RootId::from(id))
+            }
+        };
+        match root {
+            Ok(root) => mine.push((id, root)),
+            Err(error) => {
+                assert_eq!(error, AckError::Closed);
+                return mine;
+            }
+        }
+        if n % 4 == 0 {
+            let _ = tracker.ack(mine[mine.len() / 2].1, 1);
+        }
+        begun();
+    }
+    panic!("the shutdown refuses no root");
+}
+
 /// Shutdown in the midst of everything, from two threads at once: what was begun has its outcome,
 /// the rest is refused.
 #[test]
@@ -59,58 +97,19 @@ fn a_shutdown_in_the_midst_of_everything() {
             .on_outcome(move |outcome: Outcome| record.lock().unwrap().push(outcome))
             .build()
             .unwrap();
-        let begun = Mutex::new(HashSet::new());
-        let (count, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let mut returned = Vec::new();
-        std::thread::scope(|scope| {
-            for thread in 0..THREADS as u64 {
-                let (tracker, begun, count, stop) = (&tracker, &begun, &count, &stop);
-                scope.spawn(move || {
-                    let mut mine: Vec<RootId> = Vec::new();
-                    for n in 0..1_000_000u64 {
-                        let id = n * THREADS as u64 + thread;
-                        let root = match n % 3 {
-                            0 => tracker.issue(1, id).map(RootId::from),
-                            1 => tracker.init(id, 1, id).map(|()| RootId::from(id)),
-                            // Early arrivals of both kinds first.
-                            _ => {
-                                let early = match n % 2 {
-                                    0 => tracker.ack(id, 1).err(),
-                                    _ => tracker.fail(id).err(),
-                                };
-                                assert!(matches!(
-                                    early,
-                                    None | Some(AckError::Closed | AckError::EarlyFull)
-                                ));
-                                tracker.init(id, 3, id).map(|()| RootId::from(id))
-                            }
-                        };
-                        match root {
-                            Ok(root) => mine.push(root),
-                            Err(error) => {
-                                assert_eq!(error, AckError::Closed);
-                                break;
-                            }
-                        }
-                        if n % 4 == 0 {
-                            let _ = tracker.ack(mine[mine.len() / 2], 1);
-                        }
-                        count.fetch_add(1, Ordering::Relaxed);
-                        if stop.load(Ordering::Relaxed) && n > 500_000 {
-                            panic!("the shutdown refuses nobody");
-                        }
-                    }
-                    begun.lock().unwrap().extend(mine);
-                });
-            }
+        let count = AtomicUsize::new(0);
+        let counts = || _ = count.fetch_add(1, Ordering::Relaxed);
+        let (begun, returned) = std::thread::scope(|scope| {
+            let threads =
+                scope.spawn(|| on_threads(THREADS, |me| begin_until_closed(&tracker, me, counts)));
             wait_for("some thousand roots", || count.load(Ordering::Relaxed) > 3000);
             let other = scope.spawn(|| tracker.shutdown(fate));
-            returned = tracker.shutdown(fate);
+            let mut returned = tracker.shutdown(fate);
             returned.extend(other.join().unwrap());
-            stop.store(true, Ordering::Relaxed);
+            (threads.join().unwrap(), returned)
         });
         drop(tracker);
-        let begun = begun.into_inner().unwrap();
+        let begun: HashSet<_> = begun.into_iter().flatten().map(|(_, root)| root).collect();
         let mut seen = HashSet::new();
         let told = std::mem::take(&mut *told.lock().unwrap());
         assert!(fate == ShutdownMode::Return || returned.is_empty());

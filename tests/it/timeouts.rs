@@ -2,7 +2,7 @@
 //! do in each state is asserted by random histories beside the model (`model/tests/corpus.rs`).
 
 use crate::support::clocks::{Lagging, LAG, LAGS};
-use crate::support::{bad_drop, poll_with, waker, Task, MS};
+use crate::support::{bad_drop, cloning, on_threads, poll_with, waker, Task, MS};
 use expiry::timeouts::{self, Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::{pending, poll_fn, ready, Future};
@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Whether it ticks.
@@ -146,23 +146,6 @@ fn the_first_limit_after_a_jump_of_years() {
     assert_eq!(timeouts.metrics().registered, 3);
 }
 
-/// A waker that does so each time that it is cloned.
-fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
-    const VTABLE: &RawWakerVTable = &RawWakerVTable::new(
-        |data| {
-            // SAFETY: what `cloning` was given, which is there as long as its wakers.
-            unsafe { (*data.cast::<&(dyn Fn() + Sync)>())() };
-            RawWaker::new(data, VTABLE)
-        },
-        |_| (),
-        |_| (),
-        |_| (),
-    );
-    let data: *const &(dyn Fn() + Sync) = does;
-    // SAFETY: nothing is owned; the callers keep what it borrows until their wakers are gone.
-    unsafe { Waker::from_raw(RawWaker::new(data.cast(), VTABLE)) }
-}
-
 #[test]
 fn a_clone_that_panics_has_taken_no_room() {
     let (timeouts, clock) = manual(|settings| settings.capacity(1));
@@ -170,8 +153,7 @@ fn a_clone_that_panics_has_taken_no_room() {
     let waker = cloning(&panics);
     let mut limited = timeouts.timeout(MS, never());
     for _ in 0..3 {
-        let mut context = Context::from_waker(&waker);
-        let polled = AssertUnwindSafe(|| Pin::new(&mut limited).poll(&mut context));
+        let polled = AssertUnwindSafe(|| poll_with(&mut limited, &waker));
         assert!(catch_unwind(polled).is_err());
     }
     assert_eq!((timeouts.len(), timeouts.metrics().registered), (0, 0));
@@ -203,8 +185,7 @@ fn a_clone_may_register_thousands() {
     let registers: &(dyn Fn() + Sync) = &registers;
     let waker = cloning(&registers);
     let mut outer = timeouts.timeout(2 * MS, never());
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut outer).poll(&mut context).is_pending());
+    assert!(poll_with(&mut outer, &waker).is_pending());
     assert_eq!(timeouts.len(), 5001);
     pass(&timeouts, &clock, MS);
     assert_eq!((task.woken(), timeouts.len()), (5000, 1));
@@ -217,42 +198,30 @@ fn a_clone_may_register_thousands() {
 fn each_ends_once_whoever_comes_first() {
     let tick = Duration::from_micros(10);
     let timeouts = Timeouts::builder().interval(tick).build().unwrap();
-    let woken: usize = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..3)
-            .map(|thread| {
-                let timeouts = &timeouts;
-                scope.spawn(move || {
-                    let tasks = [(); 8].map(|()| Task::new());
-                    for round in 0..3_000u32 {
-                        let mut waiting: Vec<_> = tasks
-                            .iter()
-                            .map(|task| {
-                                let mut limited = timeouts.timeout(tick * (1 + round % 5), never());
-                                let polled = task.poll(&mut limited);
-                                assert!(polled.is_pending() || polled.is_ready());
-                                limited
-                            })
-                            .collect();
-                        for _ in 0..(round * 7 + thread) % 300 {
-                            std::hint::spin_loop();
-                        }
-                        // Some are dropped first, some moved, some polled by another task.
-                        if round % 3 == 0 {
-                            Pin::new(&mut waiting[1]).reset(2 * tick);
-                            let _ = tasks[0].poll(&mut waiting[2]);
-                        }
-                        drop(waiting);
-                    }
-                    tasks
-                })
-            })
-            .collect();
-        let tasks = threads.into_iter().flat_map(|t| t.join().unwrap());
-        let tasks: Vec<_> = tasks.collect();
-        timeouts.shutdown();
-        assert!(tasks.iter().all(|task| task.held() == 0));
-        tasks.iter().map(|task| task.woken()).sum()
-    });
+    let tasks = on_threads(3, |thread| {
+        let tasks = [(); 8].map(|()| Task::new());
+        for round in 0..3_000u32 {
+            let limit = |task: &Arc<Task>| {
+                let mut limited = timeouts.timeout(tick * (1 + round % 5), never());
+                let _ = task.poll(&mut limited);
+                limited
+            };
+            let mut waiting: Vec<_> = tasks.iter().map(limit).collect();
+            for _ in 0..(u64::from(round) * 7 + thread) % 300 {
+                std::hint::spin_loop();
+            }
+            // Some are dropped first, some moved, some polled by another task.
+            if round % 3 == 0 {
+                Pin::new(&mut waiting[1]).reset(2 * tick);
+                let _ = tasks[0].poll(&mut waiting[2]);
+            }
+        }
+        tasks
+    })
+    .concat();
+    timeouts.shutdown();
+    assert!(tasks.iter().all(|task| task.held() == 0));
+    let woken: usize = tasks.iter().map(|task| task.woken()).sum();
     let metrics = timeouts.metrics();
     let ended = metrics.fired + metrics.cancelled + metrics.closed;
     assert_eq!((metrics.waiting, metrics.registered), (0, ended));
@@ -389,29 +358,20 @@ impl Wake for InPlace {
     }
 }
 
-/// A waker that polls on another thread, and keeps whether that poll said that there is more.
-struct PollsBeside(Arc<Timeouts>, Mutex<Vec<bool>>);
-
-impl Wake for PollsBeside {
-    fn wake(self: Arc<Self>) {
-        let poll = || self.0.poll(1000).more;
-        let more = std::thread::scope(|scope| scope.spawn(poll).join().unwrap());
-        self.1.lock().unwrap().push(more);
-    }
-}
-
 #[test]
 fn who_finds_another_at_a_shard_is_to_come_back() {
     let (timeouts, clock) = manual(|settings| settings.shards(1));
     let timeouts = Arc::new(timeouts);
-    let task = Arc::new(PollsBeside(timeouts.clone(), Mutex::default()));
+    let (beside, (told, answers)) = (timeouts.clone(), mpsc::channel());
+    let polls_beside = waker(move || {
+        let poll = || beside.poll(1000).more;
+        told.send(std::thread::scope(|scope| scope.spawn(poll).join().unwrap())).unwrap();
+    });
     let mut sleep = timeouts.sleep(5 * MS);
-    let waker = Waker::from(task.clone());
-    let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
+    assert!(poll_with(&mut sleep, &polls_beside).is_pending());
     clock.advance(6 * MS);
     assert!(!timeouts.poll(1000).more, "alone");
-    assert_eq!(*task.1.lock().unwrap(), [true]);
+    assert_eq!(answers.try_iter().collect::<Vec<_>>(), [true]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tokens of roots: each comes back once, by value, however its root ends.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::MS;
+use crate::support::{each_once, on_threads, MS};
 use expiry::{
     edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, ManualClock, Outcome,
     Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
@@ -279,44 +279,37 @@ fn each_token_comes_back_once_among_threads() {
         .build()
         .unwrap();
     let rounds = if cfg!(miri) { 20 } else { 5000 };
-    let mut came_back: Vec<u64> = thread::scope(|scope| {
-        let run = |thread: u64| {
-            let (tracker, census) = (&tracker, &census);
-            move || {
-                let mut refused = Vec::new();
-                for round in 0..rounds {
-                    let token = Counted::of(census, thread * rounds + round);
-                    let id = round % 64;
-                    match (thread + round) % 4 {
-                        0 => drop(tracker.fail(id)),
-                        1 => drop(tracker.ack(id, 5)),
-                        _ => {}
-                    }
-                    match tracker.init_with_token(id, 5, id, token, DEFAULT) {
-                        Ok(()) => drop(tracker.ack(id, 5)),
-                        Err(error) => refused.push(error.token.id()),
-                    }
-                    let token = Counted::of(census, (thread + 3) * rounds + round);
-                    let share = edge();
-                    let root = tracker.issue_with_token(share, id, token, DEFAULT).unwrap();
-                    if round % 2 == 0 {
-                        let _ = tracker.ack(root, share);
-                    }
-                    if round % 100 == 0 {
-                        tracker.fail_all(id);
-                    }
-                }
-                refused
+    let mut came_back = on_threads(3, |thread| {
+        let mut refused = Vec::new();
+        for round in 0..rounds {
+            let token = Counted::of(&census, thread * rounds + round);
+            let id = round % 64;
+            match (thread + round) % 4 {
+                0 => drop(tracker.fail(id)),
+                1 => drop(tracker.ack(id, 5)),
+                _ => {}
             }
-        };
-        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(run(thread))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
+            match tracker.init_with_token(id, 5, id, token, DEFAULT) {
+                Ok(()) => drop(tracker.ack(id, 5)),
+                Err(error) => refused.push(error.token.id()),
+            }
+            let token = Counted::of(&census, (thread + 3) * rounds + round);
+            let share = edge();
+            let root = tracker.issue_with_token(share, id, token, DEFAULT).unwrap();
+            if round % 2 == 0 {
+                let _ = tracker.ack(root, share);
+            }
+            if round % 100 == 0 {
+                tracker.fail_all(id);
+            }
+        }
+        refused
+    })
+    .concat();
     let left = tracker.shutdown(ShutdownMode::Return);
     came_back.extend(left.iter().map(|outcome| outcome.token.id()));
     came_back.append(&mut told.lock().unwrap());
-    came_back.sort_unstable();
-    assert!(came_back.into_iter().eq(0..6 * rounds), "each token, once");
+    each_once(came_back, 6 * rounds);
     drop((left, tracker));
     assert_eq!(census.left(), 0);
 }

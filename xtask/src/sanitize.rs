@@ -83,7 +83,7 @@ const TOOLS: [Tool; 4] = [
         prop_cases: "1",
         // Fifty times slower, and on one core.
         tests: &[
-            "-p expiry --lib --test it -- keyed:: queue:: expiring_map:: sessions:: oracle:: threads:: tracker_leases::",
+            "-p expiry --lib --test it -- queue:: expiring_map:: sessions:: oracle:: threads:: tracker_leases::",
             "-p expiry-wheel --test it",
             "-p expiry-topology --test it -- trees::",
         ],

@@ -31,7 +31,8 @@ pub use moka::{Moka, MokaEach};
 pub use ours::{Map, QueueByHandle, QueueByKey};
 pub use plain::{Dash, Nothing, Papaya};
 pub use sharded::Sharded;
-pub use zookeeper::ZooKeeper;
+
+pub use crate::peers::ZooKeeper;
 
 use crate::window::mix;
 use expiry::{Clock, CoarseClock, ManualClock};

@@ -83,8 +83,8 @@ fn queues_do_what_the_model_does() {
     story::<String, (), QueueByKey<String>>();
     story::<u64, (), QueueByHandle<u64>>();
     story::<String, (), QueueByHandle<String>>();
-    story::<u64, (), ZooKeeper<u64, ()>>();
-    story::<Arc<str>, (), ZooKeeper<Arc<str>, ()>>();
+    story::<u64, (), ZooKeeper<u64>>();
+    story::<Arc<str>, (), ZooKeeper<Arc<str>>>();
     story::<Arc<str>, (), DelayQueue<Arc<str>, ()>>();
     story::<u64, (), Sharded<u64, ()>>();
 }
@@ -99,14 +99,14 @@ fn a_course_and_an_expiry_check_their_work() {
         run::<u64, u64, Moka<u64, u64>>(&load);
         let load = Load::new(3000, threads, Kind::Queues);
         run::<u64, (), QueueByHandle<u64>>(&load);
-        run::<u64, (), ZooKeeper<u64, ()>>(&load);
+        run::<u64, (), ZooKeeper<u64>>(&load);
     }
     for due in [Due::Mass, Due::Spread] {
         let map = expire::<String, Counted, Map<String, Counted>>(3000, due);
         // What a thread has retired last waits in its bag until that is full.
         assert!((0..=64).contains(&map.1), "{}", map.1);
         expire::<u64, (), QueueByKey<u64>>(3000, due);
-        expire::<u64, (), ZooKeeper<u64, ()>>(3000, due);
+        expire::<u64, (), ZooKeeper<u64>>(3000, due);
         let sharded = expire::<u64, Counted, Sharded<u64, Counted>>(3000, due);
         assert_eq!(sharded.1, 0);
     }

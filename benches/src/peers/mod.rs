@@ -2,9 +2,11 @@
 
 mod maps;
 mod tracker;
+mod zookeeper;
 
 pub use maps::{DashEntry, DashRemoveIf, Floor, Nothing, Papaya, Scc};
 pub use tracker::{Chosen, Issued, TIMEOUT};
+pub use zookeeper::ZooKeeper;
 
 use crate::window::GROUP;
 use expiry::Root;

@@ -1,4 +1,4 @@
-//! `sessions --contended`: fresh keys on which threads meet with a few updates, and which no thread
+//! Fresh keys on which threads meet with a few updates, and which no thread
 //! touches again.
 //!
 //! Threads go through the keys of a batch together. A thread that is through with a key goes on to
@@ -53,7 +53,7 @@ const UPDATES: u64 = 3;
 /// One key in this many is timed, to see whether the threads really were there at once.
 const TIMED: usize = 16;
 /// The interval, of simulated time.
-pub const INTERVAL: Duration = Duration::from_millis(1);
+const INTERVAL: Duration = Duration::from_millis(1);
 
 /// What an update did.
 #[derive(Debug, Clone, Copy)]
@@ -125,6 +125,40 @@ impl<K: Key> Driven<K> for Ours<K> {
         // Two accounts: of the counters, and of the slots.
         let slots: usize = self.queue.dump().values().map(Vec::len).sum();
         self.queue.len().max(slots)
+    }
+}
+
+/// ZooKeeper's, at the times of this clock.
+struct Theirs<K> {
+    queue: ZooKeeper<K>,
+    clock: ManualClock,
+}
+
+impl<K: Key> Theirs<K> {
+    fn new(clock: &ManualClock) -> Self {
+        let queue = ZooKeeper::at(clock.now(), INTERVAL.as_nanos() as u64);
+        Theirs { queue, clock: clock.clone() }
+    }
+}
+
+impl<K: Key> Driven<K> for Theirs<K> {
+    fn update(&self, key: K, intervals: u64) -> Option<Update> {
+        let timeout = INTERVAL * intervals as u32;
+        let (before, after) = self.queue.update(&key, self.clock.now(), timeout.as_nanos() as u64);
+        let tick = ticks(Duration::from_nanos(after));
+        Some(Update { inserted: before.is_none(), tick })
+    }
+
+    fn remove(&self, key: &K) -> bool {
+        self.queue.remove(key)
+    }
+
+    fn poll(&self, each: &mut dyn FnMut(&K)) {
+        self.queue.poll(self.clock.now(), each);
+    }
+
+    fn left(&self) -> usize {
+        self.queue.live()
     }
 }
 
@@ -319,7 +353,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     if plan.threads < 2 {
         return Err(Error::Option {
             option: "--threads",
-            why: "is 1, and nobody meets alone; with --contended use at least 2".into(),
+            why: "is 1, and nobody meets alone; use at least 2".into(),
         });
     }
     let mut names = NAMES.to_vec();
@@ -327,14 +361,14 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let checks = Checks::new(&names);
     let clock = ManualClock::new();
     let queue = Ours::new(&clock, options.seed)?;
-    let mut live = Live::new("sessions --contended", Some(plan.keys));
+    let mut live = Live::new("sessions", Some(plan.keys));
     let began = Instant::now();
     let found = drive::<K, _>(&queue, &clock, &plan, &mut live);
     let took = began.elapsed();
     verdict(&plan, &found, &checks);
     let peer = options.peer.map(|Peer::Zookeeper| {
         let clock = ManualClock::new();
-        let queue = ZooKeeper::new(clock.clone(), INTERVAL.as_nanos() as u64);
+        let queue = Theirs::new(&clock);
         let (keys, longest) = (plan.keys.min(PEER.0), plan.longest.min(PEER.1));
         drive::<K, _>(&queue, &clock, &Plan { keys, longest, ..plan.clone() }, &mut live)
     });
@@ -346,8 +380,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     }
     let sum = total(&found);
     let done = ("keys", sum.keys);
-    let mut report =
-        Report::new("sessions --contended", done, took, options.seed, &checks, options);
+    let mut report = Report::new("sessions", done, took, options.seed, &checks, options);
     report.series = live.finish();
     report.counts.extend([
         done,

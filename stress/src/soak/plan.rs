@@ -16,7 +16,7 @@ const RUNS: [(&str, &str); 11] = [
          --order {shuffled|fifo} --batch {16|1} --threads {3|2|8|4} --in-flight {4000|200000} \
          --seconds {seconds} --timeout 500ms --allowance 2m",
     ),
-    ("sessions", "sessions --contended {|--strings} --threads {2|3|4} --seconds {seconds}"),
+    ("sessions", "sessions {|--strings} --threads {2|3|4} --seconds {seconds}"),
     (
         "ttl",
         "ttl --row {23|53|9|7} {--integers|} --threads {2|3|8} --memory 64 --seconds {seconds} \

@@ -3,25 +3,12 @@
 use crate::common::{self, count};
 
 fn run(args: &str) -> serde_json::Value {
-    common::run(&format!("sessions {args}"))
-}
-
-#[test]
-fn a_queues_keys_and_a_trackers_sessions() {
-    for args in ["", "--tracker"] {
-        let report = run(&format!("--seconds 0.5 {args}"));
-        assert_eq!(report["scenario"], "sessions");
-        assert!(count(&report, "histories") >= count(&report, "rounds"), "{report}");
-    }
-}
-
-fn contended(args: &str) -> serde_json::Value {
-    run(&format!("--contended --keys 1 {args}"))
+    common::run(&format!("sessions --keys 1 {args}"))
 }
 
 #[test]
 fn fresh_keys_on_which_threads_meet() {
-    let report = contended("");
+    let report = run("");
     assert_eq!(count(&report, "stranded"), 0);
     assert!(count(&report, "refused_zero") > 0 && count(&report, "removed") > 0);
     assert!(report["notes"].as_array().unwrap().len() == 4, "{report}");
@@ -29,6 +16,6 @@ fn fresh_keys_on_which_threads_meet() {
 
 #[test]
 fn fresh_strings_with_two_pollers_and_three_threads() {
-    let report = contended("--strings --pollers 2 --removes 0.5 --threads 3");
+    let report = run("--strings --pollers 2 --removes 0.5 --threads 3");
     assert!(report["notes"].to_string().contains("polled_removes"));
 }

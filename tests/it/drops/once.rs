@@ -2,7 +2,7 @@
 
 use super::census::{Census, Counted};
 use super::SECOND;
-use crate::support::{wait_for, Random, GENEROUS, MS};
+use crate::support::{on_threads, wait_for, Random, GENEROUS, MS};
 use expiry::expiring_map::Entry;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, StoreError, WhenFull};
 use std::hash::{Hash, Hasher};
@@ -350,42 +350,38 @@ fn by_many_with<K: Part, V: Part>(few: bool) {
     }
     let map = builder.build().unwrap();
     let refused = move |error: StoreError| assert!(few && error == StoreError::Full, "{error}");
-    thread::scope(|scope| {
-        for thread in 0..3_u64 {
-            let (map, census) = (&map, &census);
-            scope.spawn(move || {
-                CALM.set(true);
-                let mut seed = Random(thread + 1);
-                let mut kept = Vec::new();
-                for turn in 0..10_000 {
-                    let random = seed.next();
-                    let id = random % 16;
-                    let key = K::new(id, census);
-                    match random >> 8 & 7 {
-                        0 | 1 => drop(map.remove(&key)),
-                        2 => drop(map.remove(&key).map(expiry::Removed::try_into_value)),
-                        3 => kept.extend(map.remove(&key)),
-                        4 => match map.entry(key).or_insert(V::new(id, census)) {
-                            Ok(lent) => drop(lent),
-                            Err(back) => refused(back.error),
-                        },
-                        5 => map
-                            .upsert(key, |_| (V::new(id, census), ()))
-                            .unwrap_or_else(|back| refused(back.error)),
-                        _ => match map.insert(key, V::new(id, census)) {
-                            Ok(before) => drop(before.map(expiry::Removed::try_into_value)),
-                            Err(back) => refused(back.error),
-                        },
-                    }
-                    if let Some(lent) = map.get(&K::new(id, census)) {
-                        thread::yield_now();
-                        assert!(!K::DIFFER || *lent.value() == V::new(id, census));
-                    }
-                    if turn % 100 == 0 {
-                        kept.clear();
-                    }
-                }
-            });
+    on_threads(3, |thread| {
+        let census = &census;
+        CALM.set(true);
+        let mut seed = Random(thread + 1);
+        let mut kept = Vec::new();
+        for turn in 0..10_000 {
+            let random = seed.next();
+            let id = random % 16;
+            let key = K::new(id, census);
+            match random >> 8 & 7 {
+                0 | 1 => drop(map.remove(&key)),
+                2 => drop(map.remove(&key).map(expiry::Removed::try_into_value)),
+                3 => kept.extend(map.remove(&key)),
+                4 => match map.entry(key).or_insert(V::new(id, census)) {
+                    Ok(lent) => drop(lent),
+                    Err(back) => refused(back.error),
+                },
+                5 => map
+                    .upsert(key, |_| (V::new(id, census), ()))
+                    .unwrap_or_else(|back| refused(back.error)),
+                _ => match map.insert(key, V::new(id, census)) {
+                    Ok(before) => drop(before.map(expiry::Removed::try_into_value)),
+                    Err(back) => refused(back.error),
+                },
+            }
+            if let Some(lent) = map.get(&K::new(id, census)) {
+                thread::yield_now();
+                assert!(!K::DIFFER || *lent.value() == V::new(id, census));
+            }
+            if turn % 100 == 0 {
+                kept.clear();
+            }
         }
     });
     // Half of the 30,000 turns insert. How many of the others meet an entry depends on the machine.

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes, on however busy a machine.
@@ -134,6 +134,39 @@ pub fn bad_drop() -> Waker {
         }
     }
     Waker::from(Arc::new(BadDrop))
+}
+
+/// A waker that does this each time that it is cloned.
+pub fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
+    const VTABLE: &RawWakerVTable = &RawWakerVTable::new(
+        |data| {
+            // SAFETY: what `cloning` was given, which is there as long as its wakers.
+            unsafe { (*data.cast::<&(dyn Fn() + Sync)>())() };
+            RawWaker::new(data, VTABLE)
+        },
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    let data: *const &(dyn Fn() + Sync) = does;
+    // SAFETY: nothing is owned; the callers keep what it borrows until their wakers are gone.
+    unsafe { Waker::from_raw(RawWaker::new(data.cast(), VTABLE)) }
+}
+
+/// What so many threads return, which run this at the same time, each with its number.
+pub fn on_threads<T: Send>(threads: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let spawn = |thread| scope.spawn(move || work(thread));
+        let threads: Vec<_> = (0..threads).map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// Each number below this one has come back once.
+pub fn each_once(mut numbers: Vec<u64>, below: u64) {
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..below), "each below {below}, once");
 }
 
 /// A tracker without a thread on a manual clock, with intervals of 1 ms and a timeout of 100 ms.

@@ -33,7 +33,7 @@ fn subjects<K: Key, R: Key>(due: Due) -> Vec<Subject> {
     let mut all = vec![
         subject::<K, Counted, Map<K, Counted>>(),
         subject::<K, (), QueueByKey<K>>(),
-        subject::<R, (), ZooKeeper<R, ()>>(),
+        subject::<R, (), ZooKeeper<R>>(),
         subject::<R, Counted, DelayQueue<R, Counted>>(),
         subject::<R, Counted, Sharded<R, Counted>>(),
     ];

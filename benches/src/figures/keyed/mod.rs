@@ -43,7 +43,7 @@ fn measure<K: Key, R: Key>(store: &str, entries: usize, threads: Option<usize>) 
         "nothing-map" => (Maps, run::<K, u64, Nothing>),
         "queue" => (Queues, run::<K, (), QueueByKey<K>>),
         "queue-by-handle" => (Queues, run::<K, (), QueueByHandle<K>>),
-        "zookeeper" => (Queues, run::<R, (), ZooKeeper<R, ()>>),
+        "zookeeper" => (Queues, run::<R, (), ZooKeeper<R>>),
         "sharded" => (Queues, run::<R, (), Sharded<R, ()>>),
         "delay-queue" => (Queues, run::<R, (), DelayQueue<R, ()>>),
         "nothing" => (Queues, run::<K, (), Nothing>),
