@@ -129,8 +129,8 @@ pub struct Incoming<'a> {
 
 /// A message of a stream: its sequence, and the time at which the stream stored it, in nanoseconds
 /// since 1970. A stream that is deleted and made again counts from 1 again; the time distinguishes
-/// its messages from earlier ones. A message of a [partitioned](Nats::partitioned_source) source has
-/// another id under another owner.
+/// its messages from earlier ones. A message of a
+/// [partitioned source](Nats::partitioned_source) has another id under another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
     /// Its sequence in the stream.
@@ -212,8 +212,8 @@ pub struct StreamSource<M> {
     owner: Option<Owner>,
 }
 
-/// The links of all tasks, by component and task.
-type Links<M> = HashMap<(String, usize), Arc<Link<M>>>;
+/// The links of all tasks, by component, number of tasks, and task.
+type Links<M> = HashMap<(String, usize, usize), Arc<Link<M>>>;
 
 struct Shared<M> {
     nats: Nats,
@@ -286,8 +286,12 @@ impl<M: Send + 'static> StreamSource<M> {
     /// `topology.spout("lines", move |context| source.spout(context))`. Another topology may use
     /// the source when the first one has ended.
     pub fn spout(&self, context: &Context) -> StreamSpout<M> {
-        let task = (context.component().to_string(), context.task());
+        let task = (context.component().to_string(), context.tasks(), context.task());
         let mut links = lock(&self.links);
+        if self.owner.is_some() {
+            // An earlier topology may have shared the partitions out among other tasks.
+            links.retain(|link, _| (&link.0, link.1) == (&task.0, task.1));
+        }
         let link = links.entry(task).or_insert_with(|| {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();

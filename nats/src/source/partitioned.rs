@@ -63,7 +63,9 @@ async fn drive<M>(
                 Some(Change::Losing(partition)) => owned.send_modify(|it| {
                     it.entry(partition).and_modify(|(_, losing)| *losing = true);
                 }),
-                Some(Change::Lost(partition)) => owned.send_modify(|it| drop(it.remove(&partition))),
+                Some(Change::Lost(partition)) => {
+                    owned.send_modify(|it| drop(it.remove(&partition)));
+                }
                 Some(Change::Ended(why)) => shared.note(OWNER, Some(why.to_string())),
                 None => return,
             },
@@ -127,7 +129,7 @@ impl Nats {
     /// messages any more. The next owner gets them after [`ack_wait`](SourceOptions::ack_wait) at
     /// the latest. Where the worker hands a partition over, the source finishes first what it
     /// holds of it. The tasks of the topology share the partitions out; one component at a time
-    /// may use the source.
+    /// may use the source. While the topology is inactive, the worker keeps its partitions.
     ///
     /// # Errors
     ///

@@ -55,11 +55,12 @@ fn source(worker: &Worker, options: &SourceOptions) -> Arc<StreamSource<Word>> {
 
 fn topology(
     source: &Arc<StreamSource<Word>>,
+    tasks: usize,
     bolt: impl FnMut(&Word) -> Result<(), String> + Clone + Send + Sync + 'static,
 ) -> Topology {
     let (topology, source) = (TopologyBuilder::new(), source.clone());
     topology.timeout(60 * SECOND);
-    let words = topology.spout("words", move |context| source.spout(context)).parallelism(2);
+    let words = topology.spout("words", move |context| source.spout(context)).parallelism(tasks);
     let count = topology.bolt("count", move |_| {
         let mut bolt = bolt.clone();
         sink(move |word: &Word, _| bolt(word))
@@ -127,19 +128,25 @@ fn each_message_counts_once_when_owners_die_stop_and_leave() {
     };
     publish(MESSAGES / 3 * 2);
     let workers = ["a", "b", "c"].map(|name| rig.worker(name));
+    let is_killed = Arc::new(AtomicBool::new(false));
     let running = workers.each_ref().map(|worker| {
         let (done, runtime) = (done.clone(), worker.runtime.handle().clone());
         let (source, mut states) = (source(worker, &options()), States::new());
+        let (is_killed, is_first) = (is_killed.clone(), worker.nats.worker() == "a");
         let bolt = move |word: &Word| {
+            if is_first && is_killed.load(Ordering::SeqCst) {
+                return Err("its runtime has ended".to_string());
+            }
             let counted = runtime.block_on(count(&mut states, &done, word));
             counted.map_err(|error| error.to_string())
         };
-        (topology(&source, bolt), source)
+        (topology(&source, 2, bolt), source)
     });
     let counted = || done.lock().unwrap().counted.len() as u64;
     rig.until("some count", || counted() > MESSAGES / 6);
     // One worker is killed with what it holds, and another one stopped for three leases.
     let [killed, stopped, third] = workers;
+    is_killed.store(true, Ordering::SeqCst);
     killed.runtime.shutdown_background();
     stopped.runtime.spawn(async { std::thread::sleep(3 * LEASE) });
     publish(MESSAGES / 3);
@@ -197,7 +204,7 @@ fn what_a_late_owner_acks_comes_to_the_next_one() {
             }
             Ok(())
         };
-        (topology(&source, bolt), source)
+        (topology(&source, 2, bolt), source)
     };
     let first = rig.worker("a");
     let (late, late_source) = start(&first);
@@ -210,6 +217,23 @@ fn what_a_late_owner_acks_comes_to_the_next_one() {
     let (next, _) = start(&second);
     rig.until("all count", || done.lock().unwrap().counted.len() == KEYS);
     [late, next].into_iter().for_each(|topology| drop(topology.kill()));
+}
+
+#[test]
+fn the_partitions_follow_a_topology_with_other_tasks() {
+    let (rig, counted) = (streams(), Arc::<Mutex<BTreeSet<u64>>>::default());
+    let worker = rig.worker("a");
+    let source = source(&worker, &options());
+    for (tasks, all) in [(2, KEYS), (1, 2 * KEYS), (3, 3 * KEYS)] {
+        let count = counted.clone();
+        let topology = topology(&source, tasks, move |word| {
+            count.lock().unwrap().insert(word.sequence);
+            Ok(())
+        });
+        (0..KEYS).for_each(|n| rig.put(&format!("words.k{n}"), ""));
+        rig.until("all count", || counted.lock().unwrap().len() == all);
+        topology.kill();
+    }
 }
 
 #[test]
