@@ -151,6 +151,8 @@ fn each_message_counts_once_when_owners_die_stop_and_leave() {
     stopped.runtime.spawn(async { std::thread::sleep(3 * LEASE) });
     publish(MESSAGES / 3);
     rig.until("all count", || counted() == MESSAGES);
+    let held = || running[1..].iter().map(|(_, source)| source.stats().held).sum::<u64>();
+    rig.until("what others have is forgotten", || held() == 0);
     // The others leave, and the next worker owns all at once.
     let last = rig.worker("last");
     for (worker, (_, source)) in [&stopped, &third].into_iter().zip(&running[1..]) {
