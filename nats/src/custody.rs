@@ -25,7 +25,8 @@
 //! acked, and only then: within its duplicate window the stream would not store it again. While
 //! there is a suspect, nothing else is given.
 //!
-//! An event that names a message that is not held changes nothing.
+//! An event that names a message that is not held changes nothing. What the source may answer no
+//! more, because another worker owns its partition, is forgotten: the broker delivers it again.
 //!
 //! Times are durations on any clock of the caller that does not go back.
 
@@ -244,6 +245,24 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         self.suspects.clear();
         self.again = None;
         self.held.drain().map(|(_, held)| held.message)
+    }
+
+    /// Forgets the messages of which `is_gone` is true.
+    pub(crate) fn forget(&mut self, mut is_gone: impl FnMut(&T) -> bool) {
+        let gone = self.held.extract_if(|_, held| is_gone(&held.message));
+        for (_, Held { place, .. }) in gone {
+            self.given -= usize::from(place == Place::Given);
+            self.has_trial &= !matches!(place, Place::Accused | Place::Tried);
+        }
+        let held = &self.held;
+        self.waiting.retain(|id| held.contains_key(id));
+        self.suspects.retain(|id| held.contains_key(id));
+        self.again.take_if(|(_, id)| !held.contains_key(id));
+    }
+
+    /// All messages that are held.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &T> {
+        self.held.values().map(|held| &held.message)
     }
 
     /// A message that is to become a dead letter, the count of its deliveries, and the reason.

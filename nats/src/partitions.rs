@@ -56,7 +56,7 @@ pub(crate) const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 #[must_use = "a set is joined by `join`"]
 pub struct PartitionSet {
     pub(crate) nats: Nats,
-    set: String,
+    pub(crate) set: String,
     pub(crate) count: u32,
     pub(crate) lease: Duration,
     /// The timeout of the sessions that the set keeps.

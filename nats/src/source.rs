@@ -6,15 +6,17 @@
 //! ```
 //!
 //! One tokio task for each spout task owns the messages of that spout, see `custody.rs`. It asks
-//! for no more than the window leaves room for, so both channels are bounded by the window. The
+//! for no more than the window leaves room for, so both channels are bounded by the window. A task
+//! has one *inlet*, a consumer, or one for each partition that it serves: see `partitioned.rs`. The
 //! link between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
 
+mod partitioned;
 mod task;
 
 use crate::base::{debug, lock, setters, stats};
 use crate::custody::{Custody, Letter};
 use crate::ownership::hash_of;
-use crate::{Nats, NatsError};
+use crate::{Held, Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
@@ -22,14 +24,16 @@ use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::ErrorCode;
 use expiry_topology::{Context, Failure, Next, Replay, Spout, SpoutCollector, Waker};
-use std::collections::HashMap;
+use futures_util::stream::SelectAll;
+use partitioned::{Owned, Owner};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc as blocking, Arc, Mutex};
 use std::time::Duration;
-use task::Task;
-use tokio::sync::mpsc;
+use task::{Inlet, Tag, Task};
+use tokio::sync::{mpsc, watch};
 
 /// How a source reads a stream.
 ///
@@ -55,7 +59,8 @@ pub struct SourceOptions {
 }
 
 setters! { SourceOptions
-    /// The consumer gets only messages of this subject, which may have wildcards.
+    /// The consumer gets only messages of this subject, which may have wildcards. A partitioned
+    /// source has the subjects of its stream's partitions instead.
     subject(subject: &str) => subject = subject.to_string();
     /// The subject of dead letters, without wildcards. A stream has to take it, and the source
     /// itself must not read it. A letter that is larger than the server takes loses the end of its
@@ -124,13 +129,16 @@ pub struct Incoming<'a> {
 
 /// A message of a stream: its sequence, and the time at which the stream stored it, in nanoseconds
 /// since 1970. A stream that is deleted and made again counts from 1 again; the time distinguishes
-/// its messages from earlier ones.
+/// its messages from earlier ones. A message of a
+/// [partitioned source](Nats::partitioned_source) has another id under another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
     /// Its sequence in the stream.
     pub sequence: u64,
     /// When the stream stored it.
     pub published: i128,
+    /// The epoch of its partition's owner. 0 in a source without partitions.
+    pub epoch: u64,
 }
 
 stats! { counted
@@ -172,21 +180,26 @@ enum Outcome {
     Unused(MessageId),
     /// The waker of the spout that is to get messages, if one is.
     Active(Option<Waker>),
+    /// The consumer of an inlet was found or made, for this request; or was not.
+    Opened(Tag, Box<Result<Consumer<Config>, NatsError>>),
     /// A dead letter was stored, or was there before; or was not stored.
     Buried(MessageId, Result<(Letter, bool), PublishError>),
     /// The task answers when all outcomes before this one are at the broker.
     Close(blocking::Sender<()>),
 }
 
+/// What a task gives to its spout. A message of a partition is emitted while its owner may act.
+type Given<M> = (MessageId, M, Option<Held>);
+
 /// The two ends that a spout task uses.
 struct Link<M> {
     /// The number of messages that the I/O task holds.
     held: Arc<AtomicU64>,
-    messages: Mutex<mpsc::UnboundedReceiver<(MessageId, M)>>,
+    messages: Mutex<mpsc::UnboundedReceiver<Given<M>>>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
 
-type Decode<M> = dyn Fn(&Incoming<'_>) -> Result<M, String> + Send + Sync;
+type Decode<M> = dyn Fn(&Incoming<'_>, Option<&Held>) -> Result<M, String> + Send + Sync;
 
 /// A durable consumer whose messages spouts get. Made by [`Nats::source`]. To call
 /// [`stats`](Self::stats) and [`last_error`](Self::last_error) beside a running topology, keep it in
@@ -195,10 +208,12 @@ pub struct StreamSource<M> {
     shared: Arc<Shared<M>>,
     links: Mutex<Links<M>>,
     runtime: tokio::runtime::Handle,
+    /// The worker's part in a set, if the source is partitioned.
+    owner: Option<Owner>,
 }
 
-/// The links of all tasks, by component and task.
-type Links<M> = HashMap<(String, usize), Arc<Link<M>>>;
+/// The links of all tasks, by component, number of tasks, and task.
+type Links<M> = HashMap<(String, usize, usize), Arc<Link<M>>>;
 
 struct Shared<M> {
     nats: Nats,
@@ -206,8 +221,9 @@ struct Shared<M> {
     dead_letters: String,
     decode: Box<Decode<M>>,
     counts: Counts,
-    /// Why the last request for messages failed, and why the last dead letter was not stored.
-    last_error: Mutex<[Option<String>; 2]>,
+    /// Why the last request for messages failed, why the last dead letter was not stored, and why
+    /// the worker owns no partitions.
+    last_error: Mutex<[Option<String>; 3]>,
 }
 
 debug!(StreamSource<M>, |it| "StreamSource({:?})", it.shared.options);
@@ -230,28 +246,38 @@ impl Nats {
         options: SourceOptions,
         decode: impl Fn(&Incoming<'_>) -> Result<M, E> + Send + Sync + 'static,
     ) -> Result<StreamSource<M>, NatsError> {
+        let decode = move |incoming: &Incoming<'_>, _: Option<&Held>| decode(incoming);
         options.check()?;
+        let source = self.source_of(options, decode);
+        source.shared.consumer(None).await?;
+        source.shared.check_letters().await?;
+        Ok(source)
+    }
+
+    /// A source that has not asked the brokers yet.
+    fn source_of<M, E: fmt::Display>(
+        &self,
+        options: SourceOptions,
+        decode: impl Fn(&Incoming<'_>, Option<&Held>) -> Result<M, E> + Send + Sync + 'static,
+    ) -> StreamSource<M> {
         let by_default = || format!("{}.dead.{}", self.app(), options.stream);
         let dead_letters = options.dead_letters.clone().unwrap_or_else(by_default);
         let shared = Shared {
             nats: self.clone(),
             options,
             dead_letters,
-            decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
+            decode: Box::new(move |incoming, held| {
+                decode(incoming, held).map_err(|error| error.to_string())
+            }),
             counts: Counts::default(),
             last_error: Mutex::default(),
         };
-        shared.consumer().await?;
-        let dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
-        let (options, letters) = (&shared.options, &shared.dead_letters);
-        let feeds_itself = dead_stream == options.stream && takes(&options.subject, letters);
-        let needed = "a subject that the source does not read";
-        NatsError::unless(!feeds_itself, "dead_letters", letters, needed)?;
-        Ok(StreamSource {
+        StreamSource {
             shared: Arc::new(shared),
             links: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
-        })
+            owner: None,
+        }
     }
 }
 
@@ -260,24 +286,37 @@ impl<M: Send + 'static> StreamSource<M> {
     /// `topology.spout("lines", move |context| source.spout(context))`. Another topology may use
     /// the source when the first one has ended.
     pub fn spout(&self, context: &Context) -> StreamSpout<M> {
-        let task = (context.component().to_string(), context.task());
+        let task = (context.component().to_string(), context.tasks(), context.task());
         let mut links = lock(&self.links);
+        if self.owner.is_some() {
+            // An earlier topology may have shared the partitions out among other tasks.
+            links.retain(|link, _| (&link.0, link.1) == (&task.0, task.1));
+        }
         let link = links.entry(task).or_insert_with(|| {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();
             let (shared, options) = (self.shared.clone(), &self.shared.options);
             let held = Arc::<AtomicU64>::default();
-            let task = Task {
+            let (inlets, owned) = match &self.owner {
+                Some(owner) => (BTreeMap::new(), owner.owned.subscribe()),
+                None => {
+                    (BTreeMap::from([(None, Inlet::default())]), watch::channel(Owned::new()).1)
+                }
+            };
+            let mut task = Task {
                 custody: Custody::new(options.ack_wait, options.attempts, options.at_least),
                 shared,
                 held: held.clone(),
                 give,
                 outcomes: outcomes.downgrade(),
                 active: None,
-                consumer: None,
-                batch: None,
-                ask_at: Duration::ZERO,
+                inlets,
+                batches: SelectAll::new(),
+                requests: 0,
+                owned,
+                part: (context.task(), context.tasks()),
             };
+            task.owned.mark_changed();
             self.runtime.spawn(task.run(told));
             Arc::new(Link { held, messages: Mutex::new(messages), outcomes })
         });
@@ -317,6 +356,7 @@ fn takes(filter: &str, subject: &str) -> bool {
 /// The places in `last_error`.
 const PULL: usize = 0;
 const DEAD: usize = 1;
+const OWNER: usize = 2;
 
 impl<M> Shared<M> {
     fn note(&self, place: usize, error: Option<String>) {
@@ -324,16 +364,30 @@ impl<M> Shared<M> {
     }
 
     /// Calls the user's function. A panic is a refusal: it does not end the I/O task.
-    fn decode(&self, incoming: &Incoming<'_>) -> Result<M, String> {
-        let decoded = catch_unwind(AssertUnwindSafe(|| (self.decode)(incoming)));
+    fn decode(&self, incoming: &Incoming<'_>, held: Option<&Held>) -> Result<M, String> {
+        let decoded = catch_unwind(AssertUnwindSafe(|| (self.decode)(incoming, held)));
         decoded.unwrap_or_else(|_| Err("the decoder panicked".to_string()))
     }
 
-    /// Creates the consumer, or updates it.
-    async fn consumer(&self) -> Result<Consumer<Config>, NatsError> {
+    /// Checks that a stream takes the dead letters, and that the source does not read them.
+    async fn check_letters(&self) -> Result<(), NatsError> {
+        let (options, letters) = (&self.options, &self.dead_letters);
+        let dead_stream = self.nats.stream_of("dead letters", letters).await?;
+        let feeds_itself = dead_stream == options.stream && takes(&options.subject, letters);
+        let needed = "a subject that the source does not read";
+        NatsError::unless(!feeds_itself, "dead_letters", letters, needed)
+    }
+
+    /// Creates the consumer, or that of a partition, or updates it.
+    async fn consumer(&self, partition: Option<u32>) -> Result<Consumer<Config>, NatsError> {
         let (context, stream) = (self.nats.context(), &self.options.stream);
+        let (mut name, mut subject) = (self.options.consumer.clone(), self.options.subject.clone());
+        if let Some(partition) = partition {
+            name += &format!("-{partition}");
+            subject = subject.replacen('*', &partition.to_string(), 1);
+        }
         let config = Config {
-            durable_name: Some(self.options.consumer.clone()),
+            durable_name: Some(name),
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.options.ack_wait,
             // A limit of deliveries would strand messages: the source counts them.
@@ -341,7 +395,7 @@ impl<M> Shared<M> {
             // Messages that wait for their next attempt count as pending: with a limit, a flood of
             // poison would hold up the others. The windows of the tasks bound the rest.
             max_ack_pending: -1,
-            filter_subject: self.options.subject.clone(),
+            filter_subject: subject,
             ..Config::default()
         };
         let made = context.create_consumer_on_stream(config, stream).await;
@@ -384,7 +438,7 @@ impl<M> StreamSpout<M> {
         let _ = self.link.outcomes.send(outcome);
     }
 
-    fn take(&self) -> Option<(MessageId, M)> {
+    fn take(&self) -> Option<Given<M>> {
         lock(&self.link.messages).try_recv().ok()
     }
 }
@@ -396,10 +450,14 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
 
     fn next(&mut self, out: &mut SpoutCollector<'_, M, MessageId>) -> Next {
         while out.room() > 0 {
-            let Some((id, message)) = self.take() else {
+            let Some((id, message, held)) = self.take() else {
                 return Next::Asleep;
             };
-            let MessageId { sequence, published } = id;
+            if held.is_some_and(|held| !held.may_act()) {
+                self.tell(Outcome::Unused(id));
+                continue;
+            }
+            let MessageId { sequence, published, .. } = id; // the same under each owner
             let seed = hash_of(format!("{}-{sequence}-{published}", self.stream));
             if let Err(refused) = out.emit_seeded(message, id, seed) {
                 self.tell(Outcome::Unused(refused.id));
@@ -426,7 +484,7 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
 
     fn deactivate(&mut self) {
         self.tell(Outcome::Active(None));
-        while let Some((id, _)) = self.take() {
+        while let Some((id, ..)) = self.take() {
             self.tell(Outcome::Unused(id));
         }
     }

@@ -67,7 +67,7 @@ async fn keep(terms: Terms, held: Held, served: Arc<Served>) {
 
 /// None, always: something failed.
 async fn serve_one(terms: Terms, held: &Held, served: &Served) -> Option<()> {
-    let client = held.nats().client();
+    let client = held.set().nats.client();
     let subject = format!("{}.{}.*", served.prefix, held.partition());
     let records = held.load_numbered().await.ok()?;
     let versions = records.values().flat_map(|(_, record)| record).map(|it| wire::version(it));

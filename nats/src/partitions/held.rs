@@ -3,7 +3,7 @@
 use super::{header, last_of_each, Shared, Told, EXPECTED, MOST_RECORDS, PAUSE};
 use crate::base::debug;
 use crate::ownership::Event;
-use crate::{clock, Nats, NatsError};
+use crate::{clock, NatsError, PartitionSet};
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{publish::PublishAck, ErrorCode};
 use async_nats::HeaderMap;
@@ -67,8 +67,13 @@ impl Held {
         let _ = self.shared.tell.send(Told::Failed(self.shared.set.too_new(version)));
     }
 
-    pub(crate) fn nats(&self) -> &Nats {
-        &self.shared.set.nats
+    /// As [`release`](crate::Partitions::release).
+    pub(crate) fn release(&self) {
+        let _ = self.shared.tell.send(Told::Asked(Event::Released { partition: self.partition }));
+    }
+
+    pub(crate) fn set(&self) -> &PartitionSet {
+        &self.shared.set
     }
 
     fn fenced(&self) -> NatsError {

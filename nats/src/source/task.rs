@@ -1,21 +1,23 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
-use super::{Incoming, MessageId, Outcome, Shared, DEAD, PULL};
+use super::{Given, Incoming, MessageId, Outcome, Owned, Shared, DEAD, PULL};
 use crate::base::count;
-use crate::clock;
 use crate::custody::{Action, Custody, Letter};
+use crate::{clock, Held};
 use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
-use async_nats::jetstream::consumer::pull::{Batch, Config};
+use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::Consumer;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{AckKind, Message};
 use expiry_topology::Waker;
-use futures_util::StreamExt;
+use futures_util::future::ready;
+use futures_util::stream::{once, BoxStream, SelectAll, StreamExt};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// How long a request for messages stays at the broker.
 const REQUEST: Duration = Duration::from_secs(2);
@@ -31,18 +33,70 @@ const TRUNCATED: &str = "Expiry-Truncated";
 /// The I/O task of one spout.
 pub(super) struct Task<M> {
     pub(super) shared: Arc<Shared<M>>,
-    pub(super) custody: Custody<MessageId, Message>,
+    pub(super) custody: Custody<MessageId, Received>,
     pub(super) held: Arc<AtomicU64>,
-    pub(super) give: mpsc::UnboundedSender<(MessageId, M)>,
+    pub(super) give: mpsc::UnboundedSender<Given<M>>,
     /// Weak, so that the task ends when its source and spouts are gone.
     pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
     /// The waker of the spout that asks for messages, if one does.
     pub(super) active: Option<Waker>,
+    /// By partition. A source without partitions has one inlet, of none.
+    pub(super) inlets: BTreeMap<Option<u32>, Inlet>,
+    /// What the current requests bring.
+    pub(super) batches: SelectAll<BoxStream<'static, (Tag, Pulled)>>,
+    /// The number of requests so far.
+    pub(super) requests: u64,
+    pub(super) owned: watch::Receiver<Owned>,
+    /// The task serves the partitions that have its number, modulo the number of tasks.
+    pub(super) part: (usize, usize),
+}
+
+/// The inlet of a request, and the number of the request.
+pub(super) type Tag = (Option<u32>, u64);
+/// None: the request has ended.
+pub(super) type Pulled = Option<Result<Message, async_nats::Error>>;
+
+/// A consumer that the task asks for messages.
+#[derive(Default)]
+pub(super) struct Inlet {
+    held: Option<Held>,
+    /// Another worker is to have the partition.
+    losing: bool,
     /// Known until a request for messages fails.
-    pub(super) consumer: Option<Consumer<Config>>,
-    /// The current request for messages, and the earliest time of the next one.
-    pub(super) batch: Option<Batch>,
-    pub(super) ask_at: Duration,
+    consumer: Option<Consumer<Config>>,
+    /// The number of the latest request, whether it is under way, and the messages that it may
+    /// still bring.
+    request: u64,
+    is_open: bool,
+    asked: usize,
+    /// The earliest time of the next request.
+    ask_at: Duration,
+}
+
+impl Inlet {
+    fn may_ask(&self, now: Duration) -> bool {
+        !self.is_open && !self.losing && now >= self.ask_at && !is_fenced(&self.held)
+    }
+}
+
+/// A message, and the owner of its partition.
+pub(super) struct Received {
+    message: Message,
+    held: Option<Held>,
+}
+
+impl Received {
+    /// Answers the broker, if the worker may. What is lost is made up for by the next delivery.
+    async fn answer(&self, kind: AckKind) {
+        if !is_fenced(&self.held) {
+            let _ = self.message.ack_with(kind).await;
+        }
+    }
+}
+
+/// Whether the worker does not own a partition any more.
+fn is_fenced(held: &Option<Held>) -> bool {
+    held.as_ref().is_some_and(|held| !held.may_act())
 }
 
 impl<M: Send + 'static> Task<M> {
@@ -50,23 +104,7 @@ impl<M: Send + 'static> Task<M> {
         let mut tick = tokio::time::interval(TICK);
         let mut connects = self.connects();
         loop {
-            let window = self.shared.options.window;
-            let room = window.saturating_sub(self.custody.len());
-            // Few large requests: at least a quarter of the window.
-            let is_worth = room > 0 && room >= window / 4;
-            if self.batch.is_none()
-                && self.active.is_some()
-                && is_worth
-                && clock::now() >= self.ask_at
-            {
-                match self.ask(room).await {
-                    Ok(batch) => {
-                        self.shared.note(PULL, None);
-                        self.batch = Some(batch);
-                    }
-                    Err(why) => self.pull_failed(why),
-                }
-            }
+            self.ask().await;
             tokio::select! {
                 outcome = told.recv() => {
                     let Some(mut outcome) = outcome else { return };
@@ -77,21 +115,21 @@ impl<M: Send + 'static> Task<M> {
                         outcome = next;
                     }
                     if self.active.is_none() {
-                        self.batch = None;
+                        self.end_requests();
                     }
                 }
-                message = next_of(&mut self.batch) => match message {
-                    Some(Ok(message)) => self.delivered(message).await,
-                    // The consumer was deleted, or its leader has gone.
-                    Some(Err(error)) => self.pull_failed(error.to_string()),
-                    None => self.batch = None,
-                },
+                Ok(()) = self.owned.changed() => {
+                    self.own();
+                    self.go_on().await;
+                }
+                Some((tag, pulled)) = self.batches.next() => self.pulled(tag, pulled).await,
                 _ = tick.tick() => {
                     self.extend().await;
+                    self.release();
                     // The brokers forget a request when its connection is lost.
                     let now = self.connects();
                     if std::mem::replace(&mut connects, now) != now {
-                        self.batch = None;
+                        self.end_requests();
                     }
                 }
             }
@@ -104,35 +142,132 @@ impl<M: Send + 'static> Task<M> {
         statistics.connects.load(Ordering::Relaxed)
     }
 
-    /// Asks for so many messages.
-    async fn ask(&mut self, room: usize) -> Result<Batch, String> {
-        let consumer = match self.consumer.take() {
-            Some(consumer) => consumer,
-            None => self.shared.consumer().await.map_err(|error| error.to_string())?,
+    /// Opens and shuts inlets by what the worker owns now. What came through a shut one is
+    /// forgotten.
+    fn own(&mut self) {
+        let owned = self.owned.borrow_and_update();
+        let epoch = |partition| owned.get(&partition).map(|(held, _)| held.epoch());
+        let is_gone = |held: &Option<Held>| {
+            held.as_ref().is_some_and(|held| epoch(held.partition()) != Some(held.epoch()))
         };
-        let batch = consumer.batch().max_messages(room).expires(REQUEST).messages().await;
-        self.consumer = Some(consumer);
-        batch.map_err(|error| error.to_string())
+        self.inlets.retain(|_, inlet| !is_gone(&inlet.held));
+        self.custody.forget(|received| is_gone(&received.held));
+        let (task, tasks) = self.part;
+        let own = owned.iter().filter(|(partition, _)| **partition as usize % tasks == task);
+        for (partition, (held, losing)) in own.filter(|(_, (held, _))| held.may_act()) {
+            let inlet = self.inlets.entry(Some(*partition)).or_default();
+            inlet.held.get_or_insert_with(|| held.clone());
+            inlet.losing = *losing;
+        }
+    }
+
+    /// Releases the partitions that the worker is losing and is done with.
+    fn release(&mut self) {
+        let custody = &mut self.custody;
+        self.inlets.retain(|partition, inlet| {
+            let is_own =
+                |received: &Received| received.held.as_ref().map(Held::partition) == *partition;
+            let is_fenced = is_fenced(&inlet.held);
+            let is_idle = !inlet.is_open && !custody.messages().any(is_own);
+            let is_done = inlet.losing && (is_fenced || is_idle);
+            if is_done {
+                custody.forget(is_own);
+                inlet.held.iter().for_each(Held::release);
+            }
+            !is_done
+        });
+    }
+
+    fn end_requests(&mut self) {
+        self.batches.clear();
+        self.inlets.values_mut().for_each(|inlet| (inlet.is_open, inlet.asked) = (false, 0));
+    }
+
+    /// Asks each inlet that has no request under way for as many messages as there is room for, the
+    /// one first that was asked the longest time ago.
+    async fn ask(&mut self) {
+        let (now, window) = (clock::now(), self.shared.options.window);
+        let share = (window / self.inlets.len().max(1)).max(1);
+        while self.active.is_some() {
+            let asked: usize = self.inlets.values().map(|inlet| inlet.asked).sum();
+            let room = window.saturating_sub(self.custody.len() + asked).min(share);
+            let inlets = self.inlets.iter_mut().filter(|(_, inlet)| inlet.may_ask(now));
+            let next = inlets.min_by_key(|(_, inlet)| inlet.request);
+            // Few large requests: at least a quarter of a share.
+            let Some((&partition, inlet)) = next.filter(|_| room > 0 && room >= share / 4) else {
+                return;
+            };
+            self.requests += 1;
+            (inlet.request, inlet.is_open) = (self.requests, true);
+            let tag = (partition, self.requests);
+            let Some(consumer) = &inlet.consumer else {
+                let Some(outcomes) = self.outcomes.upgrade() else { return };
+                let shared = self.shared.clone();
+                tokio::spawn(async move {
+                    let made = Box::new(shared.consumer(partition).await);
+                    let _ = outcomes.send(Outcome::Opened(tag, made)); // an error: the task ended
+                });
+                continue;
+            };
+            let lease = inlet.held.as_ref().map(|held| held.set().lease);
+            let expires = lease.map_or(REQUEST, |lease| REQUEST.min(lease / 4));
+            let batch = consumer.batch().max_messages(room).expires(expires);
+            match batch.messages().await {
+                Ok(batch) => {
+                    inlet.asked = room;
+                    let pulled = batch.map(Some).chain(once(ready(None)));
+                    self.batches.push(pulled.map(move |pulled| (tag, pulled)).boxed());
+                    self.shared.note(PULL, None);
+                }
+                Err(why) => self.pull_failed(partition, why.to_string()),
+            }
+        }
+    }
+
+    /// The inlet of a request, while that is its latest one and under way.
+    fn inlet(&mut self, (partition, request): Tag) -> Option<&mut Inlet> {
+        let inlet = self.inlets.get_mut(&partition);
+        inlet.filter(|inlet| inlet.is_open && inlet.request == request)
+    }
+
+    async fn pulled(&mut self, tag: Tag, pulled: Pulled) {
+        let Some(inlet) = self.inlet(tag) else { return };
+        match pulled {
+            Some(Ok(message)) => {
+                inlet.asked = inlet.asked.saturating_sub(1);
+                let received = Received { message, held: inlet.held.clone() };
+                if !is_fenced(&received.held) {
+                    self.delivered(received).await;
+                }
+            }
+            // The consumer was deleted, or its leader has gone.
+            Some(Err(error)) => self.pull_failed(tag.0, error.to_string()),
+            None => (inlet.is_open, inlet.asked) = (false, 0),
+        }
     }
 
     /// The consumer is asked for again, and made again if an operator has deleted it.
-    fn pull_failed(&mut self, why: String) {
+    fn pull_failed(&mut self, partition: Option<u32>, why: String) {
         count(&self.shared.counts.pull_errors);
         self.shared.note(PULL, Some(why));
-        (self.consumer, self.batch, self.ask_at) = (None, None, clock::now() + PAUSE);
+        if let Some(inlet) = self.inlets.get_mut(&partition) {
+            (inlet.consumer, inlet.is_open, inlet.asked) = (None, false, 0);
+            inlet.ask_at = clock::now() + PAUSE;
+        }
     }
 
-    async fn delivered(&mut self, message: Message) {
-        let Ok(info) = message.info() else { return };
+    async fn delivered(&mut self, received: Received) {
+        let Ok(info) = received.message.info() else { return };
         let id = MessageId {
             sequence: info.stream_sequence,
             published: info.published.unix_timestamp_nanos(),
+            epoch: received.held.as_ref().map_or(0, Held::epoch),
         };
         let deliveries = info.delivered.unsigned_abs();
         let counts = &self.shared.counts;
         count(&counts.delivered);
         let held = self.custody.message(id).is_some();
-        let action = self.custody.deliver(clock::now(), id, deliveries, message);
+        let action = self.custody.deliver(clock::now(), id, deliveries, received);
         if held && action.is_none() {
             count(&counts.redelivered_held);
         }
@@ -147,7 +282,7 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
-    async fn act(&mut self, mut action: Option<Action<MessageId, Message>>) {
+    async fn act(&mut self, mut action: Option<Action<MessageId, Received>>) {
         let counts = &self.shared.clone().counts;
         while let Some(one) = action.take() {
             match one {
@@ -155,36 +290,37 @@ impl<M: Send + 'static> Task<M> {
                 Action::Bury(id) => self.bury(id),
                 Action::AckAgain(message) => {
                     count(&counts.acked_again);
-                    answer(&message, AckKind::Ack).await;
+                    message.answer(AckKind::Ack).await;
                 }
                 Action::Nak(message, pause) => {
                     count(&counts.naks);
                     // Up to a fifth longer: what failed together does not come again together.
                     let part = u32::try_from(self.shared.nats.random() % 1024).unwrap_or(0);
                     let pause = pause + pause / 5120 * part;
-                    answer(&message, AckKind::Nak(Some(pause))).await;
+                    message.answer(AckKind::Nak(Some(pause))).await;
                 }
                 Action::Term(message) => {
                     count(&counts.dead);
-                    answer(&message, AckKind::Term).await;
+                    message.answer(AckKind::Term).await;
                 }
             }
         }
     }
 
     /// Decodes a message and gives it to the topology.
-    fn give(&mut self, id: MessageId) -> Option<Action<MessageId, Message>> {
-        let (message, deliveries) = self.custody.message(id)?;
-        let decoded = self.shared.decode(&Incoming {
+    fn give(&mut self, id: MessageId) -> Option<Action<MessageId, Received>> {
+        let (Received { message, held }, deliveries) = self.custody.message(id)?;
+        let incoming = Incoming {
             subject: &message.subject,
             sequence: id.sequence,
             deliveries,
             payload: &message.payload,
             headers: message.headers.as_ref(),
-        });
+        };
+        let decoded = self.shared.decode(&incoming, held.as_ref());
         match decoded {
             Ok(decoded) => {
-                let _ = self.give.send((id, decoded));
+                let _ = self.give.send((id, decoded, held.clone()));
                 self.active.iter().for_each(Waker::wake);
                 None
             }
@@ -205,11 +341,17 @@ impl<M: Send + 'static> Task<M> {
 
     async fn settle(&mut self, outcome: Outcome) {
         let shared = self.shared.clone();
+        if let Outcome::Acked(id) | Outcome::Failed(id, ..) | Outcome::Unused(id) = &outcome {
+            let held = self.custody.message(*id);
+            if held.is_some_and(|(received, _)| is_fenced(&received.held)) {
+                return;
+            }
+        }
         match outcome {
             Outcome::Acked(id) => {
                 if let Some((message, letter)) = self.custody.acked(id) {
                     count(&shared.counts.acked);
-                    answer(&message, AckKind::Ack).await;
+                    message.answer(AckKind::Ack).await;
                     letter.into_iter().for_each(|letter| self.unbury(letter));
                 }
             }
@@ -219,10 +361,17 @@ impl<M: Send + 'static> Task<M> {
             }
             Outcome::Unused(id) => {
                 if let Some(message) = self.custody.take_back(id) {
-                    answer(&message, AckKind::Nak(None)).await;
+                    message.answer(AckKind::Nak(None)).await;
                 }
             }
             Outcome::Active(active) => self.active = active,
+            Outcome::Opened(tag, made) => {
+                let Some(inlet) = self.inlet(tag) else { return };
+                match *made {
+                    Ok(consumer) => (inlet.consumer, inlet.is_open) = (Some(consumer), false),
+                    Err(why) => self.pull_failed(tag.0, why.to_string()),
+                }
+            }
             Outcome::Buried(id, Ok((letter, before))) => {
                 shared.note(DEAD, None);
                 let action = self.custody.stored(id, letter, before);
@@ -240,7 +389,7 @@ impl<M: Send + 'static> Task<M> {
             Outcome::Close(done) => {
                 self.active = None;
                 for message in self.custody.take_all() {
-                    answer(&message, AckKind::Nak(None)).await;
+                    message.answer(AckKind::Nak(None)).await;
                 }
                 let _ = shared.nats.client().flush().await;
                 let _ = done.send(());
@@ -252,7 +401,7 @@ impl<M: Send + 'static> Task<M> {
         let now = clock::now();
         while let Some(message) = self.custody.next_extension(now) {
             count(&self.shared.counts.in_progress);
-            answer(message, AckKind::Progress).await;
+            message.answer(AckKind::Progress).await;
         }
         if let Some(id) = self.custody.next_burial(now) {
             self.bury(id);
@@ -261,7 +410,7 @@ impl<M: Send + 'static> Task<M> {
 
     /// Publishes a dead letter. The message leaves the consumer only when the letter is stored.
     fn bury(&self, id: MessageId) {
-        let Some((message, deliveries, why)) = self.custody.letter(id) else {
+        let Some((Received { message, .. }, deliveries, why)) = self.custody.letter(id) else {
             return;
         };
         let stream = &self.shared.options.stream;
@@ -275,7 +424,7 @@ impl<M: Send + 'static> Task<M> {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let MessageId { sequence, published } = id;
+        let MessageId { sequence, published, .. } = id;
         headers.insert("Nats-Msg-Id", format!("{stream}-{sequence}-{published}"));
         headers.insert("Expiry-Stream", stream.as_str());
         headers.insert("Expiry-Sequence", sequence.to_string());
@@ -301,19 +450,6 @@ impl<M: Send + 'static> Task<M> {
             let _ = outcomes.send(Outcome::Buried(id, stored));
         });
     }
-}
-
-/// Waits for ever if there is no batch.
-async fn next_of(batch: &mut Option<Batch>) -> Option<Result<Message, async_nats::Error>> {
-    match batch {
-        Some(batch) => batch.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Sends an answer. One that is lost is made up for by the next delivery.
-async fn answer(message: &Message, kind: AckKind) {
-    let _ = message.ack_with(kind).await;
 }
 
 /// The bytes of headers as they are sent.

@@ -4,6 +4,7 @@
 mod keys;
 mod leases;
 mod owners;
+mod partitioned;
 mod pipeline;
 mod rig;
 mod secure;

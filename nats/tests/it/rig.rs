@@ -84,6 +84,10 @@ impl Rig {
             },
             ..Config::default()
         };
+        self.create(config);
+    }
+
+    pub fn create(&self, config: Config) {
         self.call(async |context| context.create_stream(config.clone()).await);
     }
 

@@ -204,6 +204,13 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
                 custody = new();
                 broker.iter_mut().for_each(|message| message.has_tree = false);
             }
+            // Another worker has had a third of the messages' partitions.
+            3 if !killers && random.random_bool(0.02) => {
+                broker.iter_mut().step_by(3).for_each(|message| message.has_tree = false);
+                if breaks != Some("what is another's stays held") {
+                    custody.forget(|id| id.is_multiple_of(3));
+                }
+            }
             _ => {}
         }
         let beside_others = breaks == Some("a trial beside others");
@@ -276,6 +283,7 @@ fn the_simulation_finds_seeded_faults() {
     for (killers, fault) in [
         (false, "ack before the tree"),
         (false, "term before the letter"),
+        (false, "what is another's stays held"),
         (true, "a trial beside others"),
         (true, "no trial"),
     ] {

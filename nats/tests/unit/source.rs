@@ -11,7 +11,8 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
     let (outcomes, mut told) = mpsc::unbounded_channel();
     let link = Arc::new(Link { held: Arc::default(), messages: Mutex::new(messages), outcomes });
     for sequence in 0..20 {
-        give.send((MessageId { sequence, published: 0 }, sequence)).unwrap();
+        let id = MessageId { sequence, published: 0, epoch: 0 };
+        give.send((id, sequence, None)).unwrap();
     }
     let topology = TopologyBuilder::new();
     let numbers = topology.spout("numbers", move |context| StreamSpout {
@@ -43,4 +44,29 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
     ended.sort_unstable();
     assert_eq!(ended, (0..20).map(|n| (n, n % 2 == 1)).collect::<Vec<_>>());
     drop(told); // so that `close` waits for nothing
+}
+
+#[test]
+fn a_stream_says_what_its_partitions_are() {
+    use async_nats::jetstream::stream::{Config, SubjectTransform};
+    let said = |subjects: &[&str], destination: Option<&str>| {
+        let subject_transform = destination.map(|destination| SubjectTransform {
+            source: "a.b.*".into(),
+            destination: destination.into(),
+        });
+        let subjects = subjects.iter().map(ToString::to_string).collect();
+        partitioned::partitions_of(&Config { subjects, subject_transform, ..Config::default() })
+    };
+    let some = |subject: &str, count| Some((subject.to_string(), count));
+    let by = |destination| said(&["a.b.*"], Some(destination));
+    assert_eq!(by("a.b.{{partition(16,1)}}.{{wildcard(1)}}"), some("a.b.*.>", 16));
+    assert_eq!(by("c.{{ Partition( 2 ,1,2)}}.x"), some("c.*.>", 2));
+    for other in ["a.{{wildcard(1)}}", "a.{{partition(16,1)}}", "a.{{split(1,-)}}.{{wildcard(1)}}"]
+    {
+        assert_eq!(by(other), None, "{other}");
+    }
+    assert_eq!(said(&["a.b.1.>", "a.b.0.>", "a.b.2.>"], None), some("a.b.*.>", 3));
+    for others in [&["a.0.>", "a.2.>"][..], &["a.0.>", "b.1.>"], &["a.*"], &["a.0.>", "b"], &[]] {
+        assert_eq!(said(others, None), None, "{others:?}");
+    }
 }
