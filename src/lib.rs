@@ -263,7 +263,7 @@ pub use kit::stream::ReceiverStream;
 pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 #[cfg(target_os = "linux")]
 pub use time::BootClock;
-pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};
+pub use time::{Clock, CoarseClock, Lifetime, LifetimeError, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};

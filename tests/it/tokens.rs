@@ -3,8 +3,8 @@
 use crate::drops::census::{Census, Counted};
 use crate::support::MS;
 use expiry::{
-    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, ManualClock, Outcome,
-    Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
+    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, LifetimeError, ManualClock,
+    Outcome, Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
 };
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -132,7 +132,7 @@ fn a_refused_root_returns_its_token() {
         assert_eq!((refused.token.id(), refused.to_string()), (9, refused.error.to_string()));
         refused.error
     };
-    assert_eq!(issue(Duration::ZERO.into()), AckError::ZeroTimeout);
+    assert_eq!(issue(Duration::ZERO.into()), AckError::Lifetime(LifetimeError::Zero));
     rig.init(7, 3).unwrap();
     assert_eq!(rig.init(7, 3), Err(AckError::Duplicate));
     rig.init(8, 3).unwrap();
