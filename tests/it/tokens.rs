@@ -4,7 +4,7 @@ use crate::drops::census::{Census, Counted};
 use crate::support::MS;
 use expiry::{
     edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, LifetimeError, ManualClock,
-    Outcome, Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
+    NewSession, Outcome, Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
 };
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -219,7 +219,7 @@ fn tokens_of_every_size_and_alignment() {
         assert!(left.len() == 100 && left.iter().all(|outcome| outcome.token == *token));
         let sessions = SessionTracker::with_tokens().build_manual().unwrap();
         for owner in 0..100 {
-            sessions.create_with_token(MS, owner, token.clone()).unwrap();
+            sessions.create(MS, NewSession::from(owner).token(token.clone())).unwrap();
         }
         let left = sessions.shutdown();
         assert!(left.len() == 100 && left.iter().all(|session| session.token == *token));
