@@ -174,7 +174,7 @@ fn a_listener_and_a_channel_are_one_too_many() {
         queue.build_manual_with_channel(1, WhenFull::Wait).err(),
         Some(BuildError::TwoReceivers)
     );
-    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| ());
+    let sessions = SessionTracker::builder().expiry_listener(|_: SessionInfo| ());
     let refused = sessions.build_with_channel(1, WhenFull::Wait);
     assert_eq!(refused.err(), Some(BuildError::TwoReceivers));
 }

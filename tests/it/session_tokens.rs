@@ -171,7 +171,7 @@ fn the_listener_and_the_channel_get_tokens() {
         (ManualClock::new(), Census::new(), Arc::<Mutex<Vec<_>>>::default());
     let into = told.clone();
     let listener = move |gone| into.lock().unwrap().push(gone);
-    let heard = manual(&clock).expiry_listener_with_token(listener).build_manual().unwrap();
+    let heard = manual(&clock).expiry_listener(listener).build_manual().unwrap();
     let (sent, expired) = manual(&clock).build_manual_with_channel(8, WhenFull::Wait).unwrap();
     for (sessions, number) in [(&heard, 1), (&sent, 2)] {
         sessions.create(10 * MS, NewSession::from(42).token(Counted::of(&census, number))).unwrap();
@@ -236,7 +236,7 @@ fn each_token_comes_back_once_among_threads() {
     let into = told.clone();
     let sessions = SessionTracker::with_tokens()
         .interval(MS)
-        .expiry_listener_with_token(move |gone: SessionInfo<Cell<u64>>| {
+        .expiry_listener(move |gone: SessionInfo<Cell<u64>>| {
             into.lock().unwrap().push(gone.token.get());
         })
         .build()

@@ -256,7 +256,7 @@ fn ids_are_issued_once() {
     assert_eq!(sessions.len(), all.len());
 }
 
-fn reaped(handler: impl Fn(&SessionInfo) + Send + Sync + 'static) -> SessionTracker {
+fn reaped(handler: impl Fn(SessionInfo) + Send + Sync + 'static) -> SessionTracker {
     let builder = SessionTracker::builder().interval(Duration::from_millis(1));
     builder.expiry_listener(handler).build().unwrap()
 }

@@ -277,7 +277,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// use std::{sync::mpsc, time::Duration};
     ///
     /// let sessions = SessionTracker::with_tokens()
-    ///     .expiry_listener_with_token(|gone: SessionInfo<mpsc::Sender<&str>>| {
+    ///     .expiry_listener(|gone: SessionInfo<mpsc::Sender<&str>>| {
     ///         let _ = gone.token.send("your session has expired");
     ///     })
     ///     .build()?;
