@@ -243,10 +243,10 @@ pub use expiry_wheel::{GenerationsError, Geometry, RotatingMap, TimerId, TimerWh
 pub use hash::{DefaultHasher, RandomState};
 pub use keyed::{
     EvictionPolicy, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Lifetimes, LoadError, PendingEntry, PendingMap, PendingMapBuilder,
-    PendingMapError, Ref, RemovalCause, Removed, Session, SessionError, SessionId, SessionInfo,
-    SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
-    TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
+    Handle, InsertError, Lifetimes, LoadError, NewSession, PendingEntry, PendingMap,
+    PendingMapBuilder, PendingMapError, Ref, RemovalCause, Removed, Session, SessionError,
+    SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics,
+    StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
@@ -263,7 +263,7 @@ pub use kit::stream::ReceiverStream;
 pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 #[cfg(target_os = "linux")]
 pub use time::BootClock;
-pub use time::{Clock, CoarseClock, Lifetime, ManualClock, MonotonicClock};
+pub use time::{Clock, CoarseClock, Lifetime, LifetimeError, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};

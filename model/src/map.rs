@@ -5,7 +5,9 @@ use crate::shared::{same, set, Told};
 use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::expiring_map::{Compute, Entry};
-use expiry::{ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError};
+use expiry::{
+    ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -161,11 +163,11 @@ impl Term {
     }
 
     /// `Err` if it is refused, `None` if it never ends.
-    fn resolve(self, default: Option<u64>) -> std::result::Result<Option<u64>, StoreError> {
+    fn resolve(self, default: Option<u64>) -> std::result::Result<Option<u64>, LifetimeError> {
         match self {
             Term::Default => Ok(default),
             Term::Never => Ok(None),
-            Term::Zero => Err(StoreError::ZeroTimeout),
+            Term::Zero => Err(LifetimeError::Zero),
             Term::After(after) => Ok(Some(after)),
         }
     }
@@ -310,7 +312,7 @@ impl Run {
                     (Err(error), _) | (_, Err(error)) => {
                         let refused = got.unwrap_err();
                         let refused = (&*refused.key, refused.value, refused.error);
-                        same!(refused, (key, value, error));
+                        same!(refused, (key, value, error.into()));
                     }
                 }
             }
@@ -447,7 +449,7 @@ impl Run {
                     self.enter(key, value, live, idle);
                     Ok(Some(value))
                 }
-                (Err(error), _) | (_, Err(error)) => Err((Some(value), error)),
+                (Err(error), _) | (_, Err(error)) => Err((Some(value), error.into())),
             },
             Decision::Touch(time) => match time.resolve(self.live) {
                 Ok(live) => {
@@ -456,7 +458,7 @@ impl Run {
                     }
                     Ok(here)
                 }
-                Err(error) => Err((None, error)),
+                Err(error) => Err((None, error.into())),
             },
             Decision::Remove => {
                 self.removes(key, true);

@@ -6,7 +6,7 @@
 use crate::shared::{interval, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use expiry::{Lifetime, PendingTable, Polled, StoreError, Ticket};
+use expiry::{Lifetime, LifetimeError, PendingTable, Polled, StoreError, Ticket};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -202,7 +202,7 @@ impl Run {
 
     /// The lifetime that the call gets, and when the value is due: at the end of an interval, never
     /// early, and late by less than one.
-    fn due(&self, stay: Stay) -> (Lifetime, std::result::Result<Option<u64>, StoreError>) {
+    fn due(&self, stay: Stay) -> (Lifetime, std::result::Result<Option<u64>, LifetimeError>) {
         let (lifetime, span) = match stay {
             Stay::For(span) => (span.duration(self.interval).into(), Some(span)),
             Stay::Default => (Lifetime::Default, self.timeout),
@@ -213,9 +213,9 @@ impl Run {
         };
         let nanos = span.duration(self.interval).as_nanos().min(LAST);
         let due = if nanos == 0 {
-            Err(StoreError::ZeroTimeout)
+            Err(LifetimeError::Zero)
         } else if nanos > Span::Intervals(LONGEST).duration(self.interval).as_nanos() {
-            Err(StoreError::TimeoutTooLong)
+            Err(LifetimeError::TooLong)
         } else {
             let due = (self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos());
             Ok(Some(due as u64))
@@ -233,7 +233,7 @@ impl Run {
         &mut self,
         to_full: bool,
         done: std::result::Result<Ticket, StoreError>,
-        due: std::result::Result<Option<u64>, StoreError>,
+        due: std::result::Result<Option<u64>, LifetimeError>,
     ) -> Found {
         let mut ended = Vec::new();
         if self.table.metrics().expired > self.left.expired as u64 {
@@ -249,7 +249,7 @@ impl Run {
             self.left.expired += 1;
         }
         let due = match (due, self.shut) {
-            (Err(error), _) => Err(error),
+            (Err(error), _) => Err(error.into()),
             (Ok(_), true) => Err(StoreError::Closed),
             (Ok(_), _) if self.live.len() >= self.capacity => {
                 let left = self.live.keys().find(|value| self.is_due(**value));

@@ -4,7 +4,7 @@
 use crate::shared::{interval, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use expiry::{Expired, ExpiryQueue, Handle, StoreError, Updated};
+use expiry::{Expired, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -229,25 +229,25 @@ impl<K: Key> Run<K> {
 
     /// When an entry that begins now is due: the end of an interval, never early, and late by less
     /// than one (C1).
-    fn due(&self, timeout: Duration) -> std::result::Result<u64, StoreError> {
+    fn due(&self, timeout: Duration) -> std::result::Result<u64, LifetimeError> {
         let (nanos, longest) = (timeout.as_nanos().min(LAST), self.at(LONGEST).as_nanos());
         if nanos == 0 {
-            return Err(StoreError::ZeroTimeout);
+            return Err(LifetimeError::Zero);
         }
         if nanos > longest {
-            return Err(StoreError::TimeoutTooLong);
+            return Err(LifetimeError::TooLong);
         }
         Ok((self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos()) as u64)
     }
 
     /// Whether a deadline is too late for a lease in a queue that has caught up so far.
-    fn is_behind(&self, due: std::result::Result<u64, StoreError>, caught_up: u64) -> bool {
+    fn is_behind(&self, due: std::result::Result<u64, LifetimeError>, caught_up: u64) -> bool {
         due.is_ok_and(|due| due - caught_up >= EXPRESSED)
     }
 
     /// The deadline of an accepted update or touch. It has ended what was due before that if the
     /// clock had jumped.
-    fn renewal(&mut self, timeout: Duration) -> Found<std::result::Result<u64, StoreError>> {
+    fn renewal(&mut self, timeout: Duration) -> Found<std::result::Result<u64, LifetimeError>> {
         let due = self.due(timeout);
         let now = self.tick();
         let ended = self.queue.metrics().total.expired - self.expired;
@@ -319,7 +319,7 @@ impl<K: Key> Run<K> {
         let before = self.live.get(&key).copied();
         let full = self.live.len() >= self.capacity;
         match (updated, due, before) {
-            (Err(error), Err(due), _) => prop_assert_eq!(error, due),
+            (Err(error), Err(due), _) => prop_assert_eq!(error, due.into()),
             (Err(StoreError::Full), Ok(_), None) => prop_assert!(full),
             (Ok(Updated::Inserted { expiry, handle }), Ok(due), None) => {
                 prop_assert!(!full);

@@ -3,7 +3,8 @@
 use crate::shared::{interval, nanos, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use expiry::{Session, SessionError, SessionId, SessionInfo, SessionTracker, StoreError, Tracked};
+use expiry::{NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker};
+use expiry::{StoreError, TokenError, Tracked};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +15,15 @@ pub struct Sessions {
     years: bool,
     /// The most sessions that are touched at once.
     batch: u8,
+}
+
+fn new(owner: u64, global: bool) -> NewSession {
+    let new = NewSession::from(owner);
+    if global {
+        new
+    } else {
+        new.local()
+    }
 }
 
 impl Sessions {
@@ -352,11 +362,7 @@ impl Run {
     }
 
     fn create(&mut self, timeout: Duration, owner: u64, global: bool) -> Found {
-        let created = if global {
-            self.sessions.create(timeout, owner)
-        } else {
-            self.sessions.create_local(timeout, owner)
-        };
+        let created = self.sessions.create(timeout, new(owner, global)).map_err(StoreError::from);
         let model = &mut self.model;
         // If an id is in use, and found to be so, the next one is taken; without room for another
         // nothing is looked up in vain.
@@ -383,11 +389,7 @@ impl Run {
     }
 
     fn track(&mut self, id: SessionId, timeout: Duration, owner: u64, global: bool) -> Found {
-        let tracked = if global {
-            self.sessions.track(id, timeout, owner)
-        } else {
-            self.sessions.track_local(id, timeout, owner)
-        };
+        let tracked = self.sessions.track(id, timeout, new(owner, global));
         let model = &mut self.model;
         model.due(timeout);
         let there = model.live.contains_key(&id).then(|| model.touch(id, Some(timeout)));
@@ -398,13 +400,13 @@ impl Run {
                 same!((session.id(), session.timeout()), (id, model.granted(timeout)));
                 self.handles.push((session, stay));
             }
-            (Ok(Tracked::Renewed(session)), Some(Ok(()))) => {
+            (Ok(Tracked::Renewed(session, ())), Some(Ok(()))) => {
                 let entry = &model.live[&id];
                 same!((session.id(), session.timeout()), (id, entry.timeout));
                 self.handles.push((session, entry.stay));
             }
-            (Ok(Tracked::Closing), Some(Err(SessionError::Closing))) => {}
-            (Err(StoreError::Full), None) => {
+            (Ok(Tracked::Closing(())), Some(Err(SessionError::Closing))) => {}
+            (Err(TokenError { error: StoreError::Full, .. }), None) => {
                 same!(model.live.len(), model.capacity);
             }
             other => prop_assert!(false, "{:?}", other),

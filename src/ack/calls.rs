@@ -20,7 +20,7 @@ impl AckTracker {
     ///
     /// # Errors
     ///
-    /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    /// As [`issue`](Self::issue), and [`AckError::Lifetime`].
     #[inline]
     pub fn issue_for(
         &self,
@@ -57,7 +57,7 @@ impl AckTracker {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    /// As [`init`](Self::init), and [`AckError::Lifetime`].
     #[inline]
     pub fn init_for(
         &self,
@@ -196,7 +196,7 @@ impl<T: Send + 'static> AckTracker<T> {
     ///
     /// # Errors
     ///
-    /// As [`ack`](Self::ack), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    /// As [`ack`](Self::ack), and [`AckError::Lifetime`].
     pub fn reset_timeout_for(
         &self,
         root: impl Into<RootId>,

@@ -1,9 +1,10 @@
 //! What can go wrong, and what to do about it.
 
-use crate::core::engine::{BadTimeout, Refused};
+use crate::core::engine::Refused;
 #[cfg(feature = "async")]
 use crate::error::Closed;
 use crate::error::{converts, TokenError};
+use crate::time::LifetimeError;
 use std::fmt;
 
 /// Why an operation on a tracker was refused. It has changed nothing, and nothing is lost.
@@ -41,15 +42,14 @@ pub enum AckError {
     Collisions,
     /// The tracker has been shut down.
     Closed,
-    /// The timeout is zero.
-    ZeroTimeout,
-    /// The timeout is longer than this engine's ticks can express; use a longer interval.
-    TimeoutTooLong,
+    /// The timeout is zero, or too long.
+    Lifetime(LifetimeError),
 }
 
 impl fmt::Display for AckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            AckError::Lifetime(why) => return why.fmt(f),
             AckError::ZeroEdge => "the edge id is zero, which changes nothing; use expiry::edge() for ids",
             AckError::NotLive => "the root is not in flight (any more): it was acked, failed or timed out before, or never issued; drop this ack, and replay the message under a new root if it is still wanted",
             AckError::Duplicate => "the root is in flight already; wait for its outcome or use another id",
@@ -58,8 +58,6 @@ impl fmt::Display for AckError {
             AckError::OutOfMemory => "out of memory",
             AckError::Collisions => "too many roots share this root's hash; do not give the tracker a seed that others know",
             AckError::Closed => "the tracker has been shut down; build another one",
-            AckError::ZeroTimeout => "the timeout is zero; use Lifetime::Never for none, or fail the root to end it now",
-            AckError::TimeoutTooLong => "the timeout is too long for the tracker's interval; build it with a longer one",
         })
     }
 }
@@ -67,9 +65,12 @@ impl fmt::Display for AckError {
 impl std::error::Error for AckError {}
 
 converts!(Refused => AckError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
-converts!(BadTimeout => AckError {
-    Zero => ZeroTimeout, TooLong => TimeoutTooLong, Behind => TimeoutTooLong
-});
+
+impl From<LifetimeError> for AckError {
+    fn from(why: LifetimeError) -> Self {
+        AckError::Lifetime(why)
+    }
+}
 
 impl<T> From<TokenError<T>> for AckError {
     fn from(refused: TokenError<T>) -> Self {

@@ -257,8 +257,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     ///
     /// # Errors
     ///
-    /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`],
-    /// [`AckError::TimeoutTooLong`].
+    /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::Lifetime`].
     pub fn reset_timeout_for(&self, timeout: impl Into<Lifetime>) -> Result<(), AckError> {
         let timeout = timeout.into();
         let mut result = Ok(());

@@ -1,21 +1,23 @@
 //! What can go wrong, and what to do about it.
 
-use crate::core::engine::{BadTimeout, Refused};
+use crate::core::engine::Refused;
 #[cfg(feature = "async")]
 use crate::error::Closed;
 use crate::error::{converts, gives_back, TokenError};
+use crate::time::LifetimeError;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
 ///
 /// ```
-/// use expiry::{ExpiryQueue, StoreError};
+/// use expiry::{ExpiryQueue, LifetimeError, StoreError};
 /// use std::time::Duration;
 ///
 /// let leases = ExpiryQueue::builder().capacity(1).build_manual()?;
 /// leases.update(1, Duration::from_secs(10))?;
 /// assert_eq!(leases.update(2, Duration::from_secs(10)), Err(StoreError::Full));
-/// assert_eq!(leases.update(1, Duration::ZERO), Err(StoreError::ZeroTimeout)); // it is as it was
+/// let refused = leases.update(1, Duration::ZERO); // it is as it was
+/// assert_eq!(refused, Err(StoreError::Lifetime(LifetimeError::Zero)));
 /// assert!(leases.contains(&1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -35,14 +37,8 @@ pub enum StoreError {
     Collisions,
     /// The store has been shut down.
     Closed,
-    /// The timeout is zero. To end an entry now, remove it. A map accepts
-    /// [`Lifetime::Never`](crate::Lifetime::Never); a queue and a session tracker require a finite
-    /// timeout.
-    ZeroTimeout,
-    /// The timeout is longer than this store's ticks can express: 2^39 - 2 intervals, 17 years at
-    /// 1 ms. Take a shorter one, or build the store with a longer interval. A map accepts
-    /// [`Lifetime::Never`](crate::Lifetime::Never).
-    TimeoutTooLong,
+    /// The lifetime is zero, or too long.
+    Lifetime(LifetimeError),
     /// Another thread has changed the entry in the meantime. Look at it again.
     Changed,
     /// The key has a value, which was not to be replaced.
@@ -52,15 +48,22 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            StoreError::Full => "the store is full; try again once entries have ended, or raise its capacity",
-            StoreError::TooHeavy => "the entry weighs more than the whole map may; raise max_weight",
+            StoreError::Lifetime(why) => return why.fmt(f),
+            StoreError::Full => {
+                "the store is full; try again once entries have ended, or raise its capacity"
+            }
+            StoreError::TooHeavy => {
+                "the entry weighs more than the whole map may; raise max_weight"
+            }
             StoreError::OutOfMemory => "out of memory",
-            StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
+            StoreError::Collisions => {
+                "too many keys share this key's hash; use a better hasher, one with a secret seed"
+            }
             StoreError::Closed => "the store has been shut down; build another one",
-            StoreError::ZeroTimeout => "the timeout is zero, or has passed; end the entry yourself to end it now",
-            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (a map accepts Lifetime::Never) or a longer interval",
             StoreError::Occupied => "the key has a value already",
-            StoreError::Changed => "another thread has changed the entry in the meantime; look at it again",
+            StoreError::Changed => {
+                "another thread has changed the entry in the meantime; look at it again"
+            }
         })
     }
 }
@@ -68,9 +71,12 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 converts!(Refused => StoreError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
-converts!(BadTimeout => StoreError {
-    Zero => ZeroTimeout, TooLong => TimeoutTooLong, Behind => TimeoutTooLong
-});
+
+impl From<LifetimeError> for StoreError {
+    fn from(why: LifetimeError) -> Self {
+        StoreError::Lifetime(why)
+    }
+}
 
 #[cfg(feature = "async")]
 impl From<Closed> for StoreError {

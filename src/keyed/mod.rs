@@ -30,7 +30,8 @@ pub use pending::{PendingEntry, PendingMap, PendingMapBuilder, PendingMapError};
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
 pub use removed::Removed;
 pub use session::{
-    Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, Tracked,
+    NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker,
+    SessionTrackerBuilder, Tracked,
 };
 pub use store::{EvictionPolicy, RemovalCause};
 pub use time_cache::{TimeCacheMap, TimeCacheMapBuilder};

@@ -177,7 +177,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// # Errors
     ///
     /// [`PendingError`] gives the value back: [`StoreError::Full`], [`StoreError::OutOfMemory`],
-    /// [`StoreError::Closed`], [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    /// [`StoreError::Closed`], [`StoreError::Lifetime`].
     #[inline]
     pub fn insert(
         &self,

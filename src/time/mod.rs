@@ -10,5 +10,5 @@ pub(crate) use clock::nanos;
 #[cfg(target_os = "linux")]
 pub use clock::BootClock;
 pub use clock::{Clock, CoarseClock, ManualClock, MonotonicClock};
-pub use lifetime::Lifetime;
+pub use lifetime::{Lifetime, LifetimeError};
 pub(crate) use ticks::{Ticks, NEVER};

@@ -136,7 +136,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         drop(unsafe { std::ptr::read(&table) });
     });
     assert_eq!(table.take(ticket).as_deref(), Some("parent"), "two worlds");
-    let sessions = SessionTracker::builder().expiry_listener(|_: &SessionInfo| ()).build();
+    let sessions = SessionTracker::builder().expiry_listener(|_: SessionInfo| ()).build();
     let sessions = sessions.unwrap();
     sessions.create(SECOND, 1).unwrap();
     in_child("sessions", || {

@@ -9,8 +9,8 @@ use crate::support;
 use crate::support::{after, manual, manual_with, settle, GENEROUS, MS};
 use expiry::{
     Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiringMap, ExpiryQueue,
-    Lifetime, Outcome, PendingMap, PendingTable, Root, SessionTracker, ShutdownMode, Tuple,
-    WhenFull,
+    Lifetime, LifetimeError, Outcome, PendingMap, PendingTable, Root, SessionTracker, ShutdownMode,
+    Tuple, WhenFull,
 };
 use std::time::Duration;
 
@@ -176,8 +176,8 @@ fn zero_edges() {
     for error in [
         AckError::ZeroEdge,
         AckError::NotLive,
-        AckError::ZeroTimeout,
-        AckError::TimeoutTooLong,
+        AckError::Lifetime(LifetimeError::Zero),
+        AckError::Lifetime(LifetimeError::TooLong),
         AckError::Closed,
     ] {
         says_what_to_do(&error);
@@ -251,7 +251,9 @@ fn the_longest_timeout_is_the_longest() {
     let (tracker, ..) = manual();
     let longest = tracker.longest_timeout();
     let mut into = Vec::new();
-    for (timeout, issued) in [(longest, Ok(())), (longest + MS, Err(AckError::TimeoutTooLong))] {
+    for (timeout, issued) in
+        [(longest, Ok(())), (longest + MS, Err(AckError::Lifetime(LifetimeError::TooLong)))]
+    {
         assert_eq!(tracker.issue_for(5, 0, after(timeout)).map(|_| ()), issued);
         assert_eq!(tracker.issue_batch_for(&[(5, 0)], after(timeout), &mut into), issued);
     }
@@ -266,9 +268,9 @@ fn bad_timeouts_of_single_roots() {
     tracker.init(1, 5, 0).unwrap();
     tracker.ack(2, 5).unwrap();
     for (timeout, error) in [
-        (after(Duration::ZERO), AckError::ZeroTimeout),
-        (after(Duration::MAX), AckError::TimeoutTooLong),
-        (after(MS * 2u32.pow(30) * 2u32.pow(9) - MS), AckError::TimeoutTooLong),
+        (after(Duration::ZERO), AckError::Lifetime(LifetimeError::Zero)),
+        (after(Duration::MAX), AckError::Lifetime(LifetimeError::TooLong)),
+        (after(MS * 2u32.pow(30) * 2u32.pow(9) - MS), AckError::Lifetime(LifetimeError::TooLong)),
     ] {
         assert_eq!(tracker.issue_for(5, 0, timeout), Err(error));
         assert_eq!(tracker.init_for(9, 5, 0, timeout), Err(error));

@@ -3,7 +3,9 @@
 
 use crate::support::on_threads;
 use expiry::expiring_map::{Compute, Computed, Loaded};
-use expiry::{ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError};
+use expiry::{
+    ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
+};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -75,8 +77,10 @@ fn the_listener_hears_before_it_returns() {
 fn what_is_refused_comes_back_and_nothing_changes() {
     let map = map();
     map.insert(1, 1).unwrap();
-    let cases = [(Duration::ZERO, StoreError::ZeroTimeout)];
-    for (time, error) in cases.into_iter().chain([(Duration::MAX, StoreError::TimeoutTooLong)]) {
+    let cases = [(Duration::ZERO, StoreError::Lifetime(LifetimeError::Zero))];
+    for (time, error) in
+        cases.into_iter().chain([(Duration::MAX, StoreError::Lifetime(LifetimeError::TooLong))])
+    {
         for key in [1, 2] {
             let put = Compute::PutFor(7, Lifetimes::from(time));
             let refused = map.compute(key, |_| put).unwrap_err();

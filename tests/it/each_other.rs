@@ -154,7 +154,7 @@ impl Subject for SessionTracker {
 
 fn sessions(event: Event) -> Box<dyn Subject> {
     let builder = SessionTracker::builder().interval(MS);
-    let sessions = builder.expiry_listener(move |_: &SessionInfo| event()).build().unwrap();
+    let sessions = builder.expiry_listener(move |_: SessionInfo| event()).build().unwrap();
     sessions.create(HOUR, 1).unwrap();
     sessions.create(MS, 2).unwrap();
     Box::new(sessions)

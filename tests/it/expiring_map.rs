@@ -4,8 +4,8 @@
 use crate::rig;
 use expiry::expiring_map::Entry;
 use expiry::{
-    BuildError, ExpiringMap, Lifetime, Lifetimes, ManualClock, RemovalCause, StoreError,
-    StoreShardMetrics, TimeCacheMap,
+    BuildError, ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause,
+    StoreError, StoreShardMetrics, TimeCacheMap,
 };
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -37,10 +37,10 @@ fn bad_times_are_refused_and_nothing_is_lost() {
     map.insert("a".to_string(), 1).unwrap();
     let after = Lifetime::After;
     let cases = [
-        (Lifetimes::from(Duration::ZERO), StoreError::ZeroTimeout),
-        (Lifetimes::from(Duration::MAX), StoreError::TimeoutTooLong),
-        (Lifetimes::new().idle(after(Duration::ZERO)), StoreError::ZeroTimeout),
-        (Lifetimes::new().idle(after(Duration::MAX)), StoreError::TimeoutTooLong),
+        (Lifetimes::from(Duration::ZERO), StoreError::Lifetime(LifetimeError::Zero)),
+        (Lifetimes::from(Duration::MAX), StoreError::Lifetime(LifetimeError::TooLong)),
+        (Lifetimes::new().idle(after(Duration::ZERO)), StoreError::Lifetime(LifetimeError::Zero)),
+        (Lifetimes::new().idle(after(Duration::MAX)), StoreError::Lifetime(LifetimeError::TooLong)),
     ];
     for (lifetime, error) in cases {
         for key in ["a", "b"] {
@@ -55,8 +55,8 @@ fn bad_times_are_refused_and_nothing_is_lost() {
             Entry::Vacant(_) => panic!("it is there"),
         }
     }
-    assert_eq!(map.touch_for("a", after(Duration::ZERO)), Err(StoreError::ZeroTimeout));
-    assert_eq!(map.touch_for("a", after(Duration::MAX)), Err(StoreError::TimeoutTooLong));
+    assert_eq!(map.touch_for("a", after(Duration::ZERO)), Err(LifetimeError::Zero));
+    assert_eq!(map.touch_for("a", after(Duration::MAX)), Err(LifetimeError::TooLong));
     assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
     let builder = || ExpiringMap::<u8, u8>::builder();
     assert_eq!(
@@ -428,7 +428,7 @@ fn entries_and_upserts_may_have_lifetimes_of_their_own() {
     assert_eq!((left(1), left(2)), (None, Some(3)));
     assert_eq!(map.get_cloned(&2), Some(21));
     let refused = map.upsert_for(2, Duration::ZERO, |_| (0, ())).unwrap_err();
-    assert_eq!((refused.key, refused.error), (2, StoreError::ZeroTimeout));
+    assert_eq!((refused.key, refused.error), (2, StoreError::Lifetime(LifetimeError::Zero)));
     assert_eq!(map.get_cloned(&2), Some(21));
 }
 
@@ -717,7 +717,7 @@ fn a_lifetime_may_be_an_instant() {
     let left = map.remaining(&1).unwrap();
     assert!(left > SECOND * 90 && left <= SECOND * 101, "{left:?}");
     let refused = map.insert_for(2, 2, Instant::now() - SECOND).unwrap_err();
-    assert_eq!(refused.error, StoreError::ZeroTimeout);
+    assert_eq!(refused.error, StoreError::Lifetime(LifetimeError::Zero));
 }
 
 /// F7: what happens to an entry is counted at the shard that has its memory: here one of 16.

@@ -184,7 +184,7 @@ fn sessions(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
                 SessionBatch => sessions.touch_batch(&[(id, time)])[0],
                 _ => {
                     let tracked = sessions.track(id, time, 7).unwrap();
-                    return matches!(tracked, expiry::Tracked::Renewed(_));
+                    return matches!(tracked, expiry::Tracked::Renewed(..));
                 }
             };
             touched.is_ok()

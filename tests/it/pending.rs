@@ -3,7 +3,9 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull};
+use expiry::{
+    LifetimeError, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull,
+};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
@@ -44,8 +46,8 @@ fn what_is_refused_comes_back() {
     assert_eq!((refused.error, refused.value, tickets.len()), (StoreError::Full, 3, 2));
     assert!(values.eq(4..=5));
     let error = |timeout| table.insert(0, timeout).unwrap_err().error;
-    assert_eq!(error(Duration::ZERO), StoreError::ZeroTimeout);
-    assert_eq!(error(Duration::MAX), StoreError::TimeoutTooLong);
+    assert_eq!(error(Duration::ZERO), StoreError::Lifetime(LifetimeError::Zero));
+    assert_eq!(error(Duration::MAX), StoreError::Lifetime(LifetimeError::TooLong));
     // What is due makes room.
     clock.advance(SECOND);
     let ticket = table.insert(6, SECOND).unwrap();
@@ -167,7 +169,7 @@ mod by_key {
     use super::{sized, SECOND};
     use crate::drops::census;
     use crate::support::{each_once, on_threads, wait_for, GENEROUS, MS};
-    use expiry::{Lifetime, ManualClock, PendingMap, PendingMapBuilder};
+    use expiry::{Lifetime, LifetimeError, ManualClock, PendingMap, PendingMapBuilder};
     use expiry::{PendingMapError, StoreError, WhenFull};
     use std::collections::HashSet;
     use std::hash::Hash;
@@ -228,7 +230,7 @@ mod by_key {
         let refused = map.try_insert(1, Box::new(4), SECOND).unwrap_err();
         assert_eq!(back(refused), (StoreError::Occupied, 1, 4));
         let refused = map.insert(1, Box::new(4), Duration::ZERO).unwrap_err();
-        assert_eq!(back(refused), (StoreError::ZeroTimeout, 1, 4));
+        assert_eq!(back(refused), (StoreError::Lifetime(LifetimeError::Zero), 1, 4));
         clock.advance(SECOND);
         assert!(map.insert(2, Box::new(5), SECOND).unwrap().is_none(), "what is due makes room");
         let mut left: Vec<u64> =

@@ -1,7 +1,7 @@
 //! Deadlines that travel with entries: `Ref`s, and maps that are saved and loaded again.
 
 use expiry::expiring_map::Saved;
-use expiry::{ExpiringMap, Lifetime, Lifetimes, ManualClock, StoreError};
+use expiry::{ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, StoreError};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -106,7 +106,8 @@ fn what_is_refused_comes_back() {
     ];
     let refused = map.load(saved, Duration::ZERO);
     let refused: Vec<_> = refused.iter().map(|it| (it.key, it.value, it.error)).collect();
-    let (zero, long) = (StoreError::ZeroTimeout, StoreError::TimeoutTooLong);
+    let (zero, long) =
+        (StoreError::Lifetime(LifetimeError::Zero), StoreError::Lifetime(LifetimeError::TooLong));
     assert_eq!(refused, [(1, 10, zero), (2, 20, long), (4, 40, StoreError::Full)]);
     assert_eq!(map.get_cloned(&3), Some(30));
 }

@@ -4,8 +4,8 @@ use crate::drops::census::{Census, Counted};
 use crate::support::{each_once, on_threads, MS};
 use crate::tokens::Panics;
 use expiry::{
-    ManualClock, Session, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder,
-    StoreError, Tracked, WhenFull,
+    ManualClock, NewSession, Session, SessionId, SessionInfo, SessionTracker,
+    SessionTrackerBuilder, StoreError, Tracked, WhenFull,
 };
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ impl Rig {
     }
 
     fn create(&self, id: u64) -> Result<Session, StoreError> {
-        let created = self.sessions.create_with_token(10 * MS, 42, self.token(id));
+        let created = self.sessions.create(10 * MS, NewSession::from(42).token(self.token(id)));
         created.map_err(|refused| {
             assert_eq!((refused.token.id(), refused.to_string()), (id, refused.error.to_string()));
             refused.error
@@ -60,7 +60,8 @@ fn every_end_returns_the_token() {
     let info = rig.sessions.remove(removed.id()).unwrap();
     assert_eq!((info.token.id(), info.owner, info.is_global), (2, 42, true));
     assert!(rig.sessions.remove(removed.id()).is_none());
-    let closed = rig.sessions.create_local_with_token(10 * MS, 42, rig.token(3)).unwrap();
+    let closed =
+        rig.sessions.create(10 * MS, NewSession::from(42).local().token(rig.token(3))).unwrap();
     rig.sessions.set_closing(closed.id()).unwrap();
     let info = rig.sessions.remove(closed.id()).unwrap();
     assert_eq!((info.token.id(), info.is_global), (3, false));
@@ -78,8 +79,9 @@ fn every_end_returns_the_token() {
 fn a_token_is_lent_while_its_session_is_there_and_dropped_once() {
     let (clock, census) = (ManualClock::new(), Census::new());
     let sessions = manual(&clock).lend_tokens().capacity(3).build_manual().unwrap();
-    let create =
-        |number| sessions.create_with_token(10 * MS, 42, Arc::new(Counted::of(&census, number)));
+    let create = |number| {
+        sessions.create(10 * MS, NewSession::from(42).token(Arc::new(Counted::of(&census, number))))
+    };
     let ids = [1, 2, 3].map(|number| create(number).unwrap().id());
     let [expires, removed, closing] = ids;
     let refused = create(4).unwrap_err();
@@ -102,7 +104,7 @@ fn a_token_is_lent_while_its_session_is_there_and_dropped_once() {
 #[test]
 fn a_tracker_lends_no_tokens_unless_it_was_built_to() {
     let sessions = manual(&ManualClock::new()).build_manual().unwrap();
-    let session = sessions.create_with_token(10 * MS, 42, Arc::new(7)).unwrap();
+    let session = sessions.create(10 * MS, NewSession::from(42).token(Arc::new(7))).unwrap();
     assert!(sessions.token(session.id()).is_none());
     let token = sessions.remove(session.id()).unwrap().token;
     assert_eq!(Arc::try_unwrap(token), Ok(7));
@@ -118,7 +120,7 @@ fn tokens_are_lent_beside_the_ends_of_their_sessions() {
             scope.spawn(move || {
                 for number in from..from + 300 {
                     let (id, token) = (SessionId(number), Arc::new(Counted::of(census, number)));
-                    sessions.track_with_token(id, 10 * MS, 1, token).unwrap();
+                    sessions.track(id, 10 * MS, NewSession::from(1).token(token)).unwrap();
                     assert_eq!(sessions.remove(id).unwrap().token.id(), number);
                     drop(sessions.poll());
                 }
@@ -141,15 +143,17 @@ fn a_refused_session_returns_its_token() {
     let first = rig.create(1).unwrap().id();
     rig.create(2).unwrap();
     assert_eq!(rig.create(3), Err(StoreError::Full));
-    let refused = rig.sessions.track_with_token(SessionId(7), MS, 42, rig.token(4)).unwrap_err();
+    let refused =
+        rig.sessions.track(SessionId(7), MS, NewSession::from(42).token(rig.token(4))).unwrap_err();
     assert_eq!((refused.error, refused.token.id()), (StoreError::Full, 4));
     assert_eq!(StoreError::from(refused), StoreError::Full);
     // One that is there keeps its token, also where it is closing.
-    let (tracked, back) = rig.sessions.track_with_token(first, MS, 42, rig.token(5)).unwrap();
-    assert!(matches!(tracked, Tracked::Renewed(_)) && back.unwrap().id() == 5);
+    let tracked = rig.sessions.track(first, MS, NewSession::from(42).token(rig.token(5))).unwrap();
+    assert!(matches!(tracked, Tracked::Renewed(_, back) if back.id() == 5));
     rig.sessions.set_closing(first).unwrap();
-    let (tracked, back) = rig.sessions.track_local_with_token(first, MS, 42, rig.token(6)).unwrap();
-    assert!(tracked == Tracked::Closing && back.unwrap().id() == 6);
+    let new = NewSession::from(42).local().token(rig.token(6));
+    let tracked = rig.sessions.track(first, MS, new).unwrap();
+    assert!(matches!(tracked, Tracked::Closing(back) if back.id() == 6));
     assert_eq!(rig.sessions.remove(first).unwrap().token.id(), 1);
     // What is due makes room, and is delivered.
     rig.clock.advance(12 * MS);
@@ -167,10 +171,10 @@ fn the_listener_and_the_channel_get_tokens() {
         (ManualClock::new(), Census::new(), Arc::<Mutex<Vec<_>>>::default());
     let into = told.clone();
     let listener = move |gone| into.lock().unwrap().push(gone);
-    let heard = manual(&clock).expiry_listener_with_token(listener).build_manual().unwrap();
+    let heard = manual(&clock).expiry_listener(listener).build_manual().unwrap();
     let (sent, expired) = manual(&clock).build_manual_with_channel(8, WhenFull::Wait).unwrap();
     for (sessions, number) in [(&heard, 1), (&sent, 2)] {
-        sessions.create_with_token(10 * MS, 42, Counted::of(&census, number)).unwrap();
+        sessions.create(10 * MS, NewSession::from(42).token(Counted::of(&census, number))).unwrap();
     }
     clock.advance(12 * MS);
     assert!(heard.poll().is_empty() && sent.poll().is_empty());
@@ -185,13 +189,13 @@ fn tokens_are_dropped_with_the_tracker() {
     let token = || Counted::new(&census);
     let sessions = manual(&clock).build_manual().unwrap();
     for _ in 0..100 {
-        sessions.create_with_token(10 * MS, 42, token()).unwrap();
+        sessions.create(10 * MS, NewSession::from(42).token(token())).unwrap();
     }
     clock.advance(12 * MS);
     // What expired beside a poll waits in the tracker.
     assert!(sessions.poll_into(&mut Vec::new(), 1).more);
     for _ in 0..100 {
-        sessions.create_with_token(10 * MS, 42, token()).unwrap();
+        sessions.create(10 * MS, NewSession::from(42).token(token())).unwrap();
     }
     drop(sessions);
     assert_eq!((census.made(), census.left()), (200, 0));
@@ -199,7 +203,7 @@ fn tokens_are_dropped_with_the_tracker() {
     let builder = manual(&clock);
     let (sessions, expired) = builder.build_manual_with_channel(1, WhenFull::Drop).unwrap();
     for _ in 0..3 {
-        sessions.create_with_token(10 * MS, 42, token()).unwrap();
+        sessions.create(10 * MS, NewSession::from(42).token(token())).unwrap();
     }
     clock.advance(12 * MS);
     assert!(sessions.poll().is_empty());
@@ -213,14 +217,14 @@ fn a_token_whose_drop_panics_loses_nothing() {
     let clock = ManualClock::new();
     let (full, expired) = manual(&clock).build_manual_with_channel(1, WhenFull::Drop).unwrap();
     for owner in 0..4 {
-        full.create_with_token(10 * MS, owner, Panics).unwrap();
+        full.create(10 * MS, NewSession::from(owner).token(Panics)).unwrap();
     }
     clock.advance(12 * MS);
     assert!(full.poll().is_empty() && full.is_empty());
     let metrics = full.metrics();
     assert_eq!((metrics.total.expired, metrics.listener_panics), (4, 3));
     std::mem::forget(expired.try_next().unwrap().token);
-    full.create_with_token(10 * MS, 4, Panics).unwrap_or_else(|_| unreachable!());
+    full.create(10 * MS, NewSession::from(4).token(Panics)).unwrap_or_else(|_| unreachable!());
     drop(full);
 }
 
@@ -232,7 +236,7 @@ fn each_token_comes_back_once_among_threads() {
     let into = told.clone();
     let sessions = SessionTracker::with_tokens()
         .interval(MS)
-        .expiry_listener_with_token(move |gone: SessionInfo<Cell<u64>>| {
+        .expiry_listener(move |gone: SessionInfo<Cell<u64>>| {
             into.lock().unwrap().push(gone.token.get());
         })
         .build()
@@ -243,8 +247,10 @@ fn each_token_comes_back_once_among_threads() {
         for round in 0..rounds {
             let token = Cell::new(thread * rounds + round);
             let id = SessionId(1 + round % 64);
-            let (_, kept) = sessions.track_with_token(id, 2 * MS, thread, token).unwrap();
-            back.extend(kept.map(Cell::into_inner));
+            match sessions.track(id, 2 * MS, NewSession::from(thread).token(token)).unwrap() {
+                Tracked::Added(_) => {}
+                Tracked::Renewed(_, kept) | Tracked::Closing(kept) => back.push(kept.get()),
+            }
             match (thread + round) % 4 {
                 0 => back.extend(sessions.remove(id).map(|info| info.token.get())),
                 1 => drop(sessions.touch(id)),

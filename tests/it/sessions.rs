@@ -4,7 +4,7 @@
 
 use crate::support::wait_for;
 use expiry::{
-    BuildError, ManualClock, SessionError, SessionId, SessionInfo, SessionTracker,
+    BuildError, ManualClock, NewSession, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -95,7 +95,7 @@ fn a_handle_is_for_one_stay() {
         });
         let id = SessionId(5);
         sessions.track(id, SECOND, 0).unwrap();
-        let Tracked::Renewed(old) = sessions.track(id, SECOND, 0).unwrap() else {
+        let Tracked::Renewed(old, ()) = sessions.track(id, SECOND, 0).unwrap() else {
             panic!("it was there")
         };
         assert_eq!(sessions.touch_by(&old), Ok(()));
@@ -150,7 +150,7 @@ fn what_is_not_built() {
 fn a_shutdown_returns_what_there_is() {
     let (sessions, clock) = polled();
     let lives = sessions.create(SECOND * 5, 1).unwrap();
-    let closing = sessions.create_local(SECOND * 5, 2).unwrap().id();
+    let closing = sessions.create(SECOND * 5, NewSession::from(2).local()).unwrap().id();
     let overdue = sessions.create(SECOND, 3).unwrap().id();
     sessions.set_closing(closing).unwrap();
     assert_eq!(sessions.closing(), [closing]);
@@ -164,8 +164,8 @@ fn a_shutdown_returns_what_there_is() {
     assert_eq!(remaining, [Some(SECOND * 3), None, Some(Duration::ZERO)]);
     assert_eq!((left[0].owner, left[1].is_global), (1, false));
     assert!(sessions.shutdown().is_empty());
-    assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
-    assert_eq!(sessions.track(lives.id(), SECOND, 0), Err(StoreError::Closed));
+    assert_eq!(sessions.create(SECOND, 0).unwrap_err().error, StoreError::Closed);
+    assert_eq!(sessions.track(lives.id(), SECOND, 0).unwrap_err().error, StoreError::Closed);
     assert_eq!(sessions.touch(lives.id()), Err(SessionError::Unknown));
     assert_eq!(sessions.touch_by(&lives), Err(SessionError::Unknown));
     assert_eq!(sessions.set_closing(closing), Err(SessionError::Unknown));
@@ -180,7 +180,7 @@ fn a_shutdown_returns_what_there_is() {
     assert_eq!(ids(&next.poll()), [lives.id(), closing, overdue]);
 }
 
-fn reaped(handler: impl Fn(&SessionInfo) + Send + Sync + 'static) -> SessionTracker {
+fn reaped(handler: impl Fn(SessionInfo) + Send + Sync + 'static) -> SessionTracker {
     let builder = SessionTracker::builder().interval(Duration::from_millis(1));
     builder.expiry_listener(handler).build().unwrap()
 }
@@ -235,6 +235,6 @@ fn a_handler_that_calls_back() {
     wait_for("twenty generations", || told.load(Acquire) == 21);
     wait_for("the end", || sessions.is_empty());
     assert_eq!(sessions.metrics().listener_panics, 0);
-    assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
+    assert_eq!(sessions.create(SECOND, 0).unwrap_err().error, StoreError::Closed);
     wait_for("the handler", || Arc::strong_count(&sessions) == 1);
 }

@@ -3,8 +3,8 @@
 use crate::drops::census::{Census, Counted};
 use crate::support::{each_once, on_threads, MS};
 use expiry::{
-    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, ManualClock, Outcome,
-    Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
+    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, LifetimeError, ManualClock,
+    NewSession, Outcome, Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
 };
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -132,7 +132,7 @@ fn a_refused_root_returns_its_token() {
         assert_eq!((refused.token.id(), refused.to_string()), (9, refused.error.to_string()));
         refused.error
     };
-    assert_eq!(issue(Duration::ZERO.into()), AckError::ZeroTimeout);
+    assert_eq!(issue(Duration::ZERO.into()), AckError::Lifetime(LifetimeError::Zero));
     rig.init(7, 3).unwrap();
     assert_eq!(rig.init(7, 3), Err(AckError::Duplicate));
     rig.init(8, 3).unwrap();
@@ -219,7 +219,7 @@ fn tokens_of_every_size_and_alignment() {
         assert!(left.len() == 100 && left.iter().all(|outcome| outcome.token == *token));
         let sessions = SessionTracker::with_tokens().build_manual().unwrap();
         for owner in 0..100 {
-            sessions.create_with_token(MS, owner, token.clone()).unwrap();
+            sessions.create(MS, NewSession::from(owner).token(token.clone())).unwrap();
         }
         let left = sessions.shutdown();
         assert!(left.len() == 100 && left.iter().all(|session| session.token == *token));

@@ -2,7 +2,7 @@
 //! its reaper; by simulated time the harness polls.
 
 use super::{Key, Now, Setup, Store, Time, Value};
-use expiry::{ExpiringMap, ExpiryQueue, Handle, Lifetime, StoreError, Updated};
+use expiry::{ExpiringMap, ExpiryQueue, Handle, Lifetime, Updated};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
 }
 
 #[inline]
-fn done<T>(result: Result<T, StoreError>) -> T {
+fn done<T>(result: Result<T, impl std::fmt::Display>) -> T {
     result.unwrap_or_else(|error| panic!("refused: {error}"))
 }
 

@@ -2,7 +2,9 @@
 //! thread takes a token twice, or without having seen it put in.
 
 use crate::tokens::Token;
-use expiry::{ManualClock, SessionId, SessionInfo, SessionTracker, StoreError, Tracked};
+use expiry::{
+    ManualClock, NewSession, SessionId, SessionInfo, SessionTracker, StoreError, Tracked,
+};
 use loom_tests::{at_once, beside, model, TICK};
 use std::mem::{take, ManuallyDrop};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -34,14 +36,15 @@ impl Rig {
         })
     }
 
-    /// Puts session 1 in.
-    fn track(&self) -> Result<Tracked, StoreError> {
+    /// Puts session 1 in. Returns whether it was not there.
+    fn track(&self) -> Result<bool, StoreError> {
         self.given.fetch_add(1, Relaxed);
         let token = Token(self.dropped.clone());
-        match self.sessions.track_with_token(SessionId(1), TICK * 10, 1, token) {
-            Ok((tracked, back)) => {
-                self.keep(back);
-                Ok(tracked)
+        match self.sessions.track(SessionId(1), TICK * 10, NewSession::from(1).token(token)) {
+            Ok(Tracked::Added(_)) => Ok(true),
+            Ok(Tracked::Renewed(_, back) | Tracked::Closing(back)) => {
+                self.keep([back]);
+                Ok(false)
             }
             Err(refused) => {
                 self.keep([refused.token]);
@@ -127,8 +130,7 @@ model!(a_removal_beside_a_shutdown_returns_one_token, || {
 model!(two_creations_of_a_session_return_one_token, || {
     let rig = Rig::new();
     let (a, b) = beside(&rig, |rig| rig.track().unwrap(), |rig| rig.track().unwrap());
-    let added = |tracked: &Tracked| matches!(tracked, Tracked::Added(_));
-    assert!(added(&a) != added(&b), "{a:?} {b:?}");
+    assert!(a != b, "{a} {b}");
     rig.end();
 });
 
@@ -141,7 +143,7 @@ model!(a_token_is_lent_beside_the_end_of_its_session, || {
         let builder = builder.seed(7).clock(ManualClock::new()).lend_tokens();
         let sessions = builder.build_manual().unwrap();
         let token = Arc::new(Token(dropped.clone()));
-        sessions.track_with_token(SessionId(1), TICK * 10, 1, token).unwrap();
+        sessions.track(SessionId(1), TICK * 10, NewSession::from(1).token(token)).unwrap();
         Arc::new(ManuallyDrop::new(sessions))
     });
     let (lent, ended) = beside(

@@ -2,7 +2,7 @@
 //! interface.
 
 use expiry::{
-    ManualClock, Session, SessionError, SessionId, SessionInfo, SessionTracker,
+    ManualClock, NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, Tracked,
 };
 use loom_tests::{aside, at_once, beside, bounded, large, model, TICK};
@@ -155,7 +155,7 @@ model!(remove_and_expiry, || {
 // Two threads upgrade a session: the result of one of them says that it did so.
 model!(two_upgraders, || {
     let rig = Rig::new();
-    let id = rig.create_local(TICK * 10, 1).unwrap().id();
+    let id = rig.sessions.create(TICK * 10, NewSession::from(1).local()).unwrap().id();
     let (a, b) = beside(&rig, move |rig| rig.upgrade(id).unwrap(), |rig| rig.upgrade(id).unwrap());
     assert!(a != b, "one of them");
     assert_eq!(rig.is_global(id), Ok(true));
@@ -165,7 +165,7 @@ model!(two_upgraders, || {
 // session. Guards: one word, changed by both.
 model!(upgrade_and_remove, || {
     let rig = Rig::new();
-    let id = rig.create_local(TICK * 10, 1).unwrap().id();
+    let id = rig.sessions.create(TICK * 10, NewSession::from(1).local()).unwrap().id();
     let (a, removed) = beside(&rig, move |rig| rig.upgrade(id), |rig| rig.remove(id).unwrap());
     match a {
         Ok(true) => assert!(removed.is_global),
@@ -465,7 +465,7 @@ model!(create_and_track, large, || {
         beside(&rig, |rig| rig.track(SessionId(2), TICK * 10, 2).unwrap(), |rig| rig.create().id());
     match a {
         Tracked::Added(_) => assert_eq!(created, SessionId(3)),
-        Tracked::Renewed(session) => {
+        Tracked::Renewed(session, ()) => {
             assert_eq!((session.id(), created), (SessionId(2), SessionId(2)));
         }
         other => panic!("{other:?}"),

@@ -13,7 +13,7 @@
 //! clock only goes forwards, both are the same instant.
 
 use crate::shared::LONGEST;
-use expiry::{Ack, AckError, Done, Lifetime, Reason, Root, RootId};
+use expiry::{Ack, AckError, Done, Lifetime, LifetimeError, Reason, Root, RootId};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -176,12 +176,12 @@ impl Model {
         Ok(match timeout {
             Lifetime::Never => None,
             Lifetime::Default => self.limits.timeout.map(|timeout| self.after(timeout)),
-            Lifetime::After(Duration::ZERO) => return Err(AckError::ZeroTimeout),
+            Lifetime::After(Duration::ZERO) => return Err(AckError::Lifetime(LifetimeError::Zero)),
             Lifetime::After(timeout) => {
                 if timeout.as_nanos().div_ceil(self.limits.interval.as_nanos())
                     > u128::from(LONGEST)
                 {
-                    return Err(AckError::TimeoutTooLong);
+                    return Err(AckError::Lifetime(LifetimeError::TooLong));
                 }
                 Some(self.after(timeout))
             }

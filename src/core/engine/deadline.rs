@@ -25,7 +25,7 @@
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
 use crate::kit::panics::is_inside;
-use crate::time::{nanos, Clock, CoarseClock, Lifetime, Ticks, NEVER};
+use crate::time::{nanos, Clock, CoarseClock, Lifetime, LifetimeError, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -99,15 +99,19 @@ impl Precision {
     }
 }
 
-/// A timeout that cannot be kept.
+/// Why an entry cannot have a lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTimeout {
-    Zero,
-    /// Longer than a lease can express.
-    TooLong,
+    Refused(LifetimeError),
     /// The driver is years behind the clock: the caller lets it catch up
     /// ([`Engine::catching_up`](super::Engine::catching_up)).
     Behind,
+}
+
+impl From<LifetimeError> for BadTimeout {
+    fn from(why: LifetimeError) -> Self {
+        BadTimeout::Refused(why)
+    }
 }
 
 /// The deadline that a timeout (in nanoseconds) had last, and for which clock readings it holds:
@@ -345,13 +349,13 @@ impl Deadlines {
         &self,
         timeout: Lifetime,
         default: Option<u64>,
-    ) -> Result<Option<u64>, BadTimeout> {
+    ) -> Result<Option<u64>, LifetimeError> {
         match timeout {
             Lifetime::Never => Ok(None),
             Lifetime::Default => Ok(default),
-            Lifetime::After(after) if after.is_zero() => Err(BadTimeout::Zero),
+            Lifetime::After(after) if after.is_zero() => Err(LifetimeError::Zero),
             Lifetime::After(after) => {
-                self.ticks.timeout(after).map(Some).ok_or(BadTimeout::TooLong)
+                self.ticks.timeout(after).map(Some).ok_or(LifetimeError::TooLong)
             }
         }
     }

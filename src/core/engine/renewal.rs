@@ -49,7 +49,7 @@ use super::{BadTimeout, Engine, Frontend};
 use crate::core::lease::Lease;
 use crate::core::slot::Payload;
 use crate::sync::park::Backoff;
-use crate::time::Lifetime;
+use crate::time::{Lifetime, LifetimeError};
 
 /// Which look of a renewal at the lease of one occupancy this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,11 +146,13 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         frontend: &impl Frontend<P>,
         mut call: impl FnMut() -> Result<R, BadTimeout>,
-    ) -> Result<R, BadTimeout> {
+    ) -> Result<R, LifetimeError> {
         loop {
             match call() {
+                Ok(done) => return Ok(done),
+                Err(BadTimeout::Refused(why)) => return Err(why),
                 Err(BadTimeout::Behind) if self.catch_up(frontend) => {}
-                done => return done,
+                Err(BadTimeout::Behind) => return Err(LifetimeError::TooLong),
             }
         }
     }

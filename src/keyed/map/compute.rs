@@ -196,10 +196,9 @@ where
     /// # Errors
     ///
     /// As [`insert_for`](Self::insert_for), where `decide` puts a value;
-    /// [`StoreError::ZeroTimeout`](crate::StoreError::ZeroTimeout) and
-    /// [`StoreError::TimeoutTooLong`](crate::StoreError::TimeoutTooLong), where it touches, also
-    /// where there is no entry. The [`InsertError`] gives the key back, and the value that was to
-    /// be put. Nothing has changed.
+    /// [`StoreError::Lifetime`](crate::StoreError::Lifetime), where it touches, also where there is
+    /// no entry. The [`InsertError`] gives the key back, and the value that was to be put. Nothing
+    /// has changed.
     ///
     /// # Examples
     ///

@@ -193,8 +193,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
-    /// [`StoreError::TimeoutTooLong`].
+    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,
@@ -287,8 +286,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
-    /// [`StoreError::TimeoutTooLong`].
+    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,

@@ -6,8 +6,10 @@ use crate::core::engine::Pin;
 use crate::keyed::living::{Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Entered, Lent, Place, RemovalCause, Store};
-use crate::keyed::{InsertError, Lifetimes, StoreError};
-use crate::time::Lifetime;
+#[cfg(doc)]
+use crate::keyed::StoreError;
+use crate::keyed::{InsertError, Lifetimes};
+use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -73,8 +75,9 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// Renews a key's entry, with one compare-and-swap. The entry lives for the map's time to live
-    /// from now, and has been used. Returns `false` if there is none, or if its time was up. If
-    /// this returns `true`, the entry does not expire by its old deadline any more.
+    /// from now, and has been used. Returns `false` if there is none, or if its time was up, whether
+    /// or not the reaper has ended it yet. (A queue renews an overdue key until then.) If this
+    /// returns `true`, the entry does not expire by its old deadline any more.
     #[inline]
     pub fn touch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -89,22 +92,22 @@ where
     ///
     /// # Errors
     ///
-    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    /// [`LifetimeError`]; also where there is no entry.
     #[doc(alias("expire", "persist"))]
     #[inline(always)]
     pub fn touch_for<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
         time: impl Into<Lifetime>,
-    ) -> Result<bool, StoreError>
+    ) -> Result<bool, LifetimeError>
     where
         K: Borrow<Q>,
     {
         let time = time.into();
-        Ok(self.store.engine.catching_up(&*self.store, || {
+        self.store.engine.catching_up(&*self.store, || {
             let (wanted, pin) = self.seek(key);
             self.store.touch_living(&pin, wanted, time)
-        })?)
+        })
     }
 
     /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
@@ -121,8 +124,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
-    /// [`StoreError::TimeoutTooLong`].
+    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
     pub fn insert_for(
         &self,
         key: K,

@@ -22,7 +22,7 @@ use crate::kit::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
 use crate::kit::polled::Polled;
 use crate::kit::target::{shutdowns, Target};
 use crate::sync::cell::Given;
-use crate::time::Lifetime;
+use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::hash::Hash;
@@ -212,8 +212,8 @@ where
     ///
     /// [`PendingMapError`] gives key and value back: [`StoreError::Full`],
     /// [`StoreError::OutOfMemory`], [`StoreError::Collisions`], [`StoreError::Closed`],
-    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`]. What the key had stays, or is
-    /// in the error, too: where a shutdown ends the new value at once.
+    /// [`StoreError::Lifetime`]. What the key had stays, or is in the error, too: where a shutdown
+    /// ends the new value at once.
     pub fn insert(
         &self,
         key: K,
@@ -305,26 +305,24 @@ where
         Some(take(&ended))
     }
 
-    /// Renews a key's value: it expires `timeout` from now, rounded up to the interval. Returns
-    /// whether it was there.
+    /// Renews a key's value, even if its time is up: it expires `timeout` from now, rounded up to
+    /// the interval. Returns whether it was there.
     ///
     /// # Errors
     ///
-    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    /// [`LifetimeError`]; also where the key is not there.
     pub fn touch<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
         timeout: impl Into<Lifetime>,
-    ) -> Result<bool, StoreError>
+    ) -> Result<bool, LifetimeError>
     where
         K: Borrow<Q>,
     {
         let (store, wanted) = (self.store(), self.wanted(key));
         let timeout = timeout.into();
-        let touched = store
-            .engine
-            .catching_up(&*self.shared, || store.touch(&store.engine.pin(), wanted, timeout));
-        Ok(touched?)
+        let touch = || store.touch(&store.engine.pin(), wanted, timeout);
+        store.engine.catching_up(&*self.shared, touch)
     }
 
     /// Whether the key has a value.

@@ -4,7 +4,7 @@ use super::{ExpiryQueue, Handle, Updated};
 use crate::keyed::idle::Term;
 use crate::keyed::store::{Entered, Hindered, RemovalCause, Touched};
 use crate::keyed::StoreError;
-use crate::time::Lifetime;
+use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
@@ -14,8 +14,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key
-    /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
+    /// [`StoreError::Lifetime`], and for a new key [`StoreError::Full`],
+    /// [`StoreError::OutOfMemory`], [`StoreError::Closed`].
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let (store, timeout) = (self.store(), Lifetime::After(timeout));
         let hash = self.hash(&key);
@@ -52,27 +52,27 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         }
     }
 
-    /// Renews the key if it is there, even if its time is up. Returns whether it was; then it does
-    /// not expire by its old time any more.
+    /// Renews the key if it is there, even if its time is up: until a poll, or the reaper, has
+    /// expired a key, its holder may still save it. (A map's entry is gone as soon as its time is
+    /// up.) Returns whether it was there; then it does not expire by its old time any more.
     ///
     /// # Errors
     ///
-    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    /// [`LifetimeError`]; also where the key is not there.
     #[inline]
     pub fn touch<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
         timeout: Duration,
-    ) -> Result<bool, StoreError>
+    ) -> Result<bool, LifetimeError>
     where
         K: Borrow<Q>,
     {
         let store = self.store();
         let wanted = self.wanted(key);
-        let touched = store.engine.catching_up(&*self.shared, || {
+        store.engine.catching_up(&*self.shared, || {
             store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout))
-        });
-        Ok(touched?)
+        })
     }
 
     /// As [`touch`](Self::touch), without the look-up.
@@ -81,7 +81,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// As [`touch`](Self::touch).
     #[inline]
-    pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
+    pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, LifetimeError> {
         let store = self.store();
         let touched = store
             .engine

@@ -42,7 +42,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 ///     .minimum_timeout(Duration::from_secs(4))
 ///     .maximum_timeout(Duration::from_secs(40))
 ///     .server_id(1)
-///     .expiry_listener(|gone: &SessionInfo| println!("{} of {} has expired", gone.id, gone.owner))
+///     .expiry_listener(|gone: SessionInfo| println!("{} of {} has expired", gone.id, gone.owner))
 ///     .build_manual()?;
 /// assert_eq!(sessions.grant(Duration::from_secs(1)), Duration::from_secs(4));
 /// assert_eq!(sessions.create(Duration::from_secs(10), 7)?.id().server(), 1);
@@ -74,14 +74,6 @@ impl<T> Default for SessionTrackerBuilder<T> {
             lend: None,
             listener: None,
         }
-    }
-}
-
-impl SessionTrackerBuilder {
-    /// A listener that is called with each session that expires, as
-    /// [`expiry_listener_with_token`](Self::expiry_listener_with_token), by reference.
-    pub fn expiry_listener(self, listener: impl Fn(&SessionInfo) + Send + Sync + 'static) -> Self {
-        self.expiry_listener_with_token(move |session| listener(&session))
     }
 }
 
@@ -129,7 +121,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
 
     builds! {
         SessionTracker<T>, poll "SessionTracker::poll", item SessionInfo<T>,
-        expiry_listener_with_token(SessionInfo<T>)
+        expiry_listener(SessionInfo<T>)
     }
 
     fn built(

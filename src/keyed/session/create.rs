@@ -11,89 +11,70 @@ use std::time::Duration;
 /// A session that was put in, or what was made of the one that was there, and the new seat.
 type Added<T, R> = Result<Session, (R, Seat<T>)>;
 
-impl SessionTracker {
-    /// A new global session, with an id of its own, as long a timeout as can be
-    /// [granted](Self::grant), and an owner (0: none).
+/// What a session begins with, beside its timeout: an owner (0: none), and perhaps a token. It is
+/// global unless it is said to be local. An owner alone is a global session of that owner.
+///
+/// ```
+/// use expiry::{NewSession, SessionTracker};
+/// use std::time::Duration;
+///
+/// let (ten, sessions) = (Duration::from_secs(10), SessionTracker::builder().build_manual()?);
+/// let global = sessions.create(ten, 7)?;
+/// let local = sessions.create(ten, NewSession::from(7).local())?;
+/// assert_eq!(sessions.is_global(global.id()), Ok(true));
+/// assert_eq!(sessions.is_global(local.id()), Ok(false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NewSession<T = ()> {
+    owner: u64,
+    global: bool,
+    token: T,
+}
+
+impl From<u64> for NewSession {
+    fn from(owner: u64) -> Self {
+        NewSession { owner, global: true, token: () }
+    }
+}
+
+impl NewSession {
+    /// Gives it a token, which comes back with its end.
+    #[must_use]
+    pub fn token<T>(self, token: T) -> NewSession<T> {
+        NewSession { owner: self.owner, global: self.global, token }
+    }
+}
+
+impl<T> NewSession<T> {
+    /// Makes it local: known to this server only.
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.global = false;
+        self
+    }
+
+    fn seat(self, granted: Duration) -> Seat<T> {
+        Seat::new(granted, self.owner, self.global, self.token)
+    }
+}
+
+impl<T: Send + 'static> SessionTracker<T> {
+    /// A new session, with an id of its own, and as long a timeout as can be
+    /// [granted](Self::grant). The rest is its owner, or a [`NewSession`].
     ///
     /// An id that another caller has had [tracked](Self::track) already is passed over.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
-    pub fn create(&self, timeout: Duration, owner: u64) -> Result<Session, StoreError> {
-        Ok(self.create_with_token(timeout, owner, ())?)
-    }
-
-    /// As [`create`](Self::create), a local one.
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create).
-    pub fn create_local(&self, timeout: Duration, owner: u64) -> Result<Session, StoreError> {
-        Ok(self.create_local_with_token(timeout, owner, ())?)
-    }
-
-    /// Adopts a global session whose id is known, from a log or another server. If it is there
-    /// already it is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create).
-    pub fn track(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-    ) -> Result<Tracked, StoreError> {
-        Ok(self.track_with_token(id, timeout, owner, ())?.0)
-    }
-
-    /// As [`track`](Self::track), a local one. (One that is there already stays what it is.)
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create).
-    pub fn track_local(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-    ) -> Result<Tracked, StoreError> {
-        Ok(self.track_local_with_token(id, timeout, owner, ())?.0)
-    }
-}
-
-impl<T: Send + 'static> SessionTracker<T> {
-    /// As [`create`](SessionTracker::create), of a session with a token, which comes back with the
-    /// session's end.
-    ///
-    /// # Errors
-    ///
-    /// [`TokenError`] gives the token back, with the errors of [`create`](SessionTracker::create).
-    pub fn create_with_token(
+    /// [`TokenError`] gives the token back: [`StoreError::Full`], [`StoreError::OutOfMemory`],
+    /// [`StoreError::Closed`].
+    pub fn create(
         &self,
         timeout: Duration,
-        owner: u64,
-        token: T,
+        session: impl Into<NewSession<T>>,
     ) -> Result<Session, TokenError<T, StoreError>> {
-        self.create_as(Seat::new(self.grant(timeout), owner, true, token))
-    }
-
-    /// As [`create_with_token`](Self::create_with_token), a local one.
-    ///
-    /// # Errors
-    ///
-    /// As [`create_with_token`](Self::create_with_token).
-    pub fn create_local_with_token(
-        &self,
-        timeout: Duration,
-        owner: u64,
-        token: T,
-    ) -> Result<Session, TokenError<T, StoreError>> {
-        self.create_as(Seat::new(self.grant(timeout), owner, false, token))
-    }
-
-    fn create_as(&self, mut seat: Seat<T>) -> Result<Session, TokenError<T, StoreError>> {
+        let mut seat = session.into().seat(self.grant(timeout));
         loop {
             match self.add(self.store.issuer.issue(), seat, |_, _| Ok(Some(())))? {
                 Ok(session) => return Ok(session),
@@ -102,70 +83,29 @@ impl<T: Send + 'static> SessionTracker<T> {
         }
     }
 
-    /// As [`track`](SessionTracker::track), of a session with a token. Where the session is there
-    /// already, it keeps the token that it has, and this returns the new one.
-    ///
-    /// ```
-    /// use expiry::{SessionId, SessionTracker, Tracked};
-    /// use std::time::Duration;
-    ///
-    /// let sessions = SessionTracker::with_tokens().build_manual()?;
-    /// let (id, ten) = (SessionId(7), Duration::from_secs(10));
-    /// let (tracked, back) = sessions.track_with_token(id, ten, 7, "first".to_string())?;
-    /// assert!(matches!(tracked, Tracked::Added(_)) && back.is_none());
-    /// let (tracked, back) = sessions.track_with_token(id, ten, 7, "second".to_string())?;
-    /// assert!(matches!(tracked, Tracked::Renewed(_)));
-    /// assert_eq!(back.as_deref(), Some("second"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Adopts a session whose id is known, from a log or another server. If it is there already it
+    /// is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is: local or
+    /// global, with its own owner and token.
     ///
     /// # Errors
     ///
-    /// As [`create_with_token`](Self::create_with_token).
-    pub fn track_with_token(
+    /// As [`create`](Self::create).
+    pub fn track(
         &self,
         id: SessionId,
         timeout: Duration,
-        owner: u64,
-        token: T,
-    ) -> Result<(Tracked, Option<T>), TokenError<T, StoreError>> {
-        self.track_as(id, Seat::new(self.grant(timeout), owner, true, token))
-    }
-
-    /// As [`track_with_token`](Self::track_with_token), a local one.
-    ///
-    /// # Errors
-    ///
-    /// As [`create_with_token`](Self::create_with_token).
-    pub fn track_local_with_token(
-        &self,
-        id: SessionId,
-        timeout: Duration,
-        owner: u64,
-        token: T,
-    ) -> Result<(Tracked, Option<T>), TokenError<T, StoreError>> {
-        self.track_as(id, Seat::new(self.grant(timeout), owner, false, token))
-    }
-
-    fn track_as(
-        &self,
-        id: SessionId,
-        seat: Seat<T>,
-    ) -> Result<(Tracked, Option<T>), TokenError<T, StoreError>> {
-        let timeout = seat.timeout();
+        session: impl Into<NewSession<T>>,
+    ) -> Result<Tracked<T>, TokenError<T, StoreError>> {
+        let timeout = self.grant(timeout);
         let there = |found: &Found<'_, T>, lost: &mut Option<Place>| {
             let renewed = self.renew(found, lost, timeout)?;
-            Ok(renewed.map(|renewed| match renewed {
-                Err(_) => Tracked::Closing,
-                Ok(()) => {
-                    let timeout = Self::seat(found).timeout();
-                    Tracked::Renewed(Session { id, place: found.place(), timeout })
-                }
-            }))
+            let there = Session { id, place: found.place(), timeout: Self::seat(found).timeout() };
+            Ok(renewed.map(|renewed| renewed.ok().map(|()| there)))
         };
-        Ok(match self.add(id, seat, there)? {
-            Ok(session) => (Tracked::Added(session), None),
-            Err((tracked, back)) => (tracked, Some(back.into_token())),
+        Ok(match self.add(id, session.into().seat(timeout), there)? {
+            Ok(session) => Tracked::Added(session),
+            Err((Some(session), back)) => Tracked::Renewed(session, back.into_token()),
+            Err((None, back)) => Tracked::Closing(back.into_token()),
         })
     }
 

@@ -30,13 +30,14 @@ impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
     /// token stays as long as the caller keeps it. One look-up, and a reference count.
     ///
     /// ```
-    /// use expiry::SessionTracker;
+    /// use expiry::{NewSession, SessionTracker};
     /// use std::sync::{mpsc, Arc};
     /// use std::time::Duration;
     ///
     /// let sessions = SessionTracker::with_tokens().lend_tokens().build()?;
     /// let (connection, client) = mpsc::channel();
-    /// let session = sessions.create_with_token(Duration::from_secs(10), 7, Arc::new(connection))?;
+    /// let new = NewSession::from(7).token(Arc::new(connection));
+    /// let session = sessions.create(Duration::from_secs(10), new)?;
     /// if let Some(connection) = sessions.token(session.id()) {
     ///     connection.send("news")?;
     /// }

@@ -27,6 +27,7 @@ mod seat;
 mod touch;
 
 pub use builder::SessionTrackerBuilder;
+pub use create::NewSession;
 pub use error::SessionError;
 pub use id::SessionId;
 pub use seat::SessionInfo;
@@ -150,7 +151,7 @@ impl Session {
     }
 }
 
-/// What [`SessionTracker::track`] did.
+/// What [`SessionTracker::track`] did. Where it has added no session, it gives the token back.
 ///
 /// ```
 /// use expiry::{SessionId, SessionTracker, Tracked};
@@ -159,19 +160,19 @@ impl Session {
 /// let sessions = SessionTracker::builder().build_manual()?;
 /// let (id, ten) = (SessionId(0x0100_0000_0000_0007), Duration::from_secs(10)); // from a log
 /// assert!(matches!(sessions.track(id, ten, 7)?, Tracked::Added(_)));
-/// assert!(matches!(sessions.track(id, ten, 8)?, Tracked::Renewed(_)));
+/// assert!(matches!(sessions.track(id, ten, 8)?, Tracked::Renewed(..)));
 /// sessions.set_closing(id)?;
-/// assert_eq!(sessions.track(id, ten, 9)?, Tracked::Closing);
+/// assert!(matches!(sessions.track(id, ten, 9)?, Tracked::Closing(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tracked {
+pub enum Tracked<T = ()> {
     /// The session was not there: it is now.
     Added(Session),
-    /// It was there, with a timeout and an owner of its own, which it keeps; it was renewed.
-    Renewed(Session),
+    /// It was there, and was renewed. It keeps its own timeout, owner and token.
+    Renewed(Session, T),
     /// It was there, and is being closed: it was left alone.
-    Closing,
+    Closing(T),
 }
 
 /// Sessions that must be touched to live, after ZooKeeper's `SessionTrackerImpl`: ids, timeouts,
@@ -272,16 +273,17 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// Settings with defaults, of a tracker whose sessions carry tokens.
     ///
     /// ```
-    /// use expiry::{SessionInfo, SessionTracker};
+    /// use expiry::{NewSession, SessionInfo, SessionTracker};
     /// use std::{sync::mpsc, time::Duration};
     ///
     /// let sessions = SessionTracker::with_tokens()
-    ///     .expiry_listener_with_token(|gone: SessionInfo<mpsc::Sender<&str>>| {
+    ///     .expiry_listener(|gone: SessionInfo<mpsc::Sender<&str>>| {
     ///         let _ = gone.token.send("your session has expired");
     ///     })
     ///     .build()?;
     /// let (connection, client) = mpsc::channel();
-    /// let session = sessions.create_with_token(Duration::from_secs(10), 7, connection)?;
+    /// let new = NewSession::from(7).token(connection);
+    /// let session = sessions.create(Duration::from_secs(10), new)?;
     /// let gone = sessions.remove(session.id()).unwrap();
     /// gone.token.send("goodbye")?;
     /// assert_eq!(client.recv()?, "goodbye");

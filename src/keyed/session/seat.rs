@@ -166,7 +166,7 @@ impl<T> Drop for Seat<T> {
 /// # use expiry::SessionTracker;
 /// # use std::time::Duration;
 /// # let sessions = SessionTracker::builder().build_manual()?;
-/// let id = sessions.create_local(Duration::from_secs(10), 7)?.id();
+/// let id = sessions.create(Duration::from_secs(10), expiry::NewSession::from(7).local())?.id();
 /// assert!(sessions.upgrade(id)?);
 /// sessions.set_closing(id)?;
 /// let info = sessions.get(id).unwrap();

@@ -11,6 +11,7 @@ use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
 use crate::sync::{step, Ordering};
+use crate::time::LifetimeError;
 
 /// How many steps of work a caller that finds the store full does to make room.
 pub(super) const ROOM: usize = 64;
@@ -41,7 +42,7 @@ impl From<BadTimeout> for Hindered {
     fn from(bad: BadTimeout) -> Self {
         match bad {
             BadTimeout::Behind => Hindered::Behind,
-            bad => Hindered::Refused(bad.into()),
+            BadTimeout::Refused(why) => Hindered::Refused(why.into()),
         }
     }
 }
@@ -358,7 +359,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             }
             (Hindered::Overtaken, _) => return Ok(()),
             (Hindered::Behind, _) if engine.catch_up(frontend) => return Ok(()),
-            (Hindered::Behind, _) => return Err(StoreError::TimeoutTooLong),
+            (Hindered::Behind, _) => return Err(LifetimeError::TooLong.into()),
             (Hindered::Refused(StoreError::Full), Some(eviction)) => self.evict(eviction, frontend),
             (Hindered::Refused(StoreError::Full), None) => self.makes_room(|| {
                 let now = engine.deadlines.clock().now();

@@ -13,7 +13,8 @@ use super::due::Due;
 use super::record::{left_by_poll, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{
-    BuildError, Session, SessionError, SessionId, SessionInfo, SessionTracker, StoreError,
+    BuildError, NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker,
+    StoreError,
 };
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -307,17 +308,14 @@ impl Load {
         let after = log.time.ticks(timeout);
         let mut created = None;
         log.calls(|| {
-            let session = if seat.global {
-                self.tracker.create(after, seat.owner.into())
-            } else {
-                self.tracker.create_local(after, seat.owner.into())
-            };
+            let new = NewSession::from(u64::from(seat.owner));
+            let session = self.tracker.create(after, if seat.global { new } else { new.local() });
             let at = session.as_ref().map_or(u32::MAX, |session| number(session.id()));
             let did = session.map(|session| {
                 created = Some(session);
                 Did::Created { seat, timeout }
             });
-            vec![(at, did)]
+            vec![(at, did.map_err(StoreError::from))]
         });
         *self.places[place as usize].lock().unwrap_or_else(PoisonError::into_inner) = created;
     }

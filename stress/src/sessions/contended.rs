@@ -19,7 +19,7 @@ use crate::options::{Peer, Sessions};
 use crate::pin;
 use crate::report::Report;
 use crossbeam_utils::CachePadded;
-use expiry::{Clock, ExpiryQueue, ManualClock, StoreError, Updated};
+use expiry::{Clock, ExpiryQueue, LifetimeError, ManualClock, StoreError, Updated};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -106,7 +106,7 @@ impl<K: Key> Driven<K> for Ours<K> {
             Ok(Updated::Inserted { expiry, .. }) => (true, expiry),
             Ok(Updated::Renewed { expiry }) => (false, expiry),
             Ok(Updated::Unchanged) => (false, unchanged),
-            Err(StoreError::ZeroTimeout) => return None,
+            Err(StoreError::Lifetime(LifetimeError::Zero)) => return None,
             // Nothing is full, too long or closed here: a stay that never ends, which is found.
             Err(_) => (true, Duration::ZERO),
         };

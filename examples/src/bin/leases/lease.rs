@@ -1,6 +1,6 @@
 //! Leases on resources: each has one holder at a time, which renews its lease or loses it.
 
-use expiry::{BuildError, Clock, ExpiryQueue, Handle, StoreError, Updated};
+use expiry::{BuildError, Clock, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Leases {
     }
 
     /// Renews the lease for the whole time from now on. Returns false if the holder has lost it.
-    pub fn renew(&self, lease: &Lease) -> Result<bool, StoreError> {
+    pub fn renew(&self, lease: &Lease) -> Result<bool, LifetimeError> {
         self.queue.touch_by(lease.handle, self.time)
     }
 

@@ -1,7 +1,7 @@
 //! Jobs that are given out, and given out again unless a worker acknowledges them in time.
 
 use crossbeam_channel::{unbounded, Receiver, Sender};
-use expiry::{BuildError, Clock, ExpiringMap, RemovalCause, StoreError};
+use expiry::{BuildError, Clock, ExpiringMap, LifetimeError, RemovalCause, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
 
     /// Starts the visibility timeout anew. Returns false if it was over: another worker gets the
     /// job.
-    pub fn extend(&self, delivery: &Delivery<J>) -> Result<bool, StoreError> {
+    pub fn extend(&self, delivery: &Delivery<J>) -> Result<bool, LifetimeError> {
         self.given.touch_for(&delivery.receipt, self.visibility)
     }
 
