@@ -14,8 +14,6 @@ pub(crate) struct Header {
     pub(crate) queued: AtomicBool,
     /// Whether a thread owns the free slots in the bucket; see `core::slots`.
     pub(super) owned: AtomicBool,
-    /// Whether the shard's driver may end what is in the bucket; see `engine::owner`.
-    pub(crate) scanned: AtomicBool,
 }
 
 impl Header {
@@ -247,7 +245,6 @@ unsafe impl ZeroValid for Header {
             link: AtomicU32::new(0),
             queued: AtomicBool::new(false),
             owned: AtomicBool::new(false),
-            scanned: AtomicBool::new(false),
         }
     }
     fn zero(&self) {

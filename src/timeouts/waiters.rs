@@ -8,15 +8,13 @@
 //! ```text
 //!  FREE -> LIVE_ISSUED(i, d)    registration: the waker, then the lease, then the next expiration
 //!  LIVE -> DEAD -> FREE         the driver, or a shutdown: takes the waker, frees the slot, wakes
-//!  LIVE -> FREE                 the owner, without a scan of its bucket: by a store
-//!  LIVE -> DEAD -> FREE         the owner, beside a scan: by a swap
+//!  LIVE -> DEAD -> FREE         the owner: takes the waker, frees the slot, drops the waker
 //!  LIVE(i, d) -> LIVE(i, d')    the owner: a reset
 //!  LIVE -> DEAD -> LIVE         the owner, with another waker: takes the old one, registers in place
 //! ```
 //!
 //! The thread that ends the lease owns the slot and the waker in it. Only the claimer, or the owner
-//! that has ended the lease, writes the waker. `core::engine::owner` says what spares the owner a
-//! swap.
+//! that has ended the lease, writes the waker.
 //!
 //! # A lease names one occupancy
 //!
@@ -358,17 +356,11 @@ impl Waiters {
     /// Ends an entry, and drops its waker. Whether this did.
     #[inline(never)]
     fn end(&self, waiter: Waiter, end: End) -> bool {
-        let Waiter { id, lease } = waiter;
-        let waker = self.engine.with_stripe(|mine, _| {
-            // SAFETY: it is called once, by the one thread that ends the entry.
-            let waker = self.engine.end_own(mine, (id, lease), |slot| unsafe { take(slot) })?;
-            self.count_end(mine, id, end);
-            if self.engine.freed(mine) {
-                self.engine.tend_if_wanted(self);
-            }
-            Some(waker)
-        });
-        waker.is_some()
+        let live = Occupant { id: waiter.id, slot: self.slot(waiter), lease: waiter.lease };
+        live.end().is_ok_and(|ended| {
+            drop(self.free(ended, end));
+            true
+        })
     }
 
     #[inline(always)]
@@ -376,31 +368,33 @@ impl Waiters {
         &mine.frontend[self.engine.shard_of(id)]
     }
 
-    /// Frees a slot that the caller has ended, and whose waker it has taken.
+    /// Frees a slot that the caller has ended. Returns its waker.
     #[inline(always)]
-    fn finish(&self, mine: &Mine, ended: Ended<'_, Held>, end: End) {
-        self.count_end(mine, ended.id(), end);
-        if self.engine.free(mine, ended) {
-            self.engine.tend_if_wanted(self);
-        }
+    fn free(&self, ended: Ended<'_, Held>, end: End) -> Waker {
+        // SAFETY: the caller has ended it, and it is freed below.
+        let waker = unsafe { take(ended.slot()) };
+        self.engine.with_stripe(|mine, _| self.finish(mine, ended, end));
+        waker
     }
 
+    /// Frees a slot that the caller has ended, and whose waker it has.
     #[inline(always)]
-    fn count_end(&self, mine: &Mine, id: u32, end: End) {
-        let counts = self.count(mine, id);
+    fn finish(&self, mine: &Mine, ended: Ended<'_, Held>, end: End) {
+        let counts = self.count(mine, ended.id());
         match end {
             End::Fired => counts.fired.add(1),
             End::Cancelled => counts.cancelled.add(1),
             End::Closed => counts.closed.add(1),
+        }
+        if self.engine.free(mine, ended) {
+            self.engine.tend_if_wanted(self);
         }
     }
 
     /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes.
     /// Never panics.
     fn wake(&self, ended: Ended<'_, Held>, end: End) {
-        // SAFETY: it has ended, and is freed below.
-        let waker = unsafe { take(ended.slot()) };
-        self.engine.with_stripe(|mine, _| self.finish(mine, ended, end));
+        let waker = self.free(ended, end);
         if caught(|| waker.wake()) {
             self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }

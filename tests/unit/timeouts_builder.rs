@@ -36,7 +36,7 @@ fn with_a_fence_without_and_when_it_is_taken_away() {
             assert!(Pin::new(sleep).poll(&mut context).is_pending());
         }
         if goes {
-            timeouts.waiters.engine.owners.forget_fence();
+            timeouts.waiters.engine.fence.forget();
         }
         let later = waiting.split_off(50);
         drop(waiting.split_off(25));

@@ -44,7 +44,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// none has begun, it will see all that this thread has done before.
     #[inline(always)]
     pub(crate) fn is_closing(&self) -> bool {
-        self.owners.are_closing()
+        self.fence.is_closing()
     }
 
     /// Ends every entry, and calls `f` for each that this call ended. Returns whether the engine is
@@ -60,7 +60,7 @@ impl<P: Payload, C> Engine<P, C> {
         mut f: impl FnMut(Ended<'_, P>, F::Hold),
     ) -> bool {
         self.admission.refuse();
-        self.owners.close();
+        self.fence.close();
         let waits = !is_inside();
         if !waits {
             self.leftover.announce();
@@ -120,15 +120,10 @@ impl<P: Payload, C> Engine<P, C> {
         for local in 0..peak {
             let chunk = self.slots.chunk_of(at, local);
             for header in self.slots.headers(chunk).into_iter().flatten() {
-                header.scanned.store(true, Ordering::Relaxed);
                 header.next.close();
             }
         }
-        self.owners.await_none(
-            self.stripes.iter().map(|stripe| &stripe.ending),
-            |id| self.shard_of(id) == at,
-            |backoff| self.has_lost(backoff),
-        );
+        self.fence.before_scan();
         for local in 0..peak {
             let chunk = self.slots.chunk_of(at, local);
             #[allow(clippy::cast_possible_truncation)] // a slot's id

@@ -19,8 +19,7 @@ pub(crate) struct Config {
     /// A driver that is late by so many nanoseconds takes the process as stalled; see
     /// [`pause`](super::pause).
     pub(crate) pause_grace: Option<u64>,
-    /// The driver makes a fence for the threads that set and end leases; see
-    /// [`owner`](super::owner).
+    /// The driver makes a fence for the threads that set leases; see [`fence`](super::fence).
     pub(crate) asymmetric: bool,
 }
 

@@ -28,11 +28,11 @@ mod claim;
 mod close;
 mod cursor;
 mod deadline;
+mod fence;
 mod freeing;
 mod frontend;
 mod keys;
 mod notice;
-mod owner;
 mod pause;
 mod plan;
 mod poll;
@@ -60,14 +60,12 @@ use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
 #[cfg(feature = "async")]
-use super::lease::Lease;
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
 #[cfg(feature = "async")]
-use super::slot::Slot;
 use super::slots::Slots;
 use super::threads::{self, index, Counter, Stripes};
 use crate::sync::park::Backoff;
@@ -77,9 +75,9 @@ use admission::Admission;
 use close::Leftover;
 use crossbeam_utils::CachePadded;
 pub(crate) use deadline::Deadlines;
+use fence::Fence;
 pub(crate) use keys::Keys;
 use notice::Unreported;
-use owner::Owners;
 use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
@@ -138,7 +136,7 @@ pub(crate) struct Engine<P: Payload, C> {
     pub(crate) wakeup: Wakeup,
     pub(crate) reclaim: Reclaim,
     stalls: Stalls,
-    pub(crate) owners: Owners,
+    pub(crate) fence: Fence,
     leftover: Leftover,
     /// The process that it was made in.
     process: u32,
@@ -169,7 +167,7 @@ impl<P: Payload, C> Engine<P, C> {
             wakeup: Wakeup::new(),
             reclaim: Reclaim::new(),
             stalls: Stalls::new(config.pause_grace),
-            owners: Owners::new(config.asymmetric),
+            fence: Fence::new(config.asymmetric),
             leftover: Leftover::none(),
             process: process::current(),
             busy: Counter::default(),
@@ -317,10 +315,10 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No
-    /// read-modify-write where the bucket [covers](Owners::is_covered) the lease.
+    /// read-modify-write where the bucket [covers](Fence::is_covered) the lease.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
-        if self.owners.is_covered(header, tick) {
+        if self.fence.is_covered(header, tick) {
             return Ok(());
         }
         match header.next.lower(tick) {
@@ -422,30 +420,5 @@ impl<P: Payload, C> Engine<P, C> {
         if waiting > 1 {
             index.migrate(pin, &mut { HELP }, |id| frontend.tail(id));
         }
-    }
-
-    /// Ends an owner's entry of this lease, and frees its slot but for [`freed`](Self::freed).
-    /// Returns what `take` takes out of it before. `None` if the entry had ended: in the slot there
-    /// may be another one.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn end_own<T>(
-        &self,
-        mine: &Stripe<C>,
-        (id, lease): (u32, Lease),
-        take: impl FnOnce(Slot<'_, P>) -> T,
-    ) -> Option<T> {
-        let spot = self.slots.spot(id)?;
-        self.owners.end(
-            &mine.ending,
-            (id, lease),
-            spot,
-            || spot.slot.end(lease).is_ok(),
-            || {
-                let taken = take(spot.slot);
-                spot.slot.set_lease(Lease::free(lease.generation()));
-                taken
-            },
-        )
     }
 }

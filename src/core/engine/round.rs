@@ -3,7 +3,7 @@
 
 use super::plan::Plans;
 use super::ring::Tended;
-use super::scan::{AT_ONCE, MET_AT_ONCE};
+use super::scan::{AT_ONCE, FENCED_AT_ONCE};
 use super::shard::DriverShard;
 use super::{Engine, Frontend, Instant, Work};
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
@@ -178,11 +178,11 @@ impl<P: Payload, C> Engine<P, C> {
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
             let at_once = match work.share.until {
-                _ if self.owners.exist() => MET_AT_ONCE,
+                _ if self.fence.exists() => FENCED_AT_ONCE,
                 Some(_) if frontend.runs_users_code() => 1,
                 _ => AT_ONCE,
             };
-            let mut due = [(0, 0); MET_AT_ONCE];
+            let mut due = [(0, 0); FENCED_AT_ONCE];
             let mut count = 0;
             let end = loop {
                 let is_enough = count == at_once || count * BUCKET >= work.budget;

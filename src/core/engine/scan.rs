@@ -9,13 +9,13 @@ use crate::core::params::BUCKET;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 use crate::core::{prefetch, prefetch_at};
-use crate::sync::{step, Ordering};
+use crate::sync::step;
 use crate::time::NEVER;
 
-/// How many due buckets the driver takes from a wheel before it scans the first of them; where
-/// entries have owners, for each time that it meets these.
+/// How many due buckets the driver takes from a wheel before it scans the first of them: behind a
+/// [`Fence`](super::fence::Fence), more.
 pub(super) const AT_ONCE: usize = 16;
-pub(super) const MET_AT_ONCE: usize = 32;
+pub(super) const FENCED_AT_ONCE: usize = 32;
 
 /// A bit for each slot of a bucket.
 const ALL_SLOTS: u32 = (1 << BUCKET) - 1;
@@ -35,8 +35,6 @@ struct Taking<'a, P: Payload> {
     header: &'a Header,
     slots: Run<'a, P>,
     look: Look,
-    /// A bit for each slot that its owner is ending; see [`super::owner`].
-    owned: u32,
 }
 
 impl<P: Payload> Clone for Taking<'_, P> {
@@ -58,8 +56,8 @@ impl<P: Payload, C> Engine<P, C> {
         frontend: &impl Frontend<P>,
     ) {
         self.prefetch_due(driver, due, instant.tick, frontend);
-        if self.owners.exist() && !due.is_empty() {
-            return self.scan_met(driver, due, instant, work, frontend);
+        if self.fence.exists() && !due.is_empty() {
+            return self.scan_fenced(driver, due, instant, work, frontend);
         }
         // Pins inside it cost next to nothing.
         let pin = (!frontend.runs_users_code()).then(|| self.pin());
@@ -97,7 +95,7 @@ impl<P: Payload, C> Engine<P, C> {
         if cfg!(expiry_loom) {
             return; // It has no effect but on speed, and its looks at slots are steps of a model.
         }
-        let mut candidates = [0; MET_AT_ONCE];
+        let mut candidates = [0; FENCED_AT_ONCE];
         for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
             *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
             for (slot, note) in self.among(bucket, *candidates) {
@@ -131,11 +129,11 @@ impl<P: Payload, C> Engine<P, C> {
         let header = self.slots.header(first)?;
         let look = header.next.take()?;
         step("taken");
-        Some(Taking { slots: self.slots.bucket(first)?, header, look, owned: 0 })
+        Some(Taking { slots: self.slots.bucket(first)?, header, look })
     }
 
-    /// [Scans](Self::scan) buckets in which owners end what is theirs.
-    fn scan_met(
+    /// [Scans](Self::scan) buckets behind one fence: it is dear.
+    fn scan_fenced(
         &self,
         driver: &mut DriverShard,
         due: &[(u32, u32)],
@@ -143,32 +141,15 @@ impl<P: Payload, C> Engine<P, C> {
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) {
-        let mut taken = [None; MET_AT_ONCE];
+        let mut taken = [None; FENCED_AT_ONCE];
         for (&(_, bucket), taken) in due.iter().zip(&mut taken) {
             *taken = self.take(bucket);
-            if let Some(Taking { header, .. }) = taken {
-                header.scanned.store(true, Ordering::Relaxed);
-            }
         }
-        let endings = self.stripes.iter().map(|stripe| &stripe.ending);
-        let is_there = |id, lease| {
-            let slot = self.slots.slot(id);
-            slot.is_some_and(|slot| slot.lease() == lease)
-        };
-        self.owners.meet(endings, is_there, |id| {
-            let (bucket, slot) = (id / BUCKET_U32, id % BUCKET_U32);
-            let place = due.iter().position(|&(_, due)| due == bucket);
-            if let Some(Some(taken)) = place.map(|place| &mut taken[place]) {
-                taken.owned |= 1 << slot;
-            }
-        });
+        self.fence.before_scan();
         for (&place, taken) in due.iter().zip(taken) {
-            let Some(taken) = taken else {
-                continue;
-            };
-            self.scan(driver, place, (taken, None), instant, work, frontend);
-            // Release: a thread that finds the scan over finds what it has ended.
-            taken.header.scanned.store(false, Ordering::Release);
+            if let Some(taken) = taken {
+                self.scan(driver, place, (taken, None), instant, work, frontend);
+            }
         }
     }
 
@@ -184,7 +165,7 @@ impl<P: Payload, C> Engine<P, C> {
         frontend: &impl Frontend<P>,
     ) {
         let first = bucket * BUCKET_U32;
-        let Taking { header, slots, look, owned } = taken;
+        let Taking { header, slots, look } = taken;
         let Look { next, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {
@@ -211,8 +192,7 @@ impl<P: Payload, C> Engine<P, C> {
             let Some(slot) = slots.get(at) else {
                 continue;
             };
-            due.deadlines[at] =
-                self.end_if_due((first, owned, next), at, slot, instant, work, frontend);
+            due.deadlines[at] = self.end_if_due((first, next), at, slot, instant, work, frontend);
         }
         let earliest = match plan {
             Some(plan) => {
@@ -238,7 +218,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     fn end_if_due(
         &self,
-        (first, owned, next): (u32, u32, u64),
+        (first, next): (u32, u64),
         at: usize,
         slot: Slot<'_, P>,
         instant: Instant<'_>,
@@ -250,9 +230,6 @@ impl<P: Payload, C> Engine<P, C> {
             let deadline = self.deadlines.of_block(live.lease, next);
             if deadline > instant.tick {
                 return deadline;
-            }
-            if owned & 1 << at != 0 {
-                break;
             }
             let Some(hold) = frontend.may_end(&live) else {
                 return instant.tick + 1;

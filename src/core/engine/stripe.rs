@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::deadline::LastDeadlines;
 use super::notice::{Telling, Unreported};
-use super::{owner, reclaim};
+use super::reclaim;
 use crate::core::threads::Counter;
 
 /// A thread's stripe. Written by one thread at a time; see [`core::threads`](crate::core::threads).
@@ -23,7 +23,6 @@ pub(crate) struct Stripe<C> {
     /// The slots that the thread has ended and that are not free yet.
     pub(super) reclaim: reclaim::Mine,
     pub(super) unreported: Unreported,
-    pub(super) ending: owner::Ending,
     /// The store type's share.
     pub(crate) frontend: C,
 }
@@ -39,7 +38,6 @@ impl<C> Stripe<C> {
             further: Counter::default(),
             reclaim: reclaim::Mine::new(),
             unreported: Unreported::none(),
-            ending: owner::Ending::none(),
             frontend,
         }
     }

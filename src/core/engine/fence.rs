@@ -1,0 +1,107 @@
+//! What threads do without a read-modify-write: registering an entry, and asking whether a shutdown
+//! has begun. They leave the fence between a store and a load to the driver, by a [`Barrier`].
+//!
+//! Entries of [`timeouts`](crate::timeouts), trackers and pending tables are registered this way.
+//! Keyed entries are not: a thread that finds its bucket lowered leans on the read-modify-write
+//! (Q12).
+//!
+//! # Registering
+//!
+//! ```text
+//!   the thread that makes an entry                   who is at the shard
+//!   lease := LIVE, deadline d                        n := next.take()
+//!   light                                            heavy
+//!   next covers d: that is all                       scan the bucket's leases
+//!   if not: next.lower(d), as everybody
+//! ```
+//!
+//! If the light side comes before the heavy one, the scan finds the lease. If not, the thread finds
+//! the bucket's next expiration taken, or what another thread has put there since. The next scan
+//! takes that, behind a heavy side of its own. *Covers* means that it is no later than `d` and has
+//! the dirty bit, so that the scan will look at all slots. A shutdown closes the bucket in the same
+//! place, and a closed one covers nothing.
+//!
+//! # Asking whether a shutdown has begun
+//!
+//! ```text
+//!   the thread that is about to end a root           the shutdown
+//!   undelivered := 1       (in its stripe)           closing := true
+//!   light                                            heavy
+//!   not closing: end the root by a swap              scan, and wait for undelivered = 0
+//! ```
+//!
+//! If the light side comes before the heavy one, the shutdown sees what that thread has done and
+//! has seen: the root, and that its outcome is on its way. If not, the thread finds that a shutdown
+//! has begun, and leaves the root to it, or to the root's init, which finds its bucket closed (R6).
+
+use crate::core::header::Header;
+use crate::sync::asymmetric::Barrier;
+use crate::sync::{fence, AtomicBool, Ordering};
+
+/// See the module's head.
+pub(crate) struct Fence {
+    /// Off in keyed stores.
+    barrier: Barrier,
+    /// Whether a shutdown has begun to end entries.
+    closing: AtomicBool,
+}
+
+impl Fence {
+    pub(super) fn new(wanted: bool) -> Self {
+        Fence { barrier: Barrier::new(wanted), closing: AtomicBool::new(false) }
+    }
+
+    /// Whether the driver makes the heavy side before it scans.
+    #[inline]
+    pub(super) fn exists(&self) -> bool {
+        self.barrier.was_on()
+    }
+
+    /// Whether the bucket covers a lease that this thread has just set, to expire at `tick`, so
+    /// that the driver need not be notified.
+    #[inline(always)]
+    pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
+        if !self.barrier.is_on() {
+            return false;
+        }
+        Barrier::light();
+        header.next.covers(tick)
+    }
+
+    /// The driver has taken the next expirations of buckets, or a shutdown has closed them, and
+    /// scans their leases after this. `t7_register_beside_a_scan` and
+    /// `t4_shutdown_and_register_beside_another` fail without it.
+    pub(super) fn before_scan(&self) {
+        self.barrier.heavy();
+    }
+
+    /// A shutdown begins: it ends all entries after this.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.barrier.heavy();
+        if !self.barrier.is_on() {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a shutdown has begun. If not, the shutdown sees all that this thread has done
+    /// before: the light side comes before the heavy one of [`close`](Self::close).
+    #[inline(always)]
+    pub(super) fn is_closing(&self) -> bool {
+        // survives: the models of R6 do not fail without either. Whoever scans a root after this
+        // thread has ended it reads that from the lease. Left are roots that the index leads to only
+        // after the scan: the announcement of their end is no atomic of loom's.
+        if self.barrier.is_on() {
+            Barrier::light();
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// The system refuses the fence from now on.
+    #[cfg(all(test, feature = "async"))]
+    pub(crate) fn forget(&self) {
+        self.barrier.heavy_by(|| false);
+    }
+}
