@@ -59,13 +59,11 @@ pub(crate) use stripe::Stripe;
 use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
-#[cfg(feature = "async")]
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
-#[cfg(feature = "async")]
 use super::slots::Slots;
 use super::threads::{self, index, Counter, Stripes};
 use crate::sync::park::Backoff;
