@@ -21,8 +21,8 @@ pub fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
     crate::sync::steps::stop_at(stops);
 }
 
-/// Slots in a bucket.
-pub const BUCKET: u32 = params::BUCKET as u32;
+/// Slots in a block.
+pub const BLOCK: u32 = params::BLOCK as u32;
 /// Slots in a chunk.
 pub const CHUNK: u32 = params::CHUNK as u32;
 
@@ -249,18 +249,18 @@ impl Store {
         Store(slots)
     }
 
-    /// Owns the bucket that begins with slot `first`: which of its slots are free, and its base.
+    /// Owns the block that begins with slot `first`: which of its slots are free, and its base.
     pub fn own(&self, first: u32) -> Option<(u32, u32)> {
         let free = self.0.own(first)?;
         Some((free.slots, free.base))
     }
 
-    /// Gives a bucket back.
+    /// Gives a block back.
     pub fn leave(&self, first: u32) {
         self.0.leave(first);
     }
 
-    /// The generation of the next occupant of a free slot in a bucket that the caller owns.
+    /// The generation of the next occupant of a free slot in a block that the caller owns.
     pub fn claim(&self, id: u32, base: u32) -> u32 {
         Slots::<Pair>::occupancy(self.0.slot(id).expect("a slot"), base)
     }
@@ -292,7 +292,7 @@ impl Store {
     }
 }
 
-/// One shard's inbox, over the buckets of a store.
+/// One shard's inbox, over the blocks of a store.
 pub struct Mail {
     slots: Slots<Pair>,
     inbox: Inbox,
@@ -309,15 +309,15 @@ impl Mail {
         Mail { slots, inbox: Inbox::new() }
     }
 
-    /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if
+    /// Lowers the next expiration of a block, and pushes the block if that lowered it. False if
     /// it was closed.
-    pub fn lower(&self, bucket: u32, tick: u64) -> bool {
-        let header = self.slots.header(bucket * BUCKET).expect("a bucket");
+    pub fn lower(&self, block: u32, tick: u64) -> bool {
+        let header = self.slots.header(block * BLOCK).expect("a block");
         match header.next.lower(tick) {
             Lowered::No => true,
             Lowered::Closed => false,
             Lowered::Yes => {
-                self.inbox.push(bucket, header);
+                self.inbox.push(block, header);
                 true
             }
         }

@@ -1,23 +1,23 @@
-//! Bucket headers: what the driver knows of 16 slots without looking into them.
+//! Block headers: what the driver knows of 16 slots without looking into them.
 
 use super::memory::ZeroValid;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// What the reaper knows of a bucket without looking into it. All zero: nothing in it expires.
+/// What the reaper knows of a block without looking into it. All zero: nothing in it expires.
 #[repr(C, align(16))]
 pub(crate) struct Header {
-    /// When something in the bucket next expires; see [`NextExpiration`].
+    /// When something in the block next expires; see [`NextExpiration`].
     pub(crate) next: NextExpiration,
-    /// The bucket after this one in its shard's inbox, plus one.
+    /// The block after this one in its shard's inbox, plus one.
     pub(crate) link: AtomicU32,
-    /// Whether the bucket is in the inbox (or on its way).
+    /// Whether the block is in the inbox (or on its way).
     pub(crate) queued: AtomicBool,
-    /// Whether a thread owns the free slots in the bucket; see `core::slots`.
+    /// Whether a thread owns the free slots in the block; see `core::slots`.
     pub(super) owned: AtomicBool,
 }
 
 impl Header {
-    /// Lets others own the bucket. The owner's.
+    /// Lets others own the block. The owner's.
     ///
     /// Under loom by a swap: it does not know that a store comes after a swap which read what the
     /// store's thread has seen.
@@ -29,7 +29,7 @@ impl Header {
     }
 }
 
-/// A bucket's next expiration: a lower bound of the deadlines in it; and a *dirty bit*: something
+/// A block's next expiration: a lower bound of the deadlines in it; and a *dirty bit*: something
 /// may have been put in, or touched, since the driver looked.
 ///
 /// The word holds the *urgency*, the distance of the tick from the last possible one: zeroed memory
@@ -38,7 +38,7 @@ impl Header {
 /// modification order, the reaper's swap reads it, and the reaper sees the inserter's slot and the
 /// dirty bit. If the reaper's swap comes first, the inserter sees that it lowered "never", and
 /// notifies the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an
-/// inserter finds the bucket closed, before it the closer finds the slot (W8).
+/// inserter finds the block closed, before it the closer finds the slot (W8).
 pub(crate) struct NextExpiration(AtomicU64);
 
 /// What [`NextExpiration::lower`] found.
@@ -46,16 +46,16 @@ pub(crate) struct NextExpiration(AtomicU64);
 pub(crate) enum Lowered {
     /// Something at least as early was known.
     No,
-    /// The bucket's next expiration is now this one, and the caller notifies the reaper.
+    /// The block's next expiration is now this one, and the caller notifies the reaper.
     Yes,
     /// The engine has shut down.
     Closed,
 }
 
-/// What the driver finds when it looks at a bucket.
+/// What the driver finds when it looks at a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// Nothing in the bucket is due before this.
+    /// Nothing in the block is due before this.
     pub(crate) next: u64,
     /// Something may have been put in, or touched, since the last look.
     pub(crate) news: bool,
@@ -164,7 +164,7 @@ impl NextExpiration {
     pub(crate) fn name(&self, tick: u64) {
         // The dirty bit first, or the driver, which knows nothing of it, could raise the reported
         // tick.
-        // survives: the reporting thread has pushed its bucket. The driver, whose `raise` fails by
+        // survives: the reporting thread has pushed its block. The driver, whose `raise` fails by
         // this, takes the inbox by a swap: loom reads the newest value there, hardware may not
         // (W4). Holds for both.
         self.0.fetch_or(NEWS, Ordering::AcqRel);
@@ -177,7 +177,7 @@ impl NextExpiration {
     }
 
     /// Sets a shard's next expiration to `tick`; its driver calls this, at the tick `now`. An
-    /// earlier one that is yet to come stays: its bucket may still be on its way. Returns the next
+    /// earlier one that is yet to come stays: its block may still be on its way. Returns the next
     /// expiration; `None`, and leaves it as it was, if the dirty bit has been set since the last
     /// call. `heard` is what the driver keeps of it.
     pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
@@ -230,7 +230,7 @@ impl NextExpiration {
         }
     }
 
-    /// From now on every inserter finds the bucket closed.
+    /// From now on every inserter finds the block closed.
     pub(crate) fn close(&self) {
         self.0.swap(CLOSED, Ordering::AcqRel);
     }

@@ -1,30 +1,30 @@
-//! The inbox: inserters notify the driver here that a bucket's next expiration came nearer.
+//! The inbox: inserters notify the driver here that a block's next expiration came nearer.
 //!
-//! An intrusive lock-free stack of buckets, linked through their headers. Pushing is rare: once for
-//! a bucket that was idle, and when a timeout shorter than all others in the bucket comes.
+//! An intrusive lock-free stack of blocks, linked through their headers. Pushing is rare: once for
+//! a block that was idle, and when a timeout shorter than all others in the block comes.
 //!
-//! * A bucket is in the stack at most once: a thread takes its `queued` flag by a swap before it
+//! * A block is in the stack at most once: a thread takes its `queued` flag by a swap before it
 //!   pushes. A thread that finds the flag taken need not push: the thread that took it will, or the
 //!   driver is about to look (W10).
-//! * The driver takes the whole stack by a swap, so there is no ABA. For each bucket it reads the
-//!   link, *then* clears the flag, *then* reads the bucket's next expiration. If it cleared the
+//! * The driver takes the whole stack by a swap, so there is no ABA. For each block it reads the
+//!   link, *then* clears the flag, *then* reads the block's next expiration. If it cleared the
 //!   flag first, a second push could overwrite the link and lose the rest of the list (W9). An
 //!   inserter that found the flag still taken has lowered the next expiration before. The two swaps
 //!   on the flag order the two, so the driver reads it.
 
 use super::header::Header;
-use super::params::BUCKET;
+use super::params::BLOCK;
 use super::slot::Payload;
 use super::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
 
 /// A shard's inbox.
 pub(crate) struct Inbox {
-    /// The bucket on top plus one; 0 if empty.
+    /// The block on top plus one; 0 if empty.
     head: AtomicU32,
 }
 
-/// What the driver has taken out and not yet looked at: a chain of buckets that are still flagged,
+/// What the driver has taken out and not yet looked at: a chain of blocks that are still flagged,
 /// and so are linked nowhere else.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
@@ -36,8 +36,8 @@ impl Inbox {
         Inbox { head: AtomicU32::new(0) }
     }
 
-    /// Puts `bucket` in, unless it is in or on its way in. Lock-free.
-    pub(crate) fn push(&self, bucket: u32, header: &Header) {
+    /// Puts `block` in, unless it is in or on its way in. Lock-free.
+    pub(crate) fn push(&self, block: u32, header: &Header) {
         // AcqRel: Release publishes the lowered next expiration to the driver's clearing swap.
         if header.queued.swap(true, Ordering::AcqRel) {
             return;
@@ -48,7 +48,7 @@ impl Inbox {
             header.link.store(head, Ordering::Relaxed);
             match self.head.compare_exchange_weak(
                 head,
-                bucket + 1,
+                block + 1,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
@@ -71,15 +71,15 @@ impl Taken {
         self.next == 0
     }
 
-    /// The next bucket, unflagged, with its next expiration if it has one.
+    /// The next block, unflagged, with its next expiration if it has one.
     pub(crate) fn pop<P: Payload>(&mut self, slots: &Slots<P>) -> Option<(u32, Option<u64>)> {
-        let bucket = self.next.checked_sub(1)?;
-        let header = slots.header(bucket * BUCKET_U32)?;
+        let block = self.next.checked_sub(1)?;
+        let header = slots.header(block * BLOCK_U32)?;
         self.next = header.link.load(Ordering::Relaxed);
         header.queued.swap(false, Ordering::AcqRel);
-        Some((bucket, header.next.get()))
+        Some((block, header.next.get()))
     }
 }
 
 #[allow(clippy::cast_possible_truncation)]
-const BUCKET_U32: u32 = BUCKET as u32;
+const BLOCK_U32: u32 = BLOCK as u32;

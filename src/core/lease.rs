@@ -10,8 +10,8 @@
 //! # States and the threads that change them
 //!
 //! ```text
-//!  FREE -> LIVE_ISSUED               the owner of the bucket, by a store: the id it returns is the only way in
-//!  FREE -> LIVE, EARLY*              the owner of the bucket, by a store, before it publishes the slot in the index
+//!  FREE -> LIVE_ISSUED               the owner of the block, by a store: the id it returns is the only way in
+//!  FREE -> LIVE, EARLY*              the owner of the block, by a store, before it publishes the slot in the index
 //!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: no other thread was in it
 //!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
@@ -22,13 +22,13 @@
 //!  LIVE, LIVE_IDLE -> LAPSED         the thread that reports a keyed entry as expired before the driver has ended it
 //!  LIVE*, EARLY*, INITING*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD, FORWARD -> FREE             the thread that ended it, or the driver from the deferred-free list, by a store
-//!  FREE -> FREE                      the driver, as owner of all buckets of a chunk, gives its memory back: zeroes
+//!  FREE -> FREE                      the driver, as owner of all blocks of a chunk, gives its memory back: zeroes
 //!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
 //! ```
 //!
 //! A slot with a hashed key is in use from the moment that the index has its word, not from its
 //! lease. Other threads come to it through the index only, or through another slot's FORWARD lease.
-//! The driver, which comes to it through its bucket, makes sure that the index leads to it before
+//! The driver, which comes to it through its block, makes sure that the index leads to it before
 //! it ends it. So between the store of the lease and the publication the claimer still owns it.
 //!
 //! The lease of a slot that is FORWARD names the slot with the new value, where other leases hold
@@ -57,7 +57,7 @@
 //! `used` is the visited bit of a map that evicts (`keyed::evict`). A `get` sets it and a sweep
 //! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
 //!
-//! Deadlines are compared by their distance from a tick known to be near (the bucket's next
+//! Deadlines are compared by their distance from a tick known to be near (the block's next
 //! expiration), never as absolute numbers. So uptime is not limited; timeouts are, to 2^39 - 2
 //! ticks.
 

@@ -230,7 +230,7 @@ unsafe impl ZeroValid for AtomicU32 {
         AtomicU32::new(0)
     }
     fn zero(&self) {
-        // survives: stands in for pages that are given back. All buckets of the chunk are owned,
+        // survives: stands in for pages that are given back. All blocks of the chunk are owned,
         // and given back with Release after it.
         self.store(0, Ordering::Release);
     }

@@ -17,7 +17,7 @@ use super::slot::{Fields, Payload, Slot};
 use super::slots::Spot;
 use super::value::Owned;
 
-/// A free slot that this thread has claimed. It leaves its bucket's free slots by
+/// A free slot that this thread has claimed. It leaves its block's free slots by
 /// [`publish`](Self::publish), or is given back
 /// ([`Engine::give_back`](super::engine::Engine::give_back)).
 #[must_use]
@@ -29,7 +29,7 @@ pub(crate) struct Vacant<'a, P: Payload> {
 }
 
 impl<'a, P: Payload> Vacant<'a, P> {
-    /// The caller has claimed the slot from a bucket that it owns.
+    /// The caller has claimed the slot from a block that it owns.
     #[inline(always)]
     pub(super) fn claimed(id: u32, generation: u32, spot: Spot<'a, P>) -> Self {
         Vacant { id, generation, spot }

@@ -1,35 +1,35 @@
 //! Sizes. Under the model checker they shrink, so that a model with a handful of operations still
-//! fills buckets, spills, grows and gives memory back, in the real code.
+//! fills blocks, spills, grows and gives memory back, in the real code.
 
-/// Slots in a bucket: what one entry of a wheel stands for, and what one look of the reaper covers.
+/// Slots in a block: what one entry of a wheel stands for, and what one look of the reaper covers.
 #[cfg(not(expiry_loom))]
-pub(crate) const BUCKET: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 #[cfg(expiry_loom)]
-pub(crate) const BUCKET: usize = 2;
+pub(crate) const BLOCK: usize = 2;
 
-/// Buckets in a chunk: what a thread walks through in search of free slots, and what memory is
-/// given back in. With ack trees, 256 buckets of 16 slots make 128 KiB of slots, 32 KiB of birth
-/// stamps and 4 KiB of bucket headers. Slots have whole words, so a chunk's slots are whole pages
+/// Blocks in a chunk: what a thread walks through in search of free slots, and what memory is
+/// given back in. With ack trees, 256 blocks of 16 slots make 128 KiB of slots, 32 KiB of birth
+/// stamps and 4 KiB of block headers. Slots have whole words, so a chunk's slots are whole pages
 /// whatever the payload.
 #[cfg(not(expiry_loom))]
-pub(crate) const CHUNK_BUCKETS: usize = 256;
+pub(crate) const CHUNK_BLOCKS: usize = 256;
 #[cfg(expiry_loom)]
-pub(crate) const CHUNK_BUCKETS: usize = 1;
+pub(crate) const CHUNK_BLOCKS: usize = 1;
 
-/// How many buckets a thread owns at a time, at most, for entries that fall due at different times.
+/// How many blocks a thread owns at a time, at most, for entries that fall due at different times.
 #[cfg(not(expiry_loom))]
 pub(crate) const CELLS: usize = 128;
 #[cfg(expiry_loom)]
 pub(crate) const CELLS: usize = 2;
 
-/// How many buckets a thread opens before it has more than one cell for them.
+/// How many blocks a thread opens before it has more than one cell for them.
 #[cfg(not(expiry_loom))]
 pub(crate) const ALONE: u64 = 64;
 #[cfg(expiry_loom)]
 pub(crate) const ALONE: u64 = 3;
 
 /// Slots in a chunk.
-pub(crate) const CHUNK: usize = BUCKET * CHUNK_BUCKETS;
+pub(crate) const CHUNK: usize = BLOCK * CHUNK_BLOCKS;
 
 /// How many slots in a row a thread looks at before it asks for a better chunk.
 #[cfg(not(expiry_loom))]

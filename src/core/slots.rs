@@ -2,10 +2,10 @@
 //!
 //! # Shape
 //!
-//! 16 slots are a bucket, which is what a wheel schedules. 256 buckets are a chunk, which a thread
+//! 16 slots are a block, which is what a wheel schedules. 256 blocks are a chunk, which a thread
 //! walks through in search of free slots, and in which memory is given back. Segments of 1, 1, 2,
 //! 4, ... times the shards' chunks are what is mapped. A slot's 32-bit id is its place, so looking
-//! it up is arithmetic and one load of the segment's address. Slots, bucket headers, notes and
+//! it up is arithmetic and one load of the segment's address. Slots, block headers, notes and
 //! terms are all valid when zeroed. So mapping a segment is a few system calls, whatever its size,
 //! and touches none of its pages: growth pauses no thread.
 //!
@@ -15,7 +15,7 @@
 //! and what is to be shown is not that memory exists but that no thread acts on an occupant that is
 //! not its own:
 //!
-//! * A thread **owns** a bucket before it claims slots in it: one swap of the header's flag for 16
+//! * A thread **owns** a block before it claims slots in it: one swap of the header's flag for 16
 //!   claims. While it does, free slots in it stay free but for its own claims, which therefore are
 //!   plain stores. Ending (`X -> DEAD`) is a compare-and-swap on the lease: one winner.
 //! * Between claim and publication, and between end and `FREE`, the claimer and the winner alone
@@ -25,15 +25,15 @@
 //!
 //! # Giving memory back
 //!
-//! The driver owns every bucket of a chunk; if it fails to, it gives them back, and gives up. It
+//! The driver owns every block of a chunk; if it fails to, it gives them back, and gives up. It
 //! finds every slot free, raises the chunk's base generation above all that its slots have had, and
 //! lets the pages go. They read as zeroes from then on, which is `FREE`; the headers stay. Then it
-//! gives the buckets back, and the thread that owns one next continues after the base.
+//! gives the blocks back, and the thread that owns one next continues after the base.
 
 use super::header::Header;
 use super::lease::{next_generation, State, GENERATION_BITS};
 use super::memory::{boxed, OutOfMemory, Zeroed};
-use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, SEGMENTS};
+use super::params::{BLOCK, CHUNK, CHUNK_BLOCKS, SEGMENTS};
 use super::prefetch_at;
 pub(crate) use super::run::Run;
 use super::slot::{units, Note as _, Payload, Slot, Unit};
@@ -61,7 +61,7 @@ impl<P: Payload> Segment<P> {
         slots.use_huge_pages(!first);
         Ok(Segment {
             slots,
-            headers: Zeroed::map(chunks * CHUNK_BUCKETS)?,
+            headers: Zeroed::map(chunks * CHUNK_BLOCKS)?,
             notes: Zeroed::map(chunks * CHUNK)?,
             terms: Zeroed::map(chunks * CHUNK)?,
             bases: bases.into(),
@@ -69,7 +69,7 @@ impl<P: Payload> Segment<P> {
     }
 }
 
-/// The free slots of a bucket that the caller owns.
+/// The free slots of a block that the caller owns.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Free {
     /// A bit for each slot that is free.
@@ -84,7 +84,7 @@ pub(crate) enum Released {
     Yes,
     /// A slot is in use.
     InUse,
-    /// Nothing is in use that has been seen, but a thread owns one of the buckets, and may for as
+    /// Nothing is in use that has been seen, but a thread owns one of the blocks, and may for as
     /// long as it likes.
     Owned,
 }
@@ -186,25 +186,25 @@ impl<P: Payload> Slots<P> {
         (id as usize / CHUNK / self.shards) as u32
     }
 
-    /// A bucket's number in its shard, dense from 0.
+    /// A block's number in its shard, dense from 0.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // no greater than the bucket's number
-    pub(crate) fn local_bucket(&self, bucket: u32) -> u32 {
-        let (chunk, at) = (bucket as usize / CHUNK_BUCKETS, bucket as usize % CHUNK_BUCKETS);
-        (chunk / self.shards * CHUNK_BUCKETS + at) as u32
+    #[allow(clippy::cast_possible_truncation)] // no greater than the block's number
+    pub(crate) fn local_block(&self, block: u32) -> u32 {
+        let (chunk, at) = (block as usize / CHUNK_BLOCKS, block as usize % CHUNK_BLOCKS);
+        (chunk / self.shards * CHUNK_BLOCKS + at) as u32
     }
 
-    /// The inverse of [`local_bucket`](Self::local_bucket).
+    /// The inverse of [`local_block`](Self::local_block).
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // a bucket's number
-    pub(crate) fn bucket_of(&self, shard: usize, local: u32) -> u32 {
-        let (chunk, at) = (local as usize / CHUNK_BUCKETS, local as usize % CHUNK_BUCKETS);
-        ((chunk * self.shards + shard) * CHUNK_BUCKETS + at) as u32
+    #[allow(clippy::cast_possible_truncation)] // a block's number
+    pub(crate) fn block_of(&self, shard: usize, local: u32) -> u32 {
+        let (chunk, at) = (local as usize / CHUNK_BLOCKS, local as usize % CHUNK_BLOCKS);
+        ((chunk * self.shards + shard) * CHUNK_BLOCKS + at) as u32
     }
 
     #[inline]
     fn segment(&self, segment: usize) -> Option<&Segment<P>> {
-        // survives: every caller has the chunk from the ring (`active`, Acquire), from its bucket
+        // survives: every caller has the chunk from the ring (`active`, Acquire), from its block
         // (the inbox), or from `peak`. Each was stored after the segment was.
         let segment = self.segments.get(segment)?.load(Ordering::Acquire);
         // SAFETY: a published segment is freed only with `self`.
@@ -246,14 +246,14 @@ impl<P: Payload> Slots<P> {
         unsafe {
             Some(Spot {
                 slot: Slot::at(slots.wrapping_add(id * units::<P>())),
-                header: &*headers.wrapping_add(id / BUCKET),
+                header: &*headers.wrapping_add(id / BLOCK),
                 note: &*notes.wrapping_add(id),
                 term: &*terms.wrapping_add(id),
             })
         }
     }
 
-    /// The header of the bucket that slot `id` lies in.
+    /// The header of the block that slot `id` lies in.
     #[inline(always)]
     pub(crate) fn header(&self, id: u32) -> Option<&Header> {
         let origin = self.origin(id)?;
@@ -263,7 +263,7 @@ impl<P: Payload> Slots<P> {
         }
         let headers = origin.headers.load(Ordering::Relaxed);
         // SAFETY: as in `spot`.
-        Some(unsafe { &*headers.wrapping_add(id as usize / BUCKET) })
+        Some(unsafe { &*headers.wrapping_add(id as usize / BLOCK) })
     }
 
     /// `length` slots from slot `first` on, all of one chunk.
@@ -276,18 +276,18 @@ impl<P: Payload> Slots<P> {
         Some(unsafe { Run::new(slots.as_ptr().wrapping_add(at), length) })
     }
 
-    /// The slots of the bucket that begins with slot `first`.
+    /// The slots of the block that begins with slot `first`.
     #[inline]
-    pub(crate) fn bucket(&self, first: u32) -> Option<Run<'_, P>> {
-        self.run(first as usize, BUCKET)
+    pub(crate) fn block(&self, first: u32) -> Option<Run<'_, P>> {
+        self.run(first as usize, BLOCK)
     }
 
-    /// The words beside the slots of the bucket that begins with slot `first`.
+    /// The words beside the slots of the block that begins with slot `first`.
     #[inline]
     pub(crate) fn notes(&self, first: u32) -> Option<&[P::Note]> {
         let (segment, chunk) = self.place(first as usize / CHUNK);
         let at = chunk * CHUNK + first as usize % CHUNK;
-        self.segment(segment)?.notes.as_slice().get(at..at + BUCKET)
+        self.segment(segment)?.notes.as_slice().get(at..at + BLOCK)
     }
 
     /// The slots of a chunk.
@@ -295,10 +295,10 @@ impl<P: Payload> Slots<P> {
         self.run(chunk * CHUNK, CHUNK)
     }
 
-    /// The bucket headers of a chunk.
+    /// The block headers of a chunk.
     pub(crate) fn headers(&self, chunk: usize) -> Option<&[Header]> {
         let (segment, at) = self.place(chunk);
-        self.segment(segment)?.headers.as_slice().get(at * CHUNK_BUCKETS..(at + 1) * CHUNK_BUCKETS)
+        self.segment(segment)?.headers.as_slice().get(at * CHUNK_BLOCKS..(at + 1) * CHUNK_BLOCKS)
     }
 
     /// Makes the segment of `chunk` exist. One mapping if it does not: O(1), whatever its size.
@@ -338,7 +338,7 @@ impl<P: Payload> Slots<P> {
             // SAFETY: published in `segments`, freed only with `self`.
             let mapped = unsafe { &*mapped };
             // Every thread that is here stores the same.
-            let headers = mapped.headers.as_ptr().wrapping_sub(first / BUCKET);
+            let headers = mapped.headers.as_ptr().wrapping_sub(first / BLOCK);
             origin.headers.store(headers, Ordering::Relaxed);
             let notes = mapped.notes.as_ptr().wrapping_sub(first);
             origin.notes.store(notes, Ordering::Relaxed);
@@ -354,7 +354,7 @@ impl<P: Payload> Slots<P> {
         Ok(())
     }
 
-    /// Owns the bucket that begins with slot `first`, and says which of its slots are free; `None`
+    /// Owns the block that begins with slot `first`, and says which of its slots are free; `None`
     /// if another thread owns it. One read-modify-write. The caller alone may claim slots in it
     /// until it calls [`leave`](Self::leave).
     pub(crate) fn own(&self, first: u32) -> Option<Free> {
@@ -365,7 +365,7 @@ impl<P: Payload> Slots<P> {
             return None;
         }
         let mut slots = 0;
-        for (at, slot) in self.bucket(first)?.iter().enumerate() {
+        for (at, slot) in self.block(first)?.iter().enumerate() {
             // Acquire: the thread that freed it is done with it.
             slots |= u32::from(slot.lease().is(State::Free)) << at;
         }
@@ -374,7 +374,7 @@ impl<P: Payload> Slots<P> {
         Some(Free { slots, base })
     }
 
-    /// Gives a bucket back that the caller owns.
+    /// Gives a block back that the caller owns.
     pub(crate) fn leave(&self, first: u32) {
         if let Some(header) = self.header(first) {
             header.give_back();
@@ -389,19 +389,19 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// Starts fetching a bucket that may be owned next. Writable by the time the cursor gets there.
+    /// Starts fetching a block that may be owned next. Writable by the time the cursor gets there.
     pub(crate) fn prefetch(&self, first: u32) {
         let Some(spot) = self.spot(first) else {
             return;
         };
         prefetch_at(spot.header);
         prefetch_at(spot.note);
-        if let Some(slots) = self.bucket(first) {
+        if let Some(slots) = self.block(first) {
             slots.prefetch();
         }
     }
 
-    /// The generation of the next occupant of a free slot, in a bucket with this base that the
+    /// The generation of the next occupant of a free slot, in a block with this base that the
     /// caller owns.
     #[inline(always)]
     pub(crate) fn occupancy(slot: Slot<'_, P>, base: u32) -> u32 {
@@ -420,22 +420,22 @@ impl<P: Payload> Slots<P> {
         let (Some(segment), Some(slots)) = (self.segment(segment), self.chunk(chunk)) else {
             return Released::InUse;
         };
-        let headers = &segment.headers.as_slice()[at * CHUNK_BUCKETS..(at + 1) * CHUNK_BUCKETS];
+        let headers = &segment.headers.as_slice()[at * CHUNK_BLOCKS..(at + 1) * CHUNK_BLOCKS];
         let give_back = |headers: &[Header]| {
             for header in headers {
                 header.give_back();
             }
         };
         let mut greatest = segment.bases[at].load(Ordering::Relaxed);
-        for (bucket, header) in headers.iter().enumerate() {
+        for (block, header) in headers.iter().enumerate() {
             if header.owned.swap(true, Ordering::AcqRel) {
-                give_back(&headers[..bucket]);
+                give_back(&headers[..block]);
                 return Released::Owned;
             }
-            let slots = (0..BUCKET).filter_map(|at| slots.get(bucket * BUCKET + at));
+            let slots = (0..BLOCK).filter_map(|at| slots.get(block * BLOCK + at));
             for seen in slots.map(Slot::lease) {
                 if !seen.is(State::Free) {
-                    give_back(&headers[..=bucket]);
+                    give_back(&headers[..=block]);
                     return Released::InUse;
                 }
                 greatest = greatest.max(seen.generation());
@@ -453,7 +453,7 @@ impl<P: Payload> Slots<P> {
         if !P::NOTES_STAY {
             segment.notes.release(at * CHUNK..(at + 1) * CHUNK);
         } else if starts_over {
-            // Published by giving the buckets back.
+            // Published by giving the blocks back.
             for note in &segment.notes.as_slice()[at * CHUNK..(at + 1) * CHUNK] {
                 note.set_link(note.link().saturating_add(1));
             }

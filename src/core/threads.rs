@@ -11,34 +11,34 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// Indices are handed out from blocks of this many words of 64, chained without limit.
+/// Indices are handed out from rows of this many words of 64, chained without limit.
 const WORDS: usize = 16;
 
-struct Block {
+struct Row {
     taken: [AtomicU64; WORDS],
-    next: AtomicPtr<Block>,
+    next: AtomicPtr<Row>,
 }
 
 #[allow(clippy::declare_interior_mutable_const)] // only ever used as an initialiser
 const NONE_TAKEN: AtomicU64 = AtomicU64::new(0);
 
-impl Block {
+impl Row {
     const fn new() -> Self {
-        Block { taken: [NONE_TAKEN; WORDS], next: AtomicPtr::new(std::ptr::null_mut()) }
+        Row { taken: [NONE_TAKEN; WORDS], next: AtomicPtr::new(std::ptr::null_mut()) }
     }
 }
 
-static FIRST: Block = Block::new();
+static FIRST: Row = Row::new();
 
-/// The block after `block`; made if there is none yet. Blocks are never freed: there are as many as
-/// the largest number of threads that ever ran at once needs, 1024 to a block.
-fn after(block: &'static Block) -> &'static Block {
-    let mut next = block.next.load(Ordering::Acquire);
+/// The row after `row`; made if there is none yet. Rows are never freed: there are as many as
+/// the largest number of threads that ever ran at once needs, 1024 to a row.
+fn after(row: &'static Row) -> &'static Row {
+    let mut next = row.next.load(Ordering::Acquire);
     if next.is_null() {
-        let fresh = Box::into_raw(Box::new(Block::new()));
-        // Release: a thread that sees the pointer sees the block. Acquire is for the thread that
+        let fresh = Box::into_raw(Box::new(Row::new()));
+        // Release: a thread that sees the pointer sees the row. Acquire is for the thread that
         // loses.
-        match block.next.compare_exchange(
+        match row.next.compare_exchange(
             std::ptr::null_mut(),
             fresh,
             Ordering::AcqRel,
@@ -52,16 +52,16 @@ fn after(block: &'static Block) -> &'static Block {
             }
         }
     }
-    // SAFETY: a published block is never freed.
+    // SAFETY: a published row is never freed.
     unsafe { &*next }
 }
 
 /// Takes the lowest index that is free. Lock-free.
 fn take() -> usize {
-    let mut block = &FIRST;
+    let mut row = &FIRST;
     let mut base = 0;
     loop {
-        for (at, word) in block.taken.iter().enumerate() {
+        for (at, word) in row.taken.iter().enumerate() {
             let mut seen = word.load(Ordering::Relaxed);
             while seen != u64::MAX {
                 let bit = seen.trailing_ones();
@@ -78,18 +78,18 @@ fn take() -> usize {
                 }
             }
         }
-        block = after(block);
+        row = after(row);
         base += WORDS * 64;
     }
 }
 
 /// The word of an index, and its bit there.
 fn bit_of(index: usize) -> (&'static AtomicU64, u64) {
-    let mut block = &FIRST;
+    let mut row = &FIRST;
     for _ in 0..index / (WORDS * 64) {
-        block = after(block);
+        row = after(row);
     }
-    (&block.taken[index / 64 % WORDS], 1 << (index % 64))
+    (&row.taken[index / 64 % WORDS], 1 << (index % 64))
 }
 
 fn give_back(index: usize) {
@@ -263,12 +263,12 @@ fn fresh_index() -> Index {
 ///
 /// A stripe costs its own memory and a pointer to it. The pointers of the first [`NEAR`] indices
 /// lie in the array itself, so that finding a stripe is one load there. Those of higher indices lie
-/// in blocks, of which each holds twice as many as the one before.
+/// in rows, of which each holds twice as many as the one before.
 pub(crate) struct Stripes<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     /// The stripes of the indices below [`NEAR`]; null until made.
     near: [AtomicPtr<T>; NEAR],
-    /// The block that begins with index `NEAR << n` and has as many pointers; null until made.
+    /// The row that begins with index `NEAR << n` and has as many pointers; null until made.
     far: [AtomicPtr<AtomicPtr<T>>; FAR],
     /// No index from this one on has a stripe. A walk over all stripes ends here.
     end: AtomicUsize,
@@ -281,7 +281,7 @@ const NEAR: usize = 64;
 #[cfg(expiry_loom)]
 const NEAR: usize = LOOM_THREADS.next_power_of_two();
 
-/// The number of blocks that all further indices take.
+/// The number of rows that all further indices take.
 #[cfg(not(expiry_loom))]
 const FAR: usize = (usize::BITS - NEAR.ilog2()) as usize;
 #[cfg(expiry_loom)]
@@ -382,18 +382,18 @@ impl<T> Stripes<T> {
         unsafe { &*stripe }
     }
 
-    /// Where the pointer to the stripe of `index` lies. Makes the block that it lies in.
+    /// Where the pointer to the stripe of `index` lies. Makes the row that it lies in.
     #[inline]
     fn place(&self, index: usize) -> &AtomicPtr<T> {
         loop {
             if let Some(place) = self.known(index) {
                 return place;
             }
-            self.make_block((index / NEAR).ilog2() as usize);
+            self.make_row((index / NEAR).ilog2() as usize);
         }
     }
 
-    /// As [`place`](Self::place), if its block is there.
+    /// As [`place`](Self::place), if its row is there.
     #[inline]
     fn known(&self, index: usize) -> Option<&AtomicPtr<T>> {
         if index < NEAR {
@@ -401,10 +401,10 @@ impl<T> Stripes<T> {
         }
         let nth = (index / NEAR).ilog2() as usize;
         // survives: as in `get`.
-        let block = self.far[nth].load(Ordering::Acquire);
-        // SAFETY: a published block has `NEAR << nth` pointers, that of the index `NEAR << nth`
+        let row = self.far[nth].load(Ordering::Acquire);
+        // SAFETY: a published row has `NEAR << nth` pointers, that of the index `NEAR << nth`
         // first, and is freed only with `self`.
-        (!block.is_null()).then(|| unsafe { &*block.add(index - (NEAR << nth)) })
+        (!row.is_null()).then(|| unsafe { &*row.add(index - (NEAR << nth)) })
     }
 
     #[cold]
@@ -417,7 +417,7 @@ impl<T> Stripes<T> {
     }
 
     #[cold]
-    fn make_block(&self, nth: usize) {
+    fn make_row(&self, nth: usize) {
         let fresh = boxed(NEAR << nth, |_| AtomicPtr::new(std::ptr::null_mut()));
         publish(&self.far[nth], fresh, |fresh| {
             // SAFETY: made above with this length and not published.
@@ -452,12 +452,12 @@ impl<T> Drop for Stripes<T> {
             }
         };
         self.near.iter_mut().for_each(free);
-        for (nth, block) in self.far.iter_mut().enumerate() {
-            let block = *block.get_mut();
-            if !block.is_null() {
-                // SAFETY: made by `make_block` with this length; `&mut self`: nothing uses it any
+        for (nth, row) in self.far.iter_mut().enumerate() {
+            let row = *row.get_mut();
+            if !row.is_null() {
+                // SAFETY: made by `make_row` with this length; `&mut self`: nothing uses it any
                 // more.
-                let mut places = unsafe { unbox(block, NEAR << nth) };
+                let mut places = unsafe { unbox(row, NEAR << nth) };
                 places.iter_mut().for_each(free);
             }
         }

@@ -9,7 +9,7 @@
 //! ([`Wakeup`](crate::core::engine), W4).
 //!
 //! The stores that want a round get it in the order in which they began to want it. A round ends
-//! after [`TURN`], at the next bucket.
+//! after [`TURN`], at the next block.
 
 use crate::core::reaper::Next;
 use crate::error::BuildError;

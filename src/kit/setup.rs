@@ -183,7 +183,7 @@ macro_rules! setters {
             #[doc = concat!("[`", $manual, "`](Self::", $manual, ") takes no notice of it.")]
             reaper(reaper: &$crate::Reaper) sets setup.reaper = Some(reaper.clone());
             /// How much the reaper does before it looks round again: expired
-            #[doc = concat!($things, ", buckets, cascades.")]
+            #[doc = concat!($things, ", blocks, cascades.")]
             reaper_budget(budget: usize) sets setup.budget = budget;
             /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of
             /// other types go through a hasher first, which has a seed of its own. Not for

@@ -29,8 +29,8 @@
 //!
 //! # The driver
 //!
-//! An insertion notifies the driver as a tracker's does (`engine::owner`): by plain loads where the
-//! bucket already covers the deadline. So there is no `wait_time` here, which would need a
+//! An insertion notifies the driver as a tracker's does (`engine::fence`): by plain loads where the
+//! block already covers the deadline. So there is no `wait_time` here, which would need a
 //! read-modify-write for each insertion (Q12); a poll says when the next one is due.
 
 use super::ticket::{Place, Seal, Ticket, LAST_ROUND};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::value::Owned;
 
-/// The thread gives the bucket back in which it has found that, and goes to another chunk.
+/// The thread gives the block back in which it has found that, and goes to another chunk.
 #[test]
 fn no_slot_is_taken_in_a_chunk_off_the_ring() {
     let slots = Slots::<Owned<u32, ()>>::new(1);

@@ -4,14 +4,14 @@ use super::*;
 
 /// The slots of a set of bits.
 fn slots(set: u32) -> Vec<usize> {
-    (0..BUCKET).filter(|slot| set >> slot & 1 != 0).collect()
+    (0..BLOCK).filter(|slot| set >> slot & 1 != 0).collect()
 }
 
 #[test]
 fn a_plan_says_what_is_due_and_what_comes_next() {
     for now in [0, 5, u64::from(u32::MAX) - 2, u64::from(u32::MAX), 1 << 40] {
         let mut plans = Plans::default();
-        let mut deadlines = [NEVER; BUCKET];
+        let mut deadlines = [NEVER; BLOCK];
         deadlines[3] = now + 1;
         deadlines[7] = now + 4;
         deadlines[9] = now + (1 << 35);
@@ -44,7 +44,7 @@ fn a_plan_says_what_is_due_and_what_comes_next() {
 fn notes_come_up_in_order() {
     let now = 77;
     let mut plans = Plans::default();
-    let mut deadlines = [NEVER; BUCKET];
+    let mut deadlines = [NEVER; BLOCK];
     for (slot, deadline) in deadlines.iter_mut().enumerate() {
         *deadline = now + 1 + (slot as u64 * 7) % 11;
     }
@@ -65,18 +65,18 @@ fn notes_come_up_in_order() {
 #[test]
 fn each_chunk_has_plans_of_its_own() {
     let mut plans = Plans::default();
-    let buckets = [3, CHUNK_BUCKETS as u32 + 3, 2 * CHUNK_BUCKETS as u32 + 3];
-    let mut deadlines = [NEVER; BUCKET];
-    for (first, bucket) in (10..).zip(buckets) {
+    let blocks = [3, CHUNK_BLOCKS as u32 + 3, 2 * CHUNK_BLOCKS as u32 + 3];
+    let mut deadlines = [NEVER; BLOCK];
+    for (first, block) in (10..).zip(blocks) {
         (deadlines[0], deadlines[1]) = (first, 20);
-        plans.make(bucket, 0, &deadlines);
+        plans.make(block, 0, &deadlines);
     }
-    let mut first = |bucket| Some(plans.get(bucket)?.earliest(0));
-    assert_eq!(buckets.map(&mut first), [Some(10), Some(11), Some(12)]);
+    let mut first = |block| Some(plans.get(block)?.earliest(0));
+    assert_eq!(blocks.map(&mut first), [Some(10), Some(11), Some(12)]);
     plans.let_go(1);
     assert_eq!(plans.0.len(), 3);
-    let mut first = |bucket| Some(plans.get(bucket)?.earliest(0));
-    assert_eq!(buckets.map(&mut first), [Some(10), None, Some(12)]);
+    let mut first = |block| Some(plans.get(block)?.earliest(0));
+    assert_eq!(blocks.map(&mut first), [Some(10), None, Some(12)]);
     plans.let_go(2);
     assert_eq!(plans.0.len(), 1);
 }
@@ -84,13 +84,13 @@ fn each_chunk_has_plans_of_its_own() {
 #[test]
 fn equal_deadlines_need_no_plan() {
     let mut plans = Plans::default();
-    assert_eq!(plans.make(0, 7, &[9; BUCKET]), 9);
+    assert_eq!(plans.make(0, 7, &[9; BLOCK]), 9);
     assert!(plans.get(0).is_none());
-    let mut deadlines = [9; BUCKET];
+    let mut deadlines = [9; BLOCK];
     deadlines[1] = 10;
     plans.make(0, 7, &deadlines);
     assert!(plans.get(0).is_some());
-    assert_eq!(plans.make(0, 7, &[NEVER; BUCKET]), NEVER);
+    assert_eq!(plans.make(0, 7, &[NEVER; BLOCK]), NEVER);
     assert!(plans.get(0).is_none());
     plans.let_go(0);
     assert!(plans.0.is_empty());

@@ -35,7 +35,7 @@ fn a_released_chunk_continues_its_generations() {
     let id = 5;
     let slot = slots.slot(id).unwrap();
     let free = slots.own(0).unwrap();
-    assert_eq!(free.slots, (1 << BUCKET) - 1);
+    assert_eq!(free.slots, (1 << BLOCK) - 1);
     let mut latest = 0;
     for _ in 0..9 {
         latest = Slots::<Plain>::occupancy(slot, free.base);
@@ -53,5 +53,5 @@ fn a_released_chunk_continues_its_generations() {
     slots.leave(0);
     assert_eq!(slots.release(0, || ()), Released::InUse);
     // What the failed release owned is given back.
-    assert_eq!(slots.own(0).unwrap().slots, (1 << BUCKET) - 1 - (1 << id));
+    assert_eq!(slots.own(0).unwrap().slots, (1 << BLOCK) - 1 - (1 << id));
 }

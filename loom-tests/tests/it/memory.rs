@@ -1,6 +1,6 @@
 //! Memory: chunks are given back while threads claim slots in them.
 
-use expiry::model::{Index, Store, BUCKET, CHUNK};
+use expiry::model::{Index, Store, BLOCK, CHUNK};
 use expiry::{Ack, AckError, Lifetime, Reason, Root};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 fn used(occupants: u32) -> Arc<Store> {
     let store = Arc::new(Store::new());
     let (free, base) = store.own(0).expect("nobody else");
-    assert_eq!(free, (1 << BUCKET) - 1);
+    assert_eq!(free, (1 << BLOCK) - 1);
     for occupant in 1..=occupants {
         assert_eq!(store.claim(0, base), occupant);
         store.free(0, occupant);
@@ -51,8 +51,8 @@ model!(release_against_claim, || {
         assert!(generation > last, "generation {generation} after {last}");
         last = generation;
     }
-    let (free, base) = store.own(0).expect("no bucket is lost");
-    assert_eq!(free, (1 << BUCKET) - 1, "no slot is lost");
+    let (free, base) = store.own(0).expect("no block is lost");
+    assert_eq!(free, (1 << BLOCK) - 1, "no slot is lost");
     let generation = store.claim(0, base);
     assert!(generation > last, "generation {generation} after {last}");
 });

@@ -54,7 +54,7 @@ model!(g1_take_and_expire, || {
 });
 
 // An insertion beside a round. Guards: the round finds the lease, or the next one does, as the
-// inserting thread finds the bucket taken (W5); the value expires once its time has come.
+// inserting thread finds the block taken (W5); the value expires once its time has come.
 model!(g1_insert_and_poll, || {
     let rig = Rig::new();
     rig.clock.advance(TICK);
@@ -84,12 +84,12 @@ model!(g1_insert_and_take_beside_a_shutdown, || {
 model!(g1_a_generation_comes_round, || {
     let rig = Rig::new();
     assert_eq!(rig.take(), 1);
-    // The bucket's other slot: the next insertion begins with the first one again.
+    // The block's other slot: the next insertion begins with the first one again.
     let other = rig.table.insert(2, TICK).unwrap();
     assert_eq!(rig.table.take(other), Some(2));
     rig.table.age((1 << 16) - 1, 0);
     let inserts = |rig: &Rig| assert!(rig.table.insert(3, TICK).is_ok());
-    // By the thread that owns the bucket.
+    // By the thread that owns the block.
     let (stale, ()) = beside(&rig, Rig::take, inserts);
     assert_eq!((stale, rig.end()), (0, 3));
 });

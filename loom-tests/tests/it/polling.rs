@@ -137,7 +137,7 @@ model!(q12_wait_time_beside_a_poll, || {
 model!(q12_wait_time_after_a_poll_beside_an_update, || {
     let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
     loom::stop_exploring();
-    assert!(queue.poll().is_empty(), "the bucket is out of the inbox");
+    assert!(queue.poll().is_empty(), "the block is out of the inbox");
     loom::explore();
     let a = aside(&queue, |queue| {
         assert!(queue.touch(&1, TICK * 2).unwrap());
@@ -158,7 +158,7 @@ model!(q12_wait_time_when_what_hid_it_has_passed, || {
     // Two slots to a block: the third key is in another one.
     let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
     loom::stop_exploring();
-    assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
+    assert!(queue.poll().is_empty(), "the blocks are out of the inbox");
     loom::explore();
     let a = aside(&queue, |queue| {
         assert!(queue.touch(&1, TICK * 3).unwrap());
@@ -182,7 +182,7 @@ model!(q12_wait_time_when_what_hid_it_has_passed, || {
 model!(q12_wait_time_when_a_poll_has_looked_before, large, || {
     let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
     loom::stop_exploring();
-    assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
+    assert!(queue.poll().is_empty(), "the blocks are out of the inbox");
     clock.advance(TICK);
     loom::explore();
     let a = aside(&queue, |queue| {

@@ -359,7 +359,7 @@ fn t7_register_beside_a_scan_by_a_plan() {
         drop((sleep, neighbour));
         rig.end(&[], ());
     });
-    assert!(reused.load(Ordering::Relaxed), "it was never in that bucket");
+    assert!(reused.load(Ordering::Relaxed), "it was never in that block");
 }
 
 // T7 (W6): two owners drop their timeouts in one slot block while a scan looks through it. Each

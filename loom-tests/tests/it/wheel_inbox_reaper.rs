@@ -153,7 +153,7 @@ model!(w05_lost_summary, || {
         beside(&rig, |rig| rig.poll(100), |rig| rig.issue_for(3, 11, after(2)).unwrap());
     rig.pass(2);
     assert!(timed_out(&rig.outcomes(soon)));
-    assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
+    assert!(timed_out(&rig.outcomes(later)), "the block has lost it");
 });
 
 // W5 once more, with a third entry that keeps the slot block's next expiration late: the scan
@@ -167,7 +167,7 @@ model!(w05_the_scan_writes_a_minimum, || {
     let (_, later) =
         beside(&rig, |rig| rig.poll(100), |rig| rig.issue_for(3, 11, after(2)).unwrap());
     rig.pass(2);
-    assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
+    assert!(timed_out(&rig.outcomes(later)), "the block has lost it");
     assert_eq!(rig.outcomes(never_touched), []);
 });
 
@@ -195,8 +195,8 @@ model!(w09_flag_and_link, || {
     assert!(mail.lower(1, 50));
     let (mut seen, _) = beside(&mail, |mail| mail.take(), |mail| assert!(mail.lower(1, 40)));
     seen.extend(mail.take());
-    for (bucket, tick) in [(0, 50), (1, 40)] {
-        assert!(seen.contains(&(bucket, Some(tick))), "{bucket} is lost: {seen:?}");
+    for (block, tick) in [(0, 50), (1, 40)] {
+        assert!(seen.contains(&(block, Some(tick))), "{block} is lost: {seen:?}");
     }
 });
 

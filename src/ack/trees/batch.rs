@@ -16,7 +16,7 @@ const GROUP: usize = 64;
 
 impl Trees<()> {
     /// Issues a batch. No other thread knows the roots of a batch before it returns, so one notice
-    /// reports to the driver all roots that lie in one bucket.
+    /// reports to the driver all roots that lie in one block.
     pub(crate) fn issue_batch(
         &self,
         items: &[(u64, u64)],
@@ -26,19 +26,19 @@ impl Trees<()> {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
-            // The driver has no notice of the roots from here on; they lie in the bucket of this
+            // The driver has no notice of the roots from here on; they lie in the block of this
             // header.
             let mut untold = into.len();
-            let mut bucket: Option<&Header> = None;
+            let mut block: Option<&Header> = None;
             for &(xor, owner) in items {
                 let issued = match self.fill((mine, index), xor, (owner, ()), (deadline, now)) {
                     Ok(issued) => issued,
                     Err((refused, ())) => {
-                        self.tell_of(mine, bucket, into, untold, deadline)?;
+                        self.tell_of(mine, block, into, untold, deadline)?;
                         return Err(self.refuse(refused));
                     }
                 };
-                if let Some(last) = bucket.filter(|&last| !std::ptr::eq(last, issued.header)) {
+                if let Some(last) = block.filter(|&last| !std::ptr::eq(last, issued.header)) {
                     let root = Root(issued.root);
                     if let Err(closed) = self.tell_of(mine, Some(last), into, untold, deadline) {
                         let _ = self.keep_tracked(mine, root, into);
@@ -46,33 +46,33 @@ impl Trees<()> {
                     }
                     untold = into.len();
                 }
-                bucket = Some(issued.header);
+                block = Some(issued.header);
                 into.push(Root(issued.root));
                 if xor == 0 {
-                    self.tell_of(mine, bucket.take(), into, untold, deadline)?;
+                    self.tell_of(mine, block.take(), into, untold, deadline)?;
                     untold = into.len();
                     self.complete_at_once(mine, Root(issued.root));
                     // The handler of that root may have taken its time.
                     (deadline, now) = self.deadline(mine, timeout)?;
                 }
             }
-            self.tell_of(mine, bucket, into, untold, deadline)
+            self.tell_of(mine, block, into, untold, deadline)
         })
     }
 
-    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one bucket and
+    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one block and
     /// have one deadline. If the engine was shut down meanwhile, the roots that the shutdown has
     /// seen stay in `into`, and the others go.
     #[inline]
     fn tell_of(
         &self,
         mine: &Mine,
-        bucket: Option<&Header>,
+        block: Option<&Header>,
         into: &mut Vec<Root>,
         untold: usize,
         deadline: u64,
     ) -> Result<(), AckError> {
-        let (Some(header), Some(root)) = (bucket, into.last()) else {
+        let (Some(header), Some(root)) = (block, into.last()) else {
             return Ok(());
         };
         let id = IssuedId(root.0).slot();

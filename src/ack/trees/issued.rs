@@ -17,7 +17,7 @@ use crate::time::Lifetime;
 #[derive(Clone, Copy)]
 pub(super) struct Issued<'a> {
     pub(super) root: u64,
-    /// The header of the bucket that the root's slot lies in.
+    /// The header of the block that the root's slot lies in.
     pub(super) header: &'a Header,
 }
 

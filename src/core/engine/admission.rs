@@ -27,7 +27,7 @@
 //!
 //! # Shutdown
 //!
-//! That a shutdown has begun is a hint to inserting threads: the closing of buckets and of shards'
+//! That a shutdown has begun is a hint to inserting threads: the closing of blocks and of shards'
 //! chunk counts decides (W8). A task that waits has no word to read-modify-write then, so it passes
 //! a sequentially consistent fence between its registration and its look. The thread that shuts
 //! down passes one between its store and its look at the waiter queue.

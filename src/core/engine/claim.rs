@@ -1,6 +1,6 @@
 //! Claiming: a free slot for a new entry.
 //!
-//! Mostly a slot is left in the bucket that the thread owns ([`super::cursor`]), and that is all.
+//! Mostly a slot is left in the block that the thread owns ([`super::cursor`]), and that is all.
 //! Else the claim is admitted ([`super::admission`]), and the cursor advances: through its chunk,
 //! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
 //! that has left the ring, the thread notifies the driver.
@@ -18,7 +18,7 @@ const FRUITLESS: u32 = 4;
 
 impl<P: Payload, C> Engine<P, C> {
     /// Claims a free slot for an entry with this deadline, which this thread has just computed.
-    /// Lock-free; amortised over a bucket, one swap. If there is none, `refused` says why.
+    /// Lock-free; amortised over a block, one swap. If there is none, `refused` says why.
     ///
     /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together
     /// again.)
@@ -61,14 +61,14 @@ impl<P: Payload, C> Engine<P, C> {
         let taken = if free == 0 || self.admission.asks() {
             self.claim_further((stripe, index), ahead, needs_room, refused)?
         } else {
-            // Mostly there is one left in the bucket that this thread owns; then this is all.
+            // Mostly there is one left in the block that this thread owns; then this is all.
             cell.take(free)
         };
         let spot = self.slots.spot(taken.id)?;
         Some(Vacant::claimed(taken.id, Slots::<P>::occupancy(spot.slot, taken.base), spot))
     }
 
-    /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. If there is
+    /// As [`claim`](Self::claim), from the next block, or where there is more to ask. If there is
     /// no slot, `refused` says why.
     #[inline(never)]
     fn claim_further(
@@ -88,8 +88,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let mut fruitless = 0;
         loop {
-            let is_on_ring = |bucket| self.ring_of(bucket).has(self.slots.local_chunk(bucket));
-            let left = |bucket| self.leave_chunk(bucket);
+            let is_on_ring = |block| self.ring_of(block).has(self.slots.local_chunk(block));
+            let left = |block| self.leave_chunk(block);
             let taken = stripe.cursor.advance(&self.slots, cell, is_on_ring, left);
             if let Some(taken) = taken {
                 return Some(taken);
@@ -110,11 +110,11 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Moves the cursor into another chunk: one with room, or a `fresh` one. The thread keeps its
-    /// buckets in the chunk that it has walked through, and gives back all others.
+    /// blocks in the chunk that it has walked through, and gives back all others.
     #[cold]
     fn next_chunk(&self, stripe: &Stripe<C>, index: usize, fresh: bool) -> Result<(), Refused> {
         let cursor = &stripe.cursor;
-        cursor.leave_behind(&self.slots, |bucket| self.leave_chunk(bucket));
+        cursor.leave_behind(&self.slots, |block| self.leave_chunk(block));
         if let Some(last) = cursor.last_slot() {
             self.leave_chunk(last);
         }
@@ -137,7 +137,7 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// The thread owns a bucket less in the chunk of slot `id`. That chunk may have left the ring,
+    /// The thread owns a block less in the chunk of slot `id`. That chunk may have left the ring,
     /// and be empty but for what the thread owned.
     fn leave_chunk(&self, id: u32) {
         if self.ring_of(id).leave(self.slots.local_chunk(id)) {

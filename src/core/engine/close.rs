@@ -40,7 +40,7 @@ impl Leftover {
 
 impl<P: Payload, C> Engine<P, C> {
     /// Whether a shutdown has begun: the shutdown ends the entries that are live all the same. One
-    /// that the shutdown has not seen is its claimer's to end, which will find the bucket closed. If
+    /// that the shutdown has not seen is its claimer's to end, which will find the block closed. If
     /// none has begun, it will see all that this thread has done before.
     #[inline(always)]
     pub(crate) fn is_closing(&self) -> bool {
@@ -112,7 +112,7 @@ impl<P: Payload, C> Engine<P, C> {
         f: &mut impl FnMut(Ended<'_, P>, F::Hold),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
-            // Closed before. An entry on its way in finds its bucket closed, and is its claimer's
+            // Closed before. An entry on its way in finds its block closed, and is its claimer's
             // to end: no other thread would say so.
             return None;
         };
@@ -133,7 +133,7 @@ impl<P: Payload, C> Engine<P, C> {
                 let mut live = Occupant { id, slot, lease: slot.lease() };
                 while live.lease.state().expires() || live.lease.is(State::Closing) {
                     let Some(hold) = frontend.may_end(&live) else {
-                        // The slot is not published yet: its claimer will find the bucket closed,
+                        // The slot is not published yet: its claimer will find the block closed,
                         // and ends it.
                         break;
                     };

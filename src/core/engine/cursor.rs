@@ -1,50 +1,50 @@
 //! The cursor: where a thread looks for free slots.
 //!
-//! A thread walks through a chunk of slots in order. It owns one bucket of 16 after the other (one
+//! A thread walks through a chunk of slots in order. It owns one block of 16 after the other (one
 //! swap each; see [`core::slots`](crate::core::slots)) and claims the free slots in it by plain
 //! stores. In-flight windows thus become sequential memory, and a slot rests for as long as
 //! possible between two occupants. At the chunk's end, or where few slots were free, the thread
 //! goes on in another chunk ([`super::ring`]).
 //!
-//! # Buckets by interval
+//! # Blocks by interval
 //!
-//! The driver looks at a bucket once for each deadline in it. So a thread whose entries have
-//! different timeouts keeps several buckets at a time, in *cells*. It chooses the cell by the
-//! deadline: the 16 entries of a bucket then fall due together. A thread has one cell until it has
-//! opened [`ALONE`] buckets, and for as long as its timeouts are alike. Then it has [`CELLS`]: they
+//! The driver looks at a block once for each deadline in it. So a thread whose entries have
+//! different timeouts keeps several blocks at a time, in *cells*. It chooses the cell by the
+//! deadline: the 16 entries of a block then fall due together. A thread has one cell until it has
+//! opened [`ALONE`] blocks, and for as long as its timeouts are alike. Then it has [`CELLS`]: they
 //! take no more memory than it has used by then. Where there are more deadlines than cells, a cell
 //! takes a range of 2^`shift` ticks, which follows the range of the deadlines that come.
 //!
 //! # What a thread keeps
 //!
-//! A thread that claims no more keeps the buckets that it owns. That is at most 15 slots in each of
+//! A thread that claims no more keeps the blocks that it owns. That is at most 15 slots in each of
 //! its cells that no other thread can have, and the memory of their chunks. These are the chunk
 //! that the thread walks through and the one before: when it goes on to another chunk, it gives
 //! back what lies elsewhere.
 
 use crate::core::memory::boxed;
-use crate::core::params::{ALONE, BUCKET, CELLS, CHUNK, LONG_WALK};
+use crate::core::params::{ALONE, BLOCK, CELLS, CHUNK, LONG_WALK};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 use crate::core::threads::Counter;
 use std::sync::OnceLock;
 
-/// After how many buckets a thread asks itself whether its cells have the right range.
+/// After how many blocks a thread asks itself whether its cells have the right range.
 const WINDOW: u64 = 64;
 
 /// The widest range of a cell, as a power of two of ticks: any two deadlines share it.
 const WIDEST: u64 = 40;
 
-/// A bucket that a thread owns, and claims slots in.
+/// A block that a thread owns, and claims slots in.
 #[derive(Default)]
 pub(super) struct Cell {
-    /// The bucket's first slot, plus one; 0 if the thread owns none here.
+    /// The block's first slot, plus one; 0 if the thread owns none here.
     place: Counter,
-    /// Which slots of the bucket are left to claim: a bit each.
+    /// Which slots of the block are left to claim: a bit each.
     free: Counter,
-    /// What the generations of the bucket's zeroed slots come after.
+    /// What the generations of the block's zeroed slots come after.
     base: Counter,
-    /// Which range of deadlines the bucket was opened for.
+    /// Which range of deadlines the block was opened for.
     range: Counter,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Taken {
 }
 
 impl Cell {
-    /// The free slots of the bucket: a bit each; 0 if there are none.
+    /// The free slots of the block: a bit each; 0 if there are none.
     #[inline(always)]
     pub(super) fn free(&self) -> u64 {
         self.free.get()
@@ -74,13 +74,13 @@ impl Cell {
         }
     }
 
-    /// The first slot of the bucket, if the thread owns one here.
+    /// The first slot of the block, if the thread owns one here.
     #[allow(clippy::cast_possible_truncation)] // a slot's number
     fn first(&self) -> Option<u32> {
         Some(self.place.get().checked_sub(1)? as u32)
     }
 
-    /// Gives the bucket back, if the thread owns one here. Returns its first slot.
+    /// Gives the block back, if the thread owns one here. Returns its first slot.
     fn give_back<P: Payload>(&self, slots: &Slots<P>) -> Option<u32> {
         let first = self.first()?;
         slots.leave(first);
@@ -93,9 +93,9 @@ impl Cell {
 /// Which ranges of deadlines have come lately.
 #[derive(Default)]
 struct Ranges {
-    /// How many buckets the thread has opened in this window.
+    /// How many blocks the thread has opened in this window.
     opened: Counter,
-    /// How many of these in a cell whose last bucket was for another range.
+    /// How many of these in a cell whose last block was for another range.
     met: Counter,
     least: Counter,
     greatest: Counter,
@@ -110,9 +110,9 @@ pub(super) struct Cursor {
     /// A cell's range is 2^`shift` ticks.
     shift: Counter,
     ranges: Ranges,
-    /// How many buckets the thread has opened while it had one cell.
+    /// How many blocks the thread has opened while it had one cell.
     alone: Counter,
-    /// The first slot of the bucket that the thread looks at next.
+    /// The first slot of the block that the thread looks at next.
     next: Counter,
     /// The end of the chunk; 0 before the first one.
     end: Counter,
@@ -134,7 +134,7 @@ impl Cursor {
         }
     }
 
-    /// As [`cell`](Self::cell), for a bucket that is about to be opened: this is the time to have
+    /// As [`cell`](Self::cell), for a block that is about to be opened: this is the time to have
     /// more cells, or other ranges.
     pub(super) fn cell_to_fill(&self, ahead: u64) -> &Cell {
         let range = ahead >> self.shift.get();
@@ -150,7 +150,7 @@ impl Cursor {
                 return &self.one;
             };
             let _ = self.more.set(more);
-            // It has no free slot left: the thread gives its bucket back when it fills the cell.
+            // It has no free slot left: the thread gives its block back when it fills the cell.
             self.cell(ahead).place.set(self.one.place.get());
             self.one.place.set(0);
         } else {
@@ -161,7 +161,7 @@ impl Cursor {
         cell
     }
 
-    /// Counts a bucket that is opened in a cell for this range. Chooses wider ranges if too many
+    /// Counts a block that is opened in a cell for this range. Chooses wider ranges if too many
     /// share a cell, and narrower ones if they use few.
     fn count(&self, range: u64, cell: &Cell) {
         let ranges = &self.ranges;
@@ -187,10 +187,10 @@ impl Cursor {
         }
     }
 
-    /// Takes a slot in the bucket of this cell, or in the next one of the chunk that the thread can
+    /// Takes a slot in the block of this cell, or in the next one of the chunk that the thread can
     /// own. `None` where another chunk may be better: at the chunk's end,
-    /// where few slots are free, and where the chunk of an owned bucket is not `is_on_ring`. Calls
-    /// `left` with a bucket of another chunk that it gives back.
+    /// where few slots are free, and where the chunk of an owned block is not `is_on_ring`. Calls
+    /// `left` with a block of another chunk that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
         &self,
@@ -211,12 +211,12 @@ impl Cursor {
             if next >= self.end.get() || self.is_crowded() {
                 return None;
             }
-            let further = next + BUCKET as u64;
+            let further = next + BLOCK as u64;
             if further < self.end.get() {
                 slots.prefetch(further as u32);
             }
             self.next.set(further);
-            self.seen.add(BUCKET as u64);
+            self.seen.add(BLOCK as u64);
             let Some(free) = slots.own(next as u32) else {
                 continue;
             };
@@ -243,7 +243,7 @@ impl Cursor {
         seen >= LONG_WALK && found * 5 < seen
     }
 
-    /// Gives back the buckets that lie outside the chunk that the thread has walked through. Calls
+    /// Gives back the blocks that lie outside the chunk that the thread has walked through. Calls
     /// `left` with each.
     pub(super) fn leave_behind<P: Payload>(&self, slots: &Slots<P>, left: impl Fn(u32)) {
         for cell in self.more.get().into_iter().flat_map(|more| more.iter()) {
@@ -253,7 +253,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a bucket lies in the chunk that this thread walks through, or has walked through.
+    /// Whether a block lies in the chunk that this thread walks through, or has walked through.
     fn is_here(&self, first: u32) -> bool {
         let chunk = |id: u32| id as usize / CHUNK;
         self.last_slot().map(chunk) == Some(chunk(first))
@@ -274,7 +274,7 @@ impl Cursor {
 
     /// Enters the chunk that begins with slot `first`, at its slot `start`.
     pub(super) fn enter(&self, first: usize, start: usize) {
-        self.next.set((first + start / BUCKET * BUCKET) as u64);
+        self.next.set((first + start / BLOCK * BLOCK) as u64);
         self.end.set((first + CHUNK) as u64);
         self.seen.set(0);
         self.found.set(0);

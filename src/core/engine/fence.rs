@@ -2,7 +2,7 @@
 //! has begun. They leave the fence between a store and a load to the driver, by a [`Barrier`].
 //!
 //! Entries of [`timeouts`](crate::timeouts), trackers and pending tables are registered this way.
-//! Keyed entries are not: a thread that finds its bucket lowered leans on the read-modify-write
+//! Keyed entries are not: a thread that finds its block lowered leans on the read-modify-write
 //! (Q12).
 //!
 //! # Registering
@@ -11,14 +11,14 @@
 //!   the thread that makes an entry                   who is at the shard
 //!   lease := LIVE, deadline d                        n := next.take()
 //!   light                                            heavy
-//!   next covers d: that is all                       scan the bucket's leases
+//!   next covers d: that is all                       scan the block's leases
 //!   if not: next.lower(d), as everybody
 //! ```
 //!
 //! If the light side comes before the heavy one, the scan finds the lease. If not, the thread finds
-//! the bucket's next expiration taken, or what another thread has put there since. The next scan
+//! the block's next expiration taken, or what another thread has put there since. The next scan
 //! takes that, behind a heavy side of its own. *Covers* means that it is no later than `d` and has
-//! the dirty bit, so that the scan will look at all slots. A shutdown closes the bucket in the same
+//! the dirty bit, so that the scan will look at all slots. A shutdown closes the block in the same
 //! place, and a closed one covers nothing.
 //!
 //! # Asking whether a shutdown has begun
@@ -32,7 +32,7 @@
 //!
 //! If the light side comes before the heavy one, the shutdown sees what that thread has done and
 //! has seen: the root, and that its outcome is on its way. If not, the thread finds that a shutdown
-//! has begun, and leaves the root to it, or to the root's init, which finds its bucket closed (R6).
+//! has begun, and leaves the root to it, or to the root's init, which finds its block closed (R6).
 
 use crate::core::header::Header;
 use crate::sync::asymmetric::Barrier;
@@ -57,7 +57,7 @@ impl Fence {
         self.barrier.was_on()
     }
 
-    /// Whether the bucket covers a lease that this thread has just set, to expire at `tick`, so
+    /// Whether the block covers a lease that this thread has just set, to expire at `tick`, so
     /// that the driver need not be notified.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
@@ -68,7 +68,7 @@ impl Fence {
         header.next.covers(tick)
     }
 
-    /// The driver has taken the next expirations of buckets, or a shutdown has closed them, and
+    /// The driver has taken the next expirations of blocks, or a shutdown has closed them, and
     /// scans their leases after this. `t7_register_beside_a_scan` and
     /// `t4_shutdown_and_register_beside_another` fail without it.
     pub(super) fn before_scan(&self) {

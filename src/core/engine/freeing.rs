@@ -20,7 +20,7 @@ use crate::core::lease::{Lease, State};
 use crate::core::occupancy::Ended;
 #[cfg(feature = "async")]
 use crate::core::occupancy::Vacant;
-use crate::core::params::{BUCKET, CHUNK};
+use crate::core::params::{BLOCK, CHUNK};
 use crate::core::slot::{Payload, Slot};
 use crate::kit::panics::goes_on;
 use crate::sync::park::nap;
@@ -293,7 +293,7 @@ impl<P: Payload, C> Engine<P, C> {
             frontend.discard(slot, || slot.set_lease(Lease::free(generation)));
             mine.freed.add(1);
             left -= 1;
-            if left % BUCKET == 0 && share.is_over() {
+            if left % BLOCK == 0 && share.is_over() {
                 left = 0;
             }
             if left == 0 && !due.is_empty() {

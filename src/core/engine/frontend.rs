@@ -3,7 +3,7 @@
 use super::{Pin, Precision, Source};
 use crate::core::lease::Lease;
 use crate::core::occupancy::{Ended, Occupant};
-use crate::core::params::BUCKET;
+use crate::core::params::BLOCK;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
@@ -35,7 +35,7 @@ pub(crate) struct DueBlock<'a, P: Payload> {
     /// A bit for each slot that the driver has yet to see to.
     pub(crate) left: u32,
     /// Of each slot, when the driver looks at it again; `NEVER` if there is no need to.
-    pub(crate) deadlines: [u64; BUCKET],
+    pub(crate) deadlines: [u64; BLOCK],
     /// How many entries the driver has ended.
     pub(crate) ended: usize,
 }
@@ -43,11 +43,11 @@ pub(crate) struct DueBlock<'a, P: Payload> {
 /// How much a round may do.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
-    /// Steps of work: buckets, cascades, index words, expired entries. What they do not cover is
+    /// Steps of work: blocks, cascades, index words, expired entries. What they do not cover is
     /// left in its shard.
     pub(crate) budget: usize,
     /// Until when, where other stores wait for this thread. The round looks at the time after each
-    /// bucket of a store whose handler it calls, and else after each few buckets.
+    /// block of a store whose handler it calls, and else after each few blocks.
     pub(crate) until: Option<std::time::Instant>,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! * Any thread claims, publishes, touches and ends slots. None of it waits for another thread.
 //! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard by one at a
-//!   time. A shard's driver empties its inbox, advances its wheel, scans buckets that are due,
+//!   time. A shard's driver empties its inbox, advances its wheel, scans blocks that are due,
 //!   migrates its index's words, and gives its memory back. A poll goes over the shards, different
 //!   threads beginning with different ones, leaves out those that another thread drives, and says
 //!   so. What its budget does not cover stays in the shard, for the next driver.
@@ -18,9 +18,9 @@
 //!
 //! # Shutdown (W8)
 //!
-//! `close` closes every bucket's next expiration by a swap. An inserter whose `lower` comes before
-//! it has its slot seen by the scan that follows; one whose `lower` comes after finds the bucket
-//! closed and ends its own slot. Buckets that did not exist are excluded the same way on the
+//! `close` closes every block's next expiration by a swap. An inserter whose `lower` comes before
+//! it has its slot seen by the scan that follows; one whose `lower` comes after finds the block
+//! closed and ends its own slot. Blocks that did not exist are excluded the same way on the
 //! shard's chunk count.
 
 mod admission;
@@ -60,7 +60,7 @@ use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
 use super::memory::OutOfMemory;
-use super::params::{BUCKET, CHUNK};
+use super::params::{BLOCK, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
@@ -82,7 +82,7 @@ use shard::Shard;
 use wakeup::{Wakeup, AT_ONCE};
 
 #[allow(clippy::cast_possible_truncation)]
-const BUCKET_U32: u32 = BUCKET as u32;
+const BLOCK_U32: u32 = BLOCK as u32;
 
 /// How many homes and words of the index an inserting thread migrates at a time where the driver
 /// has fallen behind.
@@ -313,7 +313,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No
-    /// read-modify-write where the bucket [covers](Fence::is_covered) the lease.
+    /// read-modify-write where the block [covers](Fence::is_covered) the lease.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
         if self.fence.is_covered(header, tick) {
@@ -335,7 +335,7 @@ impl<P: Payload, C> Engine<P, C> {
             return;
         };
         let notices = &self.shards[self.shard_of(id)].notices;
-        if let Some(tick) = notices.notify(id / BUCKET_U32, header) {
+        if let Some(tick) = notices.notify(id / BLOCK_U32, header) {
             self.wakeup.wake_by(tick);
         }
     }

@@ -2,37 +2,37 @@
 //!
 //! ```text
 //!   inserting thread                          the shard's driver
-//!   lease := LIVE, deadline d                 take the inbox, schedule the buckets in it
-//!   bucket.lower(d)    (read-modify-write)    n := bucket.take()         (read-modify-write)
-//!   if that lowered it:                       scan the bucket's leases (all of them; without the
-//!     push the bucket on the inbox              dirty bit those that the last scan found due now)
-//!     read the bucket's next expiration       bucket.put_back(the minimum that it found)
-//!     lower the shard's to that, which        schedule the bucket at bucket.get()
+//!   lease := LIVE, deadline d                 take the inbox, schedule the blocks in it
+//!   block.lower(d)    (read-modify-write)    n := block.take()         (read-modify-write)
+//!   if that lowered it:                       scan the block's leases (all of them; without the
+//!     push the block on the inbox              dirty bit those that the last scan found due now)
+//!     read the block's next expiration       block.put_back(the minimum that it found)
+//!     lower the shard's to that, which        schedule the block at block.get()
 //!       sets its dirty bit                    raise the shard's next expiration to the wheel's;
 //!     lower the announced wake-up               or, with the dirty bit, begin again
 //!                                                                        (read-modify-write)
 //! ```
 //!
-//! Both sides change a bucket's next expiration by read-modify-writes only, so one comes first. If
+//! Both sides change a block's next expiration by read-modify-writes only, so one comes first. If
 //! the inserting thread's does, the driver's scan sees the lease. If the driver's does, the
-//! inserting thread finds "never", or a later tick: it lowers that, and pushes the bucket (W5). A
+//! inserting thread finds "never", or a later tick: it lowers that, and pushes the block (W5). A
 //! touch to an earlier deadline does the same (W11).
 //!
-//! The pushing thread reports the *bucket's* next expiration, which it reads after the push, and
-//! not its own deadline. It may push for another thread, too, which has found the bucket flagged
+//! The pushing thread reports the *block's* next expiration, which it reads after the push, and
+//! not its own deadline. It may push for another thread, too, which has found the block flagged
 //! (W10).
 //!
 //! # A shard's next expiration
 //!
-//! It is a lower bound of the deadlines in the shard's buckets, filed or on their way, at any time,
+//! It is a lower bound of the deadlines in the shard's blocks, filed or on their way, at any time,
 //! also while the shard is driven. The driver raises it at the end of its round only, and only if
 //! no thread has reported a tick since before the inbox was taken. A reported tick that is yet to
-//! come stays, although the inbox was empty: its bucket may be on its way in another thread's hands
-//! (W10). A poll does not find a bucket that is held up on that way for longer than its deadline.
+//! come stays, although the inbox was empty: its block may be on its way in another thread's hands
+//! (W10). A poll does not find a block that is held up on that way for longer than its deadline.
 //!
 //! # Ticks that are not reported yet
 //!
-//! A shard keeps the nearest of the ticks that were reported. A thread that finds its bucket
+//! A shard keeps the nearest of the ticks that were reported. A thread that finds its block
 //! lowered by another one reports nothing, while something nearer is known of the shard. A caller
 //! may ask how long to wait just then. So in the keyed stores a thread that is about to make a
 //! lease which the driver has to know says so in its stripe, until it has reported the lease
@@ -59,13 +59,13 @@ impl Notices {
         Notices { inbox: Inbox::new(), next: NextExpiration::never() }
     }
 
-    /// Notifies the driver of a bucket whose next expiration the caller has lowered. Returns the
+    /// Notifies the driver of a block whose next expiration the caller has lowered. Returns the
     /// tick by which the driver is wanted.
-    pub(super) fn notify(&self, bucket: u32, header: &Header) -> Option<u64> {
-        self.inbox.push(bucket, header);
-        // The bucket's, not the caller's own: the push may have been for another thread, too (W10).
+    pub(super) fn notify(&self, block: u32, header: &Header) -> Option<u64> {
+        self.inbox.push(block, header);
+        // The block's, not the caller's own: the push may have been for another thread, too (W10).
         let tick = header.next.get()?;
-        // After the push: a driver that raises it has taken the inbox with the bucket in it.
+        // After the push: a driver that raises it has taken the inbox with the block in it.
         self.next.name(tick);
         Some(tick)
     }
@@ -109,7 +109,7 @@ impl Heard {
         !self.taken.is_empty()
     }
 
-    /// The next bucket of which the driver was notified, with its next expiration if it has one.
+    /// The next block of which the driver was notified, with its next expiration if it has one.
     pub(super) fn pop<P: Payload>(&mut self, slots: &Slots<P>) -> Option<(u32, Option<u64>)> {
         self.taken.pop(slots)
     }
@@ -151,7 +151,7 @@ impl Unreported {
     /// expires at `tick`, which the driver has to know. Call it before another thread can find the
     /// lease.
     ///
-    /// No fence: a thread whose answer depends on that lease has found it, or its bucket lowered,
+    /// No fence: a thread whose answer depends on that lease has found it, or its block lowered,
     /// and with it what this says.
     #[inline]
     pub(super) fn begin(&self, tick: u64) -> Telling<'_> {

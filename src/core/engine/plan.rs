@@ -1,16 +1,16 @@
-//! Plans: what the driver notes of buckets whose entries are due at different times.
+//! Plans: what the driver notes of blocks whose entries are due at different times.
 //!
-//! When the driver has scanned a bucket in which several deadlines are left, it notes the tick of
-//! each slot. When the bucket is due again, and its [dirty bit](crate::core::header::Look) is
+//! When the driver has scanned a block in which several deadlines are left, it notes the tick of
+//! each slot. When the block is due again, and its [dirty bit](crate::core::header::Look) is
 //! clear, the driver looks only at the slots whose tick has come: at one or two cache lines instead
 //! of eight. A note is a lower bound: the driver goes by the lease, and notes what it finds. Only
 //! the driver of the shard touches its plans.
 //!
 //! Without plans, 100 K entries with random timeouts below a second, expired in steps of 1 ms, cost
 //! a map 259 ns an entry instead of 165, a queue 297 instead of 210, a pending table 202 instead of
-//! 114. Where a poll ends all entries of a bucket at once, plans make no difference above 10 %.
+//! 114. Where a poll ends all entries of a block at once, plans make no difference above 10 %.
 
-use crate::core::params::{BUCKET, CHUNK_BUCKETS};
+use crate::core::params::{BLOCK, CHUNK_BLOCKS};
 use crate::core::prefetch;
 use crate::time::NEVER;
 
@@ -18,40 +18,40 @@ use crate::time::NEVER;
 /// further off as this far off, and looks at the slot then.
 const FAR: u64 = 1 << 31;
 
-/// The driver's notes of one bucket: 4 bytes a slot.
+/// The driver's notes of one block: 4 bytes a slot.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Plan {
     /// The low bits of the tick at which the driver looks at each slot.
-    ticks: [u32; BUCKET],
-    /// A bit for each slot of which there is a note. 0: the bucket has no plan.
+    ticks: [u32; BLOCK],
+    /// A bit for each slot of which there is a note. 0: the block has no plan.
     noted: u32,
 }
 
 type ChunkPlans = Box<[Plan]>;
 
-/// The plans of one shard's buckets, by their number in the shard. A chunk's plans get their memory
+/// The plans of one shard's blocks, by their number in the shard. A chunk's plans get their memory
 /// with the first of them.
 #[derive(Default)]
 pub(super) struct Plans(Vec<Option<ChunkPlans>>);
 
 impl Plans {
     #[inline]
-    fn place(bucket: u32) -> (usize, usize) {
-        let bucket = bucket as usize;
-        (bucket / CHUNK_BUCKETS, bucket % CHUNK_BUCKETS)
+    fn place(block: u32) -> (usize, usize) {
+        let block = block as usize;
+        (block / CHUNK_BLOCKS, block % CHUNK_BLOCKS)
     }
 
-    /// The plan of a bucket, if there is one.
+    /// The plan of a block, if there is one.
     #[inline]
-    pub(super) fn get(&mut self, bucket: u32) -> Option<&mut Plan> {
-        let (chunk, at) = Self::place(bucket);
+    pub(super) fn get(&mut self, block: u32) -> Option<&mut Plan> {
+        let (chunk, at) = Self::place(block);
         self.0.get_mut(chunk)?.as_mut()?.get_mut(at).filter(|plan| plan.noted != 0)
     }
 
-    /// Starts fetching a bucket's plan. False if its chunk has none.
+    /// Starts fetching a block's plan. False if its chunk has none.
     #[inline]
-    pub(super) fn prefetch(&self, bucket: u32) -> bool {
-        let (chunk, at) = Self::place(bucket);
+    pub(super) fn prefetch(&self, block: u32) -> bool {
+        let (chunk, at) = Self::place(block);
         let Some(Some(plans)) = self.0.get(chunk) else {
             return false;
         };
@@ -60,25 +60,24 @@ impl Plans {
         true
     }
 
-    /// Makes a plan of a bucket out of the deadlines of its slots ([`NEVER`]: none), all of them
+    /// Makes a plan of a block out of the deadlines of its slots ([`NEVER`]: none), all of them
     /// after `now`. Makes none if they are equal: the driver then looks at all slots at once.
     ///
-    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it expires.
-    pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) -> u64 {
+    /// Returns when to look at the block again, [`NEVER`] if nothing in it expires.
+    pub(super) fn make(&mut self, block: u32, now: u64, deadlines: &[u64; BLOCK]) -> u64 {
         let mut due = deadlines.iter().copied().filter(|&due| due != NEVER);
         let first = due.next().unwrap_or(NEVER);
         if due.all(|due| due == first) {
-            if let Some(plan) = self.get(bucket) {
+            if let Some(plan) = self.get(block) {
                 plan.noted = 0;
             }
             return first;
         }
-        let (chunk, at) = Self::place(bucket);
+        let (chunk, at) = Self::place(block);
         if self.0.len() <= chunk {
             self.0.resize_with(chunk + 1, || None);
         }
-        let plans =
-            self.0[chunk].get_or_insert_with(|| vec![Plan::default(); CHUNK_BUCKETS].into());
+        let plans = self.0[chunk].get_or_insert_with(|| vec![Plan::default(); CHUNK_BLOCKS].into());
         let plan = &mut plans[at];
         for (slot, &deadline) in deadlines.iter().enumerate() {
             plan.note(slot, now, deadline);
@@ -111,7 +110,7 @@ impl Plan {
     /// [`i32::MAX`] where there is no note.
     #[inline]
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // modulo 2^32
-    fn ahead(&self, now: u64) -> [i32; BUCKET] {
+    fn ahead(&self, now: u64) -> [i32; BLOCK] {
         std::array::from_fn(|slot| match self.noted >> slot & 1 {
             0 => i32::MAX,
             _ => self.ticks[slot].wrapping_sub(now as u32) as i32,
@@ -122,7 +121,7 @@ impl Plan {
     #[inline]
     pub(super) fn due(&self, now: u64) -> u32 {
         let ahead = self.ahead(now);
-        (0..BUCKET).fold(0, |due, slot| due | u32::from(ahead[slot] <= 0) << slot)
+        (0..BLOCK).fold(0, |due, slot| due | u32::from(ahead[slot] <= 0) << slot)
     }
 
     /// Notes that the driver is to look at a slot at `deadline`, after `now`; not if that is

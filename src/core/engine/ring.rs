@@ -12,21 +12,21 @@
 //!
 //! # Leaving a chunk that has left the ring
 //!
-//! A chunk in which a thread owns a bucket cannot be let go. So a thread that moves on out of a
+//! A chunk in which a thread owns a block cannot be let go. So a thread that moves on out of a
 //! chunk that is off the ring notifies the driver ([`Ring::leave`]):
 //!
 //! ```text
 //!   thread                                  driver
-//!   give the bucket back                    active := fewer              (read-modify-write)
-//!   read active        (read-modify-write)  own all buckets of the chunk
+//!   give the block back                    active := fewer              (read-modify-write)
+//!   read active        (read-modify-write)  own all blocks of the chunk
 //!   if the chunk is not below:              fails: set the chunk aside, until a thread asks
 //!     ask the driver
 //! ```
 //!
-//! Either the driver finds the bucket given back, or the thread finds the ring shortened.
+//! Either the driver finds the block given back, or the thread finds the ring shortened.
 //!
-//! No thread uses a chunk that was let go: a thread that has owned a bucket looks whether the chunk
-//! is on the ring ([`Ring::has`]). The driver has shortened the ring before it owned that bucket,
+//! No thread uses a chunk that was let go: a thread that has owned a block looks whether the chunk
+//! is on the ring ([`Ring::has`]). The driver has shortened the ring before it owned that block,
 //! to let the chunk go, so the thread that owns it next finds the ring shortened.
 //!
 //! # Shutdown
@@ -70,7 +70,7 @@ pub(super) struct Ring {
 pub(super) struct Resident {
     /// Chunks from here up have been let go or never used, but for those set aside.
     end: u32,
-    /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
+    /// Chunks off the ring that could not be let go because a thread owns a block in them.
     aside: Vec<u32>,
 }
 
@@ -180,30 +180,30 @@ impl Ring {
         }
     }
 
-    /// Whether a chunk in which this thread has just owned a bucket is on the ring. If not, its
+    /// Whether a chunk in which this thread has just owned a block is on the ring. If not, its
     /// memory may have gone back.
     #[inline]
     pub(super) fn has(&self, local: u32) -> bool {
-        // Relaxed: the swap that owns the bucket has acquired what the driver did before it gave
-        // the bucket back. Model `a_chunk_taken_as_it_leaves_the_ring_goes_back` fails without this
+        // Relaxed: the swap that owns the block has acquired what the driver did before it gave
+        // the block back. Model `a_chunk_taken_as_it_leaves_the_ring_goes_back` fails without this
         // look.
         local < self.active.load(Ordering::Relaxed)
     }
 
-    /// This thread has left a chunk, and owns no bucket in it. Returns whether the chunk is off the
+    /// This thread has left a chunk, and owns no block in it. Returns whether the chunk is off the
     /// ring: then the driver is to look after memory.
     pub(super) fn leave(&self, local: u32) -> bool {
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the
-        // bucket left; or this finds the ring shortened.
-        // survives: in loom the driver's swap reads the newest value, the bucket given back. On
+        // block left; or this finds the ring shortened.
+        // survives: in loom the driver's swap reads the newest value, the block given back. On
         // hardware it may miss that, and no thread notifies the driver again.
         local >= self.active.fetch_add(0, Ordering::AcqRel)
     }
 
     /// Asks the driver to look after memory. The caller wakes the reaper then.
     pub(super) fn ask(&self) {
-        // Release: the driver that finds the flag finds the bucket left, or the end counted.
-        // survives: the driver owns buckets by swaps, in which loom reads the newest value, and the
+        // Release: the driver that finds the flag finds the block left, or the end counted.
+        // survives: the driver owns blocks by swaps, in which loom reads the newest value, and the
         // counters are standard atomics.
         self.asked.swap(true, Ordering::AcqRel);
     }
@@ -248,12 +248,12 @@ impl Ring {
         mut let_go: impl FnMut(u32) -> Released,
     ) -> (Tended, Option<u32>) {
         // survives: the swap that shortens the ring confirms the count, and the driver owns each
-        // bucket of a chunk before that goes. This holds for the second load, too.
+        // block of a chunk before that goes. This holds for the second load, too.
         let active = self.active.load(Ordering::Acquire);
         resident.end = resident.end.max(active);
         if let Some(wanted) = Self::shrunk(active, live) {
             // Fails if a thread adds a chunk just now: then it is not mostly free after all.
-            // survives: as `leave`, its other side. The driver owns buckets after it, by swaps.
+            // survives: as `leave`, its other side. The driver owns blocks after it, by swaps.
             let _ =
                 self.active.compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }

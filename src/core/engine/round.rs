@@ -1,12 +1,12 @@
 //! What the driver does at a shard: inbox, wheel, index words, memory; [`super::scan`] looks into due
-//! buckets.
+//! blocks.
 
 use super::plan::Plans;
 use super::ring::Tended;
 use super::scan::{AT_ONCE, FENCED_AT_ONCE};
 use super::shard::DriverShard;
 use super::{Engine, Frontend, Instant, Work};
-use crate::core::params::{BUCKET, CHUNK_BUCKETS};
+use crate::core::params::{BLOCK, CHUNK_BLOCKS};
 use crate::core::slot::Payload;
 use crate::core::slots::Released;
 #[cfg(feature = "tracing")]
@@ -164,10 +164,10 @@ impl<P: Payload, C> Engine<P, C> {
         let shard = &self.shards[at];
         loop {
             let mut news = driver.heard.take(&shard.notices);
-            while let Some((bucket, next)) = driver.heard.pop(&self.slots) {
+            while let Some((block, next)) = driver.heard.pop(&self.slots) {
                 work.budget = work.budget.saturating_sub(1);
                 if let Some(next) = next {
-                    let id = self.slots.local_bucket(bucket);
+                    let id = self.slots.local_block(block);
                     if driver.wheel.due(id).map_or(true, |due| next < due) {
                         driver.wheel.schedule(id, next);
                     }
@@ -185,15 +185,15 @@ impl<P: Payload, C> Engine<P, C> {
             let mut due = [(0, 0); FENCED_AT_ONCE];
             let mut count = 0;
             let end = loop {
-                let is_enough = count == at_once || count * BUCKET >= work.budget;
+                let is_enough = count == at_once || count * BLOCK >= work.budget;
                 if std::mem::take(&mut news) || is_enough {
                     break None;
                 }
                 match driver.wheel.pop(instant.tick, &mut work.budget) {
                     Pop::Due { id, .. } => {
-                        let bucket = self.slots.bucket_of(at, id);
-                        self.prefetch_bucket(driver, id, bucket);
-                        due[count] = (id, bucket);
+                        let block = self.slots.block_of(at, id);
+                        self.prefetch_block(driver, id, block);
+                        due[count] = (id, block);
                         count += 1;
                     }
                     Pop::Idle => break Some(false),
@@ -246,7 +246,7 @@ impl<P: Payload, C> Engine<P, C> {
         let let_go = |local| self.let_go(wheel, plans, at, local);
         let (tended, left) = self.shards[at].ring.release(resident, || frontend.live(at).0, let_go);
         if let Some(chunks) = left {
-            wheel.shrink_to(chunks as usize * CHUNK_BUCKETS);
+            wheel.shrink_to(chunks as usize * CHUNK_BLOCKS);
         }
         tended
     }
@@ -255,10 +255,10 @@ impl<P: Payload, C> Engine<P, C> {
     fn let_go(&self, wheel: &mut Wheel, plans: &mut Plans, at: usize, local: u32) -> Released {
         let chunk = self.slots.chunk_of(at, local);
         self.slots.release(chunk, || {
-            for (bucket, header) in self.slots.headers(chunk).into_iter().flatten().enumerate() {
+            for (block, header) in self.slots.headers(chunk).into_iter().flatten().enumerate() {
                 header.next.take();
                 #[allow(clippy::cast_possible_truncation)]
-                wheel.cancel(local * CHUNK_BUCKETS as u32 + bucket as u32);
+                wheel.cancel(local * CHUNK_BLOCKS as u32 + block as u32);
             }
             plans.let_go(local);
         })

@@ -1,26 +1,26 @@
-//! Scans: the driver looks into the buckets that are due, and ends what is due in them.
+//! Scans: the driver looks into the blocks that are due, and ends what is due in them.
 
 use super::plan::Plan;
 use super::shard::DriverShard;
-use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work, BUCKET_U32};
+use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work, BLOCK_U32};
 use crate::core::header::{Header, Look};
 use crate::core::occupancy::Occupant;
-use crate::core::params::BUCKET;
+use crate::core::params::BLOCK;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 use crate::core::{prefetch, prefetch_at};
 use crate::sync::step;
 use crate::time::NEVER;
 
-/// How many due buckets the driver takes from a wheel before it scans the first of them: behind a
+/// How many due blocks the driver takes from a wheel before it scans the first of them: behind a
 /// [`Fence`](super::fence::Fence), more.
 pub(super) const AT_ONCE: usize = 16;
 pub(super) const FENCED_AT_ONCE: usize = 32;
 
-/// A bit for each slot of a bucket.
-const ALL_SLOTS: u32 = (1 << BUCKET) - 1;
+/// A bit for each slot of a block.
+const ALL_SLOTS: u32 = (1 << BLOCK) - 1;
 
-/// The places of a bucket whose bits are set.
+/// The places of a block whose bits are set.
 #[inline(always)]
 pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
@@ -30,7 +30,7 @@ pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A bucket whose next expiration has been taken, to be scanned.
+/// A block whose next expiration has been taken, to be scanned.
 struct Taking<'a, P: Payload> {
     header: &'a Header,
     slots: Run<'a, P>,
@@ -46,7 +46,7 @@ impl<P: Payload> Clone for Taking<'_, P> {
 impl<P: Payload> Copy for Taking<'_, P> {}
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Ends what is due in these buckets, each by its number in the shard and its own.
+    /// Ends what is due in these blocks, each by its number in the shard and its own.
     pub(super) fn scan_all(
         &self,
         driver: &mut DriverShard,
@@ -68,22 +68,22 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching what a scan of a bucket will touch first: its header, and its plan or its
+    /// Starts fetching what a scan of a block will touch first: its header, and its plan or its
     /// slots.
-    pub(super) fn prefetch_bucket(&self, driver: &DriverShard, local: u32, bucket: u32) {
-        let first = bucket * BUCKET_U32;
+    pub(super) fn prefetch_block(&self, driver: &DriverShard, local: u32, block: u32) {
+        let first = block * BLOCK_U32;
         if let Some(header) = self.slots.header(first) {
             prefetch(header);
         }
         if !driver.plans.prefetch(local) {
-            if let Some(slots) = self.slots.bucket(first) {
+            if let Some(slots) = self.slots.block(first) {
                 slots.prefetch();
             }
         }
     }
 
-    /// Starts fetching what ending the slots touches that seem to be due in these buckets: the
-    /// slots and what lies beside them, then what the store type knows of. Several buckets'
+    /// Starts fetching what ending the slots touches that seem to be due in these blocks: the
+    /// slots and what lies beside them, then what the store type knows of. Several blocks'
     /// fetches overlap.
     fn prefetch_due(
         &self,
@@ -96,15 +96,15 @@ impl<P: Payload, C> Engine<P, C> {
             return; // It has no effect but on speed, and its looks at slots are steps of a model.
         }
         let mut candidates = [0; FENCED_AT_ONCE];
-        for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
+        for (&(local, block), candidates) in due.iter().zip(&mut candidates) {
             *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
-            for (slot, note) in self.among(bucket, *candidates) {
+            for (slot, note) in self.among(block, *candidates) {
                 prefetch_at(slot.address());
                 prefetch(note);
             }
         }
-        for (&(_, bucket), &candidates) in due.iter().zip(&candidates) {
-            for (slot, note) in self.among(bucket, candidates) {
+        for (&(_, block), &candidates) in due.iter().zip(&candidates) {
+            for (slot, note) in self.among(block, candidates) {
                 let lease = slot.lease_relaxed();
                 if lease.state().expires() && !lease.is_after(tick) {
                     frontend.prepare(slot, note, lease);
@@ -113,26 +113,26 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// The slots of a bucket whose bits are set, and the words beside them.
-    fn among(&self, bucket: u32, set: u32) -> impl Iterator<Item = (Slot<'_, P>, &P::Note)> {
-        let first = bucket * BUCKET_U32;
-        let slots = self.slots.bucket(first).unwrap_or(Run::empty());
+    /// The slots of a block whose bits are set, and the words beside them.
+    fn among(&self, block: u32, set: u32) -> impl Iterator<Item = (Slot<'_, P>, &P::Note)> {
+        let first = block * BLOCK_U32;
+        let slots = self.slots.block(first).unwrap_or(Run::empty());
         let notes = self.slots.notes(first).unwrap_or_default();
         bits(set).filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
     }
 
-    /// Takes a bucket's next expiration. From here on it reads "never": inserters report what
+    /// Takes a block's next expiration. From here on it reads "never": inserters report what
     /// comes.
     #[inline]
-    fn take(&self, bucket: u32) -> Option<Taking<'_, P>> {
-        let first = bucket * BUCKET_U32;
+    fn take(&self, block: u32) -> Option<Taking<'_, P>> {
+        let first = block * BLOCK_U32;
         let header = self.slots.header(first)?;
         let look = header.next.take()?;
         step("taken");
-        Some(Taking { slots: self.slots.bucket(first)?, header, look })
+        Some(Taking { slots: self.slots.block(first)?, header, look })
     }
 
-    /// [Scans](Self::scan) buckets behind one fence: it is dear.
+    /// [Scans](Self::scan) blocks behind one fence: it is dear.
     fn scan_fenced(
         &self,
         driver: &mut DriverShard,
@@ -142,8 +142,8 @@ impl<P: Payload, C> Engine<P, C> {
         frontend: &impl Frontend<P>,
     ) {
         let mut taken = [None; FENCED_AT_ONCE];
-        for (&(_, bucket), taken) in due.iter().zip(&mut taken) {
-            *taken = self.take(bucket);
+        for (&(_, block), taken) in due.iter().zip(&mut taken) {
+            *taken = self.take(block);
         }
         self.fence.before_scan();
         for (&place, taken) in due.iter().zip(taken) {
@@ -153,23 +153,23 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Ends what is due in a bucket, and schedules it for when it is to be looked at again. With a
+    /// Ends what is due in a block, and schedules it for when it is to be looked at again. With a
     /// `pin`, the store type ends it as one.
     fn scan(
         &self,
         driver: &mut DriverShard,
-        (local, bucket): (u32, u32),
+        (local, block): (u32, u32),
         (taken, pin): (Taking<'_, P>, Option<&Pin>),
         instant: Instant<'_>,
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) {
-        let first = bucket * BUCKET_U32;
+        let first = block * BLOCK_U32;
         let Taking { header, slots, look } = taken;
         let Look { next, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {
-            // With the dirty bit set, there may be more in the bucket than was noted.
+            // With the dirty bit set, there may be more in the block than was noted.
             !news && Plan::holds(next, now)
         });
         let candidates = plan.as_ref().map_or(ALL_SLOTS, |plan| plan.due(now));
@@ -180,7 +180,7 @@ impl<P: Payload, C> Engine<P, C> {
             tick: now,
             now: instant.now,
             left: candidates,
-            deadlines: [NEVER; BUCKET],
+            deadlines: [NEVER; BLOCK],
             ended: 0,
         };
         if let (Some(pin), []) = (pin, instant.pauses) {
@@ -214,7 +214,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if
     /// there is no need to.
-    #[allow(clippy::cast_possible_truncation)] // a place in a bucket
+    #[allow(clippy::cast_possible_truncation)] // a place in a block
     #[inline]
     fn end_if_due(
         &self,

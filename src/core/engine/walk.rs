@@ -1,9 +1,9 @@
-//! Walking over all slots, a bucket at a time, while others come and go.
+//! Walking over all slots, a block at a time, while others come and go.
 
-use super::{Engine, Frontend, BUCKET_U32};
+use super::{Engine, Frontend, BLOCK_U32};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
-use crate::core::params::CHUNK_BUCKETS;
+use crate::core::params::CHUNK_BLOCKS;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
@@ -12,40 +12,40 @@ use crate::core::slots::Run;
 struct Walk {
     shard: usize,
     /// In this shard.
-    bucket: u32,
+    block: u32,
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an
+    /// The next block of a walk: the id of its first slot, and its slots. No slot moves: an
     /// occupancy that lasts from the walk's beginning to its end is met exactly once. (A keyed
     /// entry that is replaced goes on in another slot: `core::index::walk` is for those.)
-    fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
+    fn next_block(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
             if walk.shard == self.shards() {
                 return None;
             }
-            if walk.bucket >= self.buckets(walk.shard) {
-                *walk = Walk { shard: walk.shard + 1, bucket: 0 };
+            if walk.block >= self.blocks(walk.shard) {
+                *walk = Walk { shard: walk.shard + 1, block: 0 };
                 continue;
             }
-            let bucket = self.bucket_at(walk.shard, walk.bucket);
-            walk.bucket += 1;
-            if bucket.is_some() {
-                return bucket;
+            let block = self.block_at(walk.shard, walk.block);
+            walk.block += 1;
+            if block.is_some() {
+                return block;
             }
         }
     }
 
-    /// How many buckets of a shard there have been at most.
-    pub(crate) fn buckets(&self, shard: usize) -> u32 {
+    /// How many blocks of a shard there have been at most.
+    pub(crate) fn blocks(&self, shard: usize) -> u32 {
         let chunks = self.shards.get(shard).map_or(0, |shard| shard.ring.peak());
-        chunks * CHUNK_BUCKETS as u32
+        chunks * CHUNK_BLOCKS as u32
     }
 
-    /// A shard's bucket: the id of its first slot, and its slots.
-    pub(crate) fn bucket_at(&self, shard: usize, bucket: u32) -> Option<(u32, Run<'_, P>)> {
-        let first = self.slots.bucket_of(shard, bucket) * BUCKET_U32;
-        Some((first, self.slots.bucket(first)?))
+    /// A shard's block: the id of its first slot, and its slots.
+    pub(crate) fn block_at(&self, shard: usize, block: u32) -> Option<(u32, Run<'_, P>)> {
+        let first = self.slots.block_of(shard, block) * BLOCK_U32;
+        Some((first, self.slots.block(first)?))
     }
 
     /// Whether nothing is in use, for a caller that waits for that. [`len`](Self::len) adds up what
@@ -58,15 +58,15 @@ impl<P: Payload, C> Engine<P, C> {
             state.expires() || matches!(state, State::Initing | State::InitingFailed)
         };
         let mut walk = Walk::default();
-        let mut buckets = std::iter::from_fn(|| self.next_bucket(&mut walk));
-        self.len(frontend) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
+        let mut blocks = std::iter::from_fn(|| self.next_block(&mut walk));
+        self.len(frontend) == 0 && !blocks.any(|(_, slots)| slots.iter().any(used))
     }
 
     /// Calls `f` with every slot that may be in use, as it is just then. It is for operators, and
     /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Occupant<'_, P>)) {
         let mut walk = Walk::default();
-        while let Some((first, slots)) = self.next_bucket(&mut walk) {
+        while let Some((first, slots)) = self.next_block(&mut walk) {
             for (id, slot) in (first..).zip(slots.iter()) {
                 f(Occupant { id, slot, lease: slot.lease() });
             }

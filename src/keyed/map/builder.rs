@@ -157,8 +157,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// # Cost
         ///
         /// `S3Fifo`: see [`max_capacity`](Self::max_capacity). The others take no memory for an
-        /// entry. `SoonestDeadline` takes 2 to 8 us an eviction: it looks at up to about 512 bucket
-        /// headers, and into few buckets. It looks into all of them where touches have moved
+        /// entry. `SoonestDeadline` takes 2 to 8 us an eviction: it looks at up to about 512 block
+        /// headers, and into few blocks. It looks into all of them where touches have moved
         /// deadlines that the reaper has not looked at since.
         eviction_policy(policy: EvictionPolicy) sets eviction_policy = policy;
         /// Whether the map counts hits, misses and loads in its

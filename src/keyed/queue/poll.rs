@@ -29,7 +29,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, buckets
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, blocks
     /// looked at, cascades. Appends the keys that it finds to `into`, sorted among themselves; they
     /// may be any of those that were due. The next poll finds what the budget did not cover.
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> Polled {

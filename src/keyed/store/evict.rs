@@ -15,8 +15,8 @@
 //!
 //! `LeastRecentlyUsed` is the hand alone, a clock: an insertion sets the bit, too, and the hand
 //! follows the inserting threads, so that it meets the oldest entries first. `SoonestDeadline` looks
-//! at the headers of buckets, which say how soon something in the bucket expires, and into those
-//! buckets only that may have an earlier deadline than it has met. It sweeps where that finds
+//! at the headers of blocks, which say how soon something in the block expires, and into those
+//! blocks only that may have an earlier deadline than it has met. It sweeps where that finds
 //! nothing that it can end.
 //!
 //! # What decides
@@ -34,7 +34,7 @@ use super::enter::{ATTEMPTS, ROOM};
 use super::{Found, Leased, Pair, Store};
 use crate::core::engine::{Frontend, Room};
 use crate::core::lease::{set, Lease, State};
-use crate::core::params::BUCKET;
+use crate::core::params::BLOCK;
 use crate::core::slot::Slot;
 use crate::keyed::living::Notice;
 use crate::keyed::store::RemovalCause;
@@ -80,7 +80,7 @@ pub enum EvictionPolicy {
     /// the choice is looser.
     LeastRecentlyUsed,
     /// The entry that expires soonest, of those that the map looks at. They lie in up to about 512
-    /// buckets of 16 slots, spread evenly over all. Of those that share a deadline any one goes:
+    /// blocks of 16 slots, spread evenly over all. Of those that share a deadline any one goes:
     /// with one lifetime for all, that may be a new one. For entries that are worth the less the
     /// less time they have left. Entries that never expire go last.
     SoonestDeadline,
@@ -107,7 +107,7 @@ const RECOUNT: u64 = 256;
 /// After so many entries that have been used the hand takes the next one, used or not.
 const MOST_MET: u32 = 256;
 
-/// At the headers of about so many buckets `SoonestDeadline` looks.
+/// At the headers of about so many blocks `SoonestDeadline` looks.
 const LOOKED_AT: usize = 256;
 
 /// How many times the hand goes round before the caller tries to insert again.
@@ -227,34 +227,34 @@ impl Ghosts {
 #[derive(Clone, Copy)]
 struct Hand {
     shard: usize,
-    bucket: u32,
+    block: u32,
     at: u32,
 }
 
 impl Hand {
     #[allow(clippy::cast_possible_truncation)] // as `to_bits` has put them there
     fn of(bits: u64) -> Self {
-        Hand { shard: (bits >> 48) as usize, bucket: (bits >> 8) as u32, at: bits as u32 & 0xFF }
+        Hand { shard: (bits >> 48) as usize, block: (bits >> 8) as u32, at: bits as u32 & 0xFF }
     }
 
     /// There are at most 256 shards, and 16 slots in a block.
     fn to_bits(self) -> u64 {
-        (self.shard as u64) << 48 | u64::from(self.bucket) << 8 | u64::from(self.at)
+        (self.shard as u64) << 48 | u64::from(self.block) << 8 | u64::from(self.at)
     }
 
     /// Whether it has swept all blocks of the first shard.
     fn is_at_end(self) -> bool {
-        (self.shard, self.bucket) == (0, 0)
+        (self.shard, self.block) == (0, 0)
     }
 
     /// Goes to the end of the block before, if need be in the shard before.
-    fn move_on(&mut self, buckets: impl Fn(usize) -> u32, shards: usize) {
-        if self.bucket == 0 {
+    fn move_on(&mut self, blocks: impl Fn(usize) -> u32, shards: usize) {
+        if self.block == 0 {
             self.shard = if self.shard == 0 { shards } else { self.shard } - 1;
-            self.bucket = buckets(self.shard);
+            self.block = blocks(self.shard);
         }
-        if self.bucket > 0 {
-            (self.bucket, self.at) = (self.bucket - 1, BUCKET as u32);
+        if self.block > 0 {
+            (self.block, self.at) = (self.block - 1, BLOCK as u32);
         }
     }
 }
@@ -405,7 +405,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry whose deadline comes first, other than `spared`, in buckets that are spread
+    /// Ends the entry whose deadline comes first, other than `spared`, in blocks that are spread
     /// evenly over all. Where several are the first, the turn decides.
     #[inline(never)]
     fn end_soonest(
@@ -416,16 +416,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room: &mut Room<'_>,
     ) -> Option<Notice<'_, K, V>> {
         let (engine, shards) = (&self.engine, 0..self.engine.shards());
-        let all: u32 = shards.clone().map(|shard| engine.buckets(shard)).sum();
+        let all: u32 = shards.clone().map(|shard| engine.blocks(shard)).sum();
         let turn = eviction.evictions.fetch_add(1, Relaxed) as u32;
         let mut soonest: Option<(u64, u32, Lease)> = None;
         let is_sooner = |soonest: Option<(u64, u32, Lease)>, deadline| {
             soonest.map_or(true, |(soonest, ..)| deadline < soonest)
         };
         for shard in shards {
-            let buckets = engine.buckets(shard);
-            for n in (0..buckets).step_by((all as usize / LOOKED_AT).max(1)) {
-                let Some((first, slots)) = engine.bucket_at(shard, (turn % buckets + n) % buckets)
+            let blocks = engine.blocks(shard);
+            for n in (0..blocks).step_by((all as usize / LOOKED_AT).max(1)) {
+                let Some((first, slots)) = engine.block_at(shard, (turn % blocks + n) % blocks)
                 else {
                     continue;
                 };
@@ -460,22 +460,22 @@ impl<K: 'static, V: 'static> Store<K, V> {
         while turns < TURNS {
             if hand.at == 0 {
                 turns += u32::from(hand.is_at_end());
-                hand.move_on(|shard| self.engine.buckets(shard), self.engine.shards());
+                hand.move_on(|shard| self.engine.blocks(shard), self.engine.shards());
                 continue;
             }
-            let bucket = if CLOCK {
-                self.engine.buckets(hand.shard).checked_sub(hand.bucket + 1)
+            let block = if CLOCK {
+                self.engine.blocks(hand.shard).checked_sub(hand.block + 1)
             } else {
-                Some(hand.bucket)
+                Some(hand.block)
             };
-            let bucket = bucket.and_then(|bucket| self.engine.bucket_at(hand.shard, bucket));
-            let Some((first, slots)) = bucket else {
+            let block = block.and_then(|block| self.engine.block_at(hand.shard, block));
+            let Some((first, slots)) = block else {
                 hand.at = 0;
                 continue;
             };
             while hand.at > 0 {
                 hand.at -= 1;
-                let at = if CLOCK { BUCKET as u32 - 1 - hand.at } else { hand.at };
+                let at = if CLOCK { BLOCK as u32 - 1 - hand.at } else { hand.at };
                 let Some(slot) = slots.get(at as usize) else {
                     continue;
                 };

@@ -65,7 +65,7 @@ impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
     }
 }
 
-/// A look-up through all buckets that may hold a key; see [`Probe`].
+/// A look-up through all index buckets that may hold a key; see [`Probe`].
 pub(super) struct Seek<'g, 'q, K: 'static, V: 'static, Q: ?Sized> {
     store: &'g Store<K, V>,
     pin: &'g Pin,

@@ -101,7 +101,7 @@ impl<T: 'static> Trees<T> {
     /// or will.
     ///
     /// A shutdown may have missed the root, which was not in the index yet. Its init, which is not
-    /// through, then finds the bucket closed and ends the root without an outcome.
+    /// through, then finds the block closed and ends the root without an outcome.
     #[inline(always)]
     pub(super) fn complete_chosen(
         &self,
