@@ -169,7 +169,7 @@ where
                     let new = (new.lend(), new.place());
                     return Ok(Settled::new(store, pin, new, (old, closed)));
                 }
-                Put::Kept(found) if !offer.has_room() && self.is_used(&found) => {
+                Put::Kept(found) if !offer.has_room() && self.is_read(&found) => {
                     let there = (found.lend(), found.place());
                     let refused = Some(offer.into_pair());
                     let settled = Settled::new(store, pin, there, (None, None));
@@ -201,7 +201,7 @@ where
         let (wanted, pin) = self.seek::<K>(&key);
         loop {
             match self.store.living(&pin, wanted) {
-                Some(found) if !self.is_used(&found) => {}
+                Some(found) if !self.is_read(&found) => {}
                 Some(found) => {
                     let (lent, place) = (found.lend(), found.place());
                     // SAFETY: found under the pin.
