@@ -24,14 +24,14 @@ use std::time::Duration;
 /// | [`updated`](Self::updated) | a call that puts a value in another one's place; [`touch`](crate::ExpiringMap::touch), `touch_many` and [`Compute::Touch`](crate::expiring_map::Compute::Touch) by the default lifetime |
 /// | [`read`](Self::read) | `get` and what is made of it, also of a [`Guard`](crate::expiring_map::Guard); [`entry`](crate::ExpiringMap::entry), `or_insert` and loads that find a value; [`Compute::Keep`](crate::expiring_map::Compute::Keep) |
 ///
-/// None is asked by the `_for` calls, by [`load`](crate::ExpiringMap::load), or by looks that are no
-/// use of an entry: `peek`, `contains_key`, `iter`. [`Lifetimes::keep`] given to a call keeps what
-/// is there. `_for` calls with [`Lifetime::Default`] ask.
+/// None is asked by the `_for` calls, by [`load`](crate::ExpiringMap::load), or by looks that are
+/// no use of an entry: `peek`, `contains_key`, `iter`. [`Lifetimes::keep`] given to a call keeps
+/// what is there. `_for` calls with [`Lifetime::Default`] ask.
 ///
 /// The methods run while the thread pins the map: keep them short, and let them take no lock that
 /// a thread holds while it calls the map. A call asks again if another thread changes the entry
-/// meanwhile, or if the map has to make room; the last answer counts. A panic goes on to the caller,
-/// and the map is as it was.
+/// meanwhile, or if the map has to make room; the last answer counts. A panic goes on to the
+/// caller, and the map is as it was.
 ///
 /// # Examples
 ///
@@ -137,46 +137,27 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// The term of an insertion that has `found` this, and the clock reading that decides whether
-    /// that still lives.
-    #[inline(always)]
-    pub(super) fn term_over(
+    /// As [`term`](Self::term), of an insertion that has `found` this. One that puts nothing in
+    /// asks nothing.
+    pub(super) fn term_asking(
         &self,
         pin: &Pin,
         offer: &Offer<'_, K, V>,
-        found: Option<Found<'_, K, V>>,
-        (given, replaces): (Lifetimes, Replaces),
-    ) -> Result<(Term, u64), BadTimeout> {
-        if self.expiry.is_none() {
-            return self.term(pin, given);
-        }
-        // What the cold function returns in memory is copied here, in registers on the other way.
-        let (term, now) = self.term_asking(pin, offer, found, (given, replaces))?;
-        Ok((term, now))
-    }
-
-    /// As [`term_over`](Self::term_over). An insertion that puts nothing in asks nothing.
-    #[cold]
-    #[inline(never)]
-    fn term_asking(
-        &self,
-        pin: &Pin,
-        offer: &Offer<'_, K, V>,
-        found: Option<Found<'_, K, V>>,
+        found: Option<&Found<'_, K, V>>,
         (given, replaces): (Lifetimes, Replaces),
     ) -> Result<(Term, u64), BadTimeout> {
         let now = self.engine.deadlines.now_for_look();
-        let lifetime = match &found {
+        let lifetime = match found {
             // By this reading it makes way.
             Some(found) if !self.is_living_at(found, now) => return Ok((Term::until(NEVER), now)),
             Some(found) if !replaces.takes(found) => given,
-            found => self.lifetime(offer, found.as_ref(), given),
+            _ => self.lifetime(offer, found, given),
         };
         self.term(pin, lifetime)
     }
 
-    /// An entry is read: it lives for as long as the policy says, in a map that has one. False if it
-    /// has ended meanwhile.
+    /// An entry is read: it lives for as long as the policy says, in a map that has one. False if
+    /// it has ended meanwhile.
     #[inline(always)]
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         match &self.expiry {

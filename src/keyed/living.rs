@@ -203,7 +203,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &'s self,
         pin: &'g Pin,
         offer: &mut Offer<'s, K, V>,
-        lifetime: Lifetimes,
+        (lifetime, asks): (Lifetimes, bool),
         replaces: Replaces,
     ) -> Put<'g, 's, K, V>
     where
@@ -213,7 +213,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let ahead = |id| self.engine.slots.prefetch_note(id);
         let found = self.find_and(pin, offer.wanted(), ahead);
         // The one clock reading, after the look at the lease.
-        let (term, now) = match self.term_over(pin, offer, found, (lifetime, replaces)) {
+        let times = match asks {
+            true => self.term_asking(pin, offer, found.as_ref(), (lifetime, replaces)),
+            false => self.term(pin, lifetime),
+        };
+        let (term, now) = match times {
             Ok(times) => times,
             Err(bad) => return Put::Hindered(bad.into()),
         };

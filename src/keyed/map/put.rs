@@ -157,6 +157,36 @@ where
         lifetime: Lifetimes,
         replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        if self.store.expiry.is_none() {
+            return self.put_by(hash, (key, value), (lifetime, false), replaces);
+        }
+        // A copy: what the cold function returns in memory stays in registers on the other way.
+        let settled = self.put_asking(hash, (key, value), lifetime, replaces)?;
+        Ok(settled)
+    }
+
+    /// As [`put_hashed`](Self::put_hashed), in a map with a policy.
+    #[cold]
+    #[inline(never)]
+    fn put_asking(
+        &self,
+        hash: u32,
+        pair: (K, V),
+        lifetime: Lifetimes,
+        replaces: Replaces,
+    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        self.put_by(hash, pair, (lifetime, true), replaces)
+    }
+
+    /// The loop of an insertion, which may ask a policy for the lifetime.
+    #[inline(always)]
+    fn put_by(
+        &self,
+        hash: u32,
+        (key, value): (K, V),
+        lifetime: (Lifetimes, bool),
+        replaces: Replaces,
+    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         let store = &*self.store;
         let mut offer = store.offer(hash, key, Some(value));
         if let Err(error) = offer.weigh() {
