@@ -24,6 +24,9 @@ enum Asked {
 }
 use Asked::{Created, Read, Updated};
 
+/// A call that gives a key a value, and its name.
+type Way<'a> = (&'a str, &'a dyn Fn(u64, u64));
+
 /// What the policy answers from now on; `None` panics.
 #[derive(Clone, Copy)]
 struct Answers {
@@ -90,7 +93,7 @@ fn left(map: &Map, key: u64) -> Option<u64> {
 #[test]
 fn every_way_in_asks_once() {
     let (map, _, policy) = scripted();
-    let ways: [(&str, &dyn Fn(u64, u64)); 6] = [
+    let ways: [Way<'_>; 6] = [
         ("insert", &|key, value| drop(map.insert(key, value).unwrap())),
         ("insert_many", &|key, value| assert!(map.insert_many([(key, value)]).is_empty())),
         ("upsert", &|key, value| map.upsert(key, |_| (value, ())).unwrap()),
@@ -155,7 +158,7 @@ fn a_lifetime_that_the_call_gives_asks_nothing() {
     assert!(other.load(map.save(), Duration::ZERO).is_empty());
     assert_eq!(left(&other, 1), Some(7));
     assert!(map.peek(&1).is_some() && map.contains_key(&1) && map.iter().count() == 1);
-    assert!(!map.remove_if(&1, |_, _| false).is_some());
+    assert!(map.remove_if(&1, |_, _| false).is_none());
     map.retain(|_, _| true);
     assert!(map.remove(&1).is_some());
     assert_eq!(policy.asked(), []);
