@@ -242,11 +242,11 @@ pub use error::{BuildError, TokenError};
 pub use expiry_wheel::{GenerationsError, Geometry, RotatingMap, TimerId, TimerWheel};
 pub use hash::{DefaultHasher, RandomState};
 pub use keyed::{
-    EvictionPolicy, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Lifetimes, LoadError, NewSession, PendingEntry, PendingMap,
-    PendingMapBuilder, PendingMapError, Ref, RemovalCause, Removed, Session, SessionError,
-    SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics,
-    StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
+    EvictionPolicy, Expired, ExpiringMap, ExpiringMapBuilder, Expiry, ExpiryQueue,
+    ExpiryQueueBuilder, Handle, InsertError, Lifetimes, LoadError, NewSession, PendingEntry,
+    PendingMap, PendingMapBuilder, PendingMapError, Ref, RemovalCause, Removed, Session,
+    SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, StoreError,
+    StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]

@@ -50,6 +50,18 @@ pub(super) enum Replaces {
     This(Place),
 }
 
+impl Replaces {
+    /// Whether it may take the place of this living entry.
+    #[inline(always)]
+    pub(super) fn takes<K, V>(self, found: &Found<'_, K, V>) -> bool {
+        match self {
+            Replaces::Any => true,
+            Replaces::Nothing => false,
+            Replaces::This(place) => place == found.place(),
+        }
+    }
+}
+
 /// What an attempt to insert came to. The offer has key and value again if they are not in.
 pub(super) enum Put<'g, 's, K: 'static, V: 'static> {
     Done(Entered<'g, 's, K, V>),
@@ -185,13 +197,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// One attempt to insert: puts an entry in where there was none, or in the place of the one that
     /// lives there, if it `replaces` that.
     ///
-    /// This runs the user's code: the key's `Eq`, and the clock.
+    /// This runs the user's code: the key's `Eq`, the policy, and the clock.
     #[inline(always)]
     pub(super) fn put<'g, 's: 'g>(
         &'s self,
         pin: &'g Pin,
         offer: &mut Offer<'s, K, V>,
-        lifetime: Lifetimes,
+        (lifetime, asks): (Lifetimes, bool),
         replaces: Replaces,
     ) -> Put<'g, 's, K, V>
     where
@@ -201,7 +213,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let ahead = |id| self.engine.slots.prefetch_note(id);
         let found = self.find_and(pin, offer.wanted(), ahead);
         // The one clock reading, after the look at the lease.
-        let (term, now) = match self.term(pin, lifetime) {
+        let times = match asks {
+            true => self.term_asking(pin, offer, found.as_ref(), (lifetime, replaces)),
+            false => self.term(pin, lifetime),
+        };
+        let (term, now) = match times {
             Ok(times) => times,
             Err(bad) => return Put::Hindered(bad.into()),
         };
@@ -214,10 +230,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 None => Put::Hindered(Hindered::Overtaken),
             };
         }
-        match replaces {
-            Replaces::Nothing => Put::Kept(found),
-            Replaces::This(place) if place != found.place() => Put::Kept(found),
-            Replaces::Any | Replaces::This(_) => offer.replace(pin, &found, term).into(),
+        match replaces.takes(&found) {
+            true => offer.replace(pin, &found, term).into(),
+            false => Put::Kept(found),
         }
     }
 
@@ -312,8 +327,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
+        let asks = self.expiry.is_some() && timeout == Lifetime::Default;
         let found = match self.glance(pin, wanted, |_| {}) {
-            Glance::There(found) => Some(found),
+            Glance::There(found) if !asks => Some(found),
             _ => None,
         };
         match self.prolong_found(pin, found, timeout, true)? {
@@ -358,9 +374,21 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lost: &mut Option<Place>,
         timeout: Lifetime,
     ) -> Result<Option<bool>, BadTimeout> {
-        let alive = match self.policy(found) {
-            None => self.renew(found, lost, timeout, true)?.map(Touched::is_alive),
-            Some(policy) => self.rebound(found, policy, timeout)?.then_some(true),
+        self.touch_by(found, lost, self.touched_for(found, timeout))
+    }
+
+    /// As [`touch_found`](Self::touch_found), by a lifetime that is decided; without one, the
+    /// deadline stays, and the entry is used.
+    pub(super) fn touch_by(
+        &self,
+        found: &Found<'_, K, V>,
+        lost: &mut Option<Place>,
+        timeout: Option<Lifetime>,
+    ) -> Result<Option<bool>, BadTimeout> {
+        let alive = match (timeout, self.policy(found)) {
+            (None, _) => self.prolong(found).then_some(true),
+            (Some(time), None) => self.renew(found, lost, time, true)?.map(Touched::is_alive),
+            (Some(time), Some(policy)) => self.rebound(found, policy, time)?.then_some(true),
         };
         if alive == Some(true) {
             let now = found.again();

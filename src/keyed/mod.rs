@@ -6,6 +6,7 @@
 
 mod closing;
 mod error;
+mod expiry;
 mod idle;
 mod lifetimes;
 mod living;
@@ -20,6 +21,7 @@ mod store;
 mod time_cache;
 
 pub use error::{InsertError, StoreError};
+pub use expiry::Expiry;
 pub use lifetimes::Lifetimes;
 pub use map::{
     Compute, Computed, Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError, LoadGuard,

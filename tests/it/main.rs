@@ -13,6 +13,7 @@ mod drops;
 mod each_other;
 mod eviction;
 mod expiring_map;
+mod expiry_policy;
 mod features;
 mod handles;
 mod keyed_leases;

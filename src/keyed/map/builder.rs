@@ -6,6 +6,7 @@ use crate::hash::RandomState;
 use crate::keyed::removals::{Channel, Removals};
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Store, Weigher};
+use crate::keyed::Expiry;
 use crate::kit::channel::{channel, Receiver, WhenFull};
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
@@ -24,6 +25,7 @@ use std::time::Duration;
 /// |---|---|
 /// | [`time_to_live`](Self::time_to_live) | for ever |
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
+/// | [`expiry`](Self::expiry) | none: all entries live as the builder says |
 /// | [`refresh_after`](Self::refresh_after) | never |
 /// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the lifetime up to 1 s |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
@@ -55,6 +57,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     max_capacity: Option<usize>,
     max_weight: Option<usize>,
     weigher: Option<Weigher<K, V>>,
+    expiry: Option<Arc<dyn Expiry<K, V>>>,
     eviction_policy: EvictionPolicy,
     statistics: bool,
     listener: Option<Listener<K, V>>,
@@ -76,6 +79,7 @@ impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
         ExpiringMapBuilder {
             setup: self.setup.clone(),
             weigher: self.weigher.clone(),
+            expiry: self.expiry.clone(),
             listener: self.listener.clone(),
             hasher: self.hasher.clone(),
             ..*self
@@ -103,6 +107,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             max_capacity: None,
             max_weight: None,
             weigher: None,
+            expiry: None,
             eviction_policy: EvictionPolicy::default(),
             statistics: false,
             listener: None,
@@ -300,6 +305,25 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
+    /// A policy that sees creation, update and read of each entry, and answers with a lifetime. A
+    /// call that gives a lifetime itself, as `insert_for` does, does not ask it. [`Expiry`] says
+    /// which call asks what.
+    ///
+    /// An answer may leave its times to the builder's [`time_to_live`](Self::time_to_live) and
+    /// [`time_to_idle`](Self::time_to_idle). Beside [`refresh_after`](Self::refresh_after) an
+    /// entry's age is reckoned from the deadline that the policy has given it: a read that prolongs
+    /// it makes it new.
+    ///
+    /// # Cost
+    ///
+    /// A virtual call, and on a read that changes the deadline one compare-and-swap. Entries take no
+    /// more memory, unless an answer has a time to idle.
+    #[doc(alias("expire_after", "expireAfter"))]
+    pub fn expiry(mut self, policy: impl Expiry<K, V> + 'static) -> Self {
+        self.expiry = Some(Arc::new(policy));
+        self
+    }
+
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one
     /// and the same 64-bit hash 8 are accepted, and the next is refused
     /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where several such groups meet
@@ -314,6 +338,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             max_capacity: self.max_capacity,
             max_weight: self.max_weight,
             weigher: self.weigher,
+            expiry: self.expiry,
             eviction_policy: self.eviction_policy,
             statistics: self.statistics,
             listener: self.listener,
@@ -474,6 +499,8 @@ where
         store.weigher = self.weigher;
         store.reloads_with = reloads_with;
         store.counts_lookups = self.statistics;
+        store.heeds_hits = self.statistics || self.expiry.is_some();
+        store.expiry = self.expiry;
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);
             store

@@ -169,6 +169,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Eq,
     {
         offer.weigh().map_err(Hindered::Refused)?;
+        let lifetime = self.lifetime(offer, found.as_ref(), lifetime);
         let (term, now) = self.term(pin, lifetime)?;
         let entered = match found.map(|found| found.again()) {
             None => offer.enter(pin, term)?,
@@ -320,7 +321,10 @@ where
                 store.put_over(&pin, offer, found, lifetime)
             };
             let done = match deed {
-                Compute::Keep => Ok(Done::Kept),
+                Compute::Keep => match found {
+                    Some(found) if !store.is_read(&found) => Err(Hindered::Overtaken),
+                    _ => Ok(Done::Kept),
+                },
                 Compute::Put(value) => put(value, Lifetimes::new()),
                 Compute::PutFor(value, lifetime) => put(value, lifetime),
                 Compute::Touch(time) => store.touch_this(found, time),

@@ -215,6 +215,7 @@ where
             let Some(now) = found.and_then(|found| store.again(&found)) else {
                 return refused(offer, Some(pin), StoreError::Changed);
             };
+            let lifetime = store.lifetime(&offer, Some(&now), lifetime);
             let term = store.term(&pin, lifetime).map_err(Hindered::from);
             match term.and_then(|(term, _)| offer.replace(&pin, &now, term)) {
                 Ok(Entered { new, old, closed }) => {

@@ -36,8 +36,7 @@ where
     {
         let (wanted, pin) = self.seek(key);
         while let Some(found) = self.store.living(&pin, wanted) {
-            if self.is_used(&found) {
-                self.store.note_lookup(&pin, |lookups| &lookups.hits);
+            if self.is_used(&found) && self.store.note_hit(&pin, &found) {
                 let (lent, answer) = (found.lend(), ask(&found));
                 // SAFETY: found under the pin.
                 return Some((unsafe { Ref::new(&self.store, lent, pin) }, answer));
@@ -52,6 +51,11 @@ where
     pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
         self.store.note_use(found);
         found.lease.is(State::Live) || self.store.prolong(found)
+    }
+
+    /// As [`is_used`](Self::is_used), of a call that is no look-up and yet reads the entry.
+    pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
+        self.is_used(found) && self.store.is_read(found)
     }
 
     /// As [`get`](Self::get), without using it.

@@ -186,13 +186,13 @@ where
         loop {
             let found = self.living(wanted);
             if uses {
-                if found.is_some_and(|found| !self.map.is_used(&found)) {
-                    continue; // It has ended meanwhile.
+                let store = &self.map.store;
+                match found {
+                    None => store.note_lookup(&self.pin, |lookups| &lookups.misses),
+                    Some(found)
+                        if self.map.is_used(&found) && store.note_hit(&self.pin, &found) => {}
+                    Some(_) => continue, // It has ended meanwhile.
                 }
-                self.map.store.note_lookup(&self.pin, |lookups| match found {
-                    Some(_) => &lookups.hits,
-                    None => &lookups.misses,
-                });
             }
             return found.map(|found| &found.pair().1);
         }

@@ -95,7 +95,8 @@ use std::time::Duration;
 /// A [`Ref`], an [`OccupiedEntry`] and each item of an iterator *pin* the map, as every call does
 /// while it runs: the map drops nothing that they may look at. Keep none for long. A key's `Eq` runs
 /// pinned, and so do the closures of [`retain`](Self::retain), [`remove_if`](Self::remove_if),
-/// [`upsert`](Self::upsert) and [`compute`](Self::compute). The listener runs unpinned.
+/// [`upsert`](Self::upsert) and [`compute`](Self::compute), and an [`Expiry`](crate::Expiry). The
+/// listener runs unpinned.
 ///
 /// # When values are dropped
 ///

@@ -131,8 +131,24 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
-        let settled = self.put(key, value, lifetime.into(), Replaces::Any)?;
+        if self.store.expiry.is_some() {
+            return self.insert_asking((key, value), lifetime.into());
+        }
+        let hash = self.hash(&key);
+        let settled = self.put_by(hash, (key, value), (lifetime.into(), false), Replaces::Any)?;
         Ok(settled.into_replaced())
+    }
+
+    /// As [`insert_for`](Self::insert_for), in a map with a policy. It ends here, so that the common
+    /// way keeps its result in registers.
+    #[cold]
+    #[inline(never)]
+    fn insert_asking(
+        &self,
+        (key, value): (K, V),
+        lifetime: Lifetimes,
+    ) -> Result<Option<Removed<'_, K, V>>, InsertError<K, V>> {
+        Ok(self.put(key, value, lifetime, Replaces::Any)?.into_replaced())
     }
 
     /// Puts an entry in, or in the place of the one that lives there, if it `replaces` that. Where
@@ -159,6 +175,19 @@ where
         lifetime: Lifetimes,
         replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        let asks = self.store.expiry.is_some();
+        self.put_by(hash, (key, value), (lifetime, asks), replaces)
+    }
+
+    /// The loop of an insertion, which may ask a policy for the lifetime.
+    #[inline(always)]
+    fn put_by(
+        &self,
+        hash: u32,
+        (key, value): (K, V),
+        lifetime: (Lifetimes, bool),
+        replaces: Replaces,
+    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         let store = &*self.store;
         let mut offer = store.offer(hash, key, Some(value));
         if let Err(error) = offer.weigh() {
@@ -171,7 +200,7 @@ where
                     let new = (new.lend(), new.place());
                     return Ok(Settled::new(store, pin, new, (old, closed)));
                 }
-                Put::Kept(found) if !offer.has_room() && self.is_used(&found) => {
+                Put::Kept(found) if !offer.has_room() && self.is_read(&found) => {
                     let there = (found.lend(), found.place());
                     let refused = Some(offer.into_pair());
                     let settled = Settled::new(store, pin, there, (None, None));
@@ -203,7 +232,7 @@ where
         let (wanted, pin) = self.seek::<K>(&key);
         loop {
             match self.store.living(&pin, wanted) {
-                Some(found) if !self.is_used(&found) => {}
+                Some(found) if !self.is_read(&found) => {}
                 Some(found) => {
                     let (lent, place) = (found.lend(), found.place());
                     // SAFETY: found under the pin.

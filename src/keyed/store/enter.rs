@@ -164,6 +164,11 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         std::mem::replace(&mut self.value, value)
     }
 
+    /// Key and value, which are not in.
+    pub(in crate::keyed) fn pair(&self) -> (&K, &V) {
+        (self.key(), self.value.as_ref().expect(OFFERED))
+    }
+
     /// The key that is offered, to be looked up.
     #[inline(always)]
     pub(in crate::keyed) fn wanted(&self) -> Wanted<'_, K>
@@ -177,8 +182,8 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     #[inline(always)]
     pub(in crate::keyed) fn weigh(&mut self) -> Result<(), StoreError> {
         if let Some(weigher) = &self.store.weigher {
-            let value = self.value.as_ref().expect(OFFERED);
-            self.weight = self.store.weigh(weigher, self.key(), value)?;
+            let (key, value) = self.pair();
+            self.weight = self.store.weigh(weigher, key, value)?;
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ pub(super) use weigh::Weigher;
 
 use super::idle::Policy;
 use super::removals::Removals;
+use super::Expiry;
 use crate::core::engine::{Engine, Pin, Stripe};
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
@@ -58,6 +59,7 @@ use crate::sync::Ordering;
 use crate::time::nanos;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64 as Statistic;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The states of an entry that has not ended.
@@ -221,6 +223,10 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) reloads_with: Option<u64>,
     /// Set by the builder of a map that counts its look-ups.
     pub(super) counts_lookups: bool,
+    /// Set by the builder of a map that decides for each entry.
+    pub(super) expiry: Option<Arc<dyn Expiry<K, V>>>,
+    /// Whether it counts look-ups, or has a policy to ask.
+    pub(super) heeds_hits: bool,
     /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of a
     /// session tracker that lends no tokens.
     pub(in crate::keyed) drops: bool,
@@ -258,6 +264,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             weigher: None,
             reloads_with: None,
             counts_lookups: false,
+            expiry: None,
+            heeds_hits: false,
             drops: true,
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
@@ -282,6 +290,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if self.counts_lookups {
             of(&self.engine.mine(pin).frontend.lookups).add(1);
         }
+    }
+
+    /// A look-up has found this entry: counts it, and asks the policy, in a map that does. False if
+    /// the entry has ended meanwhile.
+    #[inline(always)]
+    pub(super) fn note_hit(&self, pin: &Pin, found: &Found<'_, K, V>) -> bool {
+        if !self.heeds_hits {
+            return true;
+        }
+        let is_hit = self.is_read(found);
+        if is_hit {
+            self.note_lookup(pin, |lookups| &lookups.hits);
+        }
+        is_hit
     }
 
     /// The sum of one such counter.
