@@ -4,6 +4,7 @@
 use crate::sync::{fence, AtomicBool, AtomicUsize, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
+use std::task::Wake;
 use std::time::Duration;
 
 /// Wakes a thread that has gone to sleep. A sender first sends, then rings. A sleeper first stores
@@ -77,6 +78,16 @@ impl Call {
     /// Whether there is one: the last look before the thread sleeps.
     pub fn is_there(&self) -> bool {
         self.is_there.load(Ordering::Relaxed)
+    }
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.call();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.call();
     }
 }
 

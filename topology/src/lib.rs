@@ -62,7 +62,7 @@
 //! ```
 //!
 //! With the feature `metrics`, snapshots of components' counters are published through the facade
-//! of that name: module `publish`.
+//! of that name: module `publish`. With the feature `stream`, any stream is a spout: `StreamSpout`.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
@@ -106,6 +106,9 @@ pub use builder::{BoltStage, Source, SpoutStage, Stream, TopologyBuilder};
 pub use expiry::{AckTracker, Clock, CoarseClock, ManualClock, Root};
 
 pub use collect::{BoltCollector, SpoutCollector};
+#[cfg(feature = "stream")]
+#[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
+pub use component::StreamSpout;
 pub use component::{
     basic, concurrent, sink, Basic, Bolt, Concurrent, Context, Counter, Derive, Done, Hook, Next,
     Seen, Spout, Waker,

@@ -1,6 +1,6 @@
 //! The time limit of a body's frames.
 
-use crate::BoxError;
+use crate::{BoxError, Deadline};
 use expiry::timeouts::{Sleep, TimeoutError};
 use expiry::Timeouts;
 use http_body::{Body, Frame, SizeHint};
@@ -9,6 +9,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
+
+/// When a frame is late.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    /// So long after it was found pending.
+    Frame(Duration),
+    Until(Deadline),
+}
+
+impl Limit {
+    /// Whether a frame that is ready now is late. Its own time does not count then.
+    fn is_over(&self) -> bool {
+        matches!(self, Limit::Until(deadline) if deadline.remaining().is_zero())
+    }
+}
 
 /// How far the body has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +37,8 @@ enum State {
 }
 
 pin_project! {
-    /// A body each of whose frames has so much time.
+    /// A body each of whose frames has so much time; or, from a
+    /// [`DeadlineLayer`](crate::DeadlineLayer), all of whose frames have the rest of a request's.
     ///
     /// The time of a frame begins with the first poll that finds it pending: a reader that is slow
     /// itself takes no time from it. A late frame ends the body with [`TimeoutError::Elapsed`], and
@@ -50,30 +66,12 @@ pin_project! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Around all requests and responses of an axum router, by tower's `ServiceBuilder`:
-    ///
-    /// ```
-    /// use axum::{body::Body, extract::Request, response::Response, Router};
-    /// use expiry::timeouts;
-    /// use expiry_tower::TimeoutBody;
-    /// use std::time::Duration;
-    /// use tower::ServiceBuilder;
-    ///
-    /// fn limited(body: Body) -> Body {
-    ///     Body::new(TimeoutBody::new(timeouts::global(), Duration::from_secs(30), body))
-    /// }
-    ///
-    /// let app: Router = Router::new().layer(
-    ///     ServiceBuilder::new()
-    ///         .map_request(|request: Request| request.map(limited))
-    ///         .map_response(|response: Response| response.map(limited)),
-    /// );
-    /// ```
+    /// [`BodyTimeoutLayer`](crate::BodyTimeoutLayer) puts it around all bodies of a service.
     #[derive(Debug)]
     pub struct TimeoutBody<B> {
         #[pin]
         body: B,
-        after: Duration,
+        limit: Limit,
         sleep: Sleep<'static>,
         state: State,
     }
@@ -84,7 +82,22 @@ impl<B> TimeoutBody<B> {
     #[must_use]
     pub fn new(timeouts: &'static Timeouts, after: Duration, body: B) -> Self {
         let sleep = timeouts.sleep(Duration::ZERO);
-        TimeoutBody { body, after, sleep, state: State::Idle }
+        TimeoutBody { body, limit: Limit::Frame(after), sleep, state: State::Idle }
+    }
+
+    /// Gives the whole of `body` until `deadline`, which `sleep` waits for.
+    pub(crate) fn until(deadline: Deadline, sleep: Sleep<'static>, body: B) -> Self {
+        TimeoutBody { body, limit: Limit::Until(deadline), sleep, state: State::Idle }
+    }
+
+    /// The body.
+    pub const fn get_ref(&self) -> &B {
+        &self.body
+    }
+
+    /// The body, without a limit.
+    pub fn into_inner(self) -> B {
+        self.body
     }
 }
 
@@ -104,20 +117,23 @@ where
         if *this.state == State::Failed {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(frame) = this.body.poll_frame(context) {
-            *this.state = State::Idle;
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        }
-        if *this.state == State::Idle {
-            this.sleep.reset(*this.after);
-            *this.state = State::Waiting;
-        }
-        let slept = ready!(Pin::new(this.sleep).poll(context));
+        let why = match this.body.poll_frame(context) {
+            Poll::Ready(Some(Ok(_))) if this.limit.is_over() => TimeoutError::Elapsed,
+            Poll::Ready(frame) => {
+                *this.state = State::Idle;
+                return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+            }
+            Poll::Pending => {
+                if let (State::Idle, Limit::Frame(after)) = (*this.state, *this.limit) {
+                    this.sleep.reset(after);
+                }
+                *this.state = State::Waiting;
+                let slept = ready!(Pin::new(this.sleep).poll(context));
+                slept.map_or_else(TimeoutError::Timer, |()| TimeoutError::Elapsed)
+            }
+        };
         *this.state = State::Failed;
-        Poll::Ready(Some(Err(match slept {
-            Ok(()) => TimeoutError::Elapsed.into(),
-            Err(why) => TimeoutError::Timer(why).into(),
-        })))
+        Poll::Ready(Some(Err(why.into())))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use expiry::timeouts::{Sleep, TimeoutError};
 use expiry::Timeouts;
+#[cfg(feature = "hyper-util")]
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -117,6 +119,11 @@ impl<T> IdleTimeout<T> {
         IdleTimeout { stream, idle, read, write }
     }
 
+    /// How long the stream may be idle.
+    pub const fn limit(&self) -> Duration {
+        self.idle.limit
+    }
+
     /// The stream.
     pub fn get_ref(&self) -> &T {
         &self.stream
@@ -181,5 +188,13 @@ impl<T: AsyncWrite> AsyncWrite for IdleTimeout<T> {
         let this = self.project();
         let polled = this.stream.poll_shutdown(context);
         this.idle.limit(this.write, context, polled, |()| false)
+    }
+}
+
+#[cfg(feature = "hyper-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "hyper-util")))]
+impl<T: Connection> Connection for IdleTimeout<T> {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
     }
 }

@@ -12,13 +12,60 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
+/// What a late request comes to: [`Fail`] or [`Answer`]. `R` and `E` are the service's response and
+/// error.
+pub trait Ending<R, E> {
+    /// The error of the service with the limit.
+    type Error;
+
+    /// What the service returns when the time is up, or when the deadline was refused.
+    ///
+    /// # Errors
+    ///
+    /// Where the late request fails.
+    fn late(&self, why: TimeoutError) -> Result<R, Self::Error>;
+
+    /// The service's own error.
+    fn own(error: E) -> Self::Error;
+}
+
 /// A late request fails with a [`TimeoutError`], boxed.
 #[derive(Debug, Clone, Copy)]
 pub struct Fail;
 
-/// A late request is answered with a status code.
+impl<R, E: Into<BoxError>> Ending<R, E> for Fail {
+    type Error = BoxError;
+
+    fn late(&self, why: TimeoutError) -> Result<R, BoxError> {
+        Err(why.into())
+    }
+
+    fn own(error: E) -> BoxError {
+        error.into()
+    }
+}
+
+/// A late request is answered with a status code and an empty body. One whose deadline was refused
+/// is answered with 503 (Service Unavailable).
 #[derive(Debug, Clone, Copy)]
-pub struct Answer(StatusCode);
+pub struct Answer(pub(crate) StatusCode);
+
+impl<B: Default, E> Ending<Response<B>, E> for Answer {
+    type Error = E;
+
+    fn late(&self, why: TimeoutError) -> Result<Response<B>, E> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = match why {
+            TimeoutError::Elapsed => self.0,
+            TimeoutError::Timer(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Ok(response)
+    }
+
+    fn own(error: E) -> E {
+        error
+    }
+}
 
 /// Gives each request of a service so much time.
 ///
@@ -88,68 +135,72 @@ impl TimeoutLayer<Answer> {
     }
 }
 
+impl<E> TimeoutLayer<E> {
+    /// How much time each request has.
+    #[must_use]
+    pub const fn after(&self) -> Duration {
+        self.after
+    }
+}
+
 impl<S, E: Copy> Layer<S> for TimeoutLayer<E> {
-    type Service = TimeoutService<S, E>;
+    type Service = TimeoutService<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        TimeoutService { inner, limit: TimeoutLayer { ..*self } }
+        TimeoutService { inner, layer: *self }
     }
 }
 
-/// A service with the time limit of a [`TimeoutLayer`].
+/// A service with the time limit of a layer `L`.
 #[derive(Debug, Clone, Copy)]
-pub struct TimeoutService<S, E = Fail> {
-    inner: S,
-    limit: TimeoutLayer<E>,
+pub struct TimeoutService<S, L = TimeoutLayer> {
+    pub(crate) inner: S,
+    pub(crate) layer: L,
 }
 
-impl<S, E: Copy> TimeoutService<S, E> {
-    fn limited<F: Future>(&self, response: F) -> ResponseFuture<F, E> {
-        let TimeoutLayer { timeouts, after, ending } = self.limit;
-        ResponseFuture { response: timeouts.timeout(after, response), ending }
+impl<S, L> TimeoutService<S, L> {
+    /// The layer, which says what the limit is.
+    pub const fn layer(&self) -> &L {
+        &self.layer
+    }
+
+    /// The service.
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service. Requests that are sent through this have no limit.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service, without a limit.
+    pub fn into_inner(self) -> S {
+        self.inner
     }
 }
 
-impl<S, R> Service<R> for TimeoutService<S>
+impl<S, R, E> Service<R> for TimeoutService<S, TimeoutLayer<E>>
 where
     S: Service<R>,
-    S::Error: Into<BoxError>,
+    E: Ending<S::Response, S::Error> + Copy,
 {
     type Response = S::Response;
-    type Error = BoxError;
-    type Future = ResponseFuture<S::Future>;
+    type Error = E::Error;
+    type Future = ResponseFuture<S::Future, E>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), E::Error>> {
+        self.inner.poll_ready(context).map_err(E::own)
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let response = self.inner.call(request);
-        self.limited(response)
-    }
-}
-
-impl<S, R, B> Service<R> for TimeoutService<S, Answer>
-where
-    S: Service<R, Response = Response<B>>,
-    B: Default,
-{
-    type Response = Response<B>;
-    type Error = S::Error;
-    type Future = ResponseFuture<S::Future, Answer>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: R) -> Self::Future {
-        let response = self.inner.call(request);
-        self.limited(response)
+        let TimeoutLayer { timeouts, after, ending } = self.layer;
+        ResponseFuture { response: timeouts.timeout(after, self.inner.call(request)), ending }
     }
 }
 
 pin_project! {
-    /// The response of a [`TimeoutService`].
+    /// The response of a service with a [`TimeoutLayer`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are polled"]
     pub struct ResponseFuture<F, E = Fail> {
@@ -159,37 +210,18 @@ pin_project! {
     }
 }
 
-impl<F, R, E> Future for ResponseFuture<F>
+impl<F, R, O, E> Future for ResponseFuture<F, E>
 where
-    F: Future<Output = Result<R, E>>,
-    E: Into<BoxError>,
+    F: Future<Output = Result<R, O>>,
+    E: Ending<R, O>,
 {
-    type Output = Result<R, BoxError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match ready!(self.project().response.poll(context)) {
-            Ok(response) => response.map_err(Into::into),
-            Err(why) => Err(why.into()),
-        })
-    }
-}
-
-impl<F, B, E> Future for ResponseFuture<F, Answer>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-    B: Default,
-{
-    type Output = F::Output;
+    type Output = Result<R, E::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        Poll::Ready(ready!(this.response.poll(context)).unwrap_or_else(|why| {
-            let mut response = Response::new(B::default());
-            *response.status_mut() = match why {
-                TimeoutError::Elapsed => this.ending.0,
-                TimeoutError::Timer(_) => StatusCode::SERVICE_UNAVAILABLE,
-            };
-            Ok(response)
-        }))
+        Poll::Ready(match ready!(this.response.poll(context)) {
+            Ok(response) => response.map_err(E::own),
+            Err(why) => this.ending.late(why),
+        })
     }
 }

@@ -21,9 +21,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// A sleep of hyper's cannot fail. One whose deadline finds no room (`Full`, `OutOfMemory`) tries
 /// again every 10 ms, by the [global](timeouts::global) timeouts, and is late by as much at the
-/// most. Only where those have no room either, its task takes a whole core. A sleep is ready at once
-/// after a shutdown of the timeouts, and hyper then takes its limits for exceeded: shut them down
-/// last.
+/// most. A sleep is ready at once where those refuse it too, and after a shutdown of its own
+/// timeouts: hyper then takes its limits for exceeded. Shut timeouts down last.
 ///
 /// # Examples
 ///
@@ -106,8 +105,7 @@ impl Future for Unfailing {
             }
             let again = self.again.get_or_insert_with(|| timeouts::global().sleep(PAUSE));
             if ready!(Pin::new(again).poll(context)).is_err() {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
+                return Poll::Ready(());
             }
             self.again = None;
         }

@@ -218,6 +218,7 @@ fn what_a_late_owner_acks_comes_to_the_next_one() {
     gate.store(true, Ordering::SeqCst);
     let (next, _) = start(&second);
     rig.until("all count", || done.lock().unwrap().counted.len() == KEYS);
+    rig.until("it forgets what it lost", || late_source.stats().held == 0);
     [late, next].into_iter().for_each(|topology| drop(topology.kill()));
 }
 

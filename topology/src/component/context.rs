@@ -4,6 +4,7 @@ use crate::inbox::Call;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task;
 use std::time::Duration;
 
 /// Says which task an instance belongs to.
@@ -178,6 +179,13 @@ impl Waker {
     /// find: send first, then wake. It costs a fence while the task's thread is awake.
     pub fn wake(&self) {
         self.0.call();
+    }
+}
+
+impl From<Waker> for task::Waker {
+    /// The waker of a future or a stream that the instance polls by itself.
+    fn from(waker: Waker) -> Self {
+        waker.0.into()
     }
 }
 

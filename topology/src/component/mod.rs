@@ -6,6 +6,8 @@ mod concurrent;
 mod context;
 mod hook;
 mod spout;
+#[cfg(feature = "stream")]
+mod stream;
 
 pub use basic::{basic, sink, Basic, Derive, Done};
 pub use bolt::Bolt;
@@ -14,3 +16,6 @@ pub(crate) use context::Registry;
 pub use context::{Context, Counter, Waker};
 pub use hook::{Hook, Seen};
 pub use spout::{Next, Spout};
+#[cfg(feature = "stream")]
+#[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
+pub use stream::StreamSpout;

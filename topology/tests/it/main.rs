@@ -13,5 +13,7 @@ mod making;
 mod metrics;
 mod panics;
 mod restart;
+#[cfg(feature = "stream")]
+mod streams;
 mod threads;
 mod trees;

@@ -3,22 +3,26 @@
 use crate::{poll, Manual, SECOND};
 use bytes::Bytes;
 use expiry::timeouts::{TimeoutError, TimerError};
-use expiry_tower::{BoxError, TimeoutBody};
+use expiry_tower::{BodyTimeoutLayer, BoxError, TimeoutBody};
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tower::{service_fn, Layer, Service};
 
 /// A body whose frames a test puts there; it ends after an error.
-#[derive(Clone, Default)]
-struct Frames(Arc<Mutex<VecDeque<io::Result<&'static str>>>>);
+#[derive(Debug, Clone, Default)]
+pub struct Frames(Arc<Mutex<VecDeque<io::Result<&'static str>>>>);
 
 impl Frames {
-    fn put(&self, frame: io::Result<&'static str>) {
+    pub fn put(&self, frame: io::Result<&'static str>) {
         self.0.lock().unwrap().push_back(frame);
     }
 }
@@ -42,12 +46,12 @@ impl Body for Frames {
     }
 }
 
-fn next(body: &mut TimeoutBody<Frames>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+pub fn next(body: &mut TimeoutBody<Frames>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
     poll(&mut body.frame())
 }
 
 #[track_caller]
-fn fails(body: &mut TimeoutBody<Frames>, why: TimeoutError) {
+pub fn fails(body: &mut TimeoutBody<Frames>, why: TimeoutError) {
     match next(body) {
         Poll::Ready(Some(Err(error))) => assert_eq!(error.downcast_ref(), Some(&why)),
         other => panic!("{other:?}"),
@@ -117,4 +121,33 @@ fn no_time_at_all_is_one_poll() {
     frames.put(Ok("frame"));
     assert!(matches!(next(&mut body), Poll::Ready(Some(Ok(_)))));
     fails(&mut body, TimeoutError::Elapsed);
+}
+
+#[test]
+fn the_layers_limit_the_bodies_of_requests_and_responses() {
+    let time = Manual::new();
+    let [requests, responses] = [(); 2].map(|()| Frames::default());
+    let echo = |request: Request<TimeoutBody<Frames>>| {
+        ready(Ok::<_, Infallible>(Response::new(request.into_body())))
+    };
+    let mut echo = BodyTimeoutLayer::of_requests(time.timeouts, SECOND).layer(service_fn(echo));
+    let mut echoed = echo.call(Request::new(requests.clone())).into_inner().unwrap().into_body();
+    let layer = BodyTimeoutLayer::of_responses(time.timeouts, 2 * SECOND);
+    let answer = responses.clone();
+    let answers = move |()| ready(Ok::<_, Infallible>(Response::new(answer.clone())));
+    let mut response = layer.layer(service_fn(answers)).call(());
+    let Poll::Ready(Ok(response)) = poll(&mut response) else { panic!("it is ready") };
+    let mut answered = response.into_body();
+    for (frames, body) in [(requests, &mut echoed), (responses, &mut answered)] {
+        assert!(next(body).is_pending());
+        frames.put(Ok("frame"));
+        assert!(matches!(next(body), Poll::Ready(Some(Ok(_)))));
+        assert!(next(body).is_pending());
+    }
+    time.pass(SECOND + SECOND / 100);
+    fails(&mut echoed, TimeoutError::Elapsed);
+    assert!(next(&mut answered).is_pending());
+    time.pass(SECOND);
+    fails(&mut answered, TimeoutError::Elapsed);
+    assert_eq!((echo.layer().after(), layer.after()), (SECOND, 2 * SECOND));
 }

@@ -193,3 +193,17 @@ fn refusals_have_errors_of_their_own() {
     assert!(matches!(write(&mut first), Poll::Ready(Ok(1))), "what need not wait goes on");
     assert!(poll(&mut pin!(first.into_inner().read_u8())).is_pending());
 }
+
+#[cfg(feature = "hyper-util")]
+#[test]
+fn hyper_utils_client_hears_what_the_stream_says_of_itself() {
+    use hyper_util::client::legacy::connect::{Connected, Connection};
+    struct Proxied;
+    impl Connection for Proxied {
+        fn connected(&self) -> Connected {
+            Connected::new().proxy(true)
+        }
+    }
+    let stream = IdleTimeout::new(Manual::new().timeouts, SECOND, Proxied);
+    assert!(stream.connected().is_proxied() && stream.limit() == SECOND);
+}

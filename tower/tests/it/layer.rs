@@ -102,3 +102,13 @@ fn answering_a_late_or_refused_request_is_a_response() {
     let response = block_on(layer.layer(answers).oneshot(())).unwrap();
     assert_eq!((response.status(), *response.body()), (StatusCode::OK, "done"));
 }
+
+#[test]
+fn a_layer_and_its_service_say_what_they_limit() {
+    let time = Manual::new();
+    let layer = TimeoutLayer::answering(time.timeouts, SECOND, StatusCode::GATEWAY_TIMEOUT);
+    let mut service = layer.layer(7);
+    assert_eq!((layer.after(), service.layer().after(), *service.get_ref()), (SECOND, SECOND, 7));
+    *service.get_mut() += 1;
+    assert_eq!(service.into_inner(), 8);
+}

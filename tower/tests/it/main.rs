@@ -3,6 +3,7 @@
 
 mod body;
 mod clock;
+mod deadline;
 mod examples;
 mod idle;
 mod layer;
