@@ -234,7 +234,16 @@ pub fn builder<T: Send + 'static>(clock: &ManualClock) -> AckTrackerBuilder<T> {
         .shards(1)
         .seed(7)
         .latency_sampling(0.0)
-        .clock(clock.clone())
+        .clock(Moved(clock.clone()))
+}
+
+/// A clock that a model moves, of trackers with a reaper, too.
+struct Moved(ManualClock);
+
+impl Clock for Moved {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
 }
 
 /// A tracker on a manual clock, and a log of its outcomes.

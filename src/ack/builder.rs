@@ -163,7 +163,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
     }
 
     fn built(self, target: To<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
         let owner = Owner::new(&trees, |trees| &trees.engine, reaper)?;

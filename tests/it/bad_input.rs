@@ -8,10 +8,11 @@ use crate::support;
 
 use crate::support::{after, manual, manual_with, settle, GENEROUS, MS};
 use expiry::{
-    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiringMap, ExpiryQueue,
-    Lifetime, LifetimeError, Outcome, PendingMap, PendingTable, Root, SessionTracker, ShutdownMode,
-    Tuple, WhenFull,
+    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Clock, Done, ExpiringMap,
+    ExpiryQueue, Lifetime, LifetimeError, ManualClock, Outcome, PendingMap, PendingTable, Reaper,
+    Root, SessionTracker, ShutdownMode, TimeCacheMap, Tuple, WhenFull,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Says what to do, not only what is wrong: an instruction, or the range that is allowed.
@@ -117,6 +118,12 @@ macro_rules! refuse_alike {
         check($builder.capacity(0).build_manual().err(), BuildError::ZeroCapacity);
         let built = $builder.capacity(capacity).build_manual();
         check(built.err(), BuildError::CapacityTooLarge { capacity });
+        let manual = || $builder.clock(ManualClock::new());
+        check(manual().build().err(), BuildError::ManualClock);
+        let shared = manual().reaper(&Reaper::global().unwrap());
+        check(shared.build_with_channel(1, WhenFull::Drop).err(), BuildError::ManualClock);
+        let same = $builder.clock(Arc::new(ManualClock::new()) as Arc<dyn Clock>);
+        check(same.build().err(), BuildError::ManualClock);
         check($builder.reaper_budget(0).build_manual().err(), BuildError::ZeroBudget);
         for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
             let built = $builder.build_with_channel(0, when_full);
@@ -142,6 +149,13 @@ fn every_store_refuses_the_same() {
         SessionTracker::builder(), expiry_listener(|_| ());
         PendingTable::<u64>::builder(), expiry_listener(|_| ());
         PendingMap::<u64, u64>::builder(), expiry_listener(|_, _| ());
+    }
+    let cache = TimeCacheMap::<u64, u64>::builder(1000 * MS).clock(ManualClock::new());
+    assert_eq!(cache.build().err(), Some(BuildError::ManualClock));
+    #[cfg(feature = "async")]
+    {
+        let timeouts = expiry::Timeouts::builder().clock(ManualClock::new());
+        assert_eq!(timeouts.build().err(), Some(BuildError::ManualClock));
     }
 }
 

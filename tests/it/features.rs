@@ -8,7 +8,7 @@
 //! `memory.rs`, because it measures the process. What needs many threads is in `threads.rs`, also
 //! growth (F5). What a clock that lags may delay (F9) is in `tracker_leases.rs`.
 
-use crate::support::clocks::{Lagging, LAG, LAGS};
+use crate::support::clocks::{Lagging, Moved, LAG, LAGS};
 use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
 };
@@ -812,7 +812,7 @@ fn f07_the_reaper_is_busy_while_a_listener_runs() {
     let clock = ManualClock::new();
     clock.advance(3600 * SECOND);
     let works = clock.clone();
-    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone());
+    let queue = ExpiryQueue::builder().interval(MS).clock(Moved(clock.clone()));
     let queue = queue.expiry_listener(move |_: &u64| works.advance(10 * SECOND)).build().unwrap();
     queue.update(1, MS).unwrap();
     clock.advance(2 * MS);

@@ -478,7 +478,7 @@ where
             store.removals = removals(this);
             store
         });
-        let reaper = setup.reaper(reaper);
+        let reaper = setup.reaper(reaper)?;
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(ExpiringMap { store, hasher, owner, flights: Arc::new(Flights::new()) })
     }

@@ -141,7 +141,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
             collects: self.collects,
             lend: self.lend,
         });
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(SessionTracker { store, owner })
     }
