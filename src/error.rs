@@ -280,7 +280,7 @@ impl std::error::Error for Closed {}
 /// ```
 /// use expiry::{edge, AckError, AckTracker, Lifetime};
 ///
-/// let tracker = AckTracker::with_tokens().capacity(1).build()?;
+/// let tracker = AckTracker::builder().with_tokens().capacity(1).build()?;
 /// tracker.issue_with_token(edge(), 42, "first".to_string(), Lifetime::Default)?;
 /// let refused = tracker.issue_with_token(edge(), 42, "second".to_string(), Lifetime::Default);
 /// let refused = refused.unwrap_err();

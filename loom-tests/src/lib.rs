@@ -228,7 +228,8 @@ pub fn after(ticks: u32) -> Lifetime {
 /// The settings of every model's tracker: one shard, a timeout of ten ticks of 1 ms, ids and hashes
 /// from a fixed seed.
 pub fn builder<T: Send + 'static>(clock: &ManualClock) -> AckTrackerBuilder<T> {
-    AckTracker::with_tokens()
+    AckTracker::builder()
+        .with_tokens()
         .timeout(TICK * TIMEOUT)
         .interval(TICK)
         .shards(1)

@@ -72,6 +72,44 @@ impl<T> Default for AckTrackerBuilder<T> {
     }
 }
 
+impl AckTrackerBuilder {
+    /// Each root is to carry a token. A handler that was set before gets outcomes without them.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, Lifetime, Outcome};
+    /// use std::sync::mpsc;
+    ///
+    /// let tracker = AckTracker::builder()
+    ///     .with_tokens()
+    ///     .on_outcome(|outcome: Outcome<mpsc::Sender<bool>>| {
+    ///         let _ = outcome.token.send(outcome.is_acked());
+    ///     })
+    ///     .build()?;
+    /// let (reply, replies) = mpsc::channel();
+    /// let work = edge();
+    /// let root = tracker.issue_with_token(work, 42, reply, Lifetime::Default)?;
+    /// tracker.ack(root, work)?;
+    /// assert!(replies.recv()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_tokens<T: Send + 'static>(self) -> AckTrackerBuilder<T> {
+        let without = |handler: Arc<dyn Handler>| -> Arc<dyn Handler<T>> {
+            Arc::new(move |Outcome { root, owner, reason, latency, .. }: Outcome<T>| {
+                handler.outcome(Outcome { root, owner, token: (), reason, latency });
+            })
+        };
+        AckTrackerBuilder {
+            setup: self.setup,
+            timeout: self.timeout,
+            early_capacity: self.early_capacity,
+            early_timeout: self.early_timeout,
+            sampling: self.sampling,
+            on_drop: self.on_drop,
+            handler: self.handler.map(without),
+        }
+    }
+}
+
 impl<T: Send + 'static> AckTrackerBuilder<T> {
     setters! {
         "roots", "build_manual",

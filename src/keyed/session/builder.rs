@@ -77,6 +77,45 @@ impl<T> Default for SessionTrackerBuilder<T> {
     }
 }
 
+impl SessionTrackerBuilder {
+    /// Each session is to carry a token. A listener that was set before gets sessions without them.
+    ///
+    /// ```
+    /// use expiry::{NewSession, SessionTracker};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let sessions = SessionTracker::builder()
+    ///     .with_tokens::<mpsc::Sender<&str>>()
+    ///     .expiry_listener(|gone| drop(gone.token.send("your session has expired")))
+    ///     .build()?;
+    /// let (connection, client) = mpsc::channel();
+    /// let new = NewSession::from(7).token(connection);
+    /// let session = sessions.create(Duration::from_secs(10), new)?;
+    /// let gone = sessions.remove(session.id()).unwrap();
+    /// gone.token.send("goodbye")?;
+    /// assert_eq!(client.recv()?, "goodbye");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_tokens<T: Send + 'static>(self) -> SessionTrackerBuilder<T> {
+        let without = |listener: Arc<Listener<()>>| -> Arc<Listener<T>> {
+            Arc::new(move |gone: SessionInfo<T>| {
+                let SessionInfo { id, owner, timeout, is_global, remaining, .. } = gone;
+                listener(SessionInfo { id, owner, timeout, is_global, remaining, token: () });
+            })
+        };
+        SessionTrackerBuilder {
+            setup: self.setup,
+            minimum: self.minimum,
+            maximum: self.maximum,
+            server: self.server,
+            first: self.first,
+            collects: self.collects,
+            lend: None,
+            listener: self.listener.map(without),
+        }
+    }
+}
+
 impl<T: Send + Sync + 'static> SessionTrackerBuilder<Arc<T>> {
     /// Lends the tokens of sessions: [`SessionTracker::token`]. Then a session's end hands out a
     /// clone of the `Arc`. The tracker's own goes when the driver frees the session's memory, soon
