@@ -95,6 +95,10 @@ macro_rules! builds {
         /// what is removed, or ends in a shutdown. The reaper's thread calls it, or without a
         /// reaper a thread that polls; and a thread whose insertion finds the store full. It may
         /// use the store, be slow, or panic; a panic is caught and counted.
+        ///
+        /// A closure that calls a method of its argument names the type: `|value: Reply|`, or
+        /// `builder` of a store that names it. Otherwise the compiler asks for it (E0282), whatever
+        /// the rest of the program says.
         pub fn $listener(
             mut self,
             listener: impl Fn($($argument),*) + Send + Sync + 'static,
