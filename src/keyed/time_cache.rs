@@ -225,6 +225,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: out of memory.
+    #[doc(alias = "insert")]
     pub fn put(&self, key: K, value: V) -> Result<(), InsertError<K, V>> {
         self.map.insert(key, value).map(drop)
     }

@@ -71,6 +71,7 @@ use std::time::Duration;
 /// insertion that the listener takes, or build with a channel. A listener may use the table, be
 /// slow, or panic. It must not own a handle to its own table, which would keep the table for ever.
 /// The thread that shuts a table down, or its reaper, drops what is left when the last handle goes.
+#[doc(alias("DelayQueue", "timer"))]
 pub struct PendingTable<T: 'static> {
     inner: Arc<Inner<T>>,
     owner: Arc<Owner<Inner<T>>>,
@@ -193,6 +194,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// [`PendingError`] gives the value back: [`StoreError::Full`], [`StoreError::OutOfMemory`],
     /// [`StoreError::Closed`], [`StoreError::Lifetime`].
     #[inline]
+    #[doc(alias = "schedule")]
     pub fn insert(
         &self,
         value: T,
@@ -225,6 +227,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// ticket may be any number.
     #[inline]
     #[must_use = "the value has left the table"]
+    #[doc(alias("cancel", "remove"))]
     pub fn take(&self, ticket: Ticket) -> Option<T> {
         self.inner.take(ticket)
     }

@@ -56,6 +56,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// # Errors
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`].
+    #[doc(alias("heartbeat", "keep_alive", "renew"))]
     pub fn touch(&self, id: SessionId) -> Result<(), SessionError> {
         self.touch_at(self.hash(id), id, None)
     }
