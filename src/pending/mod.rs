@@ -167,20 +167,13 @@ snapshot! {
 const GROUP: usize = 16;
 
 impl<T: Send + 'static> PendingTable<T> {
-    /// Settings with defaults. Where a closure calls a method of the values before the table has
-    /// any, name their type: Rust checks the closure first, and fails with E0282 otherwise.
+    /// Settings with defaults. Name the type of the values where a closure calls a method of one:
+    /// Rust checks the closure first, and fails with E0282 otherwise.
     ///
     /// ```
-    /// use expiry::{PendingTable, WhenFull};
-    /// use std::{sync::mpsc::Sender, thread};
-    ///
-    /// type Reply = Sender<&'static str>;
-    /// let builder = PendingTable::<Reply>::builder();
-    /// let (requests, expired) = builder.build_with_channel(1000, WhenFull::Spill)?;
-    /// let answering = thread::spawn(move || expired.for_each(|reply| drop(reply.send("late"))));
-    /// # drop(requests);
-    /// # answering.join().unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// let builder = expiry::PendingTable::<std::sync::mpsc::Sender<u8>>::builder();
+    /// let requests = builder.expiry_listener(|reply| drop(reply.send(0))).build()?;
+    /// # Ok::<(), expiry::BuildError>(())
     /// ```
     pub fn builder() -> PendingTableBuilder<T> {
         PendingTableBuilder::default()

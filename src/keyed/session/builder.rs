@@ -79,23 +79,7 @@ impl<T> Default for SessionTrackerBuilder<T> {
 
 impl SessionTrackerBuilder {
     /// Each session is to carry a token. A listener that was set before gets sessions without them.
-    ///
-    /// ```
-    /// use expiry::{NewSession, SessionTracker};
-    /// use std::{sync::mpsc, time::Duration};
-    ///
-    /// let sessions = SessionTracker::builder()
-    ///     .with_tokens::<mpsc::Sender<&str>>()
-    ///     .expiry_listener(|gone| drop(gone.token.send("your session has expired")))
-    ///     .build()?;
-    /// let (connection, client) = mpsc::channel();
-    /// let new = NewSession::from(7).token(connection);
-    /// let session = sessions.create(Duration::from_secs(10), new)?;
-    /// let gone = sessions.remove(session.id()).unwrap();
-    /// gone.token.send("goodbye")?;
-    /// assert_eq!(client.recv()?, "goodbye");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// [`SessionTracker::token`] has an example.
     pub fn with_tokens<T: Send + 'static>(self) -> SessionTrackerBuilder<T> {
         let without = |listener: Arc<Listener<()>>| -> Arc<Listener<T>> {
             Arc::new(move |gone: SessionInfo<T>| {
