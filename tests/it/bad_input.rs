@@ -181,10 +181,10 @@ fn zero_edges() {
     for id in [1, 2, 3] {
         assert_eq!(tracker.ack(id, 0), Err(AckError::ZeroEdge));
     }
-    tracker.ack_batch(&[(1u64, 0), (3, 0)], |_, result| {
+    tracker.ack_many(&[(1u64, 0), (3, 0)], |_, result| {
         assert_eq!(result, Err(AckError::ZeroEdge));
     });
-    tracker.ack_batch(&[(root, 0)], |_, result| {
+    tracker.ack_many(&[(root, 0)], |_, result| {
         assert_eq!(result, Err(AckError::ZeroEdge));
     });
     for error in [
@@ -215,7 +215,7 @@ fn unknown_roots() {
         assert_eq!(tracker.fail_by(root, 1), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout_for(root, Lifetime::Never), Err(AckError::NotLive));
-        tracker.ack_batch(&[(root, 5)], |_, result| {
+        tracker.ack_many(&[(root, 5)], |_, result| {
             assert_eq!(result, Err(AckError::NotLive));
         });
     }
@@ -236,9 +236,9 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
     assert_eq!(tracker.issue(5, 0), Err(AckError::Full));
     assert_eq!(tracker.init(4, 5, 0), Err(AckError::Full));
     let mut into = Vec::new();
-    assert_eq!(tracker.issue_batch(&[(5, 0)], &mut into), Err(AckError::Full));
+    assert_eq!(tracker.issue_many(&[(5, 0)], &mut into), Err(AckError::Full));
     assert!(into.is_empty());
-    tracker.init_batch(&[(4, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Full)));
+    tracker.init_many(&[(4, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Full)));
     assert_eq!(Tuple::root(&tracker, 0).err(), Some(AckError::Full));
     for error in [AckError::Duplicate, AckError::EarlyFull, AckError::Full] {
         says_what_to_do(&error);
@@ -269,7 +269,7 @@ fn the_longest_timeout_is_the_longest() {
         [(longest, Ok(())), (longest + MS, Err(AckError::Lifetime(LifetimeError::TooLong)))]
     {
         assert_eq!(tracker.issue_for(5, 0, after(timeout)).map(|_| ()), issued);
-        assert_eq!(tracker.issue_batch_for(&[(5, 0)], after(timeout), &mut into), issued);
+        assert_eq!(tracker.issue_many_for(&[(5, 0)], after(timeout), &mut into), issued);
     }
     assert_eq!((tracker.len(), into.len()), (2, 1));
 }
@@ -294,7 +294,7 @@ fn bad_timeouts_of_single_roots() {
         assert_eq!(tracker.reset_timeout_for(9, timeout), Err(error));
         assert_eq!(Tuple::root_for(&tracker, 0, timeout).err(), Some(error));
         let mut into = Vec::new();
-        let issued = tracker.issue_batch_for(&[(5, 0)], timeout, &mut into);
+        let issued = tracker.issue_many_for(&[(5, 0)], timeout, &mut into);
         assert_eq!((issued, into.len()), (Err(error), 0));
     }
     assert_eq!(tracker.len(), 3);
@@ -324,8 +324,8 @@ fn use_after_shutdown() {
         assert_eq!(tracker.init(3, 5, 0), Err(AckError::Closed));
         assert_eq!(tracker.init(2, 5, 0), Err(AckError::Closed));
         let mut into = Vec::new();
-        assert_eq!(tracker.issue_batch(&[(5, 0)], &mut into), Err(AckError::Closed));
-        tracker.init_batch(&[(3, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Closed)));
+        assert_eq!(tracker.issue_many(&[(5, 0)], &mut into), Err(AckError::Closed));
+        tracker.init_many(&[(3, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Closed)));
         assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive));
         assert_eq!(tracker.fail(root), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));

@@ -63,9 +63,9 @@ fn a05_a_latency_contains_no_lag_of_the_clock() {
     clock.0.advance(100 * MS);
     LAGS.set(true);
     let mut issued = vec![tracker.issue(1, 0).unwrap()];
-    tracker.issue_batch(&[(1, 0)], &mut issued).unwrap();
+    tracker.issue_many(&[(1, 0)], &mut issued).unwrap();
     tracker.init(1, 1, 0).unwrap();
-    tracker.init_batch(&[(2, 1, 0)], |_, done| done.unwrap());
+    tracker.init_many(&[(2, 1, 0)], |_, done| done.unwrap());
     LAGS.set(false);
     clock.0.advance(3 * MS);
     for root in issued.into_iter().map(RootId::from).chain([1.into(), 2.into()]) {

@@ -180,7 +180,7 @@ fn sessions(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
                 SessionTouchFor | CollectedTouchFor => sessions.touch_for(id, time),
                 SessionTouchBy => sessions.touch_by(&session),
                 SessionTouchByFor | CollectedTouchByFor => sessions.touch_by_for(&session, time),
-                SessionBatch => sessions.touch_batch(&[(id, time)])[0],
+                SessionBatch => sessions.touch_many(&[(id, time)])[0],
                 _ => {
                     let tracked = sessions.track(id, time, 7).unwrap();
                     return matches!(tracked, expiry::Tracked::Renewed(..));

@@ -242,11 +242,11 @@ fn a_batch_takes_a_token_for_each_root() {
     let items = [(7, 3, 42), (7, 3, 42), (8, 3, 42), (9, 3, 42), (10, 3, 42)];
     let tokens = (0..4).map(|id| rig.token(id));
     let mut refused = Vec::new();
-    rig.tracker.init_batch_with_tokens(&items, tokens, DEFAULT, |at, done| {
+    rig.tracker.init_many_with_tokens(&items, tokens, DEFAULT, |at, done| {
         refused.extend(done.err().map(|refused| (at, refused.token.id(), refused.error)));
     });
     assert_eq!(refused, [(1, 1, AckError::Duplicate), (3, 3, AckError::Full)]);
-    rig.tracker.ack_batch(&[(8_u64, 3)], |_, done| assert_eq!(done, Ok(Ack::Completed)));
+    rig.tracker.ack_many(&[(8_u64, 3)], |_, done| assert_eq!(done, Ok(Ack::Completed)));
     assert_eq!(rig.only(2), Reason::Acked);
     let left = rig.tracker.shutdown(ShutdownMode::Return);
     assert_eq!(left[0].token.id(), 0);
