@@ -105,6 +105,9 @@ pub enum BuildError {
     ZeroBudget,
     /// With a pause grace of zero every delay would count as a stall. Leave it out for none.
     ZeroPauseGrace,
+    /// A store with a reaper, which sleeps by the machine's time, was to go by a clock that
+    /// [only the program moves](crate::Clock::is_manual): build it with `build_manual`, and poll.
+    ManualClock,
     /// The operating system gave no memory.
     OutOfMemory,
     /// The operating system gave no thread for the reaper, or for the listener.
@@ -184,6 +187,10 @@ impl fmt::Display for BuildError {
             BuildError::ZeroPauseGrace => write!(
                 f,
                 "with a pause grace of zero every delay would count as a stall; leave it out for none"
+            ),
+            BuildError::ManualClock => write!(
+                f,
+                "a reaper thread does not notice that a manual clock was advanced; use build_manual, and poll"
             ),
             BuildError::OutOfMemory => write!(f, "out of memory"),
             BuildError::NoThread(why) => write!(f, "the operating system gave no thread: {why}"),
@@ -273,7 +280,7 @@ impl std::error::Error for Closed {}
 /// ```
 /// use expiry::{edge, AckError, AckTracker, Lifetime};
 ///
-/// let tracker = AckTracker::with_tokens().capacity(1).build()?;
+/// let tracker = AckTracker::builder().with_tokens().capacity(1).build()?;
 /// tracker.issue_with_token(edge(), 42, "first".to_string(), Lifetime::Default)?;
 /// let refused = tracker.issue_with_token(edge(), 42, "second".to_string(), Lifetime::Default);
 /// let refused = refused.unwrap_err();

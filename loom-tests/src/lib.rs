@@ -228,13 +228,23 @@ pub fn after(ticks: u32) -> Lifetime {
 /// The settings of every model's tracker: one shard, a timeout of ten ticks of 1 ms, ids and hashes
 /// from a fixed seed.
 pub fn builder<T: Send + 'static>(clock: &ManualClock) -> AckTrackerBuilder<T> {
-    AckTracker::with_tokens()
+    AckTracker::builder()
+        .with_tokens()
         .timeout(TICK * TIMEOUT)
         .interval(TICK)
         .shards(1)
         .seed(7)
         .latency_sampling(0.0)
-        .clock(clock.clone())
+        .clock(Moved(clock.clone()))
+}
+
+/// A clock that a model moves, of trackers with a reaper, too.
+struct Moved(ManualClock);
+
+impl Clock for Moved {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
 }
 
 /// A tracker on a manual clock, and a log of its outcomes.

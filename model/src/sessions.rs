@@ -458,7 +458,7 @@ impl Run {
             Op::Batch(ref items) => {
                 let item = |&(pick, asked): &(u64, Span)| (self.id(pick), self.span(asked));
                 let items: Vec<_> = items.iter().map(item).collect();
-                let touched = self.sessions.touch_batch(&items);
+                let touched = self.sessions.touch_many(&items);
                 let each = items.iter().map(|&(id, timeout)| self.model.touch(id, Some(timeout)));
                 same!(touched, each.collect::<Vec<_>>());
             }

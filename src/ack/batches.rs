@@ -11,22 +11,22 @@ impl AckTracker {
     /// # Errors
     ///
     /// As [`issue`](Self::issue); the roots issued until then are in `into`.
-    pub fn issue_batch(&self, items: &[(u64, u64)], into: &mut Vec<Root>) -> Result<(), AckError> {
-        self.trees.issue_batch(items, Lifetime::Default, into)
+    pub fn issue_many(&self, items: &[(u64, u64)], into: &mut Vec<Root>) -> Result<(), AckError> {
+        self.trees.issue_many(items, Lifetime::Default, into)
     }
 
-    /// As [`issue_batch`](Self::issue_batch), with a timeout for these roots.
+    /// As [`issue_many`](Self::issue_many), with a timeout for these roots.
     ///
     /// # Errors
     ///
     /// As [`issue_for`](Self::issue_for); the roots issued until then are in `into`.
-    pub fn issue_batch_for(
+    pub fn issue_many_for(
         &self,
         items: &[(u64, u64)],
         timeout: impl Into<Lifetime>,
         into: &mut Vec<Root>,
     ) -> Result<(), AckError> {
-        self.trees.issue_batch(items, timeout.into(), into)
+        self.trees.issue_many(items, timeout.into(), into)
     }
 
     /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The call fetches
@@ -36,7 +36,7 @@ impl AckTracker {
     /// # use expiry::{edge, AckError, AckTracker};
     /// # let tracker = AckTracker::builder().build()?;
     /// let mut refused = Vec::new();
-    /// tracker.init_batch(&[(7, edge(), 42), (7, edge(), 42)], |at, result| {
+    /// tracker.init_many(&[(7, edge(), 42), (7, edge(), 42)], |at, result| {
     ///     if let Err(error) = result {
     ///         refused.push((at, error));
     ///     }
@@ -44,35 +44,35 @@ impl AckTracker {
     /// assert_eq!(refused, [(1, AckError::Duplicate)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn init_batch(
+    pub fn init_many(
         &self,
         items: &[(u64, u64, u64)],
         mut each: impl FnMut(usize, Result<(), AckError>),
     ) {
         let tokens = std::iter::repeat(());
-        self.trees.init_batch(items, tokens, Lifetime::Default, |at, done| {
+        self.trees.init_many(items, tokens, Lifetime::Default, |at, done| {
             each(at, done.map_err(AckError::from));
         });
     }
 }
 
 impl<T: Send + 'static> AckTracker<T> {
-    /// As [`init_batch`](AckTracker::init_batch), with a timeout, and for each root the next of the
+    /// As [`init_many`](AckTracker::init_many), with a timeout, and for each root the next of the
     /// `tokens`. If there are fewer tokens than `items`, the other items are left out.
-    pub fn init_batch_with_tokens(
+    pub fn init_many_with_tokens(
         &self,
         items: &[(u64, u64, u64)],
         tokens: impl IntoIterator<Item = T>,
         timeout: impl Into<Lifetime>,
         each: impl FnMut(usize, Result<(), TokenError<T>>),
     ) {
-        self.trees.init_batch(items, tokens.into_iter(), timeout.into(), each);
+        self.trees.init_many(items, tokens.into_iter(), timeout.into(), each);
     }
 
     /// Acks each `(root, xor)` and calls `each` with its place and result. The call fetches the
     /// memory of a group before it looks at the first member, which hides most of the latency of a
     /// large table.
-    pub fn ack_batch<R: AckMany>(
+    pub fn ack_many<R: AckMany>(
         &self,
         items: &[(R, u64)],
         each: impl FnMut(usize, Result<Ack, AckError>),
@@ -97,7 +97,7 @@ mod sealed {
 /// /// How many of these came too late.
 /// fn late<R: AckMany>(tracker: &AckTracker, acks: &[(R, u64)]) -> usize {
 ///     let mut late = 0;
-///     tracker.ack_batch(acks, |_, acked| late += usize::from(acked.is_err()));
+///     tracker.ack_many(acks, |_, acked| late += usize::from(acked.is_err()));
 ///     late
 /// }
 ///

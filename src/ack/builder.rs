@@ -2,14 +2,14 @@
 
 use super::deliver::{Deliver, Handler};
 use super::trees::{Settings, Trees};
-use super::{AckTracker, OnDrop, Outcome, Outcomes};
+use super::{AckTracker, OnDrop, Outcome};
 use crate::core::engine::Engine;
 use crate::error::BuildError;
-use crate::kit::channel::WhenFull;
+use crate::kit::channel::{Receiver, WhenFull};
 use crate::kit::handle::builder;
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
-use crate::kit::target::Target;
+use crate::kit::target::{builds, Target};
 use crate::time::nanos;
 use rand::RngCore;
 use std::sync::Arc;
@@ -53,10 +53,10 @@ pub struct AckTrackerBuilder<T = ()> {
     early_timeout: Option<Duration>,
     sampling: f64,
     on_drop: OnDrop,
-    handler: Option<Arc<dyn Handler<T>>>,
+    listener: Option<Arc<dyn Handler<T>>>,
 }
 
-builder!(AckTrackerBuilder<T> with handler, shows timeout);
+builder!(AckTrackerBuilder<T> with listener, shows timeout);
 
 impl<T> Default for AckTrackerBuilder<T> {
     fn default() -> Self {
@@ -67,7 +67,45 @@ impl<T> Default for AckTrackerBuilder<T> {
             early_timeout: None,
             sampling: 0.05,
             on_drop: OnDrop::LetTimeOut,
-            handler: None,
+            listener: None,
+        }
+    }
+}
+
+impl AckTrackerBuilder {
+    /// Each root is to carry a token. A handler that was set before gets outcomes without them.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, Lifetime, Outcome};
+    /// use std::sync::mpsc;
+    ///
+    /// let tracker = AckTracker::builder()
+    ///     .with_tokens()
+    ///     .on_outcome(|outcome: Outcome<mpsc::Sender<bool>>| {
+    ///         let _ = outcome.token.send(outcome.is_acked());
+    ///     })
+    ///     .build()?;
+    /// let (reply, replies) = mpsc::channel();
+    /// let work = edge();
+    /// let root = tracker.issue_with_token(work, 42, reply, Lifetime::Default)?;
+    /// tracker.ack(root, work)?;
+    /// assert!(replies.recv()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_tokens<T: Send + 'static>(self) -> AckTrackerBuilder<T> {
+        let without = |handler: Arc<dyn Handler>| -> Arc<dyn Handler<T>> {
+            Arc::new(move |Outcome { root, owner, reason, latency, .. }: Outcome<T>| {
+                handler.outcome(Outcome { root, owner, token: (), reason, latency });
+            })
+        };
+        AckTrackerBuilder {
+            setup: self.setup,
+            timeout: self.timeout,
+            early_capacity: self.early_capacity,
+            early_timeout: self.early_timeout,
+            sampling: self.sampling,
+            on_drop: self.on_drop,
+            listener: self.listener.map(without),
         }
     }
 }
@@ -104,66 +142,22 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         on_drop(on_drop: OnDrop) sets on_drop = on_drop;
         /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
         /// root calls it.
-        on_outcome(handler: impl Handler<T>) sets handler = Some(Arc::new(handler));
+        on_outcome(handler: impl Handler<T>) sets listener = Some(Arc::new(handler));
         /// As where the system has no fence of two sides.
         #[cfg(expiry_loom)]
         #[doc(hidden)]
         without_fence() sets setup.asymmetric = false;
     }
 
-    /// Builds the tracker and starts its reaper thread.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] says which setting is out of range, or what the system refused.
-    pub fn build(mut self) -> Result<AckTracker<T>, BuildError> {
-        let target = Target::new(self.handler.take(), true);
-        self.built(target, true)
-    }
-
-    /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its
-    /// reaper.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
-        let (target, outcomes) = Target::channel(self.handler.as_ref(), length, when_full)?;
-        Ok((self.built(target, true)?, outcomes))
-    }
-
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: nothing expires but
-    /// in [`AckTracker::poll`]. With a [`ManualClock`](crate::ManualClock) for tests of the code
-    /// that reads the channel.
-    ///
-    /// # Errors
-    ///
-    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
-    pub fn build_manual_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(AckTracker<T>, Outcomes<T>), BuildError> {
-        let (target, outcomes) = Target::channel(self.handler.as_ref(), length, when_full)?;
-        Ok((self.built(target, false)?, outcomes))
-    }
-
-    /// Builds the tracker without a thread: nothing expires but in [`AckTracker::poll`].
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
-    pub fn build_manual(mut self) -> Result<AckTracker<T>, BuildError> {
-        let target = Target::new(self.handler.take(), true);
-        self.built(target, false)
+    builds! {
+        AckTracker<T>, poll "AckTracker::poll", item Outcome<T>, "each outcome", polls return false,
+        build,
+        /// Nothing expires but in a poll.
+        build_manual
     }
 
     fn built(self, target: To<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
         let owner = Owner::new(&trees, |trees| &trees.engine, reaper)?;

@@ -127,8 +127,8 @@ pub enum OnDrop {
 /// # Owners and tokens
 ///
 /// Each root has an *owner*, a number that outcomes can be routed by, and that operators query by:
-/// [`owned_by`](Self::owned_by), [`fail_all`](Self::fail_all). A tracker made by
-/// [`with_tokens`](Self::with_tokens) takes a *token* with each root, of any type `T` that is
+/// [`owned_by`](Self::owned_by), [`fail_all`](Self::fail_all). A tracker built
+/// [`with_tokens`](AckTrackerBuilder::with_tokens) takes a *token* with each root, of any type `T` that is
 /// `Send`: what the receiver of the outcome needs, such as the message or a channel for the reply.
 /// The token lies in the root's entry, and comes back by value in its [`Outcome`], once, however
 /// the root ends. [`TokenError`](crate::TokenError) returns it if the root is refused. A token of
@@ -196,35 +196,13 @@ handle! {
 }
 
 impl AckTracker {
-    /// Settings with defaults, of a tracker without tokens.
+    /// Settings with defaults.
     pub fn builder() -> AckTrackerBuilder {
         AckTrackerBuilder::default()
     }
 }
 
 impl<T: Send + 'static> AckTracker<T> {
-    /// Settings with defaults, of a tracker whose roots carry tokens.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker, Lifetime, Outcome};
-    /// use std::sync::mpsc;
-    ///
-    /// let tracker = AckTracker::with_tokens()
-    ///     .on_outcome(|outcome: Outcome<mpsc::Sender<bool>>| {
-    ///         let _ = outcome.token.send(outcome.is_acked());
-    ///     })
-    ///     .build()?;
-    /// let (reply, replies) = mpsc::channel();
-    /// let work = edge();
-    /// let root = tracker.issue_with_token(work, 42, reply, Lifetime::Default)?;
-    /// tracker.ack(root, work)?;
-    /// assert!(replies.recv()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn with_tokens() -> AckTrackerBuilder<T> {
-        AckTrackerBuilder::default()
-    }
-
     /// The longest timeout that the [interval](Self::interval) allows: 2^39 intervals, about.
     #[must_use]
     pub fn longest_timeout(&self) -> Duration {

@@ -1,16 +1,15 @@
 //! Storm's `TimeCacheMap`: a map that forgets what has not been put again for a while.
 
-use super::map::{ExpiringMap, ExpiringMapBuilder, Ref};
+use super::map::{ExpiringMap, ExpiringMapBuilder};
 use super::removed::Removed;
 use super::store::RemovalCause;
 use super::InsertError;
 use crate::error::BuildError;
 use crate::kit::channel::{Receiver, WhenFull};
-use crate::kit::polled::Polled;
 use crate::time::Clock;
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// A thread-safe map that forgets a key some time after it was last [`put`](Self::put), with the
@@ -22,18 +21,20 @@ use std::time::Duration;
 /// [`ExpiringMap`] whose interval is `T / (n - 1)` keeps the promise. Each entry has its own
 /// deadline. A slow callback delays other callbacks, but makes no entry live longer.
 ///
-/// `containsKey` is [`contains_key`](Self::contains_key), `size` is [`len`](Self::len). Dropping
-/// the map is `cleanup`: it stops the thread, and the callback is not called for the entries that
-/// are left.
+/// It dereferences to that map, and so has all of its calls. `containsKey` is
+/// [`contains_key`](ExpiringMap::contains_key), `size` is [`len`](ExpiringMap::len). Dropping the
+/// map is `cleanup`: it stops the thread, and the callback is not called for the entries that are
+/// left.
 ///
-/// For a new program use [`ExpiringMap`], which can do more. For one owner without a thread there
-/// is [`RotatingMap`](crate::RotatingMap).
+/// For a new program use [`ExpiringMap`]. For one owner without a thread there is
+/// [`RotatingMap`](crate::RotatingMap).
 ///
 /// ```
 /// use expiry::TimeCacheMap;
 /// use std::time::Duration;
 ///
 /// let pending = TimeCacheMap::builder(Duration::from_secs(30))
+///     .buckets(11) // less than 33 s
 ///     .expiry_listener(|id: &u64, request: &String| println!("request {id} ({request}) got no answer"))
 ///     .build()?;
 /// pending.put(7, "GET /".to_string())?;
@@ -52,18 +53,6 @@ impl<K: 'static, V: 'static> Clone for TimeCacheMap<K, V> {
 }
 
 /// Settings of a [`TimeCacheMap`].
-///
-/// ```
-/// use expiry::TimeCacheMap;
-/// use std::time::Duration;
-///
-/// let cache = TimeCacheMap::builder(Duration::from_secs(30))
-///     .buckets(11) // less than 33 s
-///     .expiry_listener(|key: &u64, value: &u64| println!("{key} {value}"))
-///     .build()?;
-/// cache.put(1, 2)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct TimeCacheMapBuilder<K, V> {
     expiration: Duration,
@@ -109,8 +98,7 @@ where
         self
     }
 
-    /// The clock to go by. One that does not run with real time is for
-    /// [`build_manual`](Self::build_manual).
+    /// The clock to go by: see [`ExpiringMapBuilder::clock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.map = self.map.clock(clock);
         self
@@ -139,7 +127,7 @@ where
         Ok(TimeCacheMap { map })
     }
 
-    /// Builds the map without a thread, for simulations: only [`TimeCacheMap::poll`] calls the
+    /// Builds the map without a thread, for simulations: only [`ExpiringMap::poll`] calls the
     /// callback.
     ///
     /// # Errors
@@ -168,7 +156,7 @@ where
     }
 
     /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire, into
-    /// the channel, in [`TimeCacheMap::poll`].
+    /// the channel, in [`ExpiringMap::poll`].
     ///
     /// # Errors
     ///
@@ -225,56 +213,17 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: out of memory.
+    #[doc(alias = "insert")]
     pub fn put(&self, key: K, value: V) -> Result<(), InsertError<K, V>> {
         self.map.insert(key, value).map(drop)
     }
+}
 
-    /// A key's value. Does not renew it.
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        self.map.get(key)
-    }
+impl<K: 'static, V: 'static> Deref for TimeCacheMap<K, V> {
+    type Target = ExpiringMap<K, V>;
 
-    /// Whether the key has a value.
-    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.map.contains_key(key)
-    }
-
-    /// Takes a key's value out. The callback is not called.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        self.map.remove(key)
-    }
-
-    /// Number of entries now, with those that have expired but whose callback has not been called
-    /// yet. O(threads x shards).
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
-    }
-
-    /// Drops what had ended before, on this thread. As [`ExpiringMap::flush`].
-    pub fn flush(&self, limit: Duration) -> bool {
-        self.map.flush(limit)
-    }
-
-    /// Ends what has expired, with at most about `budget` steps of work, and calls the callback;
-    /// for a map without a thread.
-    pub fn poll(&self, budget: usize) -> Polled {
-        self.map.poll(budget)
+    fn deref(&self) -> &ExpiringMap<K, V> {
+        &self.map
     }
 }
 

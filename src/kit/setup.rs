@@ -104,10 +104,14 @@ impl Setup {
     }
 
     /// The settings of the reaper, if there is to be one.
-    pub(crate) fn reaper(&self, wanted: bool) -> Option<ReaperSettings> {
+    pub(crate) fn reaper(&self, wanted: bool) -> Result<Option<ReaperSettings>, BuildError> {
+        if wanted && self.clock.as_ref().is_some_and(|clock| clock.is_manual()) {
+            return Err(BuildError::ManualClock);
+        }
         let name = || self.name.as_deref().unwrap_or("expiry-reaper").replace('\0', " ");
         let shared = || self.reaper.clone();
-        wanted.then(|| ReaperSettings { shared: shared(), name: name(), budget: self.budget })
+        let settings = || ReaperSettings { shared: shared(), name: name(), budget: self.budget };
+        Ok(wanted.then(settings))
     }
 
     /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.
@@ -172,8 +176,8 @@ macro_rules! setters {
             capacity(capacity: usize) sets setup.capacity = Some(capacity);
             /// The clock to go by. One that does not run with real time is for
             #[doc = concat!("[`", $manual, "`](Self::", $manual, "):")]
-            /// a reaper thread sleeps by the machine's time and does not notice that a
-            /// [`ManualClock`](crate::ManualClock) was advanced.
+            /// a reaper thread sleeps by the machine's time. With a
+            /// [`ManualClock`](crate::ManualClock) a store with a reaper is not built.
             clock(clock: impl $crate::Clock) sets setup.clock = Some(::std::sync::Arc::new(clock));
             /// The store's name: that of its reaper thread, of which Linux shows 15 bytes. It is
             /// `expiry-reaper` unless set.

@@ -87,14 +87,19 @@ impl<E, F: ?Sized> Target<E, F> {
     }
 }
 
-/// The build methods of a store whose entries expire to a [`Target`]. The builder has a field
-/// `listener`, and a method `built` that takes the target, and whether to start a reaper.
+/// The build methods of a store whose entries end into a [`Target`]. The builder has a field
+/// `listener`, and a method `built` that takes the target, and whether to start a reaper. The
+/// second arm says what goes into a channel, whether polls return it where there is no receiver,
+/// and documents the listener in `build` and `build_manual`.
 macro_rules! builds {
     ($store:ty, poll $poll:literal, item $item:ty, $listener:ident($($argument:ty),*)) => {
         /// A listener that is called with each entry that expires, and only with those: not with
         /// what is removed, or ends in a shutdown. The reaper's thread calls it, or without a
         /// reaper a thread that polls; and a thread whose insertion finds the store full. It may
         /// use the store, be slow, or panic; a panic is caught and counted.
+        ///
+        /// A closure that calls a method of its argument must name the type, as `|value: Reply|`,
+        /// unless [`builder`](crate::PendingTable::builder) has: otherwise E0282.
         pub fn $listener(
             mut self,
             listener: impl Fn($($argument),*) + Send + Sync + 'static,
@@ -103,9 +108,22 @@ macro_rules! builds {
             self
         }
 
-        /// Builds the store and starts its reaper thread, which ends what is due. What expires is
-        /// reported to the [listener](Self::expiry_listener); without one it is reported to no
-        /// thread, and a poll returns nothing.
+        $crate::kit::target::builds! {
+            $store, poll $poll, item $item, "what expires", polls return true,
+            /// What expires is reported to the [listener](Self::expiry_listener); without one it is
+            /// reported to no thread, and a poll returns nothing.
+            build,
+            /// What expires is returned by polls, or goes to the
+            /// [listener](Self::expiry_listener), which they call.
+            build_manual
+        }
+    };
+    (
+        $store:ty, poll $poll:literal, item $item:ty, $sent:literal, polls return $returned:literal,
+        $(#[$build:meta])* build, $(#[$manual:meta])* build_manual
+    ) => {
+        /// Builds the store and starts its reaper thread, which ends what is due.
+        $(#[$build])*
         ///
         /// # Errors
         ///
@@ -117,19 +135,20 @@ macro_rules! builds {
 
         /// Builds the store without a thread. Any number of threads may
         #[doc = concat!("[poll](", $poll, ")")]
-        /// it. What expires is returned by polls, or goes to the
-        /// [listener](Self::expiry_listener), which they call.
+        /// it.
+        $(#[$manual])*
         ///
         /// # Errors
         ///
         /// As [`build`](Self::build), but for the thread.
         pub fn build_manual(mut self) -> Result<$store, BuildError> {
-            let target = Target::new(self.listener.take(), false);
+            let target = Target::new(self.listener.take(), !$returned);
             self.built(target, false)
         }
 
-        /// Builds the store and starts its reaper thread, which sends what expires into a channel
-        /// of `length`. `when_full` says what happens to what finds no room there.
+        /// Builds the store and starts its reaper thread. A channel of `length`
+        #[doc = concat!("gets ", $sent, ".")]
+        /// `when_full` says what happens to what finds no room there.
         ///
         /// # Errors
         ///
@@ -146,9 +165,9 @@ macro_rules! builds {
 
         /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire,
         /// into the channel, in
-        #[doc = concat!("[`poll`](", $poll, "),")]
-        /// which returns none. With a [`ManualClock`](crate::ManualClock) it serves tests of code
-        /// that reads the channel.
+        #[doc = concat!("[`poll`](", $poll, ").")]
+        /// With a [`ManualClock`](crate::ManualClock) it serves tests of code that reads the
+        /// channel.
         ///
         /// # Errors
         ///

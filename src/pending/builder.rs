@@ -80,7 +80,7 @@ impl<T: Send + 'static> PendingTableBuilder<T> {
         reaper: bool,
     ) -> Result<PendingTable<T>, BuildError> {
         let inner = Arc::new(Inner::new(&self.setup, self.timeout, target)?);
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&inner, |inner| &inner.engine, reaper)?;
         Ok(PendingTable { inner, owner })
     }

@@ -71,6 +71,7 @@ use std::time::Duration;
 /// insertion that the listener takes, or build with a channel. A listener may use the table, be
 /// slow, or panic. It must not own a handle to its own table, which would keep the table for ever.
 /// The thread that shuts a table down, or its reaper, drops what is left when the last handle goes.
+#[doc(alias("DelayQueue", "timer"))]
 pub struct PendingTable<T: 'static> {
     inner: Arc<Inner<T>>,
     owner: Arc<Owner<Inner<T>>>,
@@ -166,7 +167,14 @@ snapshot! {
 const GROUP: usize = 16;
 
 impl<T: Send + 'static> PendingTable<T> {
-    /// Settings with defaults.
+    /// Settings with defaults. Name the type of the values where a closure calls a method of one:
+    /// Rust checks the closure first, and fails with E0282 otherwise.
+    ///
+    /// ```
+    /// let builder = expiry::PendingTable::<std::sync::mpsc::Sender<u8>>::builder();
+    /// let requests = builder.expiry_listener(|reply| drop(reply.send(0))).build()?;
+    /// # Ok::<(), expiry::BuildError>(())
+    /// ```
     pub fn builder() -> PendingTableBuilder<T> {
         PendingTableBuilder::default()
     }
@@ -179,6 +187,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// [`PendingError`] gives the value back: [`StoreError::Full`], [`StoreError::OutOfMemory`],
     /// [`StoreError::Closed`], [`StoreError::Lifetime`].
     #[inline]
+    #[doc(alias = "schedule")]
     pub fn insert(
         &self,
         value: T,
@@ -211,6 +220,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// ticket may be any number.
     #[inline]
     #[must_use = "the value has left the table"]
+    #[doc(alias("cancel", "remove"))]
     pub fn take(&self, ticket: Ticket) -> Option<T> {
         self.inner.take(ticket)
     }

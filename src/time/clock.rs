@@ -61,6 +61,13 @@ pub trait Clock: Send + Sync + 'static {
     fn pauses_in_suspend(&self) -> bool {
         false
     }
+
+    /// Whether this clock stands still until the program moves it. Defaults to `false`. A store
+    /// with a reaper, which sleeps by the machine's time, is not built with such a clock.
+    #[inline]
+    fn is_manual(&self) -> bool {
+        false
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -79,6 +86,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     #[inline]
     fn pauses_in_suspend(&self) -> bool {
         (**self).pauses_in_suspend()
+    }
+    #[inline]
+    fn is_manual(&self) -> bool {
+        (**self).is_manual()
     }
 }
 
@@ -286,8 +297,9 @@ impl Clock for BootClock {
 
 /// A clock that moves only when the program advances it: for tests and simulation.
 ///
-/// Clones share the same time. It is for stores without a thread, from `build_manual`. A reaper
-/// thread sleeps by the machine's time and does not notice an advance.
+/// Clones share the same time. It is for stores without a thread, from `build_manual`. `build`
+/// refuses it ([`BuildError::ManualClock`](crate::BuildError::ManualClock)): a reaper thread sleeps
+/// by the machine's time and does not notice an advance.
 ///
 /// ```
 /// use expiry::{Clock, ManualClock};
@@ -329,6 +341,11 @@ impl Clock for ManualClock {
     #[inline]
     fn now(&self) -> u64 {
         self.now.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn is_manual(&self) -> bool {
+        true
     }
 }
 

@@ -95,7 +95,7 @@ impl TimeoutsBuilder {
     fn built(self, reaper: bool) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
         let waiters = Arc::new(Waiters::new(config)?);
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&waiters, |waiters| &waiters.engine, reaper)?;
         Ok(Timeouts { waiters, owner })
     }

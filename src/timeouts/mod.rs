@@ -223,6 +223,7 @@ impl Timeouts {
     /// The error of the [`Timeout`] is [`TimeoutError::Elapsed`], or says that the deadline was
     /// refused.
     #[inline]
+    #[doc(alias = "deadline")]
     pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Timeout<'_, F::IntoFuture> {
         Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
@@ -234,6 +235,7 @@ impl Timeouts {
     }
 
     /// Is ready so long after this call.
+    #[doc(alias("delay", "schedule"))]
     pub fn sleep(&self, after: Duration) -> Sleep<'_> {
         Sleep::from_now(&self.waiters, after)
     }

@@ -3,6 +3,7 @@
 
 use crate::support;
 
+use crate::support::clocks::Moved;
 use crate::support::{wait_for, GENEROUS, MS};
 use expiry::{
     AckTracker, BuildError, ExpiringMap, ExpiryQueue, ManualClock, Reaper, RemovalCause,
@@ -73,7 +74,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     let map = ExpiringMap::builder()
         .time_to_live(SECOND)
         .interval(MS)
-        .clock(clock.clone())
+        .clock(Moved(clock.clone()))
         .removal_listener(move |_: &u64, _: &String, cause| {
             assert_ne!(cause, RemovalCause::Replaced);
             tells.fetch_add(1, Ordering::SeqCst);

@@ -114,7 +114,7 @@ fn a_slow_batch_does_not_make_its_roots_early() {
         .build_manual()
         .expect("settings are in range");
     let items: Vec<_> = (0..4).map(|id| (id, 5, id)).collect();
-    tracker.init_batch(&items, |_, done| {
+    tracker.init_many(&items, |_, done| {
         done.expect("room");
         clock.advance(Duration::from_secs(20));
     });

@@ -8,10 +8,11 @@ use crate::support;
 
 use crate::support::{after, manual, manual_with, settle, GENEROUS, MS};
 use expiry::{
-    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiringMap, ExpiryQueue,
-    Lifetime, LifetimeError, Outcome, PendingMap, PendingTable, Root, SessionTracker, ShutdownMode,
-    Tuple, WhenFull,
+    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Clock, Done, ExpiringMap,
+    ExpiryQueue, Lifetime, LifetimeError, ManualClock, Outcome, PendingMap, PendingTable, Reaper,
+    Root, SessionTracker, ShutdownMode, TimeCacheMap, Tuple, WhenFull,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Says what to do, not only what is wrong: an instruction, or the range that is allowed.
@@ -117,6 +118,12 @@ macro_rules! refuse_alike {
         check($builder.capacity(0).build_manual().err(), BuildError::ZeroCapacity);
         let built = $builder.capacity(capacity).build_manual();
         check(built.err(), BuildError::CapacityTooLarge { capacity });
+        let manual = || $builder.clock(ManualClock::new());
+        check(manual().build().err(), BuildError::ManualClock);
+        let shared = manual().reaper(&Reaper::global().unwrap());
+        check(shared.build_with_channel(1, WhenFull::Drop).err(), BuildError::ManualClock);
+        let same = $builder.clock(Arc::new(ManualClock::new()) as Arc<dyn Clock>);
+        check(same.build().err(), BuildError::ManualClock);
         check($builder.reaper_budget(0).build_manual().err(), BuildError::ZeroBudget);
         for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
             let built = $builder.build_with_channel(0, when_full);
@@ -143,6 +150,13 @@ fn every_store_refuses_the_same() {
         PendingTable::<u64>::builder(), expiry_listener(|_| ());
         PendingMap::<u64, u64>::builder(), expiry_listener(|_, _| ());
     }
+    let cache = TimeCacheMap::<u64, u64>::builder(1000 * MS).clock(ManualClock::new());
+    assert_eq!(cache.build().err(), Some(BuildError::ManualClock));
+    #[cfg(feature = "async")]
+    {
+        let timeouts = expiry::Timeouts::builder().clock(ManualClock::new());
+        assert_eq!(timeouts.build().err(), Some(BuildError::ManualClock));
+    }
 }
 
 /// The same is refused whichever way the tracker is built, and no thread is left behind.
@@ -167,10 +181,10 @@ fn zero_edges() {
     for id in [1, 2, 3] {
         assert_eq!(tracker.ack(id, 0), Err(AckError::ZeroEdge));
     }
-    tracker.ack_batch(&[(1u64, 0), (3, 0)], |_, result| {
+    tracker.ack_many(&[(1u64, 0), (3, 0)], |_, result| {
         assert_eq!(result, Err(AckError::ZeroEdge));
     });
-    tracker.ack_batch(&[(root, 0)], |_, result| {
+    tracker.ack_many(&[(root, 0)], |_, result| {
         assert_eq!(result, Err(AckError::ZeroEdge));
     });
     for error in [
@@ -201,7 +215,7 @@ fn unknown_roots() {
         assert_eq!(tracker.fail_by(root, 1), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout_for(root, Lifetime::Never), Err(AckError::NotLive));
-        tracker.ack_batch(&[(root, 5)], |_, result| {
+        tracker.ack_many(&[(root, 5)], |_, result| {
             assert_eq!(result, Err(AckError::NotLive));
         });
     }
@@ -222,9 +236,9 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
     assert_eq!(tracker.issue(5, 0), Err(AckError::Full));
     assert_eq!(tracker.init(4, 5, 0), Err(AckError::Full));
     let mut into = Vec::new();
-    assert_eq!(tracker.issue_batch(&[(5, 0)], &mut into), Err(AckError::Full));
+    assert_eq!(tracker.issue_many(&[(5, 0)], &mut into), Err(AckError::Full));
     assert!(into.is_empty());
-    tracker.init_batch(&[(4, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Full)));
+    tracker.init_many(&[(4, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Full)));
     assert_eq!(Tuple::root(&tracker, 0).err(), Some(AckError::Full));
     for error in [AckError::Duplicate, AckError::EarlyFull, AckError::Full] {
         says_what_to_do(&error);
@@ -255,7 +269,7 @@ fn the_longest_timeout_is_the_longest() {
         [(longest, Ok(())), (longest + MS, Err(AckError::Lifetime(LifetimeError::TooLong)))]
     {
         assert_eq!(tracker.issue_for(5, 0, after(timeout)).map(|_| ()), issued);
-        assert_eq!(tracker.issue_batch_for(&[(5, 0)], after(timeout), &mut into), issued);
+        assert_eq!(tracker.issue_many_for(&[(5, 0)], after(timeout), &mut into), issued);
     }
     assert_eq!((tracker.len(), into.len()), (2, 1));
 }
@@ -280,7 +294,7 @@ fn bad_timeouts_of_single_roots() {
         assert_eq!(tracker.reset_timeout_for(9, timeout), Err(error));
         assert_eq!(Tuple::root_for(&tracker, 0, timeout).err(), Some(error));
         let mut into = Vec::new();
-        let issued = tracker.issue_batch_for(&[(5, 0)], timeout, &mut into);
+        let issued = tracker.issue_many_for(&[(5, 0)], timeout, &mut into);
         assert_eq!((issued, into.len()), (Err(error), 0));
     }
     assert_eq!(tracker.len(), 3);
@@ -310,8 +324,8 @@ fn use_after_shutdown() {
         assert_eq!(tracker.init(3, 5, 0), Err(AckError::Closed));
         assert_eq!(tracker.init(2, 5, 0), Err(AckError::Closed));
         let mut into = Vec::new();
-        assert_eq!(tracker.issue_batch(&[(5, 0)], &mut into), Err(AckError::Closed));
-        tracker.init_batch(&[(3, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Closed)));
+        assert_eq!(tracker.issue_many(&[(5, 0)], &mut into), Err(AckError::Closed));
+        tracker.init_many(&[(3, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Closed)));
         assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive));
         assert_eq!(tracker.fail(root), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));

@@ -92,7 +92,7 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
                 .time_to_live(100 * MS)
                 .interval(100 * MS)
                 .shards(4)
-                .clock(clock.clone())
+                .clock(clocks::Moved(clock.clone()))
                 .build()
                 .unwrap();
             for key in 0..MAPS {
@@ -861,7 +861,8 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
     const LOOKS: u64 = 40;
     let clock = ManualClock::new();
     let interval = MS;
-    let map = ExpiringMap::builder().interval(interval).clock(clock.clone()).build().unwrap();
+    let builder = ExpiringMap::builder().interval(interval);
+    let map = builder.clock(clocks::Moved(clock.clone())).build().unwrap();
     for key in 0..3 {
         map.insert(key, key).unwrap();
     }

@@ -8,7 +8,7 @@
 //! `memory.rs`, because it measures the process. What needs many threads is in `threads.rs`, also
 //! growth (F5). What a clock that lags may delay (F9) is in `tracker_leases.rs`.
 
-use crate::support::clocks::{Lagging, LAG, LAGS};
+use crate::support::clocks::{Lagging, Moved, LAG, LAGS};
 use crate::support::{
     after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
 };
@@ -63,9 +63,9 @@ fn a05_a_latency_contains_no_lag_of_the_clock() {
     clock.0.advance(100 * MS);
     LAGS.set(true);
     let mut issued = vec![tracker.issue(1, 0).unwrap()];
-    tracker.issue_batch(&[(1, 0)], &mut issued).unwrap();
+    tracker.issue_many(&[(1, 0)], &mut issued).unwrap();
     tracker.init(1, 1, 0).unwrap();
-    tracker.init_batch(&[(2, 1, 0)], |_, done| done.unwrap());
+    tracker.init_many(&[(2, 1, 0)], |_, done| done.unwrap());
     LAGS.set(false);
     clock.0.advance(3 * MS);
     for root in issued.into_iter().map(RootId::from).chain([1.into(), 2.into()]) {
@@ -812,7 +812,7 @@ fn f07_the_reaper_is_busy_while_a_listener_runs() {
     let clock = ManualClock::new();
     clock.advance(3600 * SECOND);
     let works = clock.clone();
-    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone());
+    let queue = ExpiryQueue::builder().interval(MS).clock(Moved(clock.clone()));
     let queue = queue.expiry_listener(move |_: &u64| works.advance(10 * SECOND)).build().unwrap();
     queue.update(1, MS).unwrap();
     clock.advance(2 * MS);

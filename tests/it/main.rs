@@ -3,6 +3,7 @@
 
 #![cfg(not(expiry_loom))]
 
+mod api;
 mod attack;
 mod attack_keyed;
 mod bad_input;

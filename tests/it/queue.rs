@@ -403,9 +403,8 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
             told.fetch_add(1, Relaxed);
         }
     };
-    // Its reaper sleeps by the machine's time; all is polled from here, or there: it is the same.
-    let queue =
-        builder(&clock).shards(4).pause_grace(SECOND * 5).expiry_listener(handler).build().unwrap();
+    let builder = builder(&clock).shards(4).pause_grace(SECOND * 5).expiry_listener(handler);
+    let queue = builder.build_manual().unwrap();
     let began = std::time::Instant::now();
     for key in 0..6 {
         queue.update(key, SECOND * 100 + SECOND * 15 * key as u32).unwrap();
@@ -439,8 +438,8 @@ fn others_expire_while_a_handler_is_slow() {
             told.fetch_add(1, Relaxed);
         }
     };
-    let queue =
-        builder(&clock).shards(2).pause_grace(SECOND * 5).expiry_listener(handler).build().unwrap();
+    let builder = builder(&clock).shards(2).pause_grace(SECOND * 5).expiry_listener(handler);
+    let queue = builder.build_manual().unwrap();
     for key in 0..KEYS as u64 {
         queue.update(key, SECOND * (100 + 10 * u32::from(key > 0))).unwrap();
     }

@@ -1,6 +1,7 @@
 //! Maps that report into a channel: what a slow receiver delays, and what becomes of what it
 //! leaves.
 
+use crate::support::clocks::Moved;
 use crate::support::{on_threads, wait_for, GENEROUS, MS};
 use expiry::{
     ExpiringMap, ExpiringMapBuilder, ManualClock, Receiver, RemovalCause, Removed, TimeCacheMap,
@@ -225,7 +226,10 @@ fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
             let value = Arc::new(());
             let builder = manual(&ManualClock::new());
             let (map, removals) = match reaper {
-                true => builder.build_with_channel(2, WhenFull::Spill).unwrap(),
+                true => builder
+                    .clock(Moved(ManualClock::new()))
+                    .build_with_channel(2, WhenFull::Spill)
+                    .unwrap(),
                 false => builder.build_manual_with_channel(2, WhenFull::Spill).unwrap(),
             };
             for key in 0..10 {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 fn manual<T: Send + 'static>(clock: &ManualClock) -> SessionTrackerBuilder<T> {
-    SessionTracker::with_tokens().interval(MS).clock(clock.clone())
+    SessionTracker::builder().with_tokens().interval(MS).clock(clock.clone())
 }
 
 /// A polled tracker of at most two sessions, its clock, and the census of its tokens.
@@ -234,7 +234,8 @@ fn a_token_whose_drop_panics_loses_nothing() {
 fn each_token_comes_back_once_among_threads() {
     let told = Arc::<Mutex<Vec<u64>>>::default();
     let into = told.clone();
-    let sessions = SessionTracker::with_tokens()
+    let sessions = SessionTracker::builder()
+        .with_tokens()
         .interval(MS)
         .expiry_listener(move |gone: SessionInfo<Cell<u64>>| {
             into.lock().unwrap().push(gone.token.get());

@@ -146,7 +146,7 @@ fn pending_values_and_tokens_are_as_their_settings_say() {
     round_trip(&settings);
     round_trip(&again);
     let settings: AckTrackerSettings = read("capacity = 1");
-    let tracker = AckTracker::with_tokens().settings(&settings).build_manual().unwrap();
+    let tracker = AckTracker::builder().with_tokens().settings(&settings).build_manual().unwrap();
     tracker.issue_with_token(edge(), 1, "a token", Lifetime::Default).unwrap();
     assert!(tracker.issue_with_token(edge(), 1, "another", Lifetime::Default).is_err());
 }

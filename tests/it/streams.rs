@@ -1,5 +1,6 @@
 //! Streams of what has ended: by wakers that count, and under tokio.
 
+use crate::support::clocks::Moved;
 use crate::support::{bad_drop, on_threads, poll_with, waker, Task};
 use crate::threads::begin_until_closed;
 use expiry::{
@@ -37,7 +38,7 @@ fn ends_after(mut stream: ReceiverStream<Outcome>, owner: u64) {
 }
 
 fn tracker(length: usize, when_full: WhenFull) -> (AckTracker, Outcomes) {
-    let builder = AckTracker::builder().shards(1).clock(ManualClock::new());
+    let builder = AckTracker::builder().shards(1).timeouts_off();
     builder.build_with_channel(length, when_full).unwrap()
 }
 
@@ -358,7 +359,7 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
 fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     let clock = ManualClock::new();
     let builder = AckTracker::builder().timeout(Duration::from_secs(60));
-    let builder = builder.clock(clock.clone());
+    let builder = builder.clock(Moved(clock.clone()));
     let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
     let tracker = Arc::new(tracker);
     issue(&tracker, 1);

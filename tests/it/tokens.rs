@@ -15,7 +15,7 @@ const DEFAULT: Lifetime = Lifetime::Default;
 const FAILED: Reason = Reason::Failed { by: None };
 
 fn manual<T: Send + 'static>(clock: &ManualClock) -> AckTrackerBuilder<T> {
-    AckTracker::with_tokens().timeout(30 * MS).interval(MS).clock(clock.clone())
+    AckTracker::builder().with_tokens().timeout(30 * MS).interval(MS).clock(clock.clone())
 }
 
 /// A tracker, its clock, what it has delivered, and the census of its tokens.
@@ -147,7 +147,7 @@ fn a_refused_root_returns_its_token() {
 #[test]
 fn tokens_are_dropped_with_the_tracker() {
     let census = Census::new();
-    let tracker = AckTracker::with_tokens().build().unwrap();
+    let tracker = AckTracker::builder().with_tokens().build().unwrap();
     for id in 0..1000 {
         tracker.issue_with_token(3, id, Counted::new(&census), DEFAULT).unwrap();
         tracker.init_with_token(id, 3, id, Counted::new(&census), DEFAULT).unwrap();
@@ -157,7 +157,7 @@ fn tokens_are_dropped_with_the_tracker() {
     drop(tracker);
     assert_eq!(census.left(), 0);
     // The tokens that wait in the channel go with the channel.
-    let builder = AckTracker::with_tokens();
+    let builder = AckTracker::builder().with_tokens();
     let (tracker, outcomes) = builder.build_with_channel(1, WhenFull::Drop).unwrap();
     for id in 0..3 {
         tracker.init_with_token(id, 3, id, Counted::new(&census), DEFAULT).unwrap();
@@ -211,13 +211,13 @@ fn tokens_of_every_size_and_alignment() {
     struct Line(u8);
 
     fn comes_back<T: Send + Clone + PartialEq + std::fmt::Debug + 'static>(token: &T) {
-        let tracker = AckTracker::with_tokens().build_manual().unwrap();
+        let tracker = AckTracker::builder().with_tokens().build_manual().unwrap();
         for id in 0..100 {
             tracker.init_with_token(id, 3, id, token.clone(), DEFAULT).unwrap();
         }
         let left = tracker.shutdown(ShutdownMode::Return);
         assert!(left.len() == 100 && left.iter().all(|outcome| outcome.token == *token));
-        let sessions = SessionTracker::with_tokens().build_manual().unwrap();
+        let sessions = SessionTracker::builder().with_tokens().build_manual().unwrap();
         for owner in 0..100 {
             sessions.create(MS, NewSession::from(owner).token(token.clone())).unwrap();
         }
@@ -242,20 +242,47 @@ fn a_batch_takes_a_token_for_each_root() {
     let items = [(7, 3, 42), (7, 3, 42), (8, 3, 42), (9, 3, 42), (10, 3, 42)];
     let tokens = (0..4).map(|id| rig.token(id));
     let mut refused = Vec::new();
-    rig.tracker.init_batch_with_tokens(&items, tokens, DEFAULT, |at, done| {
+    rig.tracker.init_many_with_tokens(&items, tokens, DEFAULT, |at, done| {
         refused.extend(done.err().map(|refused| (at, refused.token.id(), refused.error)));
     });
     assert_eq!(refused, [(1, 1, AckError::Duplicate), (3, 3, AckError::Full)]);
-    rig.tracker.ack_batch(&[(8_u64, 3)], |_, done| assert_eq!(done, Ok(Ack::Completed)));
+    rig.tracker.ack_many(&[(8_u64, 3)], |_, done| assert_eq!(done, Ok(Ack::Completed)));
     assert_eq!(rig.only(2), Reason::Acked);
     let left = rig.tracker.shutdown(ShutdownMode::Return);
     assert_eq!(left[0].token.id(), 0);
 }
 
+/// `with_tokens` keeps what was set before it: settings, and a listener, which gets no tokens.
+#[test]
+fn tokens_may_be_asked_for_after_anything_else() {
+    let census = Census::new();
+    let owners = Arc::<Mutex<Vec<u64>>>::default();
+    let (of_roots, of_sessions) = (owners.clone(), owners.clone());
+    let builder = AckTracker::builder()
+        .capacity(1)
+        .on_outcome(move |outcome: Outcome| of_roots.lock().unwrap().push(outcome.owner));
+    let tracker = builder.with_tokens().build_manual().unwrap();
+    tracker.init_with_token(7, 3, 42, Counted::new(&census), DEFAULT).unwrap();
+    let refused = tracker.init_with_token(8, 3, 43, Counted::new(&census), DEFAULT);
+    assert_eq!(refused.unwrap_err().error, AckError::Full);
+    tracker.fail(7).unwrap();
+
+    let clock = ManualClock::new();
+    let builder = SessionTracker::builder()
+        .interval(MS)
+        .clock(clock.clone())
+        .expiry_listener(move |gone| of_sessions.lock().unwrap().push(gone.owner));
+    let sessions = builder.with_tokens().build_manual().unwrap();
+    sessions.create(MS, NewSession::from(44).token(Counted::new(&census))).unwrap();
+    clock.advance(3 * MS);
+    assert!(sessions.poll().is_empty());
+    assert_eq!((&*owners.lock().unwrap(), census.left()), (&vec![42, 44], 0));
+}
+
 #[test]
 fn a_tuple_carries_a_token() {
     // A token need not be shared between threads.
-    let builder = AckTracker::<Cell<u64>>::with_tokens();
+    let builder = AckTracker::builder().with_tokens::<Cell<u64>>();
     let (tracker, outcomes) = builder.build_with_channel(1, WhenFull::Wait).unwrap();
     let mut tuple = Tuple::root_with_token(&tracker, 42, Cell::new(7), DEFAULT).unwrap();
     let child = tuple.emit();
@@ -270,7 +297,8 @@ fn each_token_comes_back_once_among_threads() {
     let census = Census::new();
     let told = Arc::<Mutex<Vec<u64>>>::default();
     let into = told.clone();
-    let tracker = AckTracker::with_tokens()
+    let tracker = AckTracker::builder()
+        .with_tokens()
         .timeout(2 * MS)
         .interval(MS)
         .on_outcome(move |outcome: Outcome<Counted>| {

@@ -107,7 +107,7 @@ fn a17_a_batch_is_no_loop_of_single_calls() {
     tracker.init(1 << 40, 1, 0).unwrap();
     let inits: Vec<_> = (0..MANY).map(|id| (id, 1, 0)).collect();
     let (fetches, lookups) = costs(|each| {
-        tracker.init_batch(&inits, |_, done| {
+        tracker.init_many(&inits, |_, done| {
             done.unwrap();
             each();
         });
@@ -124,7 +124,7 @@ fn a17_a_batch_is_no_loop_of_single_calls() {
 
     let acks: Vec<_> = (0..MANY).map(|id| (id, 1)).collect();
     let (fetches, _) = costs(|each| {
-        tracker.ack_batch(&acks, |_, done| {
+        tracker.ack_many(&acks, |_, done| {
             assert_eq!(done, Ok(Ack::Completed));
             each();
         });
@@ -135,7 +135,7 @@ fn a17_a_batch_is_no_loop_of_single_calls() {
     let mut roots = Vec::new();
     let items = [(1, 0); MANY as usize];
     let (_, lookups) = costs(|each| {
-        tracker.issue_batch(&items, &mut roots).unwrap();
+        tracker.issue_many(&items, &mut roots).unwrap();
         each();
     });
     assert!((lookups as u64) < MANY / 4, "{lookups} look-ups for {MANY} roots");

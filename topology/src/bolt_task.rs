@@ -140,7 +140,7 @@ impl<Out> Bench<Out> {
         let (shared, emitter) = (&self.task.shared, &self.task.emitter);
         if let Some(tracker) = &shared.tracker {
             shared.desks.together(|| {
-                tracker.ack_batch(&self.acks, |_, acked| match acked {
+                tracker.ack_many(&self.acks, |_, acked| match acked {
                     Ok(acked) => ended += u64::from(acked == Ack::Completed),
                     Err(error) => {
                         all = false;

@@ -62,7 +62,7 @@ pub struct Batch<I> {
     pub trees: [New; GROUP],
     /// What names them, once they have begun.
     pub ids: [I; GROUP],
-    /// Buffers that are kept between batches: what `issue_batch` takes and returns.
+    /// Buffers that are kept between batches: what `issue_many` takes and returns.
     pub issued: (Vec<(u64, u64)>, Vec<Root>),
 }
 

@@ -53,7 +53,7 @@ impl Kind for Root {
         items.clear();
         items.extend(batch.trees.iter().map(|&(_, xor, owner)| (xor, owner)));
         roots.clear();
-        tracker.issue_batch(items, roots).unwrap_or_else(|error| refused(error));
+        tracker.issue_many(items, roots).unwrap_or_else(|error| refused(error));
         batch.ids.copy_from_slice(roots);
     }
 }
@@ -69,7 +69,7 @@ impl Kind for u64 {
 
     #[inline]
     fn begin_many(tracker: &AckTracker, batch: &mut Batch<u64>) {
-        tracker.init_batch(&batch.trees, |_, done| done.unwrap_or_else(|error| refused(error)));
+        tracker.init_many(&batch.trees, |_, done| done.unwrap_or_else(|error| refused(error)));
         for (id, tree) in batch.ids.iter_mut().zip(&batch.trees) {
             *id = tree.0;
         }
@@ -107,7 +107,7 @@ impl<R: Kind> Peer for Tracker<R> {
     #[inline]
     fn ack_many(&self, acks: &[(R, u64)]) -> usize {
         let mut done = 0;
-        self.0.ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
+        self.0.ack_many(acks, |_, ack| done += usize::from(completed(ack)));
         done
     }
 

@@ -145,7 +145,7 @@ model!(s04_last_two_edges, || {
 /// The answers to a batch of acks, in order.
 fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
     let mut all = Vec::new();
-    rig.ack_batch(items, |at, done| {
+    rig.ack_many(items, |at, done| {
         assert_eq!(at, all.len());
         all.push(done);
     });

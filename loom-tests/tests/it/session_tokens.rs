@@ -25,7 +25,8 @@ impl Rig {
     fn new() -> Arc<Rig> {
         at_once(|| {
             let clock = ManualClock::new();
-            let builder = SessionTracker::with_tokens().interval(TICK).first_id(2).shards(1);
+            let builder =
+                SessionTracker::builder().with_tokens().interval(TICK).first_id(2).shards(1);
             let sessions = builder.seed(7).clock(clock.clone()).build_manual().unwrap();
             let (back, given, dropped) = Default::default();
             let sessions = ManuallyDrop::new(sessions);
@@ -139,7 +140,7 @@ model!(two_creations_of_a_session_return_one_token, || {
 model!(a_token_is_lent_beside_the_end_of_its_session, || {
     let dropped = Arc::new(AtomicUsize::new(0));
     let sessions = at_once(|| {
-        let builder = SessionTracker::with_tokens().interval(TICK).first_id(2).shards(1);
+        let builder = SessionTracker::builder().with_tokens().interval(TICK).first_id(2).shards(1);
         let builder = builder.seed(7).clock(ManualClock::new()).lend_tokens();
         let sessions = builder.build_manual().unwrap();
         let token = Arc::new(Token(dropped.clone()));

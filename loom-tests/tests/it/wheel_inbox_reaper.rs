@@ -459,7 +459,7 @@ model!(w05_a_batch_beside_a_poll, || {
     let driver = drive(&rig, 10);
     let mut roots = Vec::new();
     let batch = [(3, 10), (3, 11), (3, 12)];
-    assert_eq!(rig.issue_batch(&batch, &mut roots), Ok(()));
+    assert_eq!(rig.issue_many(&batch, &mut roots), Ok(()));
     assert_eq!(roots.len(), batch.len());
     driver.join().unwrap();
     rig.pass(10);
@@ -477,7 +477,7 @@ model!(w08_shutdown_beside_a_batch, || {
     let a = aside(&rig, |rig| {
         let mut roots = Vec::new();
         let batch = [(3, 10), (3, 11), (3, 12)];
-        let issued = rig.issue_batch(&batch, &mut roots);
+        let issued = rig.issue_many(&batch, &mut roots);
         (issued, roots)
     });
     rig.shutdown(ShutdownMode::Cancel);

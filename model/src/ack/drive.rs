@@ -277,7 +277,7 @@ impl Run {
                     .map(|n| (if n % 7 == 6 { 0 } else { edge() }, n % OWNERS))
                     .collect();
                 let mut into = Vec::new();
-                let got = self.tracker.issue_batch(&items, &mut into);
+                let got = self.tracker.issue_many(&items, &mut into);
                 let mut expected = Ok(());
                 let mut roots = into.iter();
                 for &(xor, owner) in &items {
@@ -321,7 +321,7 @@ impl Run {
                     .map(|&(id, xor, owner)| self.model.init(id, xor, owner, Lifetime::Default))
                     .collect();
                 let mut got = Vec::new();
-                self.tracker.init_batch(&items, |at, result| {
+                self.tracker.init_many(&items, |at, result| {
                     assert_eq!(at, got.len(), "in order");
                     got.push(result);
                 });
@@ -337,7 +337,7 @@ impl Run {
                 prop_assert_eq!(self.tracker.ack(root, xor), expected, "ack of {}", root);
                 self.used(root);
             }
-            Op::AckBatch(issued, first, n) => self.ack_batch(issued, first, n)?,
+            Op::AckBatch(issued, first, n) => self.ack_many(issued, first, n)?,
             Op::Fail(pick, by) => {
                 let Some(root) = self.sure(pick) else { return Ok(()) };
                 let expected = self.model.fail(root, by);
@@ -387,7 +387,7 @@ impl Run {
         Ok(())
     }
 
-    fn ack_batch(&mut self, issued: bool, first: u64, n: usize) -> Check {
+    fn ack_many(&mut self, issued: bool, first: u64, n: usize) -> Check {
         let mut items = Vec::new();
         for n in 0..n as u64 {
             let n = first.wrapping_add(n.wrapping_mul(5));
@@ -428,8 +428,8 @@ impl Run {
             got.push(result);
         };
         match chosen.is_empty() {
-            true => self.tracker.ack_batch(&issued, &mut each),
-            false => self.tracker.ack_batch(&chosen, &mut each),
+            true => self.tracker.ack_many(&issued, &mut each),
+            false => self.tracker.ack_many(&chosen, &mut each),
         }
         same!(got, expected);
         Ok(())

@@ -147,7 +147,7 @@ impl<R> Owner<R> {
         let items = ids.iter().map(|&id| (SessionId(id), self.time(id)));
         let items = items.filter(|&(id, _)| !self.is_foreign(worker, id.0));
         let items: Vec<_> = items.collect();
-        let touched = items.iter().map(|(id, _)| id.0).zip(self.live.touch_batch(&items));
+        let touched = items.iter().map(|(id, _)| id.0).zip(self.live.touch_many(&items));
         let mut touched = touched.peekable();
         let mut result = |&id: &u64| match touched.next_if(|(touched, _)| *touched == id) {
             Some((_, Ok(()))) => YES,

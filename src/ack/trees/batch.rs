@@ -17,7 +17,7 @@ const GROUP: usize = 64;
 impl Trees<()> {
     /// Issues a batch. No other thread knows the roots of a batch before it returns, so one notice
     /// reports to the driver all roots that lie in one block.
-    pub(crate) fn issue_batch(
+    pub(crate) fn issue_many(
         &self,
         items: &[(u64, u64)],
         timeout: Lifetime,
@@ -115,7 +115,7 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Inits a batch, each root with the next of the `tokens`, for as long as these last.
-    pub(crate) fn init_batch(
+    pub(crate) fn init_many(
         &self,
         items: &[(u64, u64, u64)],
         mut tokens: impl Iterator<Item = T>,

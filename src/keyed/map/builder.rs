@@ -153,6 +153,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// channel or a kept `Ref` holds back: where they are 300,000, and live entries ten, that
         /// takes 0.6 ms. What is due goes first, as `Expired`: the inserting thread drives up to 15
         /// rounds of 64 steps. A shard that another thread drives is left to that thread.
+        #[doc(alias("maximum_size", "maximumSize"))]
         max_capacity(capacity: usize) sets max_capacity = Some(capacity);
         /// Which entry a map evicts that has [`max_capacity`](Self::max_capacity) or
         /// [`max_weight`](Self::max_weight). Other maps ignore it. An entry is used when it is
@@ -173,10 +174,12 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         statistics(counts: bool) sets statistics = counts;
         /// How long an entry lives after it was inserted, replaced or touched, unless it says
         /// otherwise itself.
+        #[doc(alias("ttl", "expire_after_write", "expireAfterWrite"))]
         time_to_live(time: Duration) sets time_to_live = Some(time);
         /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 24
         /// bytes an entry, and a `get` one compare-and-swap in every interval. With a time to live
         /// too the nearer of the two counts.
+        #[doc(alias("tti", "expire_after_access", "expireAfterAccess"))]
         time_to_idle(time: Duration) sets time_to_idle = Some(time);
         /// How old a value may be before a load call loads it anew. One caller of
         /// [`get_or_insert_with`](ExpiringMap::get_or_insert_with), or of its `try_` and async
@@ -505,7 +508,7 @@ where
             store.removals = removals(this);
             store
         });
-        let reaper = setup.reaper(reaper);
+        let reaper = setup.reaper(reaper)?;
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(ExpiringMap { store, hasher, owner, flights: Arc::new(Flights::new()) })
     }

@@ -19,6 +19,7 @@ where
     /// drops values that have ended and that no thread can hold any more. Any number of threads may
     /// poll concurrently: a shard that another one drives is left to it. Does nothing in a listener
     /// that a poll has called.
+    #[doc(alias("run_pending_tasks", "cleanUp"))]
     pub fn poll(&self, budget: usize) -> Polled {
         self.store.engine.poll_shared(budget, &*self.store, || false)
     }

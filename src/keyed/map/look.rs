@@ -123,6 +123,7 @@ where
     /// When a key's entry expires, unless it is used, by the system's monotonic clock. `None` also
     /// where it never does. With the default clock the answer stays the same until the entry is
     /// renewed; with another clock it is reckoned from a reading of both clocks.
+    #[doc(alias = "deadline")]
     pub fn expires_at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,

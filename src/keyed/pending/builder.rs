@@ -68,7 +68,7 @@ where
     ) -> Result<PendingMap<K, T>, BuildError> {
         let store = Arc::new(Store::build(&self.setup, self.timeout, None)?);
         let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
         Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })
     }

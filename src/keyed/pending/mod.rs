@@ -174,6 +174,7 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
 /// A value whose time is up is there until the reaper, or a poll, has come to it: it can be taken,
 /// or renewed. A key's `Eq` that panics in an insertion leaks the value. An insertion that finds the
 /// map full expires what is due, and calls the listener.
+#[doc(alias = "DelayQueue")]
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,
     hasher: Hasher,
@@ -214,6 +215,7 @@ where
     /// [`StoreError::OutOfMemory`], [`StoreError::Collisions`], [`StoreError::Closed`],
     /// [`StoreError::Lifetime`]. What the key had stays, or is in the error, too: where a shutdown
     /// ends the new value at once.
+    #[doc(alias = "schedule")]
     pub fn insert(
         &self,
         key: K,
@@ -294,6 +296,7 @@ where
 
     /// Takes a key's value. `None` if it was taken before, has expired, or never was.
     #[must_use = "the value has left the map"]
+    #[doc(alias("cancel", "remove"))]
     pub fn take<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<T>
     where
         K: Borrow<Q>,
@@ -311,6 +314,7 @@ where
     /// # Errors
     ///
     /// [`LifetimeError`]; also where the key is not there.
+    #[doc(alias("reset", "renew"))]
     pub fn touch<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,

@@ -126,7 +126,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     ) -> Result<ExpiryQueue<K>, BuildError> {
         let store = Arc::new(Store::build(&self.setup, None, None)?);
         let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
         Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner })
     }

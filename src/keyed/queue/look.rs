@@ -31,6 +31,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// How long until the key expires, unless it is renewed: zero if its time is up; `None` if it
     /// is not there.
+    #[doc(alias = "ttl")]
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,

@@ -72,6 +72,7 @@ type Inner<K> = Store<K, ()>;
 /// exactly one happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or
 /// expires after a touch that has returned that it renewed the key. Dropping the queue ends all keys
 /// without reporting them.
+#[doc(alias("lease", "heartbeat", "DelayQueue"))]
 pub struct ExpiryQueue<K: 'static> {
     shared: Arc<Shared<K>>,
     hasher: Hasher,

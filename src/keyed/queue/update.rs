@@ -16,6 +16,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// [`StoreError::Lifetime`], and for a new key [`StoreError::Full`],
     /// [`StoreError::OutOfMemory`], [`StoreError::Closed`].
+    #[doc(alias("insert", "schedule"))]
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let (store, timeout) = (self.store(), Lifetime::After(timeout));
         let hash = self.hash(&key);
@@ -60,6 +61,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// [`LifetimeError`]; also where the key is not there.
     #[inline]
+    #[doc(alias("heartbeat", "keep_alive", "renew"))]
     pub fn touch<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
@@ -81,6 +83,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// As [`touch`](Self::touch).
     #[inline]
+    #[doc(alias("heartbeat", "keep_alive", "renew"))]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, LifetimeError> {
         let store = self.store();
         let touched = store
@@ -90,6 +93,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Takes the key out. Returns when it would have expired, or `None` if it was not there.
+    #[doc(alias = "cancel")]
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,

@@ -77,6 +77,29 @@ impl<T> Default for SessionTrackerBuilder<T> {
     }
 }
 
+impl SessionTrackerBuilder {
+    /// Each session is to carry a token. A listener that was set before gets sessions without them.
+    /// [`SessionTracker::token`] has an example.
+    pub fn with_tokens<T: Send + 'static>(self) -> SessionTrackerBuilder<T> {
+        let without = |listener: Arc<Listener<()>>| -> Arc<Listener<T>> {
+            Arc::new(move |gone: SessionInfo<T>| {
+                let SessionInfo { id, owner, timeout, is_global, remaining, .. } = gone;
+                listener(SessionInfo { id, owner, timeout, is_global, remaining, token: () });
+            })
+        };
+        SessionTrackerBuilder {
+            setup: self.setup,
+            minimum: self.minimum,
+            maximum: self.maximum,
+            server: self.server,
+            first: self.first,
+            collects: self.collects,
+            lend: None,
+            listener: self.listener.map(without),
+        }
+    }
+}
+
 impl<T: Send + Sync + 'static> SessionTrackerBuilder<Arc<T>> {
     /// Lends the tokens of sessions: [`SessionTracker::token`]. Then a session's end hands out a
     /// clone of the `Arc`. The tracker's own goes when the driver frees the session's memory, soon
@@ -141,7 +164,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
             collects: self.collects,
             lend: self.lend,
         });
-        let reaper = self.setup.reaper(reaper);
+        let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&store, |store| &store.engine, reaper)?;
         Ok(SessionTracker { store, owner })
     }

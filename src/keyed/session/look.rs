@@ -34,7 +34,7 @@ impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
     /// use std::sync::{mpsc, Arc};
     /// use std::time::Duration;
     ///
-    /// let sessions = SessionTracker::with_tokens().lend_tokens().build()?;
+    /// let sessions = SessionTracker::builder().with_tokens().lend_tokens().build()?;
     /// let (connection, client) = mpsc::channel();
     /// let new = NewSession::from(7).token(Arc::new(connection));
     /// let session = sessions.create(Duration::from_secs(10), new)?;

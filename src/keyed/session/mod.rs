@@ -249,8 +249,8 @@ pub enum Tracked<T = ()> {
 ///
 /// # Tokens
 ///
-/// A tracker made by [`with_tokens`](Self::with_tokens) takes a *token* with each session, of any
-/// type `T` that is `Send`: what the receiver of the session's end needs, such as the client's
+/// A tracker built [`with_tokens`](SessionTrackerBuilder::with_tokens) takes a *token* with each
+/// session, of any type `T` that is `Send`: what the receiver of the session's end needs, such as the client's
 /// connection. The token lies in the session's entry. It comes back by value once, in
 /// [`SessionInfo::token`]: with the expiry, by `remove`, or by `shutdown`.
 /// [`TokenError`](crate::TokenError) returns it if the session is refused. Without tokens `T` is
@@ -263,36 +263,13 @@ pub struct SessionTracker<T: 'static = ()> {
 handle!(SessionTracker<T> { store, owner } by store, room);
 
 impl SessionTracker {
-    /// Settings with defaults, of a tracker without tokens.
+    /// Settings with defaults.
     pub fn builder() -> SessionTrackerBuilder {
         SessionTrackerBuilder::default()
     }
 }
 
 impl<T: Send + 'static> SessionTracker<T> {
-    /// Settings with defaults, of a tracker whose sessions carry tokens.
-    ///
-    /// ```
-    /// use expiry::{NewSession, SessionInfo, SessionTracker};
-    /// use std::{sync::mpsc, time::Duration};
-    ///
-    /// let sessions = SessionTracker::with_tokens()
-    ///     .expiry_listener(|gone: SessionInfo<mpsc::Sender<&str>>| {
-    ///         let _ = gone.token.send("your session has expired");
-    ///     })
-    ///     .build()?;
-    /// let (connection, client) = mpsc::channel();
-    /// let new = NewSession::from(7).token(connection);
-    /// let session = sessions.create(Duration::from_secs(10), new)?;
-    /// let gone = sessions.remove(session.id()).unwrap();
-    /// gone.token.send("goodbye")?;
-    /// assert_eq!(client.recv()?, "goodbye");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn with_tokens() -> SessionTrackerBuilder<T> {
-        SessionTrackerBuilder::default()
-    }
-
     /// The timeout that a caller gets if it asks for this one: it, or the nearest that the settings
     /// allow.
     #[must_use]

@@ -56,6 +56,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// # Errors
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`].
+    #[doc(alias("heartbeat", "keep_alive", "renew"))]
     pub fn touch(&self, id: SessionId) -> Result<(), SessionError> {
         self.touch_at(self.hash(id), id, None)
     }
@@ -105,7 +106,7 @@ impl<T: Send + 'static> SessionTracker<T> {
 
     /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for
     /// 64 at a time.
-    pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
+    pub fn touch_many(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
         let mut hashes = [0; GROUP];
@@ -195,7 +196,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     }
 
     /// The global sessions that were touched since they were last taken, each with the time that it
-    /// has left to live. A follower sends them to its leader, which [touches](Self::touch_batch)
+    /// has left to live. A follower sends them to its leader, which [touches](Self::touch_many)
     /// each session for that time. Several threads may take: one of them gets each touch. In no
     /// order.
     ///
@@ -217,7 +218,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// follower.touch_by(&session)?;
     /// let touched = follower.take_touched();
     /// assert_eq!((touched.len(), touched[0].0), (1, session.id()));
-    /// assert_eq!(leader.touch_batch(&touched), [Ok(())]);
+    /// assert_eq!(leader.touch_many(&touched), [Ok(())]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

@@ -104,12 +104,12 @@ impl<'t> Ops<'t> {
                     self.issued_acks.clear();
                     self.issued_acks
                         .extend(acks.iter().map(|ack| (Root::from_bits(ack.root), ack.xor)));
-                    self.tracker.ack_batch(&self.issued_acks, |at, done| each(&acks[at], done));
+                    self.tracker.ack_many(&self.issued_acks, |at, done| each(&acks[at], done));
                 }
                 Ids::Chosen => {
                     self.chosen_acks.clear();
                     self.chosen_acks.extend(acks.iter().map(|ack| (ack.root, ack.xor)));
-                    self.tracker.ack_batch(&self.chosen_acks, |at, done| each(&acks[at], done));
+                    self.tracker.ack_many(&self.chosen_acks, |at, done| each(&acks[at], done));
                 }
             }
             if let Some(began) = began {
@@ -147,7 +147,7 @@ impl<'t> Ops<'t> {
                     self.issues.clear();
                     self.issues.extend(roots.iter().map(|root| (root.xor, root.owner)));
                     self.roots.clear();
-                    let done = self.tracker.issue_batch(&self.issues, &mut self.roots);
+                    let done = self.tracker.issue_many(&self.issues, &mut self.roots);
                     for (at, root) in roots.iter().enumerate() {
                         let error = done.err().unwrap_or(AckError::OutOfMemory);
                         each(root, self.roots.get(at).map(|root| root.to_bits()).ok_or(error));
@@ -156,7 +156,7 @@ impl<'t> Ops<'t> {
                 Ids::Chosen => {
                     self.inits.clear();
                     self.inits.extend(roots.iter().map(|root| (root.id, root.xor, root.owner)));
-                    self.tracker.init_batch(&self.inits, |at, done| {
+                    self.tracker.init_many(&self.inits, |at, done| {
                         each(&roots[at], done.map(|()| roots[at].id));
                     });
                 }

@@ -234,7 +234,7 @@ impl Subject for Load {
             let keys = (key..key + BATCH).map(|at| self.at(at % self.places.len() as u32));
             let items: Vec<_> = keys.flatten().map(|one| (one.id(), after)).collect();
             let did = |answer| Ok(Did::Touched { timeout: other, answer });
-            let batch = || tracker.touch_batch(&items).into_iter().map(did);
+            let batch = || tracker.touch_many(&items).into_iter().map(did);
             return log.calls(|| items.iter().map(|item| number(item.0)).zip(batch()).collect());
         }
         // The asked owner is mostly not the right one; the answer then names that.

@@ -2,6 +2,7 @@
 
 use super::census::{Census, Counted};
 use super::SECOND;
+use crate::support::clocks::Moved;
 use crate::support::{on_threads, wait_for, Random, GENEROUS, MS};
 use expiry::expiring_map::Entry;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, StoreError, WhenFull};
@@ -175,7 +176,10 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
         .capacity(500)
         .shards(2)
         .clock(clock.clone());
-    let map = if reaper { builder.build() } else { builder.build_manual() };
+    let map = match reaper {
+        true => builder.clock(Moved(clock.clone())).build(),
+        false => builder.build_manual(),
+    };
     let map = map.unwrap();
     let settle = || {
         if flushes {

@@ -47,6 +47,15 @@ impl Clock for Delayed {
     }
 }
 
+/// A clock that a test moves, of a store with a reaper, which does not notice that.
+pub struct Moved(pub ManualClock);
+
+impl Clock for Moved {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+}
+
 /// A clock whose cheap reading lags, by as much as it may, in those threads that say so.
 #[derive(Clone)]
 pub struct Lagging(pub ManualClock);

@@ -60,7 +60,7 @@ impl Trees {
             return Ok(());
         };
         self.roots.clear();
-        let begun = tracker.issue_batch_for(&self.trees, self.timeout, &mut self.roots);
+        let begun = tracker.issue_many_for(&self.trees, self.timeout, &mut self.roots);
         self.trees.drain(..self.roots.len());
         root(&self.roots);
         begun

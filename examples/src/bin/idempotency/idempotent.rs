@@ -1,7 +1,7 @@
 //! Calls with a key: each is executed once within a window, and its duplicates get the same answer.
 
 use expiry::expiring_map::Entry;
-use expiry::{BuildError, Clock, ExpiringMap, Lifetime, StoreError};
+use expiry::{BuildError, ExpiringMap, ExpiringMapBuilder, Lifetime, StoreError};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, RwLock, TryLockError};
 use std::time::Duration;
@@ -34,15 +34,21 @@ pub enum CallError {
 /// writing until the answer is there. A call that panics poisons the lock.
 type Call<A> = Arc<RwLock<Option<A>>>;
 
+type Calls<A> = ExpiringMap<String, Call<A>>;
+
 pub struct Idempotent<A: Send + Sync + 'static> {
-    calls: ExpiringMap<String, Call<A>>,
+    calls: Calls<A>,
 }
 
 impl<A: Clone + Send + Sync + 'static> Idempotent<A> {
-    /// The window of a key begins with the answer.
-    pub fn new(window: Duration, clock: impl Clock) -> Result<Self, BuildError> {
-        let calls = ExpiringMap::builder().time_to_live(window).clock(clock);
-        Ok(Idempotent { calls: calls.build()? })
+    /// The window of a key begins with the answer. A server's `build` is
+    /// [`ExpiringMapBuilder::build`]; a simulation's sets a clock.
+    pub fn new(
+        window: Duration,
+        build: impl FnOnce(ExpiringMapBuilder<String, Call<A>>) -> Result<Calls<A>, BuildError>,
+    ) -> Result<Self, BuildError> {
+        let calls = build(ExpiringMap::builder().time_to_live(window))?;
+        Ok(Idempotent { calls })
     }
 
     /// Executes the call, or returns the answer of an earlier call with this key within the window.
@@ -117,7 +123,8 @@ mod tests {
 
     fn calls() -> (ManualClock, Idempotent<u32>) {
         let clock = ManualClock::new();
-        let calls = Idempotent::new(WINDOW, clock.clone()).unwrap();
+        let calls = Idempotent::new(WINDOW, |calls| calls.clock(clock.clone()).build_manual());
+        let calls = calls.unwrap();
         (clock, calls)
     }
 

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Done {
     let clock = ManualClock::new();
     let bank = Bank {
-        calls: Idempotent::new(options.window, clock.clone())?,
+        calls: Idempotent::new(options.window, |calls| calls.clock(clock.clone()).build_manual())?,
         made: (0..options.payments).map(|_| AtomicU64::new(0)).collect(),
         receipts: AtomicU64::new(0),
     };

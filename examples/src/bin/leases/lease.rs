@@ -1,6 +1,7 @@
 //! Leases on resources: each has one holder at a time, which renews its lease or loses it.
 
-use expiry::{BuildError, Clock, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
+use expiry::Updated;
+use expiry::{BuildError, ExpiryQueue, ExpiryQueueBuilder, Handle, LifetimeError, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,25 +30,23 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases of that `time` on that many resources. The reaper calls `removal_listener` for a
-    /// lease that was not renewed, when the resource is free again.
+    /// Leases of that `time` on that many resources, in the queue that `build` makes. That calls
+    /// `removal_listener` for a lease that was not renewed, when the resource is free again.
     pub fn new(
         resources: usize,
         time: Duration,
-        clock: impl Clock,
+        build: impl FnOnce(ExpiryQueueBuilder<Grant>) -> Result<ExpiryQueue<Grant>, BuildError>,
         removal_listener: impl Fn(Grant) + Send + Sync + 'static,
     ) -> Result<Self, BuildError> {
         let words: Arc<[AtomicU64]> = (0..resources).map(|_| AtomicU64::new(0)).collect();
         let free = words.clone();
         let queue = ExpiryQueue::builder()
             .interval((time / 100).max(Duration::from_millis(1)))
-            .clock(clock)
             .expiry_listener(move |grant: &Grant| {
                 free[grant.resource].fetch_add(1, AcqRel);
                 removal_listener(*grant);
-            })
-            .build()?;
-        Ok(Leases { queue, words, time })
+            });
+        Ok(Leases { queue: build(queue)?, words, time })
     }
 
     /// The resource, if it is free.
@@ -114,7 +113,8 @@ mod tests {
             let (clock, ended) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
             let told = ended.clone();
             let removal_listener = move |grant| told.lock().unwrap().push(grant);
-            let leases = Leases::new(1, TIME, clock.clone(), removal_listener).unwrap();
+            let build = |queue: ExpiryQueueBuilder<_>| queue.clock(clock.clone()).build_manual();
+            let leases = Leases::new(1, TIME, build, removal_listener).unwrap();
             Scene { clock, leases, ended }
         }
 
@@ -127,8 +127,7 @@ mod tests {
             assert!(self.leases.queue.poll().is_empty(), "the handler is told");
         }
 
-        /// Time passes. Returns when so many ends have been reported, by this poll or by the
-        /// reaper.
+        /// Time passes. Returns when so many ends have been reported.
         fn pass_and_end(&self, time: Duration, ends: usize) {
             self.clock.advance(time);
             eventually(|| {

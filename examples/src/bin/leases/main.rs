@@ -9,7 +9,7 @@ mod history;
 mod lease;
 
 use clap::Parser;
-use expiry::{Clock, MonotonicClock};
+use expiry::{Clock, ExpiryQueueBuilder, MonotonicClock};
 use expiry_examples::{at_least_one, exit, on_threads, Done};
 use history::{check, End, Held};
 use humantime::parse_duration;
@@ -136,7 +136,8 @@ fn run(options: &Options) -> Done {
     let reported = ended.clone();
     let removal_listener =
         move |grant| reported.lock().expect("no thread panics with it").push(grant);
-    let leases = Leases::new(options.resources, options.time, clock.clone(), removal_listener)?;
+    let build = |queue: ExpiryQueueBuilder<_>| queue.clock(clock.clone()).build();
+    let leases = Leases::new(options.resources, options.time, build, removal_listener)?;
     let left = AtomicUsize::new(options.grants);
     let histories = on_threads(options.workers, |number| {
         let random = SmallRng::seed_from_u64(options.seed ^ (number as u64 + 1) << 32);

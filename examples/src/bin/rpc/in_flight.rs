@@ -1,7 +1,7 @@
 //! Requests that wait for their replies: each gets one, or learns that none has come in time.
 
 use crate::client::{Answer, CallError};
-use expiry::{BuildError, Clock, Lifetime, PendingTable, StoreError, Ticket};
+use expiry::{BuildError, Lifetime, PendingTable, PendingTableBuilder, StoreError, Ticket};
 use std::time::Duration;
 use tokio::sync::oneshot::{channel, Receiver, Sender};
 
@@ -10,13 +10,14 @@ pub struct Requests(PendingTable<Sender<Answer>>);
 
 impl Requests {
     /// Starts a reaper, which ends a request when its time is up.
-    pub fn new(timeout: Duration, clock: impl Clock) -> Result<Self, BuildError> {
-        let table = PendingTable::builder()
+    pub fn new(timeout: Duration) -> Result<Self, BuildError> {
+        Ok(Requests(Self::table(timeout).build()?))
+    }
+
+    fn table(timeout: Duration) -> PendingTableBuilder<Sender<Answer>> {
+        PendingTable::builder()
             .timeout(timeout)
-            .clock(clock)
             .expiry_listener(|caller: Sender<Answer>| drop(caller.send(Err(CallError::TimedOut))))
-            .build()?;
-        Ok(Requests(table))
     }
 
     /// Returns the id of a new request, and the channel that receives its answer.
@@ -57,12 +58,12 @@ mod tests {
 
     fn requests() -> (ManualClock, Requests) {
         let clock = ManualClock::new();
-        let requests = Requests::new(TIMEOUT, clock.clone()).unwrap();
-        (clock, requests)
+        let table = Requests::table(TIMEOUT).clock(clock.clone()).build_manual().unwrap();
+        (clock, Requests(table))
     }
 
     impl Requests {
-        /// Does what the reaper does, which sleeps by the machine's time.
+        /// Does what the reaper does.
         fn expire(&self) {
             assert!(self.0.poll().is_empty(), "the listener gets the senders");
         }

@@ -12,7 +12,7 @@ mod server;
 
 use clap::Parser;
 use client::{Client, Replies};
-use expiry::{CoarseClock, Timeouts};
+use expiry::Timeouts;
 use expiry_examples::{at_least_one, exit, Done};
 use humantime::parse_duration;
 use in_flight::Requests;
@@ -43,7 +43,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Done {
-    let requests = Requests::new(options.timeout, CoarseClock::new())?;
+    let requests = Requests::new(options.timeout)?;
     // Two channels are the connection.
     let (to_server, received) = unbounded_channel();
     let (to_client, replies) = unbounded_channel();

@@ -9,7 +9,7 @@ mod queue;
 
 use clap::{value_parser, Parser};
 use crossbeam_channel::Receiver;
-use expiry::CoarseClock;
+use expiry::ExpiringMapBuilder;
 use expiry_examples::{at_least_one, exit, on_threads, Done};
 use humantime::parse_duration;
 use queue::{Delivery, Settings, WorkQueue};
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Done {
     let settings = Settings { visibility: options.visibility, attempts: options.attempts };
-    let (queue, dead_letters) = WorkQueue::new(settings, CoarseClock::new())?;
+    let (queue, dead_letters) = WorkQueue::new(settings, ExpiringMapBuilder::build)?;
     (0..options.jobs).for_each(|job| queue.push(job));
     let site = Site {
         options,

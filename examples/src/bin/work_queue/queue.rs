@@ -1,16 +1,21 @@
 //! Jobs that are given out, and given out again unless a worker acknowledges them in time.
 
 use crossbeam_channel::{unbounded, Receiver, Sender};
-use expiry::{BuildError, Clock, ExpiringMap, LifetimeError, RemovalCause, StoreError};
+use expiry::{
+    BuildError, ExpiringMap, ExpiringMapBuilder, LifetimeError, RemovalCause, StoreError,
+};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A job that is to be given out. Attempts count from 1.
-struct Attempt<J> {
+pub struct Attempt<J> {
     job: Arc<J>,
     number: u32,
 }
+
+/// What workers have, by receipt.
+type Given<J> = ExpiringMap<u64, Attempt<J>>;
 
 /// A job that a worker has been given.
 #[derive(Debug)]
@@ -31,7 +36,7 @@ pub struct Settings {
 pub struct WorkQueue<J: Send + Sync + 'static> {
     ready: Receiver<Attempt<J>>,
     targets: Arc<Targets<J>>,
-    given: ExpiringMap<u64, Attempt<J>>,
+    given: Given<J>,
     receipts: AtomicU64,
     visibility: Duration,
 }
@@ -57,29 +62,27 @@ impl<J> Targets<J> {
 }
 
 impl<J: Send + Sync + 'static> WorkQueue<J> {
-    /// The queue, and its dead letters.
+    /// The queue, and its dead letters. What is given out is in the map that `build` makes.
     pub fn new(
         settings: Settings,
-        clock: impl Clock,
+        build: impl FnOnce(ExpiringMapBuilder<u64, Attempt<J>>) -> Result<Given<J>, BuildError>,
     ) -> Result<(Self, Receiver<Arc<J>>), BuildError> {
         let (to_ready, ready) = unbounded();
         let (to_dead, dead) = unbounded();
         let targets =
             Arc::new(Targets { ready: to_ready, dead: to_dead, attempts: settings.attempts });
         let again = targets.clone();
-        let given = ExpiringMap::builder()
-            .time_to_live(settings.visibility)
-            .clock(clock)
-            .removal_listener(move |_: &u64, attempt: &Attempt<J>, cause: RemovalCause| {
+        let given = ExpiringMap::builder().time_to_live(settings.visibility).removal_listener(
+            move |_: &u64, attempt: &Attempt<J>, cause: RemovalCause| {
                 if cause == RemovalCause::Expired {
                     again.again(attempt);
                 }
-            })
-            .build()?;
+            },
+        );
         let queue = WorkQueue {
             ready,
             targets,
-            given,
+            given: build(given)?,
             receipts: AtomicU64::new(0),
             visibility: settings.visibility,
         };
@@ -153,7 +156,8 @@ mod tests {
     impl Scene {
         fn set() -> Self {
             let clock = ManualClock::new();
-            let (queue, dead) = WorkQueue::new(SETTINGS, clock.clone()).unwrap();
+            let build = |given: ExpiringMapBuilder<_, _>| given.clock(clock.clone()).build_manual();
+            let (queue, dead) = WorkQueue::new(SETTINGS, build).unwrap();
             Scene { clock, queue, dead }
         }
 
