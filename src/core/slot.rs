@@ -311,7 +311,7 @@ impl<P: Payload<Cell = P>> Slot<'_, P> {
 }
 
 /// Declares a struct of atomics to be a payload, with the word beside it.
-#[cfg(any(feature = "async", expiry_loom))]
+#[cfg(any(feature = "async", expiry_loom, test))]
 macro_rules! fields {
     ($type:ty, $note:ty { $($field:ident : $make:expr),* $(,)? }) => {
         // SAFETY: listed field by field below: atomics, valid as zeroes.
@@ -344,5 +344,5 @@ macro_rules! fields {
     };
 }
 
-#[cfg(any(feature = "async", expiry_loom))]
+#[cfg(any(feature = "async", expiry_loom, test))]
 pub(crate) use fields;

@@ -16,6 +16,7 @@ mod eviction;
 mod expiring_map;
 mod expiry_policy;
 mod features;
+#[cfg(feature = "async")]
 mod handles;
 mod keyed_leases;
 mod loads;

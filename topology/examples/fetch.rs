@@ -11,7 +11,7 @@ use hyper::{client, server, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::collections::HashSet;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Barrier, Semaphore};
@@ -31,7 +31,10 @@ struct Pages {
 
 impl Pages {
     /// One page in 10 answers 500 at first, and one in 50 does not exist.
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Error> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Error> {
         let _place = self.places.try_acquire()?;
         let page = request.uri().path()[1..].parse()?;
         let is_first = self.asked.lock().unwrap().insert(page);
@@ -47,9 +50,10 @@ impl Pages {
     }
 }
 
-async fn serve(listener: TcpListener, pages: &'static Pages) {
+async fn serve(listener: TcpListener, pages: Arc<Pages>) {
     while let Ok((stream, _)) = listener.accept().await {
-        let service = service_fn(|request| pages.answer(request));
+        let pages = pages.clone();
+        let service = service_fn(move |request| pages.clone().answer(request));
         // An error ends this connection only.
         let http = server::conn::http1::Builder::new();
         tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
@@ -74,7 +78,7 @@ async fn fetch(server: std::net::SocketAddr, page: usize) -> Result<[Bytes; 1], 
 pub fn run() -> Result<bool, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
     let (places, first) = (Semaphore::new(LIMIT), Barrier::new(LIMIT));
-    let pages = Box::leak(Box::new(Pages { asked: Mutex::default(), places, first }));
+    let pages = Arc::new(Pages { asked: Mutex::default(), places, first });
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
     let server = listener.local_addr()?;
     runtime.spawn(serve(listener, pages));

@@ -36,8 +36,8 @@ struct Tool {
 }
 
 const EVERYTHING: &[&str] = &[
-    "-p expiry --lib --test it",
-    "-p expiry-wheel -p expiry-topology -p model --lib --tests",
+    "-p expiry --all-features --lib --test it",
+    "-p expiry-wheel -p expiry-topology -p model --all-features --lib --tests",
     "-p stress --bins --test it -- --skip growth_of_all_kinds_and_back",
 ];
 
@@ -83,7 +83,7 @@ const TOOLS: [Tool; 4] = [
         prop_cases: "1",
         // Fifty times slower, and on one core.
         tests: &[
-            "-p expiry --lib --test it -- queue:: expiring_map:: sessions:: oracle:: threads:: tracker_leases::",
+            "-p expiry --all-features --lib --test it -- queue:: expiring_map:: sessions:: oracle:: threads:: tracker_leases::",
             "-p expiry-wheel --test it",
             "-p expiry-topology --test it -- trees::",
         ],
