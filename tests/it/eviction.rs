@@ -130,8 +130,8 @@ fn a_map_that_weighs_keeps_what_is_hot() {
     assert!(by_weight > by_number - 0.01, "{by_weight}, {by_number}");
 }
 
-/// Keys that return soon after their eviction skip probation. That leaves it its share, a hundredth
-/// of the entries, also where a map weighs and learns their number only by counting.
+/// Keys that return soon after their eviction skip probation. That leaves it its share of the
+/// entries, also where a map weighs and learns their number only by counting.
 #[test]
 fn the_share_of_probation_follows_the_number_of_entries() {
     let by_weight = ExpiringMap::builder().max_weight(640_000, |_: &u64, _: &u64| 64);
@@ -145,6 +145,26 @@ fn the_share_of_probation_follows_the_number_of_entries() {
         let there = (200_000..200_090).filter(|key| map.contains_key(key)).count();
         assert_eq!(there, 90, "keys that have come once, and lately");
     }
+}
+
+/// A key is there to be read once within insertions of a tenth of the entries. A loop over too many
+/// keys makes that a hundredth, until keys are used on probation again.
+#[test]
+fn what_was_written_is_there_to_be_read_once() {
+    let (map, ..) = bounded(1000);
+    let read_once = |from: u64, n: u64| {
+        let found = (from..from + n).filter(|&key| {
+            map.insert(key, key).unwrap();
+            key >= from + 60 && map.get(&(key - 60)).is_some()
+        });
+        found.count() as f64 / (n - 60) as f64
+    };
+    let in_a_loop = (0..10).map(|_| hits(&map, 100_000..102_000)).last().unwrap();
+    assert!(in_a_loop > 850, "{in_a_loop}");
+    let soon = read_once(200_000, 500);
+    assert!(soon < 0.2, "probation is short now: {soon}");
+    read_once(300_000, 20_000);
+    assert!(read_once(400_000, 10_000) > 0.9);
 }
 
 #[test]

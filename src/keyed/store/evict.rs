@@ -3,7 +3,7 @@
 //! The default policy is S3-FIFO, over the slots where the entries lie:
 //!
 //! ```text
-//!   new key ──> probation, a queue of 1 %  ──> used: it stays ──> main: all other entries,
+//!   new key ──> probation, a queue of 10 % ──> used: it stays ──> main: all other entries,
 //!      │                  │                                       swept by a hand, slot by slot
 //!      │                  └──> not used: evicted, and its fingerprint becomes a ghost
 //!      └── a ghost has its fingerprint: straight to main
@@ -11,7 +11,8 @@
 //!
 //! A `get` sets the lease's `used` bit, if it is not set. The hand clears it, and evicts the first
 //! entry that it meets without it. So a scan passes through probation only, and a key that returns
-//! soon after its eviction stays.
+//! soon after its eviction stays. Where few keys are used on probation it is 1 % for a while
+//! ([`Probation`]).
 //!
 //! `LeastRecentlyUsed` is the hand alone, a clock: an insertion sets the bit, too, and the hand
 //! follows the inserting threads, so that it meets the oldest entries first. `SoonestDeadline` looks
@@ -68,8 +69,8 @@ use std::sync::atomic::{AtomicU64 as Hint, Ordering::Relaxed};
 )]
 #[non_exhaustive]
 pub enum EvictionPolicy {
-    /// S3-FIFO, for caches: a new key is on probation, in a queue of 1 % of the entries. The map
-    /// evicts it at the queue's end unless it was used. An entry that was used stays until a sweep
+    /// S3-FIFO, for caches: a new key is on probation, in a queue of 10 % of the entries, or of 1 %
+    /// while few keys are used there. The map evicts it at the queue's end unless it was used. An entry that was used stays until a sweep
     /// meets it unused. So a scan evicts nothing that is in use.
     #[default]
     S3Fifo,
@@ -90,7 +91,19 @@ pub enum EvictionPolicy {
 const EVICTABLE: u16 = set(&[State::Live, State::LiveIdle, State::Lapsed]);
 
 /// The share of the entries that are on probation: one in so many.
-const PROBATION: usize = 100;
+const PROBATION: usize = 10;
+
+/// Probation is so many times shorter after a window in which few entries were used there: one in
+/// [`FEW`]. So it goes in a loop over more keys than the map has room for.
+const SHORTER: u64 = 10;
+const FEW: u64 = 8;
+
+/// A window is so many entries that leave probation, or as many as may be there, if these are more.
+const WINDOW: u64 = 256;
+
+/// After so many windows of a short probation one of a long one shows whether keys are used there
+/// now.
+const PATIENCE: u64 = 32;
 
 /// There is one word of ghosts, which holds four, for so many entries. More ghosts follow a working
 /// set that shifts faster, and hit less often where popularity stays as it is.
@@ -123,10 +136,7 @@ const FRUITLESS: u32 = 1;
 /// See the module's head.
 pub(in crate::keyed) struct Eviction {
     policy: EvictionPolicy,
-    /// The entries on probation, oldest first: slots and their generations.
-    probation: ArrayQueue<(u32, u32)>,
-    /// How many there are to be.
-    share: Hint,
+    probation: Probation,
     ghosts: Ghosts,
     /// Whether the share follows the number of entries.
     recounts: bool,
@@ -142,11 +152,9 @@ impl Eviction {
     /// For a map of at most so many entries.
     pub(in crate::keyed) fn new(policy: EvictionPolicy, capacity: usize) -> Self {
         let known = if policy == EvictionPolicy::S3Fifo { capacity } else { 0 };
-        let probation = (known / PROBATION).max(1);
         Eviction {
             policy,
-            probation: ArrayQueue::new(probation),
-            share: Hint::new(probation as u64),
+            probation: Probation::new((known / PROBATION).max(1)),
             ghosts: Ghosts::new(known / ENTRIES_A_WORD + 1),
             recounts: false,
             evictions: Hint::new(0),
@@ -158,7 +166,9 @@ impl Eviction {
     /// For a map whose entries weigh at most so much, and of whose number nothing is known.
     pub(in crate::keyed) fn of_weight(policy: EvictionPolicy, weight: usize) -> Self {
         let most = (weight / LIGHT).clamp(1, MOST_KNOWN);
-        Eviction { share: Hint::new(1), recounts: true, ..Self::new(policy, most) }
+        let eviction = Eviction { recounts: true, ..Self::new(policy, most) };
+        eviction.probation.resize(1);
+        eviction
     }
 
     /// Whether an insertion is a use.
@@ -167,22 +177,72 @@ impl Eviction {
         self.policy != EvictionPolicy::S3Fifo
     }
 
-    /// The oldest entry on probation, if there are as many as there may be.
-    fn leaves_probation(&self) -> Option<(u32, u32)> {
-        let is_full = self.probation.len() as u64 >= self.share.load(Relaxed);
-        if is_full {
-            self.probation.pop()
-        } else {
-            None
-        }
-    }
-
     /// Notes an entry that has just come in.
     pub(super) fn note(&self, id: u32, generation: u32, hash: u32) {
         if self.policy == EvictionPolicy::S3Fifo && !self.ghosts.take(hash) {
             // The oldest one, if the queue is full, belongs to main from here on.
-            self.probation.force_push((id, generation));
+            self.probation.queue.force_push((id, generation));
         }
+    }
+}
+
+/// The entries on probation, and how many there are to be.
+struct Probation {
+    /// Slots and their generations, oldest first.
+    queue: ArrayQueue<(u32, u32)>,
+    /// How many there are at most.
+    most: Hint,
+    /// For how many windows probation is short still; 0: it is long.
+    short_for: Hint,
+    /// How many entries have left in this window, and how many of them had been used.
+    left: Hint,
+    used: Hint,
+}
+
+impl Probation {
+    fn new(most: usize) -> Self {
+        Probation {
+            queue: ArrayQueue::new(most),
+            most: Hint::new(most as u64),
+            short_for: Hint::new(0),
+            left: Hint::new(0),
+            used: Hint::new(0),
+        }
+    }
+
+    /// From here on there are so many entries at most, if there is place for them.
+    fn resize(&self, most: u64) {
+        self.most.store(most.clamp(1, self.queue.capacity() as u64), Relaxed);
+    }
+
+    /// The oldest entry, if there are as many as there are to be.
+    fn pop(&self) -> Option<(u32, u32)> {
+        let (len, most) = (self.queue.len() as u64, self.most.load(Relaxed));
+        let share = if self.short_for.load(Relaxed) == 0 { most } else { (most / SHORTER).max(1) };
+        if len < share {
+            return None;
+        }
+        if len > share + 1 {
+            // Probation has become shorter: one more goes, to main.
+            self.queue.pop();
+        }
+        self.queue.pop()
+    }
+
+    /// An entry leaves probation. At the end of a window this decides how long probation is.
+    fn note_end(&self, used: bool) {
+        let used = self.used.fetch_add(u64::from(used), Relaxed) + u64::from(used);
+        if self.left.fetch_add(1, Relaxed) + 1 < self.most.load(Relaxed).max(WINDOW) {
+            return;
+        }
+        self.left.store(0, Relaxed);
+        self.used.store(0, Relaxed);
+        let short_for = match self.short_for.load(Relaxed) {
+            _ if used * FEW > self.most.load(Relaxed).max(WINDOW) => 0,
+            0 => PATIENCE,
+            n => n - 1,
+        };
+        self.short_for.store(short_for, Relaxed);
     }
 }
 
@@ -342,8 +402,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         admission.set_limit(limit);
         admission.wake_owed();
         if !eviction.recounts {
-            let most = eviction.probation.capacity() as u64;
-            eviction.share.store((limit / PROBATION as u64).clamp(1, most), Relaxed);
+            eviction.probation.resize(limit / PROBATION as u64);
         }
         let mut room = admission.room();
         while admission.is_in_debt()
@@ -382,10 +441,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room: &mut Room<'_>,
     ) -> Option<Notice<'_, K, V>> {
         if eviction.recounts && eviction.evictions.fetch_add(1, Relaxed) % RECOUNT == 0 {
-            let share = (self.len() / PROBATION).clamp(1, eviction.probation.capacity());
-            eviction.share.store(share as u64, Relaxed);
+            eviction.probation.resize((self.len() / PROBATION) as u64);
         }
-        while let Some((id, generation)) = eviction.leaves_probation() {
+        while let Some((id, generation)) = eviction.probation.pop() {
             let Some(lease) = self.engine.slots.slot(id).map(|slot| slot.lease()) else {
                 continue;
             };
@@ -393,7 +451,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 continue; // It has ended, or has another value by now.
             }
             // The caller replaces the spared entry: that is a use of it.
-            if lease.is_used() || spared == Some(id) {
+            let used = lease.is_used() || spared == Some(id);
+            eviction.probation.note_end(used);
+            if used {
                 break;
             }
             let hash = self.hash_of(id);
