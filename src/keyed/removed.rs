@@ -41,6 +41,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// An entry that has ended, owned by the thread that ended it: out of the index, not free. When
 /// this is dropped, and the other holder where there are two, the slot goes to the store's
@@ -50,6 +51,8 @@ pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'stat
     id: u32,
     /// Of `store`, which `H` keeps.
     slot: Slot<'static, Pair<K, V>>,
+    /// The lease that has ended.
+    lease: Lease,
 }
 
 // SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on
@@ -74,22 +77,23 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// A slot of this store, which is out of the index.
     #[inline(always)]
     pub(super) fn of(store: H, ended: Ended<'_, Pair<K, V>>) -> Self {
-        Self::hold(store, ended.id(), ended.slot())
+        Self::hold(store, Held { id: ended.id(), slot: ended.slot(), lease: ended.lease() })
     }
 
     #[inline(always)]
-    fn hold(store: H, id: u32, slot: Slot<'_, Pair<K, V>>) -> Self {
+    fn hold(store: H, held: Held<'_, K, V>) -> Self {
+        let Held { id, slot, lease } = held;
         debug_assert_eq!(store.engine.slots.slot(id).map(Slot::address), Some(slot.address()));
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
         let slot =
             unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
-        EndedSlot { store, id, slot }
+        EndedSlot { store, id, slot, lease }
     }
 
     /// The slot, while this holds it.
     #[inline]
     pub(super) fn held(&self) -> Held<'_, K, V> {
-        Held { id: self.id, slot: self.slot }
+        Held { id: self.id, slot: self.slot, lease: self.lease }
     }
 
     fn pair(&self) -> &(K, V) {
@@ -116,7 +120,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         let this = ManuallyDrop::new(self);
         // SAFETY: ended by this thread, and no thread that could have found it is pinned any more.
         let pair = unsafe { this.slot.take() };
-        this.slot.set_lease(Lease::free(this.slot.lease().generation()));
+        this.slot.set_lease(Lease::free(this.lease.generation()));
         // SAFETY: read once: `this` is not dropped.
         drop(unsafe { std::ptr::read(&this.store) });
         Ok(pair)
@@ -135,18 +139,19 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<
 pub(super) struct Held<'a, K: 'static, V: 'static> {
     id: u32,
     slot: Slot<'a, Pair<K, V>>,
+    lease: Lease,
 }
 
 impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
     /// The slot's second holder. Of a store that reports into a channel; called at most once.
     pub(super) fn share(
-        &self,
+        self,
         store: Arc<Store<K, V>>,
         cause: RemovalCause,
     ) -> Removed<'static, K, V> {
         debug_assert!(!self.slot.is_held_twice());
         self.slot.hold_twice();
-        Removed { slot: EndedSlot::hold(Keeps::Kept(store), self.id, self.slot), cause }
+        Removed { slot: EndedSlot::hold(Keeps::Kept(store), self), cause }
     }
 }
 
@@ -227,6 +232,32 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     #[must_use]
     pub fn cause(&self) -> RemovalCause {
         self.cause
+    }
+
+    /// How long it would live from now, had it not ended, rounded up to the interval. Zero if its
+    /// time was up; [`Duration::MAX`] if it was to live for ever. [`Ref::remaining`] says the same
+    /// of an entry that lives.
+    ///
+    /// [`Ref::remaining`]: crate::Ref::remaining
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (day, night) = (expiry::ExpiringMap::builder().build()?, expiry::ExpiringMap::builder().build()?);
+    /// day.insert_for("key", 1, Duration::from_secs(60))?;
+    /// let moved = day.remove("key").unwrap();
+    /// night.insert_for("key", *moved, moved.remaining())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        let deadlines = &self.slot.store.engine.deadlines;
+        deadlines.left(self.slot.lease, deadlines.now_for_look())
+    }
+
+    /// When it would have expired; `None` if never.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.slot.store.engine.deadlines.instant(self.slot.lease)
     }
 
     /// The value itself, if no reader can be holding it. Never waits; takes some hundred
@@ -310,6 +341,7 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
     fn kept_by<'k>(self, store: Keeps<'k, K, V>, cause: RemovalCause) -> Removed<'k, K, V> {
         debug_assert!(std::ptr::eq(self.store, &*store));
         let this = ManuallyDrop::new(self);
-        Removed { slot: EndedSlot { store, id: this.id, slot: this.slot }, cause }
+        let &EndedSlot { id, slot, lease, .. } = &*this;
+        Removed { slot: EndedSlot { store, id, slot, lease }, cause }
     }
 }

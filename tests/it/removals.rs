@@ -4,12 +4,13 @@
 use crate::support::clocks::Moved;
 use crate::support::{on_threads, wait_for, GENEROUS, MS};
 use expiry::{
-    ExpiringMap, ExpiringMapBuilder, ManualClock, Receiver, RemovalCause, Removed, TimeCacheMap,
-    WhenFull,
+    ExpiringMap, ExpiringMapBuilder, Lifetime, ManualClock, Receiver, RemovalCause, Removed,
+    TimeCacheMap, WhenFull,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 type Map<V> = ExpiringMap<u64, V>;
 type Removals<V> = Receiver<Removed<'static, u64, V>>;
@@ -35,6 +36,26 @@ fn causes<V: Send + Sync>(removals: &Removals<V>) -> Vec<(u64, RemovalCause)> {
     let mut all: Vec<_> = all.collect();
     all.sort_unstable_by_key(|&(key, _)| key);
     all
+}
+
+#[test]
+fn what_has_ended_says_how_long_it_had_left() {
+    let clock = ManualClock::new();
+    let (map, removals) = manual(&clock).build_manual_with_channel(8, WhenFull::Wait).unwrap();
+    map.insert(1, ()).unwrap();
+    map.insert_for(2, (), Lifetime::Never).unwrap();
+    clock.advance(4 * MS);
+    let left = map.remaining(&1).unwrap();
+    let replaced = map.insert(1, ()).unwrap().unwrap();
+    assert!(left < 10 * MS && replaced.remaining() == left);
+    assert_eq!(map.remove(&2).unwrap().remaining(), Duration::MAX);
+    clock.advance(20 * MS);
+    while map.poll(100).more {}
+    assert_eq!(
+        (replaced.remaining(), removals.take(3).last().unwrap().remaining()),
+        (Duration::ZERO, Duration::ZERO)
+    );
+    assert!(map.is_empty() && replaced.expires_at().is_some());
 }
 
 #[test]
