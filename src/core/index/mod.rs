@@ -7,12 +7,12 @@
 //!
 //! # Layout
 //!
-//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two
-//! neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its group's
-//! overflow bucket, then into the next group's, then into that of a group far away. So a table is
-//! well over half full before one of its homes has nowhere left to go, and the table must grow: 16
-//! bytes a key then, and just after twice that, or four times in a small table. All words that
-//! belong to a home, wherever they lie, are governed by the home's header:
+//! A table has `2^class` *homes* (index buckets). A home is one cache line: a header and 7 words.
+//! Every two neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its
+//! group's overflow bucket, then into the next group's, then into that of a group far away. So a
+//! table is well over half full before one of its homes has nowhere left to go, and the table must
+//! grow: 16 bytes a key then, and just after twice that, or four times in a small table. All words
+//! that belong to a home, wherever they lie, are governed by the home's header:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
