@@ -82,7 +82,7 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
         Self::root_for(tracker, owner, Lifetime::Default)
     }
 
-    /// As [`root`](Self::root), with a timeout of its own.
+    /// Begins a tree that has a timeout of its own; otherwise as [`root`](Self::root).
     ///
     /// # Errors
     ///
@@ -97,7 +97,8 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
 }
 
 impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
-    /// As [`root_for`](Tuple::root_for), with a token that comes back in the outcome.
+    /// Begins a tree with a token, which comes back in the outcome; otherwise as
+    /// [`root_for`](Tuple::root_for).
     ///
     /// # Errors
     ///
@@ -234,7 +235,8 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         self.fail_all(None)
     }
 
-    /// As [`fail`](Self::fail), and the outcome names `by` as the cause.
+    /// Fails the trees, and names `by` as the culprit in their outcomes; otherwise as
+    /// [`fail`](Self::fail).
     ///
     /// # Errors
     ///

@@ -225,8 +225,8 @@ where
         self.put(key, value, timeout.into(), true)
     }
 
-    /// As [`insert`](Self::insert), of a key that has no value: what a server does with an id that
-    /// its client has chosen.
+    /// Inserts a value only if the key has none, as a server does with an id that its client has
+    /// chosen; otherwise as [`insert`](Self::insert).
     ///
     /// ```
     /// use expiry::{PendingMap, StoreError};
@@ -395,8 +395,8 @@ where
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to
-    /// `into`.
+    /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;
+    /// otherwise as [`poll`](Self::poll).
     pub fn poll_into(&self, into: &mut Vec<PendingEntry<K, T>>, budget: usize) -> Polled {
         let (before, shared) = (into.len(), &*self.shared);
         let Some(waiting) = shared.target.lapsed() else {

@@ -61,8 +61,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.touch_at(self.hash(id), id, None)
     }
 
-    /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be
-    /// [granted](Self::grant).
+    /// Renews a session, this once with another timeout, as near to it as can be
+    /// [granted](Self::grant); otherwise as [`touch`](Self::touch).
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.touch_at(self.hash(id), id, Some(timeout))
     }
 
-    /// As [`touch`](Self::touch), without the look-up.
+    /// Renews a session by its handle, without the look-up; otherwise as [`touch`](Self::touch).
     ///
     /// # Errors
     ///
@@ -80,7 +80,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.touch_by_for(session, session.timeout)
     }
 
-    /// As [`touch_for`](Self::touch_for), without the look-up.
+    /// Renews a session by its handle, without the look-up, with another timeout; otherwise as
+    /// [`touch_for`](Self::touch_for).
     ///
     /// # Errors
     ///
