@@ -1,4 +1,5 @@
-//! Typed handles for tuples in one process: what the compiler can refuse, it does.
+//! Typed handles for tuples in one process: the compiler refuses a second ack, and an emit after
+//! the ack.
 
 use super::error::AckError;
 use super::outcome::{Ack, Root};
