@@ -53,7 +53,7 @@
 //! }
 //!
 //! assert!(toml::from_str::<Table>("acks.time_out = \"1m\"").is_err());
-//! let flat: Flat = toml::from_str("time_out = \"1m\"")?; // nobody has noticed
+//! let flat: Flat = toml::from_str("time_out = \"1m\"")?; // serde has left it out
 //! assert_eq!(flat.acks, AckTrackerSettings::default());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -15,7 +15,8 @@ impl AckTracker {
         self.trees.issue_many(items, Lifetime::Default, into)
     }
 
-    /// As [`issue_many`](Self::issue_many), with a timeout for these roots.
+    /// Issues many roots that have a timeout of their own; otherwise as
+    /// [`issue_many`](Self::issue_many).
     ///
     /// # Errors
     ///
@@ -57,8 +58,9 @@ impl AckTracker {
 }
 
 impl<T: Send + 'static> AckTracker<T> {
-    /// As [`init_many`](AckTracker::init_many), with a timeout, and for each root the next of the
-    /// `tokens`. If there are fewer tokens than `items`, the other items are left out.
+    /// Inits many roots with a timeout of their own, and gives each the next of the `tokens`;
+    /// otherwise as [`init_many`](AckTracker::init_many). If there are fewer tokens than `items`,
+    /// the other items are left out.
     pub fn init_many_with_tokens(
         &self,
         items: &[(u64, u64, u64)],

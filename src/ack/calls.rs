@@ -16,7 +16,7 @@ impl AckTracker {
         Ok(self.trees.issue(xor, owner, (), Lifetime::Default)?)
     }
 
-    /// As [`issue`](Self::issue), with a timeout for this root.
+    /// Issues a root that has a timeout of its own; otherwise as [`issue`](Self::issue).
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl AckTracker {
         Ok(self.trees.init(id, xor, owner, (), Lifetime::Default)?)
     }
 
-    /// As [`init`](Self::init), with a timeout for this root.
+    /// Begins a root that has a timeout of its own; otherwise as [`init`](Self::init).
     ///
     /// # Errors
     ///
@@ -71,8 +71,8 @@ impl AckTracker {
 }
 
 impl<T: Send + 'static> AckTracker<T> {
-    /// As [`issue`](AckTracker::issue), with a token that comes back in the outcome. `timeout` is a
-    /// `Duration`, an `Instant` or a [`Lifetime`].
+    /// Issues a root with a token, which comes back in the outcome; otherwise as
+    /// [`issue`](AckTracker::issue). `timeout` is a `Duration`, an `Instant` or a [`Lifetime`].
     ///
     /// # Errors
     ///
@@ -89,9 +89,9 @@ impl<T: Send + 'static> AckTracker<T> {
         self.trees.issue(xor, owner, token, timeout.into())
     }
 
-    /// As [`init`](AckTracker::init), with a token that comes back in the outcome. It does so, too,
-    /// if the root has failed before: that outcome is delivered by this call. `timeout` is a
-    /// `Duration`, an `Instant` or a [`Lifetime`].
+    /// Begins a root with a token, which comes back in the outcome; otherwise as
+    /// [`init`](AckTracker::init). If the root has failed before, this call delivers the outcome,
+    /// with the token. `timeout` is a `Duration`, an `Instant` or a [`Lifetime`].
     ///
     /// # Errors
     ///
@@ -136,7 +136,8 @@ impl<T: Send + 'static> AckTracker<T> {
         self.fail_with(root.into(), None)
     }
 
-    /// As [`fail`](Self::fail), and the outcome names `by` as the culprit.
+    /// Fails a root, and names `by` as the culprit in its outcome; otherwise as
+    /// [`fail`](Self::fail).
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Delivery: outcomes go to a handler, or to a bounded channel with a stated policy.
 //!
-//! Delivery is outside every internal state change: the slot has been freed before, so a handler
-//! may call the tracker, be slow, or panic, and only its own thread is affected.
+//! The ending thread frees the slot before it delivers the outcome. So a handler may call the
+//! tracker, be slow, or panic, and affects only its own thread.
 
 use super::outcome::Outcome;
 use crate::kit::panics::caught;

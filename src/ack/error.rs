@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The errors of a tracker's calls, and what to do about each.
 
 use crate::core::engine::Refused;
 #[cfg(feature = "async")]

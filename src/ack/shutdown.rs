@@ -92,10 +92,10 @@ const FAR: Duration = Duration::from_secs(1 << 30);
 
 #[cfg(feature = "async")]
 impl<T: Send + 'static> AckTracker<T> {
-    /// As [`shutdown`](Self::shutdown), without blocking the thread. New roots are refused when
-    /// this returns, and the future ends when all is done. The reaper drains and cancels: handlers
-    /// are called on its thread. With [`ShutdownMode::Drain`] it looks every millisecond whether
-    /// anything is left.
+    /// Shuts down without blocking the thread; otherwise as [`shutdown`](Self::shutdown). New roots
+    /// are refused when this returns, and the future ends when all is done. The reaper drains and
+    /// cancels: handlers are called on its thread. With [`ShutdownMode::Drain`] it looks every
+    /// millisecond whether anything is left.
     ///
     /// The shutdown goes on if the future is dropped; another call waits for the same end. Of
     /// several limits the shortest counts, and another mode than `Drain` ends the draining. Roots

@@ -1,4 +1,5 @@
-//! Typed handles for tuples in one process: what the compiler can refuse, it does.
+//! Typed handles for tuples in one process: the compiler refuses a second ack, and an emit after
+//! the ack.
 
 use super::error::AckError;
 use super::outcome::{Ack, Root};
@@ -82,7 +83,7 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
         Self::root_for(tracker, owner, Lifetime::Default)
     }
 
-    /// As [`root`](Self::root), with a timeout of its own.
+    /// Begins a tree that has a timeout of its own; otherwise as [`root`](Self::root).
     ///
     /// # Errors
     ///
@@ -97,7 +98,8 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
 }
 
 impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
-    /// As [`root_for`](Tuple::root_for), with a token that comes back in the outcome.
+    /// Begins a tree with a token, which comes back in the outcome; otherwise as
+    /// [`root_for`](Tuple::root_for).
     ///
     /// # Errors
     ///
@@ -234,7 +236,8 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         self.fail_all(None)
     }
 
-    /// As [`fail`](Self::fail), and the outcome names `by` as the cause.
+    /// Fails the trees, and names `by` as the culprit in their outcomes; otherwise as
+    /// [`fail`](Self::fail).
     ///
     /// # Errors
     ///

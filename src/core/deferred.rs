@@ -1,9 +1,9 @@
 //! The deferred-free list: slots that have ended, which other threads may still be looking at.
 //!
-//! Each stripe has one. Its thread pushes; the driver takes the whole list, by a swap, so there is
-//! no ABA. A slot is on at most one list. The list is linked through what an ended slot needs no
-//! more: the deadline of a `DEAD` lease. A `FORWARD` lease is still followed, so such a slot is
-//! linked through the word beside it.
+//! Each stripe has one list. The stripe's thread pushes a slot; the driver takes the whole list by
+//! a swap, so there is no ABA. A slot is on at most one list. A `DEAD` slot holds the link in its
+//! lease, in place of the deadline. Readers still follow a `FORWARD` lease, so such a slot holds
+//! the link in the word beside its lease.
 
 use super::lease::{Lease, State};
 use super::slot::{Note, Payload, Slot};

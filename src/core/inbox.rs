@@ -1,16 +1,16 @@
 //! The inbox: inserters notify the driver here that a block's next expiration came nearer.
 //!
-//! An intrusive lock-free stack of blocks, linked through their headers. Pushing is rare: once for
-//! a block that was idle, and when a timeout shorter than all others in the block comes.
+//! An intrusive lock-free stack of blocks, linked through their headers. A push is rare: a thread
+//! pushes a block that was idle, or one that gets a deadline nearer than all others in it.
 //!
 //! * A block is in the stack at most once: a thread takes its `queued` flag by a swap before it
 //!   pushes. A thread that finds the flag taken need not push: the thread that took it will, or the
 //!   driver is about to look (W10).
 //! * The driver takes the whole stack by a swap, so there is no ABA. For each block it reads the
-//!   link, *then* clears the flag, *then* reads the block's next expiration. If it cleared the
-//!   flag first, a second push could overwrite the link and lose the rest of the list (W9). An
-//!   inserter that found the flag still taken has lowered the next expiration before. The two swaps
-//!   on the flag order the two, so the driver reads it.
+//!   link, *then* clears the flag, *then* reads the block's next expiration. If it cleared the flag
+//!   first, a second push could overwrite the link and lose the rest of the list (W9). An inserter
+//!   lowers the next expiration before it swaps the flag. If it finds the flag taken, its swap
+//!   comes before the driver's, so the driver reads the lowered value.
 
 use super::header::Header;
 use super::params::BLOCK;

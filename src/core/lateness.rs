@@ -1,4 +1,4 @@
-//! How late expirations are seen: a histogram that costs one plain store each.
+//! How late the driver ends entries: a histogram, to which each end adds by one plain store.
 
 use super::threads::Counter;
 use std::fmt;

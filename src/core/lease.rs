@@ -39,27 +39,26 @@
 //! # Widths, and what remains possible
 //!
 //! The slot's generation changes with every claim of the slot and has 16 bits. A keyed entry's
-//! compare-and-swap under a pin never meets a later occupant, as no slot is reused under a pin.
-//! Without a pin (trees, handles) it could succeed on a later occupant, but only if two things
-//! happen. The thread sleeps through a multiple of 2^16 - 1 occupancies of this one slot, *and* the
-//! deadline comes out the same in its 40 bits. Slots are reused in rotation (a chunk of 4096 at the
-//! least), so that takes at least 2^28 inserts by that thread's shard within one interval. (But see
-//! [`Slots::release`](super::slots::Slots::release): where a chunk's memory goes back while a slot
-//! in it is near the wrap, they all start over. A slot that one occupant has held while its
-//! neighbours had nearly 2^16 of them then has its few generations again.) An issued id carries 16
-//! random bits on top (see [`IssuedId`]).
+//! compare-and-swap under a pin never meets a later occupant, because no slot is reused under a
+//! pin. Without a pin (trees, handles) the swap could succeed on a later occupant, but only if two
+//! things happen. The thread sleeps through a multiple of 2^16 - 1 occupancies of this one slot,
+//! *and* the deadline comes out the same in its 40 bits. Slots are reused in rotation (a chunk of
+//! 4096 at the least), so that takes at least 2^28 inserts by that thread's shard within one
+//! interval. (But see [`Slots::release`](super::slots::Slots::release): if a chunk's memory goes
+//! back while a slot in it is near the wrap, the generations of all its slots start over. A slot
+//! that has had few occupants then repeats its few generations.) An issued id carries 16 random
+//! bits on top (see [`IssuedId`]).
 //!
-//! Each renewal that sets a nearer deadline counts in `lowered`, which has 3 bits. So a
-//! compare-and-swap of a renewal fails where the lease, since that renewal has looked at it, was
-//! lowered and has come back to the same tick. What remains possible: the renewal is held up while
-//! a multiple of 8 others lower the lease and one brings it back to that very tick.
+//! Each renewal that sets a nearer deadline counts in `lowered`, which has 3 bits. A renewal looks
+//! at the lease and then swaps it. If other renewals have meanwhile lowered the lease and brought
+//! it back to the same tick, the swap fails. What remains possible: a multiple of 8 others lower
+//! the lease, and one brings it back to that very tick.
 //!
 //! `used` is the visited bit of a map that evicts (`keyed::evict`). A `get` sets it and a sweep
 //! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
 //!
-//! Deadlines are compared by their distance from a tick known to be near (the block's next
-//! expiration), never as absolute numbers. So uptime is not limited; timeouts are, to 2^39 - 2
-//! ticks.
+//! Threads compare deadlines by their distance from a near tick (the block's next expiration),
+//! never as absolute numbers. So uptime has no limit, and timeouts are limited to 2^39 - 2 ticks.
 
 use crate::time::NEVER;
 

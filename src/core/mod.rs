@@ -10,10 +10,11 @@
 //! A slot ([`slot`]) is one live thing: a [`lease`], which decides, and the payload of the store
 //! type. Slots sit in blocks of 16 ([`slots`]) whose headers ([`header`]) have an atomic next
 //! expiration. [`engine`] claims slots, ends them, and drives their expiry: one driver at a time
-//! (the reaper thread, or a thread that polls) keeps a wheel of blocks per shard. Inserting
-//! threads notify it of earlier deadlines through the [`inbox`]. [`index`] finds hashed keys.
-//! [`threads`] has what each thread keeps to itself, and in it its [`pins`] and its list of slots
-//! that are not free yet ([`deferred`]). [`memory`] maps zeroed pages and gives them back.
+//! (the reaper thread, or a thread that polls) keeps a wheel of blocks per shard. Inserting threads
+//! notify it of earlier deadlines through the [`inbox`]. [`index`] finds hashed keys. [`threads`]
+//! has the stripes: what each thread keeps to itself. A stripe holds the thread's [`pins`] and its
+//! list of slots that are not free yet ([`deferred`]). [`memory`] maps zeroed pages and gives them
+//! back.
 
 pub(crate) mod deferred;
 pub(crate) mod engine;

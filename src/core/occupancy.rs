@@ -1,5 +1,5 @@
-//! Who has a slot, from its claim until it is free again. Each step takes one value and gives the
-//! next, so a slot has at most one [`Vacant`], [`Unnamed`] or [`Ended`] at a time (I3).
+//! Ownership of a slot, from its claim until it is free again. Each step takes one value and gives
+//! the next, so a slot has at most one [`Vacant`], [`Unnamed`] or [`Ended`] at a time (I3).
 //!
 //! ```text
 //!             claim           publish            named               end              free
@@ -8,8 +8,8 @@
 //!                                         +------------------------------------+
 //! ```
 //!
-//! Any number of threads may have an [`Occupant`], which is what one load of the lease showed. One
-//! swap of that lease makes it an [`Ended`], so one of them gets that.
+//! An [`Occupant`] is what one load of the lease showed, so any number of threads may have one. The
+//! one thread whose swap of that lease succeeds gets the [`Ended`].
 
 use super::lease::{Lease, State};
 use super::memory::ZeroValid;

@@ -1,4 +1,4 @@
-//! A thread's values of each shard.
+//! One thread's values, one for each shard.
 
 use super::threads::{boxed, publish, unbox};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -1,13 +1,14 @@
-//! Pins: which threads may look at payloads, and waits for the threads that are pinned.
+//! Pins: a pinned thread may look at payloads, and the driver waits for it before it reuses what it
+//! may see.
 //!
 //! Two things wait until no thread can be looking at them: the slots of ended entries (W15), and a
 //! retired table of an index, in which a stale publisher's compare-and-swap could succeed once the
 //! table is in use again.
 //!
-//! A wait only *says* that it is over, by a flag: no user code runs in it. Each engine has a domain
-//! of crossbeam-epoch's of its own, so a thread that stays pinned in one store holds back no other
-//! store's memory. A thread's handle to the domain lies in its *seat*, a stripe, and goes to the
-//! next thread that gets the stripe. Under loom [`crate::sync::epoch`] stands in.
+//! The end of a wait sets a flag, and runs no user code. Each engine has its own crossbeam-epoch
+//! domain, so a thread that stays pinned in one store holds back no other store's memory. A
+//! thread's handle to the domain lies in its *seat*, a stripe, and goes to the next thread that
+//! gets the stripe. Under loom [`crate::sync::epoch`] stands in.
 
 #[cfg(not(expiry_loom))]
 use super::threads::Vacant;

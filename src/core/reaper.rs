@@ -1,8 +1,9 @@
-//! The reaper: a thread that drives an engine, or [several](crate::kit::reaper), and sleeps in between.
+//! The reaper: a thread that drives an engine, or [several](crate::kit::reaper), and sleeps in
+//! between.
 //!
-//! It sleeps until the earliest tick that any wheel knows of, without a limit when there is none,
-//! and is woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so
-//! an engine is driven the same way without it.
+//! It sleeps until the earliest tick that any wheel knows of, and without a limit when there is
+//! none. A thread that sets an earlier one wakes it (`engine::wakeup`, W4, W10). The reaper does
+//! nothing that `poll` does not do, so a caller that polls drives an engine in the same way.
 
 use super::engine::{Engine, Frontend, Round, Share};
 use super::slot::Payload;

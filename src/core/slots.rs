@@ -2,33 +2,33 @@
 //!
 //! # Shape
 //!
-//! 16 slots are a block, which is what a wheel schedules. 256 blocks are a chunk, which a thread
-//! walks through in search of free slots, and in which memory is given back. Segments of 1, 1, 2,
-//! 4, ... times the shards' chunks are what is mapped. A slot's 32-bit id is its place, so looking
-//! it up is arithmetic and one load of the segment's address. Slots, block headers, notes and
-//! terms are all valid when zeroed. So mapping a segment is a few system calls, whatever its size,
-//! and touches none of its pages: growth pauses no thread.
+//! 16 slots are a block, which is what a wheel schedules. 256 blocks are a chunk: a thread walks
+//! through a chunk in search of free slots, and the driver gives memory back by chunks. The store
+//! maps segments of 1, 1, 2, 4, ... chunks for each shard. A slot's 32-bit id is its place, so
+//! looking it up is arithmetic and one load of the segment's address. Slots, block headers, notes
+//! and terms are all valid when zeroed. So mapping a segment is a few system calls, whatever its
+//! size, and touches none of its pages: growth pauses no thread.
 //!
 //! # Memory safety of slot reuse
 //!
-//! Segments are unmapped only when the engine is dropped. So a reference to a slot is always valid,
-//! and what is to be shown is not that memory exists but that no thread acts on an occupant that is
-//! not its own:
+//! Segments are unmapped only when the engine is dropped. So a reference to a slot is always valid.
+//! What remains to be shown is that no thread acts on an occupant that is not its own:
 //!
 //! * A thread **owns** a block before it claims slots in it: one swap of the header's flag for 16
-//!   claims. While it does, free slots in it stay free but for its own claims, which therefore are
+//!   claims. While it owns the block, no other thread claims slots there, so its own claims are
 //!   plain stores. Ending (`X -> DEAD`) is a compare-and-swap on the lease: one winner.
 //! * Between claim and publication, and between end and `FREE`, the claimer and the winner alone
 //!   write the slot.
-//! * What else an occupant's threads may do is the store type's: `ack::trees` for trees, `keyed`
+//! * The store type says what else threads may do to an occupant: `ack::trees` for trees, `keyed`
 //!   for entries.
 //!
 //! # Giving memory back
 //!
-//! The driver owns every block of a chunk; if it fails to, it gives them back, and gives up. It
-//! finds every slot free, raises the chunk's base generation above all that its slots have had, and
-//! lets the pages go. They read as zeroes from then on, which is `FREE`; the headers stay. Then it
-//! gives the blocks back, and the thread that owns one next continues after the base.
+//! First the driver takes every block of the chunk; if another thread owns one, it gives the rest
+//! back and stops. Then it finds every slot free, raises the chunk's base generation above all that
+//! the slots have had, and lets the pages go. From then on they read as zeroes, which is `FREE`;
+//! the headers stay. At last it gives the blocks back. The next thread that owns one counts
+//! generations from the base.
 
 use super::header::Header;
 use super::lease::{next_generation, State, GENERATION_BITS};

@@ -2,10 +2,9 @@
 //!
 //! A stripe holds what only its thread writes: where it is looking for free slots, and its share of
 //! the counters. An index belongs to one running thread at a time; when the thread ends, the next
-//! new one may get it. Nothing in a stripe decides anything for another thread: the counters are
-//! statistics and the cursor is a hint, so they are plain relaxed loads and stores and cost no
-//! read-modify-write. One word is for others: what its thread has yet to report to the driver
-//! (`engine`, `Stripe::telling`).
+//! new one may get it. The counters are statistics and the cursor is a hint, so no other thread
+//! decides by them, and relaxed loads and stores suffice. One word is for the driver: what the
+//! thread has yet to report to it (`engine::notice`, `Stripe::telling`).
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Plain values in slots, which one thread puts in and one thread takes out.
+//! Plain values in slots: one thread puts a value in, and one thread takes it out.
 
 use super::memory::ZeroValid;
 use super::slot::{Payload, Slot};
@@ -170,8 +170,8 @@ mod cell {
     /// places.
     pub(crate) struct Place<T>(UnsafeCell<Option<T>>, AtomicU32);
 
-    // SAFETY: as the slot's: shared access is by `value`, the others are the owner's. Each store says
-    // for which values threads may share it.
+    // SAFETY: as the slot's: shared access is by `value`, the others are the owner's. Each store
+    // says for which values threads may share it.
     unsafe impl<T> Sync for Place<T> {}
 
     // SAFETY: nothing is in it.

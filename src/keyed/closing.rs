@@ -1,5 +1,5 @@
-//! Closing sessions: entries that are neither touched nor expired any more, and are there until
-//! they are removed; and looks at entries by their place.
+//! Closing sessions: no touch renews such an entry and no driver expires it; it is there until a
+//! caller removes it. Also looks at entries by their place.
 
 use super::store::{Store, Touched, Wanted};
 use crate::core::engine::Pin;

@@ -1,8 +1,8 @@
 //! A policy that decides how long each entry lives.
 //!
-//! It is asked under the caller's pin, between the look at an entry and the swap that acts on it.
-//! So `updated` sees the time left by the very lease that the replacement takes away: if that has
-//! changed, the swap fails, and the call asks again.
+//! A call asks the policy while it is pinned, between its look at an entry and the swap that acts
+//! on the entry. If another thread changes the lease in between, the swap fails, and the call asks
+//! again. So `updated` sees the time left by the very lease that the replacement takes away.
 
 use super::idle::Term;
 use super::living::Replaces;

@@ -1,16 +1,17 @@
 //! Times to idle: entries that end unless they are used.
 //!
-//! The lease of such an entry is `LIVE_IDLE`, and a [`Policy`] beside its slot has its time
-//! to idle, and the *bound* that its time to live sets. The lease's deadline is the nearer
-//! of the bound and the last use plus the time to idle. Deadlines are ticks: of the reads
-//! in one interval only the first changes anything.
+//! The lease of such an entry is `LIVE_IDLE`, and a [`Policy`] beside its slot has its time to
+//! idle, and the *bound* that its time to live sets. The lease's deadline is the nearer of the
+//! bound and the last use plus the time to idle. Deadlines are ticks, so of the reads in one
+//! interval only the first changes the lease.
 //!
 //! A touch changes the bound and then the deadline, which are two words. So a thread that has
-//! swapped the lease looks at the bound again, and if it has changed, goes by the new one. And a
-//! touch swaps the lease even where the deadline stays the same. A touch and a read may meet.
-//! Either the read's swap comes first, and makes the touch's fail; or the touch's does, and the
-//! read, which has read it, finds the new bound. When all have returned the deadline is not after
-//! the bound that was set last, and not before any use plus the time to idle, unless the bound is.
+//! swapped the lease looks at the bound again, and if the bound has changed, sets the deadline by
+//! the new one. A touch swaps the lease even where the deadline stays the same. So if a touch and a
+//! read meet, either the read's swap comes first, and the touch's fails; or the touch's comes
+//! first, and the read finds the new bound. When all calls have returned, the deadline is not after
+//! the bound that was set last. It is not before any use plus the time to idle, unless the bound
+//! is.
 
 use super::store::{Found, Store};
 use crate::core::engine::{BadTimeout, Look};

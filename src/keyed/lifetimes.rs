@@ -1,4 +1,4 @@
-//! How long an entry lives, and how long unused.
+//! How long an entry lives, and how long it may go unused.
 
 use crate::time::Lifetime;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
-//! Entries whose time counts to the tick: an entry whose time is up is not found, even if the
+//! Entries whose time counts to the tick: no call finds an entry whose time is up, even if the
 //! driver has not ended it yet.
 //!
 //! A thread that is about to report an expiry swaps the lease to `LAPSED` first. Otherwise a touch
 //! that had read the clock before could bring the entry back, after a caller has seen that it is
-//! gone (M2). The driver ends the entry later, or a call that wants its place does; that thread
-//! calls the listener.
+//! gone (M2). Later the driver ends the entry, or a call that wants its place; the thread that ends
+//! it calls the listener.
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
@@ -194,8 +194,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// One attempt to insert: puts an entry in where there was none, or in the place of the one that
-    /// lives there, if it `replaces` that.
+    /// One attempt to insert: puts an entry in where there was none, or in the place of the one
+    /// that lives there, if it `replaces` that.
     ///
     /// This runs the user's code: the key's `Eq`, the policy, and the clock.
     #[inline(always)]
@@ -245,8 +245,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Notice { ended, cause })
     }
 
-    /// Delivers the end of a replaced value to the listener, if there is one: the caller is unpinned
-    /// then. Returns the value for the caller of the replacing call.
+    /// Delivers the end of a replaced value to the listener, if there is one: the caller is
+    /// unpinned then. Returns the value for the caller of the replacing call.
     #[inline(always)]
     pub(super) fn replaced<'s>(&'s self, ended: EndedSlot<&'s Self, K, V>) -> Removed<'s, K, V> {
         self.tell(&ended, RemovalCause::Replaced);

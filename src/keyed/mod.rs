@@ -1,8 +1,8 @@
-//! Keys that expire: queues of leases, sessions, maps. Four store types over one [`store`] on the
-//! engine.
+//! Keys that expire: maps, queues of leases, sessions and pending values. These four store types
+//! share one [`store`] on the engine.
 //!
 //! `docs/design.md`, "Life of an entry", has the protocol of an entry, and where each operation
-//! takes effect. Its "Where user code runs" says which code of the user's runs under a pin.
+//! takes effect. "Where user code runs" there says which user code runs under a pin.
 
 mod closing;
 mod error;

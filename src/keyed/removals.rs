@@ -4,8 +4,8 @@
 //! sends a [`Removed`] into the channel. That is a second handle to the ended slot
 //! ([`removed`](super::removed)), beside the one that a removing call returns.
 //!
-//! What lies in the channel keeps the store, and the store keeps the channel's sending side. The
-//! channel breaks that ring when its last receiver goes: it then drops what it holds
+//! An item in the channel keeps the store alive, and the store keeps the channel's sending side.
+//! The channel breaks that cycle when its last receiver goes: it then drops its items
 //! ([`channel`](crate::kit::channel)).
 
 use super::removed::{Held, Removed};

@@ -155,8 +155,8 @@ where
         Ok((TimeCacheMap { map }, receiver))
     }
 
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire, into
-    /// the channel, in [`ExpiringMap::poll`].
+    /// Builds the map with a channel, and without a thread: [`ExpiringMap::poll`] sends what
+    /// expires into the channel of [`build_with_channel`](Self::build_with_channel).
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ impl<T> ReceiverStream<T> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// As [`recv`](Self::recv), for a caller that polls by hand.
+    /// Polls for the next item, which [`recv`](Self::recv) awaits.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         if let Some(item) = self.receiver.try_next() {
             return Poll::Ready(Some(item));

@@ -163,8 +163,8 @@ macro_rules! builds {
             Ok((self.built(target, true)?, receiver))
         }
 
-        /// As [`build_with_channel`](Self::build_with_channel), without a thread: entries expire,
-        /// into the channel, in
+        /// Builds the store with the channel of [`build_with_channel`](Self::build_with_channel),
+        /// and without a thread: what expires goes into the channel in
         #[doc = concat!("[`poll`](", $poll, ").")]
         /// With a [`ManualClock`](crate::ManualClock) it serves tests of code that reads the
         /// channel.
@@ -201,7 +201,7 @@ macro_rules! shutdowns {
             $crate::kit::lifecycle::drain(&shared$(.$store)?.engine, reaper, shared, limit)
         }
 
-        /// As [`drain`](Self::drain), without blocking the thread: new
+        /// Drains without blocking the thread; otherwise as [`drain`](Self::drain). New
         #[doc = concat!($things, " are refused when this returns. The reaper wakes the future every")]
         /// millisecond, which looks; it checks the limit, too. Without a reaper each poll wakes the
         /// future, which polls. The store goes on refusing if the future is dropped.
@@ -237,7 +237,7 @@ macro_rules! shutdowns {
             self.left()
         }
 
-        /// As [`shutdown`](Self::shutdown), without blocking the thread: new
+        /// Shuts down without blocking the thread; otherwise as [`shutdown`](Self::shutdown). New
         #[doc = concat!($things, " are refused when this returns, the reaper does the rest, and the future is")]
         /// ready when the reaper has ended. A store without a reaper has been shut down when this
         /// returns, and the future is ready.

@@ -197,7 +197,8 @@ impl<T: Send + 'static> PendingTable<T> {
         self.inner.insert(value, timeout.into()).map_err(refused)
     }
 
-    /// As [`insert`](Self::insert), of many values: appends their tickets to `tickets`.
+    /// Inserts many values, and appends their tickets to `tickets`; otherwise as
+    /// [`insert`](Self::insert).
     ///
     /// # Errors
     ///
@@ -284,8 +285,8 @@ impl<T: Send + 'static> PendingTable<T> {
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to
-    /// `into`.
+    /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;
+    /// otherwise as [`poll`](Self::poll).
     pub fn poll_into(&self, into: &mut Vec<T>, budget: usize) -> Polled {
         let (before, inner) = (into.len(), &*self.inner);
         let Some(waiting) = inner.target.lapsed() else {

@@ -68,7 +68,7 @@ pub fn sleep(after: Duration) -> Nap {
     Nap(global().sleep(after))
 }
 
-/// As [`sleep`], until this instant of the system's monotonic clock.
+/// Waits until this instant of the system's monotonic clock; otherwise as [`sleep`].
 pub fn sleep_until(at: Instant) -> Nap {
     Nap(global().sleep_until(at))
 }
@@ -95,12 +95,12 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval<'static> {
 pub struct Nap(Sleep<'static>);
 
 impl Nap {
-    /// As [`Sleep::reset`].
+    /// Moves the deadline to `after` from now, as [`Sleep::reset`] does.
     pub fn reset(&mut self, after: Duration) {
         self.0.reset(after);
     }
 
-    /// As [`Sleep::is_elapsed`].
+    /// Whether the time is up, as [`Sleep::is_elapsed`] says.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         self.0.is_elapsed()

@@ -141,7 +141,7 @@ impl<'t> Interval<'t> {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
-    /// As [`tick`](Self::tick), polled.
+    /// Polls for the next tick, which [`tick`](Self::tick) awaits.
     ///
     /// # Errors
     ///

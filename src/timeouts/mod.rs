@@ -228,8 +228,8 @@ impl Timeouts {
         Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
 
-    /// As [`timeout`](Self::timeout), until an instant of the system's monotonic clock. One that
-    /// has passed leaves the future one poll.
+    /// Limits a future to an instant of the system's monotonic clock; otherwise as
+    /// [`timeout`](Self::timeout). An instant that has passed leaves the future one poll.
     pub fn timeout_at<F: IntoFuture>(&self, at: Instant, future: F) -> Timeout<'_, F::IntoFuture> {
         Timeout::new(future.into_future(), self.sleep_until(at))
     }
@@ -250,10 +250,10 @@ impl Timeouts {
         Interval::new(&self.waiters, Duration::ZERO, Duration::ZERO, period)
     }
 
-    /// As [`interval`](Self::interval), but the first tick is at an instant of the system's
-    /// monotonic clock. If that has passed, the first tick is at once, and what was missed since
-    /// `start` is treated as [`missed_tick`](Interval::missed_tick) says. Ticks that lie before the
-    /// origin of the clock of these timeouts are left out.
+    /// Ticks every `period`, first at an instant of the system's monotonic clock; otherwise as
+    /// [`interval`](Self::interval). If that instant has passed, the first tick is at once, and
+    /// what was missed since `start` is treated as [`missed_tick`](Interval::missed_tick) says.
+    /// Ticks that lie before the origin of the clock of these timeouts are left out.
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval<'_> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
@@ -300,10 +300,11 @@ impl Timeouts {
         self.owner.shut();
     }
 
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused
-    /// when this returns, the reaper wakes what waits, and the future ends when that is done. The
-    /// shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns,
-    /// but where a waker calls it that a poll has called: then when that poll returns.
+    /// Shuts down without blocking the thread; otherwise as [`shutdown`](Self::shutdown). These
+    /// timeouts refuse later calls when this returns. The reaper wakes the tasks that wait, and the
+    /// future ends when that is done. The shutdown goes on if the future is dropped. Without a
+    /// reaper all is done when this returns; if a waker calls this inside a poll, when that poll
+    /// returns.
     ///
     /// The last one of a server's: its requests, and the draining of trackers, need timers.
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {

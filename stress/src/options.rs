@@ -499,7 +499,7 @@ before is compared with what they do during. In the report foreground operations
 With a reaper, the first expiry's handler does not return until each thread has done a thousand operations more: \
 who waited for the one that drives would wait for ever.
 
-A poll gives at most as many entries as its budget, and 15 to finish a bucket that it has begun.
+A poll gives at most as many entries as its budget, and 15 to finish a block that it has begun.
 
 Examples:
   stress mass-expiry

@@ -10,7 +10,7 @@ pub fn sentence(check: Check) -> &'static str {
         "aimed_keys" => "Keys aimed at another map's hashes cost no more than random ones.",
         "aimed_roots" => "Roots aimed at another tracker's hashes cost no more than random ones.",
         "all_expire" => "Each entry ended, and none was left.",
-        "budget_kept" => "No poll gave more entries than its budget and a begun bucket.",
+        "budget_kept" => "No poll gave more entries than its budget and a begun block.",
         "capacity_exact" => "As many entries got in as there was room for.",
         "caches_interrupted" => "Calls in the middle of a cache's own changed nothing of it.",
         "capacity_whole" => "After all entries had ended, the whole capacity was free.",

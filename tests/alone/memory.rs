@@ -59,7 +59,7 @@ pub fn f08_a_burst_that_has_drained_gives_its_memory_back() {
     }
     assert_eq!(tracker.len(), ISSUED);
     let peak = resident();
-    // A3: a slot of 32 bytes, a birth stamp of 8 and a sixteenth of a bucket header, and some of a
+    // A3: a slot of 32 bytes, a birth stamp of 8 and a sixteenth of a block header, and some of a
     // last chunk.
     let each = (peak - before) * f64::from(1 << 20) / ISSUED as f64;
     println!("{each:.1} bytes an issued root");

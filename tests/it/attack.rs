@@ -26,7 +26,7 @@ fn long_lived_roots_at_the_beginning_of_a_chunk_do_not_hold_up_new_ones() {
     }
 }
 
-/// After a jump of the clock by years every free slot lay in a bucket that had waited too long: the
+/// After a jump of the clock by years every free slot lay in a block that had waited too long: the
 /// same.
 #[test]
 fn a_jump_of_years_leaves_room_for_new_roots() {

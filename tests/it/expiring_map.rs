@@ -367,7 +367,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
             .expiry_listener(move |key: &u64, put_at: &Duration| {
                 assert_eq!(Duration::from_millis(*key * 313), *put_at);
                 list.lock().unwrap().push(*key);
-                // A third of a second each: a bucket full of them takes longer than the interval.
+                // A third of a second each: a block full of them takes longer than the interval.
                 slow.advance(SECOND / 3);
             })
             .build_manual()

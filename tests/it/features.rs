@@ -595,7 +595,7 @@ fn f02_acks_count_while_draining() {
 fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
     for which in 0..200 {
         let (tracker, clock, told) = manual_with(|builder| builder.shards(1));
-        // Enough for several buckets, so that a budget of 1 leaves some of the news unread.
+        // Enough for several blocks, so that a budget of 1 leaves some of the dirty ones unread.
         let roots: Vec<Root> = (0..200).map(|n| tracker.issue(1, n).unwrap()).collect();
         assert!(tracker.poll(1).more);
         tracker.reset_timeout_for(roots[which], after(10 * MS)).unwrap();

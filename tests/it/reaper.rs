@@ -105,7 +105,7 @@ fn a_slow_listener_delays_other_stores_by_sixteen_of_its_calls() {
     for key in 0..500 {
         slow.update(key, 50 * MS).unwrap();
     }
-    // A bucket of 16 takes longer than the other store's millisecond. It is due in the next tick,
+    // A block of 16 takes longer than the other store's millisecond. It is due in the next tick,
     // or the one after.
     let calls = due.recv_timeout(GENEROUS).unwrap();
     assert!(calls <= 32, "{calls} calls of the other listener before");

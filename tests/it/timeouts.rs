@@ -163,7 +163,7 @@ fn a_clone_that_panics_has_taken_no_room() {
     assert_eq!(task.woken(), 1);
 }
 
-/// So many that its thread comes by the bucket again in which there is a slot for the one that is
+/// So many that its thread comes by the block again in which there is a slot for the one that is
 /// being registered.
 #[test]
 fn a_clone_may_register_thousands() {

@@ -90,7 +90,7 @@ fn rounds_outlive_the_memory_of_slots() {
         let slots = &table.inner.engine.slots;
         let spot = slots.spot(place.id).unwrap();
         spot.slot.set_lease(Lease::free(last));
-        // As the driver does; the table's own thread owns a bucket of this chunk.
+        // As the driver does; the table's own thread owns a block of this chunk.
         slots.leave(place.id / 16 * 16);
         assert!(matches!(slots.release(0, || ()), crate::core::slots::Released::Yes));
         assert_eq!(spot.note.load(Ordering::Relaxed), round);

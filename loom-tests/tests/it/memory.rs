@@ -68,7 +68,7 @@ model!(one_owner, || {
 // that its predecessor claimed. It takes a slot for free only once the thread that ended it has
 // finished. Guards: the flag is cleared with Release and taken with Acquire; a slot is freed with
 // Release and seen free with Acquire.
-model!(a_bucket_changes_hands, || {
+model!(a_block_changes_hands, || {
     let store = used(1);
     let (_, base) = store.own(0).expect("nobody else");
     store.publish(0, store.claim(0, base), 100);
@@ -120,7 +120,7 @@ model!(a_chunk_that_is_left_goes_back, || {
 // As before, where the thread has two slot blocks, for entries that fall due at different times, in
 // two chunks. Guards: the thread gives back what it owns outside its last two chunks, and notifies
 // the driver of each.
-model!(chunks_that_a_thread_with_two_buckets_leaves_go_back, || {
+model!(chunks_that_a_thread_with_two_blocks_leaves_go_back, || {
     let rig = Rig::new();
     let issue = |far| rig.issue_for(3, 9, after(if far { 15 } else { 10 })).unwrap();
     let ack = |root| complete(&rig, root);

@@ -1,4 +1,4 @@
-//! When a root began, and how long ago that is.
+//! When each root began, and the age of a root.
 
 use super::Trees;
 use crate::kit::panics::goes_on;

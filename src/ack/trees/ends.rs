@@ -1,5 +1,5 @@
-//! The end of a root: one swap of its lease decides which thread ends it, and that thread frees the
-//! slot and delivers the outcome.
+//! The end of a root: the thread whose swap of the lease ends the root frees the slot and delivers
+//! the outcome.
 
 use super::chosen::Key;
 use super::tree::Tree;
@@ -23,8 +23,8 @@ pub(in crate::ack) struct Seen {
 }
 
 impl<T: 'static> Trees<T> {
-    /// Withdraws a root, or an early entry, that overlapped a shutdown. If this call ends it, it was
-    /// never tracked: then this gives the root's token back.
+    /// Withdraws a root, or an early entry, that overlapped a shutdown. If this call ends it, it
+    /// was never tracked: then this gives the root's token back.
     #[cold]
     pub(super) fn undo(
         &self,
@@ -111,8 +111,8 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Finishes a root that this thread has ended: reads what it needs, frees the slot, and
-    /// delivers the outcome, with the token. Without a reason there is no outcome: the caller returns
-    /// the root, whose token it gets, or the entry was an early one.
+    /// delivers the outcome, with the token. Without a reason there is no outcome: the caller
+    /// returns the root, whose token it gets, or the entry was an early one.
     pub(super) fn finish(
         &self,
         mine: &Mine,
@@ -123,8 +123,8 @@ impl<T: 'static> Trees<T> {
         self.finish_at(mine, ended, target, reason, None)
     }
 
-    /// As [`finish`](Self::finish), for a caller that knows the key of a chosen root, and its position
-    /// in the index bucket.
+    /// As [`finish`](Self::finish), for a caller that knows the key of a chosen root, and its
+    /// position in the index bucket.
     #[inline(always)] // with a reason known at compile time most of it falls away
     pub(super) fn finish_at(
         &self,

@@ -1,4 +1,4 @@
-//! Roots that the engine issues: an id is a place.
+//! Roots that the engine issues: the id contains the number of the root's slot.
 
 use super::tree::{occupy, Tree};
 use super::word::fold;

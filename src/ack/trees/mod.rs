@@ -7,10 +7,10 @@
 //! for a root whose init has not come and W1 for one whose init has. A tree is complete if and only
 //! if its word is exactly W1.
 //!
-//! * The thread whose compare-and-swap makes the word W1 knows that it does: no second word has to
-//!   be read. So there is no store/load race between the last ack and the init.
-//! * A compare-and-swap that was prepared against one occupant fails on every other, even for the
-//!   same key with the same edge ids (W14), up to a chance of 2^-64.
+//! * The thread whose compare-and-swap makes the word W1 knows it from that swap, and reads no
+//!   second word. So there is no store/load race between the last ack and the init.
+//! * If another occupant has come since a thread read the word, that thread's compare-and-swap
+//!   fails, even for the same key with the same edge ids (W14), up to a chance of 2^-64.
 //!
 //! # Linearization points
 //!
@@ -27,7 +27,7 @@
 //! | timeout | the driver's swap LIVE -> DEAD |
 //!
 //! If a tree times out or fails between an ack's load of a live lease and its XOR, the ack counts
-//! as one that came just before that end. The XOR changes nothing that any thread reads.
+//! as made just before that end. No thread reads what the XOR changes.
 //!
 //! # Modules
 //!
@@ -126,8 +126,8 @@ pub(crate) struct Trees<T: 'static> {
     /// Number of early entries held now.
     early: AtomicU64,
     pub(crate) deliver: Deliver<T>,
-    /// The roots that a shutdown has ended and has yet to return. (Threads share the trees if tokens
-    /// may move between them, as its mutex says.)
+    /// The roots that a shutdown has ended and has yet to return. (Threads share the trees if
+    /// tokens may move between them, as its mutex says.)
     pub(crate) returned: Leftovers<Outcome<T>>,
 }
 

@@ -2,22 +2,24 @@
 //!
 //! Every operation on a slot loads word, key and lease in this order. The claimer stores key, word
 //! and lease in this order, each with Release. So a thread that reads an occupant's word also reads
-//! that occupant's key, or a later one, and its lease, the free lease before it, or a later one.
-//! With a later key or lease, the swap of the word would fail; and a free lease is not a live one.
-//! A thread that reads the key of the next occupant beside the word of the one before does not read
-//! the lease of the one before. The claimer has found that lease free before it stored the key.
+//! that occupant's key, or a later one. It reads that occupant's lease, the free lease before it,
+//! or a later lease. If key or lease is a later occupant's, the swap of the word fails; and a free
+//! lease is not a live one. A thread may read the word of one occupant and the key of the next.
+//! Then it does not read the first one's lease: the claimer found that lease free before it stored
+//! the key.
 //!
 //! # The token
 //!
-//! Behind these words lies the root's token, which no thread looks at in its slot.
+//! Behind these words lies the root's token. Threads put it in and take it out, and none reads it
+//! in its slot.
 //!
-//! * The thread that issues or inits the root puts it in before it stores the lease. Where the init
-//!   takes an early entry over, it does so between the swap to `INITING` and the XOR that marks the
-//!   word.
-//! * The thread that ends the root takes it before it frees the slot. It has seen the lease, or the
-//!   mark, so it sees the token.
-//! * An early entry has none. Its init, if an early failure ends the root, puts the token in when it
-//!   has won the swap to `DEAD`.
+//! * The thread that issues or inits the root puts the token in before it stores the lease. An init
+//!   that takes an early entry over puts it in between the swap to `INITING` and the XOR that marks
+//!   the word.
+//! * The thread that ends the root takes the token before it frees the slot. That thread has seen
+//!   the lease, or the mark, so it sees the token.
+//! * An early entry has no token. If an early failure ends the root, the init puts the token in
+//!   when it has won the swap to `DEAD`.
 
 use crate::core::lease::Lease;
 use crate::core::memory::ZeroValid;

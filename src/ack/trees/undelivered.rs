@@ -1,9 +1,9 @@
 //! Outcomes on their way: a thread has decided to end a root, and has yet to deliver the outcome.
 //!
 //! A shutdown closes the channel of outcomes when no more come. So each thread announces that it is
-//! about to end a root before the swap that ends it, and takes that back when the outcome is
-//! delivered. A thread that finds the root ended therefore finds the announcement, and waits for it
-//! (`Trees::finish_telling`).
+//! about to end a root before the swap that ends it, and withdraws the announcement when it has
+//! delivered the outcome. A shutdown that finds the root ended therefore finds the announcement,
+//! and waits until it is withdrawn (`Trees::finish_telling`).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

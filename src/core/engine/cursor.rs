@@ -2,7 +2,7 @@
 //!
 //! A thread walks through a chunk of slots in order. It owns one block of 16 after the other (one
 //! swap each; see [`core::slots`](crate::core::slots)) and claims the free slots in it by plain
-//! stores. In-flight windows thus become sequential memory, and a slot rests for as long as
+//! stores. So entries that begin together lie side by side, and a slot rests for as long as
 //! possible between two occupants. At the chunk's end, or where few slots were free, the thread
 //! goes on in another chunk ([`super::ring`]).
 //!
@@ -17,10 +17,10 @@
 //!
 //! # What a thread keeps
 //!
-//! A thread that claims no more keeps the blocks that it owns. That is at most 15 slots in each of
-//! its cells that no other thread can have, and the memory of their chunks. These are the chunk
-//! that the thread walks through and the one before: when it goes on to another chunk, it gives
-//! back what lies elsewhere.
+//! A thread that claims no more keeps the blocks that it owns: in each of its cells up to 15 slots
+//! that no other thread can have. They keep the memory of at most two chunks, the one that the
+//! thread walks through and the one before: when it goes on to another chunk, it gives back the
+//! blocks that lie elsewhere.
 
 use crate::core::memory::boxed;
 use crate::core::params::{ALONE, BLOCK, CELLS, CHUNK, LONG_WALK};

@@ -5,9 +5,9 @@
 //! [`Deadlines`] knows two things of the driver, both of them hints to other threads:
 //!
 //! * `driven`, the latest clock reading that a round began with. Time does not go back for the
-//!   driver. A deadline is computed from a reading that is no earlier than that. Otherwise, if the
-//!   clock has gone back, an entry that begins now would be due already by the driver's time.
-//! * `caught_up`, the latest tick up to which all that was due has been ended.
+//!   driver. A thread computes a deadline from a reading no earlier than `driven`. Otherwise, if
+//!   the clock has gone back, a new entry would be due already by the driver's time.
+//! * `caught_up`, the latest tick up to which rounds have ended all that was due.
 //!
 //! # What a lease expresses (I1)
 //!
@@ -15,12 +15,13 @@
 //! to `caught_up + 3 * 2^38` ([`Deadlines::of`]), whatever the clock reads. Two rules keep the
 //! deadlines of live leases there:
 //!
-//! * A round ends what is due before it raises `caught_up`. What it has not met was published by a
-//!   thread that computed the deadline before the round, and has been held up since. The driver
-//!   finds that deadline, whole, as its block's next expiration ([`Deadlines::of_block`]).
-//! * No thread sets a later deadline. Timeouts are below 2^39 ticks, so a later one comes of a clock
-//!   that has run ahead of the driver by 2^38 ticks, 8 years at 1 ms. The thread is told that the
-//!   driver is [`Behind`](BadTimeout::Behind), drives the engine, and computes the deadline again.
+//! * A round ends what is due before it raises `caught_up`. It may miss an entry whose thread
+//!   computed the deadline before the round, and was then held up. The driver later finds that
+//!   deadline, whole, as the block's next expiration ([`Deadlines::of_block`]).
+//! * No thread sets a later deadline. Timeouts are below 2^39 ticks, so a later one comes of a
+//!   clock that has run ahead of the driver by 2^38 ticks, 8 years at 1 ms. The computation then
+//!   returns [`Behind`](BadTimeout::Behind); the thread drives the engine, and computes the
+//!   deadline again.
 
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
@@ -295,8 +296,8 @@ impl Deadlines {
                     return Ok(deadline);
                 }
                 last.readings.set(0);
-                // The driver waits for what a listener returns, and cannot catch up before: an entry
-                // that a listener puts in after such a jump may end early.
+                // The driver waits for what a listener returns, and cannot catch up before: an
+                // entry that a listener puts in after such a jump may end early.
                 if is_inside() {
                     return Ok(furthest);
                 }
@@ -360,8 +361,8 @@ impl Deadlines {
         }
     }
 
-    /// How long an entry has left at the clock reading `now`: zero if its time is up; [`Duration::MAX`]
-    /// if it never is.
+    /// How long an entry has left at the clock reading `now`: zero if its time is up;
+    /// [`Duration::MAX`] if it never is.
     pub(crate) fn left(&self, lease: Lease, now: u64) -> Duration {
         match self.of(lease) {
             NEVER => Duration::MAX,
@@ -405,8 +406,8 @@ impl Deadlines {
         // Another thread's round may have ended since this thread looked at the shards.
         let caught_up = self.ticks.at(now);
         self.earliest.fetch_max(caught_up.saturating_sub(QUARTER), Relaxed);
-        // Release, with `furthest`: a thread that finds a deadline which another one has set by this
-        // finds the earliest tick, too.
+        // Release, with `furthest`: a thread that finds a deadline which another one has set by
+        // this finds the earliest tick, too.
         self.caught_up.fetch_max(caught_up, Release);
     }
 
@@ -422,9 +423,9 @@ impl Deadlines {
         lease.deadline_from(self.earliest.load(Relaxed))
     }
 
-    /// As [`of`](Self::of), of a lease in a block whose next expiration was `next`. A thread may have
-    /// been held up between its clock reading and its lease, for so long that the deadline is out of
-    /// reach by now. It has lowered its block's next expiration to that very tick.
+    /// As [`of`](Self::of), of a lease in a block whose next expiration was `next`. A thread may
+    /// have been held up between its clock reading and its lease, for so long that the deadline is
+    /// out of reach by now. It has lowered its block's next expiration to that very tick.
     #[inline]
     pub(crate) fn of_block(&self, lease: Lease, next: u64) -> u64 {
         if next < self.earliest.load(Relaxed) && lease.deadline_from(next) == next {

@@ -1,25 +1,26 @@
-//! What threads do without a read-modify-write: registering an entry, and asking whether a shutdown
-//! has begun. They leave the fence between a store and a load to the driver, by a [`Barrier`].
+//! Two things that threads do without a read-modify-write: register an entry, and ask whether a
+//! shutdown has begun. Each stores and then loads; the driver supplies the fence in between, by a
+//! [`Barrier`].
 //!
-//! Entries of [`timeouts`](crate::timeouts), trackers and pending tables are registered this way.
-//! Keyed entries are not: a thread that finds its block lowered leans on the read-modify-write
+//! [`timeouts`](crate::timeouts), trackers and pending tables register their entries this way.
+//! Keyed stores do not: there a thread that finds its block lowered relies on the read-modify-write
 //! (Q12).
 //!
 //! # Registering
 //!
 //! ```text
-//!   the thread that makes an entry                   who is at the shard
+//!   the thread that makes an entry                   the driver
 //!   lease := LIVE, deadline d                        n := next.take()
 //!   light                                            heavy
 //!   next covers d: that is all                       scan the block's leases
-//!   if not: next.lower(d), as everybody
+//!   if not: next.lower(d), as a keyed store does
 //! ```
 //!
 //! If the light side comes before the heavy one, the scan finds the lease. If not, the thread finds
-//! the block's next expiration taken, or what another thread has put there since. The next scan
-//! takes that, behind a heavy side of its own. *Covers* means that it is no later than `d` and has
-//! the dirty bit, so that the scan will look at all slots. A shutdown closes the block in the same
-//! place, and a closed one covers nothing.
+//! the block's next expiration taken, or a value that another thread has put there since. The next
+//! scan takes that value, behind a heavy side of its own. A next expiration *covers* `d` if it is
+//! no later and has the dirty bit, so that the scan will look at all slots. A shutdown closes the
+//! block's next expiration, and a closed one covers nothing.
 //!
 //! # Asking whether a shutdown has begun
 //!
@@ -30,9 +31,9 @@
 //!   not closing: end the root by a swap              scan, and wait for undelivered = 0
 //! ```
 //!
-//! If the light side comes before the heavy one, the shutdown sees what that thread has done and
-//! has seen: the root, and that its outcome is on its way. If not, the thread finds that a shutdown
-//! has begun, and leaves the root to it, or to the root's init, which finds its block closed (R6).
+//! If the light side comes before the heavy one, the shutdown sees the root, and that its outcome
+//! is on its way. If not, the thread finds that a shutdown has begun. It leaves the root to the
+//! shutdown, or to the root's init, which finds its block closed (R6).
 
 use crate::core::header::Header;
 use crate::sync::asymmetric::Barrier;
@@ -89,8 +90,8 @@ impl Fence {
     #[inline(always)]
     pub(super) fn is_closing(&self) -> bool {
         // survives: the models of R6 do not fail without either. Whoever scans a root after this
-        // thread has ended it reads that from the lease. Left are roots that the index leads to only
-        // after the scan: the announcement of their end is no atomic of loom's.
+        // thread has ended it reads that from the lease. Left are roots that the index leads to
+        // only after the scan: the announcement of their end is no atomic of loom's.
         if self.barrier.is_on() {
             Barrier::light();
         } else {

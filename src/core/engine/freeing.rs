@@ -2,10 +2,10 @@
 //! them ([`super::reclaim`]).
 //!
 //! Only a driver of its own store drops a payload: the reaper, a thread in `poll` or in a shutdown,
-//! or the caller of `flush`. So does a call that has to drive the store itself (it is full; the
-//! clock has jumped by years). So a slow `Drop` delays that store's driver. Where payloads need no
-//! drop, a thread that has ended many entries does the driver's part itself: then a store that
-//! nothing drives reuses its slots too.
+//! the caller of `flush`, or a call that has to drive the store itself (the store is full, or the
+//! clock has jumped by years). So a slow `Drop` delays this store's driver, and no other store's.
+//! Where payloads need no drop, a thread that has ended many entries does the driver's part itself:
+//! then a store that nothing drives reuses its slots too.
 //!
 //! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
 //! [`BACKLOG`] payloads wait. Then each thread that ends entries drops some, twice as many as it

@@ -1,4 +1,5 @@
-//! What passes between an engine and the store type on it.
+//! What an engine and its store type hand each other, and the calls that the engine makes
+//! ([`Frontend`]).
 
 use super::{Pin, Precision, Source};
 use crate::core::lease::Lease;
@@ -99,8 +100,8 @@ pub(crate) trait Frontend<P: Payload> {
     /// `note` is the word beside it.
     fn prepare(&self, slot: Slot<'_, P>, note: &P::Note, lease: Lease);
 
-    /// The driver has ended this entry, which was due at `deadline`, at clock reading `now`. Reports
-    /// it, and frees the slot. Must not panic.
+    /// The driver has ended this entry, which was due at `deadline`, at clock reading `now`.
+    /// Reports it, and frees the slot. Must not panic.
     fn expired(&self, ended: Ended<'_, P>, hold: Self::Hold, deadline: u64, now: u64);
 
     /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called

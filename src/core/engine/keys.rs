@@ -1,4 +1,4 @@
-//! Hashed keys: which shard's index has them.
+//! Hashed keys: which shard's index has a key.
 
 use crate::core::index::Index;
 use crate::core::memory::OutOfMemory;

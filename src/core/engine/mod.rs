@@ -1,27 +1,27 @@
 //! The engine: claiming slots, ending them, and driving their expiry.
 //!
-//! # Who does what
+//! # Threads
 //!
 //! * Any thread claims, publishes, touches and ends slots. None of it waits for another thread.
-//! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard by one at a
-//!   time. A shard's driver empties its inbox, advances its wheel, scans blocks that are due,
-//!   migrates its index's words, and gives its memory back. A poll goes over the shards, different
-//!   threads beginning with different ones, leaves out those that another thread drives, and says
-//!   so. What its budget does not cover stays in the shard, for the next driver.
+//! * Any number of threads *drive* by `poll`, as the reaper does; one at a time drives a shard. A
+//!   shard's driver empties the inbox, advances the wheel, scans blocks that are due, migrates
+//!   words of the index, and gives memory back. A poll goes over the shards, from a different one
+//!   in each thread. It leaves out the shards that another thread drives, and says so. What its
+//!   budget does not cover stays in the shard, for the next driver.
 //! * After a round the driver has left every shard and is unpinned. Then it frees slots of entries
 //!   that have ended and that no thread can be looking at, and drops their payloads ([`freeing`]).
-//!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped
-//!   outside of that, so several drivers may drop different batches concurrently.
+//!   One thread at a time takes the lists and looks after grace periods. Several drivers may drop
+//!   payloads of different batches concurrently.
 //! * The driver calls handlers and listeners unpinned, but while it drives the shard. A poll in a
 //!   handler finds every shard taken. [`Engine::close`] goes from shard to shard and waits at each
 //!   until its driver has left it; in a handler it leaves that shard to its driver.
 //!
 //! # Shutdown (W8)
 //!
-//! `close` closes every block's next expiration by a swap. An inserter whose `lower` comes before
-//! it has its slot seen by the scan that follows; one whose `lower` comes after finds the block
-//! closed and ends its own slot. Blocks that did not exist are excluded the same way on the
-//! shard's chunk count.
+//! `close` closes every block's next expiration by a swap. If an inserter's `lower` comes before
+//! that swap, the scan that follows sees its slot. If it comes after, the inserter finds the block
+//! closed and ends its own slot. `close` also closes the shard's chunk count by a swap, so no
+//! thread adds blocks afterwards.
 
 mod admission;
 mod claim;

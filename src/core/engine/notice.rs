@@ -24,20 +24,21 @@
 //!
 //! # A shard's next expiration
 //!
-//! It is a lower bound of the deadlines in the shard's blocks, filed or on their way, at any time,
-//! also while the shard is driven. The driver raises it at the end of its round only, and only if
-//! no thread has reported a tick since before the inbox was taken. A reported tick that is yet to
-//! come stays, although the inbox was empty: its block may be on its way in another thread's hands
-//! (W10). A poll does not find a block that is held up on that way for longer than its deadline.
+//! It is at any time a lower bound of the deadlines in the shard's blocks, whether the wheel has a
+//! block or a thread is about to push it. The driver raises it only at the end of its round, and
+//! only if no thread has reported a tick since before the driver took the inbox. A reported tick
+//! that is yet to come stays, although the inbox was empty: its block may be on its way in another
+//! thread's hands (W10). A poll does not find a block that is held up on that way for longer than
+//! its deadline.
 //!
 //! # Ticks that are not reported yet
 //!
-//! A shard keeps the nearest of the ticks that were reported. A thread that finds its block
-//! lowered by another one reports nothing, while something nearer is known of the shard. A caller
-//! may ask how long to wait just then. So in the keyed stores a thread that is about to make a
-//! lease which the driver has to know says so in its stripe, until it has reported the lease
-//! ([`Unreported::begin`]). A driver that raises the shard's next expiration reads the stripes
-//! first, and goes no further than that (Q12).
+//! A shard keeps the nearest of the ticks that were reported. A thread that finds its block lowered
+//! by another one reports nothing while a nearer tick of the shard is known. A caller may ask how
+//! long to wait just then. So in the keyed stores a thread notes its deadline in its stripe before
+//! it makes the lease, until the driver knows of it ([`Unreported::begin`]). A driver reads these
+//! notes before it raises the shard's next expiration, and raises it no further than the nearest
+//! (Q12).
 
 use crate::core::header::{Header, NextExpiration};
 use crate::core::inbox::{Inbox, Taken};

@@ -4,10 +4,10 @@
 //! # When it was stalled
 //!
 //! At its end each round notes when the next one has to begin: at the next expiration then known,
-//! or at once if that has come. A driver that leaves a shard meanwhile puts that off: a thread was
-//! there, if slow. A round may begin later than that by more than the threshold, while no thread
-//! drives any shard. It then finds that the process was stalled, from the tick `from` at which the
-//! round should have begun to the tick `to` at which it does.
+//! or at once if that has come. A driver that leaves a shard later puts this time off: a thread was
+//! at work, if slow. If a round begins later than this time by more than the threshold, while no
+//! thread drives any shard, the process was stalled: from the tick `from` at which the round should
+//! have begun to the tick `to` at which it does.
 //!
 //! Only a round that was *supposed* to come can be late. What is supposed depends on the thread
 //! that drives:
@@ -34,11 +34,10 @@
 //! # What becomes of the leases
 //!
 //! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`,
-//! on top. Its new deadline is after `to`, so the rule itself distinguishes the leases that have
-//! had it from those that have not. The rule may stand for as long as it takes: until every shard
-//! has been worked off by a round that began later, however small the budgets. It is applied where
-//! the lease would be ended, by the swap of a touch: a touch that comes first makes it needless,
-//! one that comes later renews.
+//! on top. Its new deadline is after `to`, so no lease gets it twice. The rule stands until rounds
+//! that began later have worked off every shard, however small their budgets. The driver applies it
+//! where it would end the lease, by the swap of a touch. A touch that comes before makes this
+//! needless; one that comes after renews.
 //!
 //! # The deciding thread
 //!

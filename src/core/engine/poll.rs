@@ -1,5 +1,5 @@
-//! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the
-//! protocol.
+//! Polling: rounds over the shards, and the time until which the reaper sleeps. The head of
+//! `core::engine` has the protocol.
 
 use super::pause::Pause;
 use super::shard::Shard;

@@ -25,19 +25,18 @@
 //!
 //! * *Cheap readings.* One thread's coarse reading may be older than another's, by the clock's lag.
 //!   Rule 2 is there for that: a cheap reading alone never lowers a deadline.
-//! * *Cached deadlines.* A thread's last deadline answers only while a fresh computation would give
-//!   the same tick, so it is a cheap reading's deadline and nothing else.
-//! * *A clock that goes back.* Both readings are at least the driver's latest one, which a thread
-//!   that has seen the lease sees too. Beyond that, a clock that breaks its contract may break the
-//!   promise.
+//! * *Cached deadlines.* A thread uses its last deadline only while a fresh computation from a
+//!   cheap reading would give the same tick. So it counts as a cheap reading's deadline.
+//! * *A clock that goes back.* No reading is below the driver's latest one, which a thread that has
+//!   seen the lease sees too. Beyond that, a clock that breaks its contract may break the promise.
 //! * *Calls that overlap.* A call that was entered before the report and looked after the
 //!   publication counts as the later one. A lease does not say when it was set, so no call can
 //!   know.
 //! * *A lease that comes back.* A swap compares values. If one call lowers the deadline and another
 //!   renews it until the tick that it had before, a third call, which saw the lease before both,
 //!   must not take it for that one. So the lease counts the renewals that lower it
-//!   ([`Lease::with_deadline`]), modulo 16. What remains: a call that asks for less is held up
-//!   between its look and its swap. Meanwhile a multiple of 16 others lower the lease, and one
+//!   ([`Lease::with_deadline`]), modulo 8. What remains: a call that asks for less is held up
+//!   between its look and its swap. Meanwhile a multiple of 8 others lower the lease, and one
 //!   brings it back to that very tick. Where all timeouts of an entry are equal, nothing is ever
 //!   lowered.
 //!

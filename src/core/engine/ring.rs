@@ -23,11 +23,12 @@
 //!     ask the driver
 //! ```
 //!
-//! Either the driver finds the block given back, or the thread finds the ring shortened.
+//! Either the driver finds that the thread has given the block back, or the thread finds the ring
+//! shortened.
 //!
-//! No thread uses a chunk that was let go: a thread that has owned a block looks whether the chunk
-//! is on the ring ([`Ring::has`]). The driver has shortened the ring before it owned that block,
-//! to let the chunk go, so the thread that owns it next finds the ring shortened.
+//! No thread uses a chunk that was let go: a thread that has just taken a block looks whether its
+//! chunk is on the ring ([`Ring::has`]). The driver shortens the ring before it takes the blocks of
+//! the chunk, so a thread that takes one after the driver finds the ring shortened.
 //!
 //! # Shutdown
 //!

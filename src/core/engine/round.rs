@@ -1,5 +1,5 @@
-//! What the driver does at a shard: inbox, wheel, index words, memory; [`super::scan`] looks into due
-//! blocks.
+//! What the driver does at a shard: inbox, wheel, index words, memory. [`super::scan`] looks into
+//! due blocks.
 
 use super::plan::Plans;
 use super::ring::Tended;

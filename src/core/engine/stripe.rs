@@ -1,4 +1,4 @@
-//! What a thread keeps to itself, of one engine.
+//! A stripe: what one thread keeps to itself of one engine.
 
 use super::cursor::Cursor;
 use super::deadline::LastDeadlines;

@@ -1,4 +1,5 @@
-//! Growing, shrinking, migrating, retiring. The head of `core::index` says why it is safe.
+//! Growing, shrinking, migrating and retiring tables. The head of `core::index` says why that is
+//! safe.
 
 use super::directory::{Directory, LISTED};
 use super::table::{hash_of, Publish, Table, BITS, CLOSED};

@@ -1,18 +1,18 @@
-//! The index: from a chosen id to the slot that holds it. Lock-free, grows and shrinks without a
-//! pause.
+//! The index: it leads from a key to the slot that holds it. It is lock-free, and grows and shrinks
+//! without a pause.
 //!
-//! Ids that the engine issues need none of this: they name their slot. Ids that callers choose are
-//! found by a seeded hash. The index holds 64-bit words, `hash (32 bits) | slot (32 bits)`; slots
-//! themselves never move, so growing the index touches 8 bytes per id and no live state.
+//! An id that the engine issues names its slot, and needs no index. For a key that callers choose
+//! the index holds a 64-bit word, `hash (32 bits) | slot (32 bits)`, with a seeded hash. Slots
+//! never move, so growing the index touches 8 bytes a key and no live state.
 //!
 //! # Layout
 //!
-//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two
-//! neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its group's
-//! overflow bucket, then into the next group's, then into that of a group far away. So a table is
-//! well over half full before one of its homes has nowhere left to go, and the table must grow: 16
-//! bytes a key then, and just after twice that, or four times in a small table. All words that
-//! belong to a home, wherever they lie, are governed by the home's header:
+//! A table has `2^class` *homes* (index buckets). A home is one cache line: a header and 7 words.
+//! Every two neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its
+//! group's overflow bucket, then into the next group's, then into that of a group far away. So a
+//! table is well over half full before one of its homes has no word left and the table must grow.
+//! It then takes 16 bytes a key, and just after growth twice that, or four times in a small table.
+//! A home's header governs all words of the home, wherever they lie:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
@@ -21,45 +21,45 @@
 //!
 //! # Operations and where they take effect
 //!
-//! * **Publish** (insert if absent): read the header, look through the words that it believes in.
-//!   If the key is not there, reserve a word that is zero by compare-and-swap. Then
+//! * **Publish** (insert if absent): load the header, and look through the words whose bits are
+//!   set. If the key is not there, reserve a word that is zero by compare-and-swap. Then
 //!   compare-and-swap the *home's* header from the value read to one with the word's bit set and
 //!   the version counted up. That swap is the linearization point. Two threads that insert one key
 //!   meet on this header even if their words lie in different lines, so only one succeeds and the
-//!   other looks again (W13). The version (32 bits) makes the header of a home with the same bits
-//!   but other contents a different one.
+//!   other looks again (W13). The version (32 bits) makes such a swap fail if the home has the same
+//!   bits again with other contents.
 //! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the
-//!   caller whether the slot really holds the key. A key that is published when the header is
-//!   loaded, and is not removed meanwhile, is found.
+//!   caller whether the slot really holds the key. A look-up finds every key that is published when
+//!   it loads the header, and not removed meanwhile.
 //! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only the
 //!   thread that ended the slot removes its word, and the slot is not reused before. The swap
 //!   expects the header from which the word was read, so it cannot take away a bit that stands for
 //!   something else by now.
 //!
-//! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be
-//!   separated by a larger table, and would take away the room of the others that have this home.
-//!   There may be [`ALIKE`], a quarter of a home's words. The publication that comes after sees
-//!   them: they are counted under the header that its swap expects, and before that in the older
-//!   tables, where homes are closed.
-//! * A home that such groups, or a weak hasher, have filled does not make a sparse table grow: one
-//!   of more than 1,024 homes, with less than a word for each. The key is refused, and a migrating
-//!   thread leaves the word in the old table until there is a larger one. So an
-//!   index that such hashes crowd takes at most 400 KB of address space, or about 200 bytes a key
-//!   in its youngest table. All tables that have been in use take up to 800 bytes a key, where
-//!   many wait for migration.
+//! * A larger table cannot separate keys that share all bits of the hash, as a weak hasher makes
+//!   them; they would take the room of the other keys of this home. So at most [`ALIKE`] such keys
+//!   get in, a quarter of a home's words. A publishing thread counts them under the header that its
+//!   swap expects, and before that in the older tables, where homes are closed.
+//! * A table is *sparse* if it has more than 1,024 homes and less than a word for each. A home that
+//!   a weak hasher has filled does not make a sparse table grow. The index refuses the key, and a
+//!   migrating thread leaves the word in the old table until there is a larger one. So an index
+//!   that such hashes crowd takes at most 400 KB of address space, or about 200 bytes a key in its
+//!   youngest table. All tables that have been in use take up to 800 bytes a key, where many wait
+//!   for migration.
 //!
 //! # Growth (W7, W12)
 //!
 //! The *directory* is one word: up to eight classes in order of age, the youngest last, and a
-//! version. A table that gets crowded has a larger successor installed by a swap of the directory.
-//! From then on:
+//! version. When a table gets crowded, a thread installs a larger successor by a swap of the
+//! directory. From then on:
 //!
 //! * A new key goes into a table only if its home is **closed** in all older ones, and they do not
 //!   have the key. A read-modify-write on a home's header closes it, after which no thread can
 //!   publish there: either a competing publication came first, and the header shows it, or it fails
 //!   and looks again. So a simple insertion takes the first table in which the home is open. Any
 //!   other one closes the older homes, and takes the youngest table.
-//! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
+//! * Look-ups go from old to young. One that finds nothing begins again if the directory has
+//!   changed.
 //! * The *migrating thread* (the engine's driver, or an inserting thread where the driver has
 //!   fallen behind; one at a time) closes the old homes one by one. For each word it first closes
 //!   the key's homes in all tables but the youngest: otherwise an insert that has passed the oldest
@@ -77,14 +77,14 @@
 //!   an old word away by a swap, and sees there whether a swing came after it had copied the word;
 //!   then it swings the copy. `docs/design.md`, "Growth beside replacement" and "Two grace
 //!   periods", has the argument.
-//! * A table whose homes are all closed and empty is taken off the directory. Its homes stay
-//!   closed, so that a publisher that still has the old directory fails there. When every publisher
-//!   that was pinned at that time has gone (see `core::pins`), its pages are given back, and its
-//!   class may be used again. Removals are pinned too: one that has taken a bit away has yet to
-//!   zero the word, and one that has read a header has yet to swap it. Look-ups of trees need no
-//!   pin, as index memory is never unmapped while the engine lives. In a retired table they find
-//!   nothing, or what is not there any more, and in its next life what is not there yet. Then they
-//!   see that the directory has changed.
+//! * The migrating thread takes a table whose homes are all closed and empty off the directory. The
+//!   homes stay closed, so that a publisher that still has the old directory fails there. When
+//!   every publisher that was pinned at that time has gone (`core::pins`), the driver gives the
+//!   table's pages back, and its class may be used again. Removals are pinned too: one that has
+//!   taken a bit away has yet to zero the word, and one that has read a header has yet to swap it.
+//!   Look-ups of trees need no pin, as index memory is never unmapped while the engine lives. In a
+//!   retired table they find nothing, or what is not there any more, and in its next life what is
+//!   not there yet. Then they see that the directory has changed.
 //!
 //! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow buckets, the
 //! directory word and migration by one thread are this crate's.

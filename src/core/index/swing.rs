@@ -1,7 +1,7 @@
-//! What replacements and the migrating thread do to words that are published: a replacement makes a
-//! word name the new slot, and the migrating thread copies words to a younger table.
+//! Changes of published words: a replacing thread makes a word name the new slot, and the migrating
+//! thread copies words to a younger table.
 //!
-//! `docs/design.md`, "Growth beside replacement", says why one never undoes the other's work.
+//! `docs/design.md`, "Growth beside replacement", says why neither undoes the other's work.
 
 use super::table::{hash_of, slot_of, wanted, word, Table, VERSIONS};
 use crate::sync::Ordering;

@@ -1,16 +1,16 @@
 //! A walk over the hashes of one index, in the bit-reversed order of the hash.
 //!
-//! A bucket is named by the low bits of the hash. In this order the hashes of one bucket are
-//! neighbours, whatever the size of its table:
+//! The low bits of a hash name its home in a table. In this order the hashes of one home are
+//! neighbours, whatever the size of the table:
 //!
 //! ```text
 //!  place:       0 ........................................ 2^32
-//!  2 buckets:   |        0          |         1          |
-//!  4 buckets:   |   0     |    2    |    1    |     3    |
-//!  8 buckets:   | 0  | 4  | 2  | 6  | 1  | 5  | 3  |  7  |
+//!  2 homes:     |        0          |         1          |
+//!  4 homes:     |   0     |    2    |    1    |     3    |
+//!  8 homes:     | 0  | 4  | 2  | 6  | 1  | 5  | 3  |  7  |
 //! ```
 //!
-//! So all buckets that may have a hash lie on the same side of the cursor as the hash itself, and
+//! So all homes that may have a hash lie on the same side of the cursor as the hash itself, and
 //! growth, shrinking and migration move no key past the cursor. Neither does a replacement, which
 //! keeps the hash. The cursor goes from hash to hash: it passes each hash once.
 
@@ -47,12 +47,12 @@ impl Probe for All<'_> {
 }
 
 impl Index {
-    /// Moves a walk on: past the next hash, or past a bucket that has no more. Puts the slots that
+    /// Moves a walk on: past the next hash, or past a home that has no more. Puts the slots that
     /// the index names under that hash into `met`. Returns `false` at the end. `place` is the
     /// cursor: the first place that the walk has not passed.
     ///
     /// The walk passes a key that is published all the while exactly once. The argument is that of
-    /// [`find`](Self::find), for all hashes of the bucket at once: the walk looks at old tables
+    /// [`find`](Self::find), for all hashes of the home at once: the walk looks at old tables
     /// before young ones, and starts again if the directory has changed. Where it sees a word that
     /// is only reserved, it passes a hash that has no slots yet.
     #[allow(clippy::cast_possible_truncation)] // a place before the end has 32 bits
@@ -71,15 +71,15 @@ impl Index {
             let masks = directory.classes().map(|class| self.table(class).mask as u64);
             let span = END / (masks.fold(0, u64::max) + 1);
             let end = (*place | (span - 1)) + 1;
-            let bucket = (*place as u32).reverse_bits();
+            let home = (*place as u32).reverse_bits();
             let next = directory
                 .classes()
-                .fold(end, |next, class| self.table(class).least(bucket, *place..next));
+                .fold(end, |next, class| self.table(class).least(home, *place..next));
             // Models `a_walk_beside_growth` and `a_walk_beside_shrinking`.
             if self.directory() == directory {
                 if cfg!(not(expiry_loom)) && *place & (span - 1) == 0 {
                     let youngest = self.table(directory.youngest());
-                    let further = |buckets| ((*place + buckets * span) as u32).reverse_bits();
+                    let further = |homes| ((*place + homes * span) as u32).reverse_bits();
                     prefetch(youngest.home_of(further(4)));
                     youngest.own_slots(further(2)).for_each(ahead);
                 }
@@ -96,14 +96,14 @@ impl Index {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// The slots that the words in the own line of this hash's bucket name, or have named.
+    /// The slots that the words in the own line of this hash's home name, or have named.
     fn own_slots(&self, hash: u32) -> impl Iterator<Item = u32> + '_ {
         let words = self.home_of(hash).words.iter();
         // Relaxed: the caller prefetches them, and reads nothing.
         words.map(|word| slot_of(word.load(Ordering::Relaxed)))
     }
 
-    /// The least place within these of the words that the header of this hash's bucket believes in;
+    /// The least place within these of the words that the header of this hash's home believes in;
     /// their end if there is none.
     fn least(&self, hash: u32, within: Range<u64>) -> u64 {
         let (at, home) = self.home(hash);
@@ -116,7 +116,7 @@ impl<const OWN: usize> Table<OWN> {
             bits &= bits - 1;
             // Acquire, as in `matching` (model `a_walk_beside_a_migration`).
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
-            // Another bucket's word may lie there by now, or none.
+            // Another home's word may lie there by now, or none.
             let place = u64::from(hash_of(word).reverse_bits());
             if (within.start..least).contains(&place) {
                 least = place;

@@ -58,9 +58,10 @@ where
         self.set_bound(capacity, false)
     }
 
-    /// As [`set_max_capacity`](Self::set_max_capacity), of a map that was built with
-    /// [`max_weight`](crate::ExpiringMapBuilder::max_weight). From then on an entry that weighs more
-    /// than all may is refused; one that is there is evicted.
+    /// Changes the bound of a map that was built with
+    /// [`max_weight`](crate::ExpiringMapBuilder::max_weight), as
+    /// [`set_max_capacity`](Self::set_max_capacity) does for one without weights. From then on the
+    /// map refuses an entry that alone weighs more than the bound, and evicts one that is there.
     ///
     /// # Errors
     ///

@@ -428,8 +428,8 @@ where
         self.built_with_channel(length, when_full, true)
     }
 
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: values expire, into
-    /// the channel, in [`ExpiringMap::poll`].
+    /// Builds the map with a channel, and without a thread: [`ExpiringMap::poll`] sends what
+    /// expires into the channel of [`build_with_channel`](Self::build_with_channel).
     ///
     /// # Errors
     ///

@@ -89,10 +89,10 @@ where
         drain(&store.engine, self.owner.reaper(), store, limit)
     }
 
-    /// As [`drain`](Self::drain), without blocking the thread: insertions are refused when this
-    /// returns. The reaper wakes the future every millisecond, which looks; it checks the limit, too.
-    /// Without a reaper each poll wakes the future, which polls. The map goes on refusing if the
-    /// future is dropped.
+    /// Drains the map without blocking the thread; otherwise as [`drain`](Self::drain). Insertions
+    /// are refused when this returns. The reaper wakes the future every millisecond, which looks;
+    /// it checks the limit, too. Without a reaper each poll wakes the future, which polls. The map
+    /// goes on refusing if the future is dropped.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -131,10 +131,10 @@ where
         self.owner.shut();
     }
 
-    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
-    /// this returns. The reaper ends the entries and calls the listener, and the future is ready
-    /// when that is done. The shutdown goes on if the future is dropped. A map without a reaper has
-    /// been shut down when this returns.
+    /// Shuts the map down without blocking the thread; otherwise as [`shutdown`](Self::shutdown).
+    /// Insertions are refused when this returns. The reaper ends the entries and calls the
+    /// listener, and the future is ready when that is done. The shutdown goes on if the future is
+    /// dropped. A map without a reaper has been shut down when this returns.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {

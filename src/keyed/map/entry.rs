@@ -107,8 +107,8 @@ where
         self.or_insert_for(Lifetimes::new(), value)
     }
 
-    /// As [`or_insert_with`](Self::or_insert_with), with a lifetime of its own for what is
-    /// inserted.
+    /// The value; if the key has none, inserts what the closure makes, with a lifetime of its own;
+    /// otherwise as [`or_insert_with`](Self::or_insert_with).
     ///
     /// # Errors
     ///
@@ -189,7 +189,8 @@ where
         self.insert_for(value, Lifetimes::new())
     }
 
-    /// As [`insert`](Self::insert), with a lifetime of its own.
+    /// Replaces the value by one that has a lifetime of its own; otherwise as
+    /// [`insert`](Self::insert).
     ///
     /// # Errors
     ///
@@ -283,7 +284,7 @@ where
         self.insert_for(value, Lifetimes::new())
     }
 
-    /// As [`insert`](Self::insert), with a lifetime of its own.
+    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert).
     ///
     /// # Errors
     ///

@@ -237,10 +237,10 @@ where
         self.try_get_or_insert_with(key, || Ok((load(), Lifetimes::new())))
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), with a `load` that may fail, and that
-    /// chooses the value's lifetime. If it fails, its caller gets the error, and so do all that
-    /// waited for it with the same `E`; a caller that comes later loads anew. To have each waiting
-    /// caller try its own load instead, one after the other, take
+    /// The value of a key, loaded by a `load` that may fail, and that chooses the value's lifetime;
+    /// otherwise as [`get_or_insert_with`](Self::get_or_insert_with). If it fails, its caller gets
+    /// the error, and so do all that waited for it with the same `E`; a caller that comes later
+    /// loads anew. To have each waiting caller try its own load instead, one after the other, take
     /// [`get_or_guard`](Self::get_or_guard), and drop the guard if the load fails.
     ///
     /// # Errors
@@ -398,9 +398,10 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), of a future, on any runtime. Callers
-    /// that wait block no thread. The [`Ref`] is not `Send`: clone what is needed before the next
-    /// `await`. If the loading caller is dropped, a waiting one loads.
+    /// The value of a key, loaded by a future, on any runtime; otherwise as
+    /// [`get_or_insert_with`](Self::get_or_insert_with). Callers that wait block no thread. The
+    /// [`Ref`] is not `Send`: clone what is needed before the next `await`. If the loading caller
+    /// is dropped, a waiting one loads.
     ///
     /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
     /// itself. The kept one then gets its own value, which the map does not keep. Both futures must
@@ -435,7 +436,8 @@ where
         self.try_get_or_insert_async(key, load).await
     }
 
-    /// As [`try_get_or_insert_with`](Self::try_get_or_insert_with), of a future.
+    /// The value of a key, loaded by a future that may fail, and that chooses the value's lifetime;
+    /// otherwise as [`try_get_or_insert_with`](Self::try_get_or_insert_with).
     ///
     /// # Errors
     ///
@@ -467,7 +469,8 @@ where
         }
     }
 
-    /// As [`get_or_guard`](Self::get_or_guard), for a task.
+    /// The value of a key, or a guard to load it, for a task, which waits without blocking its
+    /// thread; otherwise as [`get_or_guard`](Self::get_or_guard).
     ///
     /// # Errors
     ///
@@ -559,7 +562,8 @@ where
         self.insert_for(value, Lifetimes::new())
     }
 
-    /// As [`insert`](Self::insert), with a lifetime of its own.
+    /// Inserts a loaded value that has a lifetime of its own; otherwise as
+    /// [`insert`](Self::insert).
     ///
     /// # Errors
     ///

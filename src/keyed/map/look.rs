@@ -58,7 +58,8 @@ where
         self.is_used(found) && self.store.is_read(found)
     }
 
-    /// As [`get`](Self::get), without using it.
+    /// Lends the value of a key, as [`get`](Self::get) does, but is no use of the entry: its time
+    /// to idle does not begin anew.
     #[inline(always)]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -144,7 +145,7 @@ where
         self.store.first(n, true, |deadline| deadline)
     }
 
-    /// As [`soonest`](Self::soonest), of the `n` entries that expire last, the latest first.
+    /// The `n` entries that expire last, the latest first; otherwise as [`soonest`](Self::soonest).
     /// Entries without a deadline are not among them.
     #[must_use]
     pub fn latest(&self, n: usize) -> Vec<(K, Duration)>

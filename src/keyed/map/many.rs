@@ -150,7 +150,8 @@ where
         self.value(self.map.wanted(self.map.hash(key), key), true)
     }
 
-    /// As [`get`](Self::get), without using the entry.
+    /// Lends the value of a key, as [`get`](Self::get) does, but is no use of the entry: its time
+    /// to idle does not begin anew.
     #[inline]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where

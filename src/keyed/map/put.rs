@@ -87,8 +87,8 @@ where
         self.touch_for(key, Lifetime::Default).unwrap_or(false)
     }
 
-    /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it
-    /// is, and begins anew.
+    /// Renews an entry for a time to live of its own; otherwise as [`touch`](Self::touch). Its time
+    /// to idle stays what it is, and begins anew.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ where
         self.insert_for(key, value, Lifetimes::new())
     }
 
-    /// As [`insert`](Self::insert), with a lifetime of its own.
+    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert).
     ///
     /// # Errors
     ///
@@ -276,7 +276,8 @@ where
         self.upsert_for(key, Lifetimes::new(), update)
     }
 
-    /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
+    /// Updates the value, or inserts one, with a lifetime of its own, which begins now; otherwise
+    /// as [`upsert`](Self::upsert).
     ///
     /// # Errors
     ///

@@ -70,9 +70,9 @@ where
         }
     }
 
-    /// As [`remove`](Self::remove), if `condition` holds for it; of that very value. It may be
-    /// called several times, if others replace it meanwhile. A load of the key is invalidated in
-    /// any case.
+    /// Removes the entry if `condition` holds for its very value; otherwise as
+    /// [`remove`](Self::remove). The map calls `condition` again if another thread replaces the
+    /// value meanwhile. A load of the key is invalidated in any case.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().build()?;

@@ -1,9 +1,9 @@
 //! Things in flight, by value, under keys that the caller chooses.
 //!
-//! A [`Store`] whose values are only ever taken. The thread that has ended an entry is the only one
-//! that touches its value ([`Given`]), and takes it at once. Readers look at keys alone. So a value
-//! is never lent, and is given back whatever other threads do. The slot, with the key, is freed
-//! later, as those of all keyed stores.
+//! A [`Store`] that never lends a value. Only the thread that has ended an entry touches its value
+//! ([`Given`]), and takes it at once; readers look at keys alone. So a caller gets the value
+//! itself, whatever other threads do. The store frees the slot, with the key, later, as all keyed
+//! stores do.
 
 mod builder;
 mod entry;
@@ -172,8 +172,8 @@ impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for P
 /// # Time, panics
 ///
 /// A value whose time is up is there until the reaper, or a poll, has come to it: it can be taken,
-/// or renewed. A key's `Eq` that panics in an insertion leaks the value. An insertion that finds the
-/// map full expires what is due, and calls the listener.
+/// or renewed. A key's `Eq` that panics in an insertion leaks the value. An insertion that finds
+/// the map full expires what is due, and calls the listener.
 #[doc(alias = "DelayQueue")]
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,
@@ -225,8 +225,8 @@ where
         self.put(key, value, timeout.into(), true)
     }
 
-    /// As [`insert`](Self::insert), of a key that has no value: what a server does with an id that
-    /// its client has chosen.
+    /// Inserts a value only if the key has none, as a server does with an id that its client has
+    /// chosen; otherwise as [`insert`](Self::insert).
     ///
     /// ```
     /// use expiry::{PendingMap, StoreError};
@@ -395,8 +395,8 @@ where
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. Appends what it finds to
-    /// `into`.
+    /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;
+    /// otherwise as [`poll`](Self::poll).
     pub fn poll_into(&self, into: &mut Vec<PendingEntry<K, T>>, budget: usize) -> Polled {
         let (before, shared) = (into.len(), &*self.shared);
         let Some(waiting) = shared.target.lapsed() else {

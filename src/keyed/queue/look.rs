@@ -65,7 +65,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.store().first(n, false, |deadline| deadline)
     }
 
-    /// As [`soonest`](Self::soonest), of the `n` keys that expire last, the latest first.
+    /// The `n` keys that expire last, the latest first; otherwise as [`soonest`](Self::soonest).
     #[must_use]
     pub fn latest(&self, n: usize) -> Vec<(K, Duration)>
     where

@@ -29,9 +29,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, blocks
-    /// looked at, cascades. Appends the keys that it finds to `into`, sorted among themselves; they
-    /// may be any of those that were due. The next poll finds what the budget did not cover.
+    /// Ends what is due with at most about `budget` steps of work: expired keys, blocks looked at,
+    /// cascades. Unlike [`poll`](Self::poll), it may find any of the keys that were due, and
+    /// appends them to `into`, sorted among themselves. The next poll finds what the budget did not
+    /// cover.
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> Polled {
         let before = into.len();
         let polled = self.gather(into, budget);

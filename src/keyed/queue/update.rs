@@ -77,7 +77,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         })
     }
 
-    /// As [`touch`](Self::touch), without the look-up.
+    /// Renews a lease by its handle, without the look-up; otherwise as [`touch`](Self::touch).
     ///
     /// # Errors
     ///

@@ -20,7 +20,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work.
+    /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;
+    /// otherwise as [`poll`](Self::poll).
     pub fn poll_into(&self, into: &mut Vec<SessionInfo<T>>, budget: usize) -> Polled {
         let before = into.len();
         let found = || {

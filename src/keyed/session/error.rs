@@ -1,4 +1,4 @@
-//! Why a session cannot be had.
+//! Why a call on a session failed.
 
 use std::fmt;
 

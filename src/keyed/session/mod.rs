@@ -1,9 +1,9 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
-//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is,
-//! in atomics of its own, and the token. Only the thread that ends the session touches the token.
-//! Where a tracker lends tokens, that thread clones it, and the token stays until the slot is freed:
-//! no thread that may have found the session is pinned any more then.
+//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has the owner and the
+//! flags, in atomics, and the token. Only the thread that ends the session touches the token. Where
+//! a tracker lends tokens, that thread clones it, and the token stays until the driver frees the
+//! slot. By then no thread that may have found the session is pinned any more.
 //!
 //! | operation | takes effect at |
 //! |---|---|
@@ -224,8 +224,8 @@ pub enum Tracked<T = ()> {
 /// A session expires when it has not been touched for its timeout, rounded up to the interval: late
 /// by at most one interval and the reaper's delay, never early. Of a touch and an expiry that meet
 /// exactly one happens: a touch that says `Ok` has renewed the session, and one that says
-/// [`SessionError::Unknown`] came after the end. The end is when the reaper, or a poll, comes to it:
-/// a session whose time is up may be renewed until then.
+/// [`SessionError::Unknown`] came after the end. The end is when the reaper, or a poll, comes to
+/// it: a session whose time is up may be renewed until then.
 ///
 /// # Three ends
 ///
@@ -250,8 +250,8 @@ pub enum Tracked<T = ()> {
 /// # Tokens
 ///
 /// A tracker built [`with_tokens`](SessionTrackerBuilder::with_tokens) takes a *token* with each
-/// session, of any type `T` that is `Send`: what the receiver of the session's end needs, such as the client's
-/// connection. The token lies in the session's entry. It comes back by value once, in
+/// session, of any type `T` that is `Send`: what the receiver of the session's end needs, such as
+/// the client's connection. The token lies in the session's entry. It comes back by value once, in
 /// [`SessionInfo::token`]: with the expiry, by `remove`, or by `shutdown`.
 /// [`TokenError`](crate::TokenError) returns it if the session is refused. Without tokens `T` is
 /// `()`, which takes no memory. Tokens that are `Arc`s can be [lent](Self::token) meanwhile.

@@ -1,9 +1,9 @@
 //! The owner of a session, and how far the session is known.
 //!
-//! The owner is a word of its own beside the lease. A thread that has written it reads the lease
-//! afterwards, by a read-modify-write. Either the swap that ends the session comes later, and the
-//! ending thread sees this owner; or it came before, and the writing thread knows that it was too
-//! late. The ending thread sets a flag in the word that an upgrade changes: either it sees the
+//! The owner is a word of its own beside the lease. A thread that writes the owner reads the lease
+//! afterwards, by a read-modify-write. If the swap that ends the session comes later, the ending
+//! thread sees this owner. If it came before, the writing thread sees that it was too late. An
+//! upgrade changes a word in which the ending thread sets a flag: either the ending thread sees the
 //! upgrade, or the upgrade sees the end.
 
 use super::seat::NOBODY;

@@ -18,8 +18,8 @@
 //!   (Release and Acquire). So its taking reads the lease of this touch, or a newer one.
 //! * A touch that finds the flag set leaves it set. The clearing that comes next reads a lease that
 //!   is no older than this touch.
-//! * A lease may be reported twice: a taking comes between the swap of a touch and its flag, and
-//!   the next taking finds the flag.
+//! * Two takings may report one lease: the first comes between the swap of a touch and its flag,
+//!   and the next finds the flag.
 //!
 //! No touch of a session that goes on living is lost. The next taking that begins after the touch
 //! has returned meets the session: a walk meets each session that is there all the while exactly
@@ -32,9 +32,9 @@
 //!   where the session goes.
 //! * Growth of the index moves words, not slots. The walk's cursor passes each hash once, and no
 //!   migration moves a hash past the cursor (`core::index::walk`).
-//! * An id that ends and is tracked again gets a new [`Seat`](super::seat::Seat), with its flag
-//!   clear. A touch of the old life has nothing to report any more. A touch of the new life sets
-//!   the new flag. The walk may have passed the id by then: the next taking finds it.
+//! * An id that ends, and that a caller tracks again, gets a new [`Seat`](super::seat::Seat), with
+//!   its flag clear. A touch of the old life has nothing to report any more. A touch of the new
+//!   life sets the new flag. The walk may have passed the id by then: the next taking finds it.
 //! * The walk is pinned while it has found a session, so no other session gets the slot between
 //!   the clearing and the reading. A session that ends in between, or closes, is left out.
 
@@ -61,8 +61,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.touch_at(self.hash(id), id, None)
     }
 
-    /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be
-    /// [granted](Self::grant).
+    /// Renews a session, this once with another timeout, as near to it as can be
+    /// [granted](Self::grant); otherwise as [`touch`](Self::touch).
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.touch_at(self.hash(id), id, Some(timeout))
     }
 
-    /// As [`touch`](Self::touch), without the look-up.
+    /// Renews a session by its handle, without the look-up; otherwise as [`touch`](Self::touch).
     ///
     /// # Errors
     ///
@@ -80,7 +80,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.touch_by_for(session, session.timeout)
     }
 
-    /// As [`touch_for`](Self::touch_for), without the look-up.
+    /// Renews a session by its handle, without the look-up, with another timeout; otherwise as
+    /// [`touch_for`](Self::touch_for).
     ///
     /// # Errors
     ///

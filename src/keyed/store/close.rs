@@ -1,4 +1,4 @@
-//! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
+//! Shutdown: the store ends every entry, and then frees the slots that have waited for that.
 
 use super::{Named, Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
@@ -39,8 +39,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// As [`close`](Self::close), of a store that reports to `target`. If a shutdown wants the
     /// entries, each goes into `kept` as what `left` makes of it. If not, this drops what `taken`
-    /// takes of each, at no shard. Ends the channel when all has been sent: an entry expires only in
-    /// a shard that is not closed yet.
+    /// takes of each, at no shard. Ends the channel when all has been sent: an entry expires only
+    /// in a shard that is not closed yet.
     pub(in crate::keyed) fn close_to<'s, E, F: ?Sized, U>(
         &'s self,
         target: &Target<E, F>,

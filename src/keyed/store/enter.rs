@@ -1,4 +1,4 @@
-//! Insertion: from what a call offers to an entry that look-ups find.
+//! Insertion: makes the key and value of a call an entry that look-ups find.
 
 use super::lookup::Seen;
 use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};

@@ -15,17 +15,17 @@
 //! ([`Probation`]).
 //!
 //! `LeastRecentlyUsed` is the hand alone, a clock: an insertion sets the bit, too, and the hand
-//! follows the inserting threads, so that it meets the oldest entries first. `SoonestDeadline` looks
-//! at the headers of blocks, which say how soon something in the block expires, and into those
-//! blocks only that may have an earlier deadline than it has met. It sweeps where that finds
-//! nothing that it can end.
+//! follows the inserting threads, so that it meets the oldest entries first. `SoonestDeadline`
+//! looks at the headers of blocks, which say how soon something in the block expires. It looks only
+//! into blocks that may have an earlier deadline than it has met. If it finds nothing that it can
+//! end, it sweeps.
 //!
 //! # What decides
 //!
 //! Queue, ghosts and hand are hints, read and written without ordering: a thread that meets a stale
-//! one picks a worse entry. Whether an entry ends is decided as for any other end: the swap of its
-//! lease. So an entry is evicted once, and not by a thread that another removal overtakes. The
-//! evicting thread ends a slot only if the index names it, as the driver does (model
+//! one picks a worse entry. The swap of the lease decides whether an entry ends, as for any other
+//! end. So one thread evicts an entry, and none does if another removal comes first. The evicting
+//! thread ends a slot only if the index names it, as the driver does (model
 //! `eviction_beside_an_insertion`).
 //!
 //! The bound is the permits of `core::engine::admission`, and so exact: the inserting thread evicts
@@ -389,9 +389,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room.attempts < FRUITLESS
     }
 
-    /// Changes the bound of a map that evicts. Ends what is beyond it one by one, what is due first.
-    /// The caller is unpinned. This thread cannot evict what other threads are in the middle of
-    /// inserting: later insertions pay that part of the debt.
+    /// Changes the bound of a map that evicts. Ends what is beyond it one by one, what is due
+    /// first. The caller is unpinned. This thread cannot evict what other threads are in the middle
+    /// of inserting: later insertions pay that part of the debt.
     pub(in crate::keyed) fn set_limit(
         &self,
         eviction: &Eviction,

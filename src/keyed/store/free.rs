@@ -1,6 +1,6 @@
 //! Freeing: what becomes of the slots of entries that have ended.
 //!
-//! `core::engine::freeing` frees slots. Here a store asks for it, and decides where a `Drop` may
+//! `core::engine::freeing` frees slots. This module asks for that, and decides where a `Drop` may
 //! run.
 
 use super::{Pair, Store};

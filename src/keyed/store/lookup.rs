@@ -10,9 +10,9 @@
 //! 3. It loads the slot's lease, and compares the key. The key's `Eq` is the only code of the
 //!    user's that a look-up runs.
 //!
-//! If no word matches and the home is open at step 2, the key has no entry: a younger table gets
-//! the key only after this home is closed. If the home is closed, the thread glances at the next
-//! table.
+//! If no word matches and the home is open at step 2, the key has no entry: a thread publishes the
+//! key in a younger table only after this home is closed. If the home is closed, the thread glances
+//! at the next table.
 //!
 //! Where keys share a hash, or a lease is `FORWARD`, the thread looks through all places
 //! ([`Seek`]). It loads a slot's lease first, then header and word again, and then compares the

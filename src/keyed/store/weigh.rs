@@ -1,10 +1,10 @@
 //! Weights: a map's bound may be the sum of what its entries weigh.
 //!
 //! An entry holds as many permits of `core::engine::admission` as it weighs. Its weight lies beside
-//! its slot, and stays while the slot has this occupant. A value that takes another's place takes
-//! over that one's permits, and takes or gives back the difference. Permits are taken before the
-//! entry is published, and given back after it has left the index, so the sum of the live entries
-//! never exceeds the bound.
+//! its slot, and stays while the slot has this occupant. A value that takes another one's place
+//! takes over its permits, and takes or gives back the difference. A thread takes permits before it
+//! publishes the entry, and gives them back after the entry has left the index, so the sum of the
+//! live entries never exceeds the bound.
 //!
 //! A call that evicts keeps the permits of what it evicts until it has as many as it needs: see
 //! [`Room`](crate::core::engine::Room). Each eviction yields at least one, and no other call takes

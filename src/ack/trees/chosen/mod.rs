@@ -1,8 +1,8 @@
 //! Roots that callers choose: found through the index, and in any order of arrival.
 //!
-//! The caller's processes may send acks, failures and renewals of a root before its init. The first
-//! of them makes an *early entry*: a slot under the root's id that holds what came, until the init
-//! takes it over, or the early timeout ends it. An early entry has no owner, and no outcome.
+//! Acks, failures and renewals of a root may arrive before its init. The first of them makes an
+//! *early entry*: a slot under the root's id, which holds what came. The init takes the early entry
+//! over, or the early timeout ends it. An early entry has no owner, and no outcome.
 //!
 //! ```text
 //!   first ack, first renewal           first failure

@@ -62,8 +62,8 @@ where
         self.try_get_or_insert_many(keys, |missing| Ok(load(missing).into_iter().map(lasting)))
     }
 
-    /// As [`get_or_insert_many`](Self::get_or_insert_many), with a `load` that may fail, and that
-    /// chooses each value's lifetime.
+    /// The values of many keys, loaded by a `load` that may fail, and that chooses each value's
+    /// lifetime; otherwise as [`get_or_insert_many`](Self::get_or_insert_many).
     ///
     /// # Errors
     ///
