@@ -3,9 +3,16 @@
 use crate::live::Live;
 use crate::pin;
 use crossbeam_channel::{bounded, RecvTimeoutError};
+use std::ops::Range;
 
 /// What a thread of a run does, and brings back.
 pub type Work<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
+
+/// The part of so many entries that is a thread's, of so many threads.
+pub fn part(entries: u64, (thread, threads): (usize, usize)) -> Range<u64> {
+    let at = |thread: usize| entries * thread as u64 / threads as u64;
+    at(thread)..at(thread + 1)
+}
 
 /// Runs each work on a thread of its own, to the end of all, and calls `show` meanwhile to display
 /// progress. Returns the results in the works' order.

@@ -11,6 +11,7 @@ mod growth;
 mod histories;
 mod hostile;
 mod interrupt;
+mod keys;
 mod latency;
 mod leap;
 mod ledger;

@@ -96,7 +96,9 @@ pub trait Subject: Send + Sync {
     /// a handle.
     fn put_and(&self, number: u64, timeout: Duration, f: &mut dyn FnMut()) -> Result<(), Refusal>;
     /// Keys and values that have not been dropped.
-    fn undropped(&self) -> i64;
+    fn undropped(&self) -> i64 {
+        0
+    }
 }
 
 /// What keys and values are.
@@ -403,10 +405,6 @@ impl Subject for Trees {
         let _child = tuple.emit();
         f();
         Ok(())
-    }
-
-    fn undropped(&self) -> i64 {
-        0
     }
 }
 

@@ -2,11 +2,11 @@
 //! everything, and a poll finds another one at its shard. Races for the outcomes of roots are in
 //! `stress ack` and `stress histories`.
 
-use crate::support::{on_threads, wait_for, MS};
+use crate::support::{on_threads, wait_for, GENEROUS, MS};
 use expiry::{AckError, AckTracker, ManualClock, Outcome, RootId, ShutdownMode};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{mpsc, Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const THREADS: u64 = 4;
@@ -151,4 +151,45 @@ fn who_finds_another_at_a_shard_is_to_come_back() {
     clock.advance(Duration::from_secs(3600));
     assert!(!tracker.poll(1000).more, "alone");
     assert_eq!(*told.lock().unwrap(), [true]);
+}
+
+/// A caller at a shard does not wait for the thread that drives it, though its handler does not
+/// return.
+#[test]
+fn callers_do_not_wait_for_the_driver_of_their_shard() {
+    let tracker: Arc<OnceLock<AckTracker>> = Arc::default();
+    let (clock, went_on) = (ManualClock::new(), Arc::<OnceLock<_>>::default());
+    let handler = {
+        let (tracker, went_on) = (Arc::downgrade(&tracker), went_on.clone());
+        move |outcome: Outcome| {
+            if outcome.is_acked() {
+                return;
+            }
+            let (all_done, is_done) = mpsc::channel();
+            let tracker = tracker.upgrade().expect("it is polled");
+            // A caller that does wait ends once this handler has returned.
+            std::thread::spawn(move || {
+                let tracker = tracker.get().expect("it was built");
+                // More roots than a slot block has.
+                for owner in 0..100 {
+                    let root = tracker.issue(1, owner).unwrap();
+                    tracker.reset_timeout(root).unwrap();
+                    tracker.ack(root, 1).unwrap();
+                }
+                all_done.send(()).unwrap_or_default();
+            });
+            went_on.set(is_done.recv_timeout(GENEROUS)).unwrap();
+        }
+    };
+    let built = AckTracker::builder()
+        .shards(1)
+        .clock(clock.clone())
+        .on_outcome(handler)
+        .build_manual()
+        .unwrap();
+    let tracker = tracker.get_or_init(|| built);
+    tracker.issue(1, 0).unwrap();
+    clock.advance(Duration::from_secs(3600));
+    tracker.poll(1000);
+    assert_eq!(went_on.get(), Some(&Ok(())));
 }

@@ -9,7 +9,7 @@
 mod bounded;
 
 use crate::checks::{Check, Checks};
-use crate::crowd::{crowd, Work};
+use crate::crowd::{crowd, part, Work};
 use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{Percentiles, Recorder, Times};
@@ -99,8 +99,7 @@ struct Row {
 impl Run<'_> {
     /// The numbers of a thread, of so many.
     fn stretch(&self, thread: usize, entries: u64) -> Range<u64> {
-        let at = |thread: usize| entries * thread as u64 / self.threads as u64;
-        at(thread)..at(thread + 1)
+        part(entries, (thread, self.threads))
     }
 
     fn expect(&self, check: Check, holds: bool, text: impl FnOnce() -> String) {

@@ -6,8 +6,8 @@
 use super::check::{Span, Then};
 use super::due::Due;
 use super::record::{Log, Subject, Time, LONGEST};
+use crate::keys::Key;
 use crate::options::Histories;
-use crate::sessions::Key;
 use expiry::{BuildError, ExpiryQueue, Handle, StoreError, Updated};
 use rand::rngs::SmallRng;
 use rand::Rng;

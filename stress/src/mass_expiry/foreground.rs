@@ -3,6 +3,7 @@
 
 use super::books::Books;
 use super::{Shared, BEFORE, FILLING, FOREGROUND, LIFE, OVER};
+use crate::crowd::part;
 use crate::interrupt;
 use crate::latency::Recorder;
 use expiry::{Clock, ExpiryQueue, Handle, Updated};
@@ -36,8 +37,6 @@ pub struct Foreground<'a> {
 
 impl<'a> Foreground<'a> {
     pub fn new(shared: &'a Shared<'a>, thread: usize, times: [Recorder; 2]) -> Self {
-        let entries = u64::from(shared.options.entries);
-        let at = |thread: usize| entries * thread as u64 / shared.threads as u64;
         let seed = shared.options.seed.wrapping_mul(256) + thread as u64;
         Foreground {
             shared,
@@ -45,7 +44,7 @@ impl<'a> Foreground<'a> {
             books: shared.books,
             thread,
             rng: SmallRng::seed_from_u64(seed),
-            part: at(thread)..at(thread + 1),
+            part: part(shared.options.entries.into(), (thread, shared.threads)),
             own: VecDeque::with_capacity(OWN + 1),
             numbers: 0,
             times,

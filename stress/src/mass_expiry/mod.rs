@@ -22,7 +22,6 @@ use crate::usage::thread_time;
 use books::{Books, Terms};
 use expiry::{Clock, Expired, ExpiryQueue};
 use foreground::Foreground;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,12 +84,9 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// What each thread has inserted.
-    fn inserted(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        let entries = u64::from(self.options.entries);
-        let start = move |thread: usize| entries * thread as u64 / self.threads as u64;
-        let filled = self.filled.iter().enumerate();
-        filled.map(move |(thread, filled)| start(thread)..start(thread) + filled.load(Acquire))
+    /// How many entries the threads have inserted.
+    fn filled(&self) -> u64 {
+        self.filled.iter().map(|filled| filled.load(Acquire)).sum()
     }
 
     /// Polls once. True if there may be more.
@@ -155,10 +151,10 @@ impl Shared<'_> {
         self.books
             .checks
             .expect("foreground_right", alarm.is_ok(), || format!("a key was refused: {alarm:?}"));
-        let inserted = self.inserted().map(|part| part.end - part.start).sum();
+        let filled = self.filled();
         let span = self.options.interval * (self.options.intervals + LEAD);
         let (began, patience) = (Instant::now(), span + self.options.allowance + PATIENCE);
-        while self.books.settled.load(Acquire) < inserted && began.elapsed() < patience {
+        while self.books.settled.load(Acquire) < filled && began.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -252,9 +248,8 @@ fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u6
         let told = books.told.load(Relaxed);
         let operations = books.operations.iter().map(|count| count.load(Relaxed));
         let done = operations.sum::<u64>();
-        let filled: u64 = shared.filled.iter().map(|filled| filled.load(Relaxed)).sum();
         live.show(told, || Gauge {
-            done: done + filled,
+            done: done + shared.filled(),
             latency: Some(times[usize::from(phase >= DURING)].since()),
             violations: books.checks.violations(),
             text: format!(
@@ -301,7 +296,7 @@ fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Tim
     report.counts.extend([
         ("threads", shared.threads as u64),
         ("pollers", shared.pollers as u64),
-        ("filled", shared.inserted().map(|part| part.end - part.start).sum()),
+        ("filled", shared.filled()),
         ("expired", told),
         ("foreground_before", did[0]),
         ("foreground_during", did[1]),

@@ -8,12 +8,12 @@
 //! meetings, so expiries meet updates. After each batch all time passes, interval by interval, and
 //! the batch is judged key by key (see `stays`): what is still there then is stranded.
 
-use super::keys::Key;
 use super::stays::{Fate, Found, Part};
 use super::zookeeper::ZooKeeper;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
+use crate::keys::Key;
 use crate::live::{Gauge, Live};
 use crate::options::{Peer, Sessions};
 use crate::pin;

@@ -3,7 +3,6 @@
 //! tracker, are the scenario `histories`'.
 
 mod contended;
-mod keys;
 mod stays;
 #[path = "../../../benches/src/peers/zookeeper.rs"]
 mod zookeeper;
@@ -11,7 +10,6 @@ mod zookeeper;
 use crate::error::Error;
 use crate::options::Sessions;
 use crate::report::Report;
-pub use keys::Key;
 
 /// How long a run is if the options do not say, in seconds.
 const SECONDS: f64 = 10.0;

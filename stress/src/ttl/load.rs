@@ -2,8 +2,8 @@
 
 use super::mix::{Operation, Row};
 use super::real::Shopper;
-use super::value::CacheKey;
 use crate::counts::counts;
+use crate::keys::Key;
 use rand::distr::weighted::WeightedIndex;
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
@@ -102,7 +102,7 @@ impl Client {
         Client { fill, value_bytes: row.value_bytes, last_gets: None, done: Done::default() }
     }
 
-    pub fn request(&mut self, cache: &mut Shopper<'_, impl CacheKey>, request: Request) {
+    pub fn request(&mut self, cache: &mut Shopper<'_, impl Key>, request: Request) {
         let key = request.key;
         let fresh = (self.value_bytes, request.ttl);
         self.done.requests += 1;
@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    fn get(&mut self, cache: &mut Shopper<'_, impl CacheKey>, request: Request) -> Option<Seen> {
+    fn get(&mut self, cache: &mut Shopper<'_, impl Key>, request: Request) -> Option<Seen> {
         let seen = cache.get(request.key);
         match seen {
             Some(_) => self.done.hits += 1,
@@ -152,7 +152,7 @@ impl Client {
 
     fn update(
         &mut self,
-        cache: &mut Shopper<'_, impl CacheKey>,
+        cache: &mut Shopper<'_, impl Key>,
         key: usize,
         wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) {
@@ -166,7 +166,7 @@ impl Client {
     /// A new value in place of what is found, for the rest of its time.
     fn change(
         &mut self,
-        cache: &mut Shopper<'_, impl CacheKey>,
+        cache: &mut Shopper<'_, impl Key>,
         key: usize,
         length: impl Fn(usize) -> usize,
     ) {

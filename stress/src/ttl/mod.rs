@@ -11,12 +11,12 @@ mod real;
 mod value;
 
 use crate::error::Error;
+use crate::keys::Key;
 use crate::options::Ttl;
 use crate::report::Report;
 use load::squeezed;
 use mix::Row;
 use std::time::Duration;
-use value::CacheKey;
 
 /// How many requests per second a run on the real clock is planned for.
 const PLANNED: f64 = 1e6;
@@ -54,8 +54,8 @@ impl Setting {
         }
     }
 
-    pub fn keys<K: CacheKey>(&self) -> Vec<K> {
-        (0..self.keys).map(|rank| K::of(rank, self.row.key_bytes)).collect()
+    pub fn keys<K: Key>(&self) -> Vec<K> {
+        (0..self.keys).map(|rank| K::of_length(rank as u64, self.row.key_bytes)).collect()
     }
 }
 

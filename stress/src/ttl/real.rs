@@ -2,12 +2,13 @@
 
 use super::load::{Client, Done, Load, Seen};
 use super::mix::Row;
-use super::value::{CacheKey, Value};
+use super::value::Value;
 use super::Setting;
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
+use crate::keys::Key;
 use crate::latency::{human, nanos, Recorder, Times};
 use crate::leap::lag_beside;
 use crate::ledger::{self, number, Ledger};
@@ -127,7 +128,7 @@ impl Books {
 }
 
 /// A thread's view of the map.
-pub struct Shopper<'a, K: CacheKey> {
+pub struct Shopper<'a, K: Key> {
     map: &'a ExpiringMap<K, Value>,
     keys: &'a [K],
     books: &'a Books,
@@ -139,7 +140,7 @@ pub struct Shopper<'a, K: CacheKey> {
     times: [Recorder; TIMES.len()],
 }
 
-impl<'a, K: CacheKey> Shopper<'a, K> {
+impl<'a, K: Key> Shopper<'a, K> {
     fn new(
         (map, keys, books): (&'a ExpiringMap<K, Value>, &'a [K], &'a Books),
         thread: usize,
@@ -284,7 +285,7 @@ struct Parameters<'a> {
     load: &'a Row,
 }
 
-pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
+pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     let (row, threads) = (&setting.row, threads(options.threads));
     let (time, interval) = (CoarseClock::new(), nanos(setting.interval));
     // A time to live is rounded up, and readings may lag, that for a look-up too.
@@ -345,7 +346,7 @@ pub fn run<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Erro
 
 /// Runs all threads until it is time to stop, and displays progress. Returns what they did, how
 /// often an entry had changed, and how long it took.
-fn shoppers<K: CacheKey>(
+fn shoppers<K: Key>(
     options: &Ttl,
     setting: &Setting,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
@@ -389,7 +390,7 @@ fn shoppers<K: CacheKey>(
 
 /// A thread's requests, until it is time to stop. Returns what it did, and how often an entry had
 /// changed.
-fn shop<K: CacheKey>(
+fn shop<K: Key>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
     (mut pace, began): (Option<Pace>, Instant),

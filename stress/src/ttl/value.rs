@@ -1,25 +1,4 @@
-//! Keys and values of a cache.
-
-use std::fmt::Debug;
-use std::hash::Hash;
-
-/// A key of a rank.
-pub trait CacheKey: Debug + Clone + Hash + Eq + Send + Sync + 'static {
-    /// The key of a rank, of so many bytes if it can be.
-    fn of(rank: usize, bytes: usize) -> Self;
-}
-
-impl CacheKey for u64 {
-    fn of(rank: usize, _: usize) -> Self {
-        rank as u64
-    }
-}
-
-impl CacheKey for String {
-    fn of(rank: usize, bytes: usize) -> Self {
-        format!("{rank:0bytes$}")
-    }
-}
+//! Values of a cache.
 
 /// A value: which one it is, when it was made and for how long, and as many bytes as it is long.
 #[derive(Debug)]
@@ -71,13 +50,6 @@ fn fill(number: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_have_the_length_of_the_row() {
-        assert_eq!(String::of(7, 5), "00007");
-        assert_eq!(String::of(123, 1), "123");
-        assert_eq!(u64::of(123, 1), 123);
-    }
 
     #[test]
     fn a_value_is_intact_or_not() {

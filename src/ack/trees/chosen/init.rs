@@ -87,7 +87,7 @@ impl<T: 'static> Trees<T> {
         Ok(())
     }
 
-    /// As [`init_hashed`](Self::init_hashed), for a key whose index bucket is full, a key that the
+    /// As [`init_key`](Self::init_key), for a key whose index bucket is full, a key that the
     /// index has already, or a claim that was refused. The token is in the slot, if there is one.
     #[inline(never)]
     fn init_anywhere<'a>(
