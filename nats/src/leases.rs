@@ -11,7 +11,7 @@ mod tests;
 
 use crate::base::{debug, setters, stats, DAY};
 use crate::keep::{self, Answer, Entry, Member, Terms};
-use crate::partitions::check_key;
+use crate::message::check_key;
 use crate::{clock, Nats, NatsError, PartitionSet};
 use holder::Holder;
 pub use leader::{Election, Leader};

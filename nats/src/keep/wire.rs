@@ -6,7 +6,8 @@
 //! earlier ones, and to write what the oldest worker of the set reads: beats have a version, too.
 
 use crate::base::DAY;
-use crate::partitions::{check_key, MOST_RECORDS, READS};
+use crate::message::check_key;
+use crate::partitions::{MOST_RECORDS, READS};
 use prost::Message;
 use std::time::Duration;
 
