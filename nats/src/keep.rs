@@ -122,7 +122,7 @@ impl Served {
         let payload = prost::Message::encode_to_vec(request);
         let asked = self.nats.client().request(subject, payload.into());
         let reply = tokio::time::timeout(limit, asked).await.ok()?.ok()?;
-        let answers = wire::answers(&reply.payload, request.len());
+        let answers = wire::answers(&reply.payload, request);
         if answers.is_none() {
             count(&self.malformed);
         }

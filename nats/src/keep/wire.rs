@@ -24,18 +24,18 @@ pub(crate) enum Answer {
     No,
     /// The entry was touched, or has ended.
     Yes,
-    /// The entry has begun. The token is its record's sequence, which is higher than 2: the number
-    /// of partitions and the owner's own record have lower ones.
+    /// The entry has begun. The token is its record's sequence, which is 2 or higher: the owner's
+    /// own record has a lower one. So the answer 2 is a token if the question was a begin.
     Begun(u64),
 }
 
-impl From<u64> for Answer {
-    fn from(number: u64) -> Self {
+impl Answer {
+    fn of(number: u64, begins: bool) -> Self {
         match number {
             0 => Answer::Unsure,
             1 => Answer::No,
-            2 => Answer::Yes,
-            token => Answer::Begun(token),
+            token if begins => Answer::Begun(token),
+            _ => Answer::Yes,
         }
     }
 }
@@ -172,9 +172,12 @@ pub(crate) fn reply(answers: Vec<Answer>) -> Vec<u8> {
     Reply { version: VERSION, answers }.encode_to_vec()
 }
 
-/// The answers to so many questions.
-pub(crate) fn answers(bytes: &[u8], expected: usize) -> Option<Vec<Answer>> {
+/// The answers to a request.
+pub(crate) fn answers(bytes: &[u8], request: &Request) -> Option<Vec<Answer>> {
     let found = Reply::decode(bytes).ok()?;
-    let fits = (1..=READS).contains(&found.version) && found.answers.len() == expected;
-    fits.then(|| found.answers.into_iter().map(Answer::from).collect())
+    let fits = (1..=READS).contains(&found.version) && found.answers.len() == request.len();
+    let begins = request.touched.iter().map(|_| false);
+    let begins = begins.chain(request.writes.iter().map(|write| !write.ends));
+    let answers = found.answers.into_iter().zip(begins);
+    fits.then(|| answers.map(|(number, begins)| Answer::of(number, begins)).collect())
 }
