@@ -4,7 +4,7 @@ use crate::base::{debug, setters};
 use crate::NatsError;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
-use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
 use bytes::Bytes;
@@ -306,23 +306,6 @@ impl Nats {
                 answer => return answer,
             }
         }
-    }
-
-    /// The name of the stream that takes a subject.
-    pub(crate) async fn stream_of(
-        &self,
-        what: &'static str,
-        subject: &str,
-    ) -> Result<String, NatsError> {
-        let found = self.0.context.stream_by_subject(subject).await;
-        found.map_err(|error| match error.kind() {
-            GetStreamByNameErrorKind::NotFound | GetStreamByNameErrorKind::InvalidSubject => {
-                let name = subject.to_string();
-                NatsError::NoStream { what, name }
-            }
-            GetStreamByNameErrorKind::Request => self.unanswered(what),
-            _ => NatsError::refused(what, &error),
-        })
     }
 
     /// What is known of the connection. Asks no broker.

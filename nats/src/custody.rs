@@ -46,7 +46,7 @@ pub(crate) struct Custody<Id, T> {
     attempts: u64,
     /// The least time that as many failures of a message take.
     at_least: Duration,
-    held: HashMap<Id, Held<T>>,
+    held: HashMap<Id, Delivered<T>>,
     /// What is to be given to the topology, and what is to have its trial: all of it is held.
     waiting: VecDeque<Id>,
     suspects: VecDeque<Id>,
@@ -65,7 +65,7 @@ pub(crate) struct Custody<Id, T> {
     acked_order: VecDeque<Id>,
 }
 
-struct Held<T> {
+struct Delivered<T> {
     message: T,
     deliveries: u64,
     extend_at: Duration,
@@ -165,7 +165,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         let queue = if is_suspect { &mut self.suspects } else { &mut self.waiting };
         queue.push_back(id);
         let (place, why, was_sent, letter) = (Place::Waiting, String::new(), false, None);
-        let held = Held { message, deliveries, extend_at, place, why, was_sent, letter };
+        let held = Delivered { message, deliveries, extend_at, place, why, was_sent, letter };
         self.held.insert(id, held);
         None
     }
@@ -250,7 +250,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     /// Forgets the messages of which `is_gone` is true.
     pub(crate) fn forget(&mut self, mut is_gone: impl FnMut(&T) -> bool) {
         let gone = self.held.extract_if(|_, held| is_gone(&held.message));
-        for (_, Held { place, .. }) in gone {
+        for (_, Delivered { place, .. }) in gone {
             self.given -= usize::from(place == Place::Given);
             self.has_trial &= !matches!(place, Place::Accused | Place::Tried);
         }

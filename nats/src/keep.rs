@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
-pub(crate) use wire::{Entry, NO, UNSURE, YES};
+pub(crate) use wire::{Answer, Entry};
 use wire::{Request, Write};
 
 /// The requests with begins and ends that a process has under way at a partition.
@@ -67,8 +67,8 @@ pub(crate) fn set(clock: &ManualClock, now: Duration) {
     clock.set(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// A begin or an end, and the caller that waits for the result.
-type Waiting = (Write, oneshot::Sender<u64>);
+/// A begin or an end, and the caller that waits for the answer.
+type Waiting = (Write, oneshot::Sender<Answer>);
 
 /// What waits for a partition's owner, and the number of tasks that send it.
 #[derive(Default)]
@@ -117,16 +117,16 @@ impl Served {
         partition: u32,
         request: &Request,
         limit: Duration,
-    ) -> Option<Vec<u64>> {
+    ) -> Option<Vec<Answer>> {
         let subject = format!("{}.{partition}.{}", self.prefix, self.nats.worker());
         let payload = prost::Message::encode_to_vec(request);
         let asked = self.nats.client().request(subject, payload.into());
         let reply = tokio::time::timeout(limit, asked).await.ok()?.ok()?;
-        let results = wire::results(&reply.payload, request.len());
-        if results.is_none() {
+        let answers = wire::answers(&reply.payload, request);
+        if answers.is_none() {
             count(&self.malformed);
         }
-        results
+        answers
     }
 
     fn partition(&self, id: u64) -> u32 {
@@ -134,21 +134,21 @@ impl Served {
     }
 
     /// Touches one entry, until its owner is sure of it.
-    pub(crate) async fn touch(&self, what: &'static str, id: u64) -> Result<u64, NatsError> {
+    pub(crate) async fn touch(&self, what: &'static str, id: u64) -> Result<Answer, NatsError> {
         let request = Request::new(vec![id], Vec::new());
         let ask = || async {
-            let results = self.request(self.partition(id), &request, self.lease).await;
-            results.map_or(UNSURE, |results| results[0])
+            let answers = self.request(self.partition(id), &request, self.lease).await;
+            answers.map_or(Answer::Unsure, |answers| answers[0])
         };
-        self.until_sure(what, self.patience(), ask).await.map(|(result, _)| result)
+        self.until_sure(what, self.patience(), ask).await.map(|(answer, _)| answer)
     }
 
-    /// Begins an entry. Returns the owner's result, and when the request was sent.
+    /// Begins an entry. Returns the owner's answer, and when the request was sent.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         what: &'static str,
         entry: Entry,
-    ) -> Result<(u64, Duration), NatsError> {
+    ) -> Result<(Answer, Duration), NatsError> {
         let write = Write { entry, ends: false };
         self.until_sure(what, self.patience(), || self.write(write.clone())).await
     }
@@ -164,21 +164,21 @@ impl Served {
         self.until_sure(what, patience, || self.write(write.clone())).await.map(drop)
     }
 
-    async fn until_sure<F: Future<Output = u64>>(
+    async fn until_sure<F: Future<Output = Answer>>(
         &self,
         what: &'static str,
         patience: Duration,
         ask: impl Fn() -> F,
-    ) -> Result<(u64, Duration), NatsError> {
+    ) -> Result<(Answer, Duration), NatsError> {
         let began = Instant::now();
         loop {
             if let Some(why) = self.ended.get() {
                 return Err(why.clone());
             }
             let sent_at = clock::now();
-            let result = ask().await;
-            if result != UNSURE {
-                return Ok((result, sent_at));
+            let answer = ask().await;
+            if answer != Answer::Unsure {
+                return Ok((answer, sent_at));
             }
             if began.elapsed() >= patience {
                 return Err(NatsError::Unanswered { what, after: patience });
@@ -188,12 +188,12 @@ impl Served {
     }
 
     /// Sends a begin or an end, in one request with those of other callers.
-    async fn write(self: &Arc<Self>, write: Write) -> u64 {
+    async fn write(self: &Arc<Self>, write: Write) -> Answer {
         let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
         if let Some(sender) = self.sender(partition, (write, tell)) {
             self.runtime.spawn(sender.run());
         }
-        told.await.unwrap_or(UNSURE)
+        told.await.unwrap_or(Answer::Unsure)
     }
 
     /// The task that the caller is to begin, if it is to begin one.
@@ -217,11 +217,11 @@ impl Sender {
         let (served, partition) = (&self.served, self.partition);
         while let Some((writes, tell)) = self.waiting() {
             let request = Request::new(Vec::new(), writes);
-            let results = served.request(partition, &request, served.lease).await;
-            for (tell, result) in tell.into_iter().zip(results.unwrap_or_default()) {
+            let answers = served.request(partition, &request, served.lease).await;
+            for (tell, answer) in tell.into_iter().zip(answers.unwrap_or_default()) {
                 // An error says that the caller has gone. One that finds its sender dropped is
                 // unsure.
-                let _ = tell.send(result);
+                let _ = tell.send(answer);
             }
         }
     }
@@ -230,7 +230,7 @@ impl Sender {
         lock(&self.served.lanes[self.partition as usize])
     }
 
-    fn waiting(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<u64>>)> {
+    fn waiting(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<Answer>>)> {
         let mut lane = self.lane();
         let most = lane.waiting.len().min(self.served.most);
         (most > 0).then(|| lane.waiting.drain(..most).unzip())
@@ -326,11 +326,11 @@ impl<F: Front> Shared<F> {
         let (mut next, served) = (Some(touch), &self.served);
         while let Some(Touch { partition, ids }) = next {
             let (sent, request) = (ids.len(), Request::new(ids, Vec::new()));
-            let results = served.request(partition, &request, served.lease / 2).await;
-            let counter = if results.is_some() { &served.touches } else { &served.unanswered };
+            let answers = served.request(partition, &request, served.lease / 2).await;
+            let counter = if answers.is_some() { &served.touches } else { &served.unanswered };
             counter.fetch_add(sent as u64, Ordering::Relaxed);
             next = self.with(|touches, gone| {
-                touches.answered(clock::now(), partition, results.as_deref(), gone)
+                touches.answered(clock::now(), partition, answers.as_deref(), gone)
             });
         }
     }

@@ -10,8 +10,8 @@ mod leader;
 mod tests;
 
 use crate::base::{debug, setters, stats, DAY};
-use crate::keep::{self, Entry, Member, Terms, NO};
-use crate::partitions::check_key;
+use crate::keep::{self, Answer, Entry, Member, Terms};
+use crate::message::check_key;
 use crate::{clock, Nats, NatsError, PartitionSet};
 use holder::Holder;
 pub use leader::{Election, Leader};
@@ -98,25 +98,25 @@ impl LeaseSet {
     }
 }
 
-type Held = Member<Holder<watch::Sender<()>>>;
+type Joined = Member<Holder<watch::Sender<()>>>;
 
 const ACQUIRE: &str = "acquire a lease";
 
 async fn acquire(
-    member: Arc<Held>,
+    member: Arc<Joined>,
     key: Vec<u8>,
     time: Duration,
 ) -> Result<Option<Lease>, NatsError> {
     let id = member.served().new_id(Some(crate::ownership::hash_of(&key)));
     let (entry, (_, lost)) = (Entry::new(id, key.clone(), time), watch::channel(()));
     // Dropped, it frees what the call may have got.
-    let mut lease = Lease { member: member.clone(), id, key, time, token: 0, lost };
+    let mut lease = Lease { member: member.clone(), id: Some(id), key, time, token: 0, lost };
     loop {
-        let (token, sent_at) = member.served().begin(ACQUIRE, entry.clone()).await?;
-        if token == NO {
-            lease.id = 0; // there is nothing to free
+        let (answer, sent_at) = member.served().begin(ACQUIRE, entry.clone()).await?;
+        let Answer::Begun(token) = answer else {
+            lease.id = None; // there is nothing to free
             return Ok(None);
-        }
+        };
         let (value, lost) = watch::channel(());
         (lease.token, lease.lost) = (token, lost);
         let now = clock::now();
@@ -129,7 +129,7 @@ async fn acquire(
 /// A process's part in a set of leases. A clone is the same. When the last clone and the last
 /// [`Lease`] are dropped, the process hands its partitions over in the background.
 #[derive(Clone)]
-pub struct Leases(Arc<Held>);
+pub struct Leases(Arc<Joined>);
 
 debug!(Leases, |it| "Leases({}, {:?})", it.0.served().prefix, it.stats());
 
@@ -202,9 +202,9 @@ impl Leases {
 /// a file.
 #[must_use = "a dropped lease is released"]
 pub struct Lease {
-    member: Arc<Held>,
-    /// 0: it is released.
-    id: u64,
+    member: Arc<Joined>,
+    /// `None`: it is released.
+    id: Option<u64>,
     key: Vec<u8>,
     time: Duration,
     token: u64,
@@ -239,7 +239,8 @@ impl Lease {
     /// the clock.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.member.with(|holder, _| holder.valid_for(clock::now(), self.id))
+        let Some(id) = self.id else { return Duration::ZERO };
+        self.member.with(|holder, _| holder.valid_for(clock::now(), id))
     }
 
     /// Returns when the lease is not valid any more.
@@ -270,10 +271,7 @@ impl Lease {
     }
 
     fn free(&mut self) -> Option<JoinHandle<Result<(), NatsError>>> {
-        let (id, patience) = (std::mem::take(&mut self.id), self.time);
-        if id == 0 {
-            return None;
-        }
+        let (id, patience) = (self.id.take()?, self.time);
         self.member.with(|holder, gone| gone.extend(holder.forget(id)));
         let served = self.member.served().clone();
         // After its time the lease ends in any case.

@@ -13,7 +13,7 @@
 
 use crate::base::{debug, setters, DAY};
 use crate::keyed::Keyed;
-use crate::partitions::{header, token, EXPECTED, INCARNATION};
+use crate::message::{header, token, EXPECTED, INCARNATION};
 use crate::{Nats, NatsError};
 use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;

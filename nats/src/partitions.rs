@@ -21,10 +21,9 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config as StreamConfig, StorageType, Stream};
 use async_nats::jetstream::ErrorCode;
-use async_nats::HeaderMap;
 use driver::{Driver, Told};
 pub use held::Held;
-pub(crate) use held::{check_key, decoded, token, Numbered};
+pub(crate) use held::Numbered;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -43,8 +42,6 @@ pub(crate) const READS: u32 = 1;
 const VERSION: &str = "Expiry-Version";
 /// The headers of a record and of a beat.
 const OWNER: &str = "Expiry-Owner";
-pub(crate) const INCARNATION: &str = "Expiry-Incarnation";
-pub(crate) const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 
 /// A set of partitions, and how a worker takes part in it.
 ///
@@ -335,8 +332,4 @@ impl Drop for Partitions {
     fn drop(&mut self) {
         self.shared.machine().abandon();
     }
-}
-
-pub(crate) fn header<'a>(headers: &'a Option<HeaderMap>, name: &str) -> Option<&'a str> {
-    headers.as_ref()?.get(name).map(|value| value.as_str())
 }

@@ -8,7 +8,7 @@
 mod tests;
 
 use crate::base::{debug, setters, stats, DAY};
-use crate::keep::{self, Entry, Front, Member, Served, Terms, NO};
+use crate::keep::{self, Answer, Entry, Front, Member, Served, Terms};
 use crate::{clock, Nats, NatsError, PartitionSet};
 /// Names a session of [`Nats::sessions`], by a random number. The layout of an id in the text below
 /// is that of `expiry`'s trackers only.
@@ -142,9 +142,16 @@ impl Front for FrontEnd {
         self.live.contains(SessionId(id))
     }
 
-    fn touched(&mut self, now: Duration, _: Duration, id: u64, result: u64, gone: &mut Vec<u64>) {
+    fn touched(
+        &mut self,
+        now: Duration,
+        _: Duration,
+        id: u64,
+        answer: Answer,
+        gone: &mut Vec<u64>,
+    ) {
         keep::set(&self.clock, now);
-        if result == NO && self.live.remove(SessionId(id)).is_some() {
+        if answer == Answer::No && self.live.remove(SessionId(id)).is_some() {
             gone.push(id);
         }
     }
@@ -219,7 +226,7 @@ impl Sessions {
     ///
     /// As [`begin`](Self::begin).
     pub async fn adopt(&self, id: SessionId) -> Result<bool, NatsError> {
-        let lives = self.0.served().touch("adopt a session", id.0).await? != NO;
+        let lives = self.0.served().touch("adopt a session", id.0).await? != Answer::No;
         if lives {
             self.0.serve(id);
         }

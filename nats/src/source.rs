@@ -20,6 +20,7 @@ use crate::{Held, Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
 use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::jetstream::ErrorCode;
@@ -278,6 +279,19 @@ impl Nats {
             runtime: tokio::runtime::Handle::current(),
             owner: None,
         }
+    }
+
+    /// The name of the stream that takes a subject.
+    async fn stream_of(&self, what: &'static str, subject: &str) -> Result<String, NatsError> {
+        let found = self.context().stream_by_subject(subject).await;
+        found.map_err(|error| match error.kind() {
+            GetStreamByNameErrorKind::NotFound | GetStreamByNameErrorKind::InvalidSubject => {
+                let name = subject.to_string();
+                NatsError::NoStream { what, name }
+            }
+            GetStreamByNameErrorKind::Request => self.unanswered(what),
+            _ => NatsError::refused(what, &error),
+        })
     }
 }
 

@@ -11,7 +11,7 @@
 
 use crate::base::{setters, DAY};
 use crate::keyed::Keyed;
-use crate::partitions::{decoded, token};
+use crate::message::{decoded, token};
 use crate::{clock, Nats, NatsError, SourceOptions};
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use async_nats::HeaderMap;

@@ -5,7 +5,7 @@ use crate::component::{Bolt, Context, Seen};
 use crate::emit::{Emitter, Port};
 use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made, Workplace};
-use crate::lanes::{Batch, Tie};
+use crate::lanes::Batch;
 use crate::outcomes::Cause;
 use crate::task::{discard, nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
@@ -50,7 +50,7 @@ impl<Out> Bench<Out> {
         Out: Clone + 'static,
     {
         match self.task.emitter.offer(&mut self.port, || message) {
-            Ok(()) => drop(self.port.send(|| Tie::Of(derive(parents)))),
+            Ok(_) => self.port.send(|| derive(parents)),
             Err(panicked) => {
                 let mut roots = Roots::new();
                 parents.each(|anchor| roots.push(anchor.root));

@@ -1,10 +1,10 @@
 //! Emission: from a component's code to the lanes of the bolts that listen.
 
 use crate::component::{Context, Hook};
-use crate::lanes::{Listener, Sender, Tie};
+use crate::lanes::{Listener, Sender};
 use crate::metrics::Stats;
 use crate::task::{caught, Panicked};
-use expiry::Root;
+use crate::tuple::Anchors;
 use rand::rngs::SmallRng;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,15 +21,16 @@ pub(crate) struct Emitter {
 }
 
 impl Emitter {
-    /// Offers a message to all listeners of a port, and counts it. The caller then sends it. Users'
-    /// code copies the message, and chooses its tasks. If that panics, the emitter counts and
-    /// reports it, no task gets a copy, and the component's instance goes on.
+    /// Offers a message to all listeners of a port, counts it, and returns the number of its
+    /// copies. The caller then sends it. Users' code copies the message, and chooses its tasks. If
+    /// that panics, the emitter counts and reports it, no task gets a copy, and the component's
+    /// instance goes on.
     #[inline]
     pub(crate) fn offer<M: Clone + 'static>(
         &self,
         port: &mut Port<M>,
         message: impl FnOnce() -> M,
-    ) -> Result<(), Panicked> {
+    ) -> Result<usize, Panicked> {
         let offered = caught(|| {
             let message = message();
             self.tell(|hook| hook.emit(&self.context, &message));
@@ -39,10 +40,10 @@ impl Emitter {
             Ok(copies) => {
                 self.stats.emitted.add(1);
                 self.stats.transferred.add(copies as u64);
-                Ok(())
+                Ok(copies)
             }
             Err(panicked) => {
-                port.listeners.iter_mut().for_each(|listener| listener.withdraw());
+                port.withdraw();
                 self.stats.panics.add(1);
                 self.report(&panicked);
                 Err(panicked)
@@ -97,13 +98,17 @@ impl<M: Clone> Output<M> {
 
     /// The way of one of the component's tasks to all listeners.
     pub(crate) fn port(&self, sender: &Sender) -> Port<M> {
-        Port { listeners: self.listens().iter().map(|listen| listen(sender)).collect() }
+        let listeners = self.listens().iter().map(|listen| listen(sender)).collect();
+        Port { listeners, offered: 0, sent: 0 }
     }
 }
 
 /// A task's way to all that listen to its messages.
 pub(crate) struct Port<M> {
     listeners: Vec<Box<dyn Listener<M>>>,
+    /// Number of messages that were offered, and of those that were sent.
+    offered: u64,
+    sent: u64,
 }
 
 impl<M: Clone> Port<M> {
@@ -115,34 +120,35 @@ impl<M: Clone> Port<M> {
     /// Offers a message to all listeners. Returns the number of its copies.
     #[inline]
     fn offer(&mut self, message: M) -> usize {
-        let Some((last, others)) = self.listeners.split_last_mut() else {
-            return 0;
-        };
-        let copies = others.iter_mut().map(|listener| listener.offer(Cow::Borrowed(&message)));
-        let copies: usize = copies.sum();
-        copies + last.offer(Cow::Owned(message))
+        let (mut copies, number) = (0, self.offered);
+        if let Some((last, others)) = self.listeners.split_last_mut() {
+            for listener in others {
+                copies += listener.offer(number, Cow::Borrowed(&message));
+            }
+            copies += last.offer(number, Cow::Owned(message));
+        }
+        self.offered += 1;
+        copies
     }
 
-    /// Sends the message that was offered last. Returns whether a batch is full that waits for
-    /// roots.
+    /// Takes back the message whose offer panicked.
+    fn withdraw(&mut self) {
+        self.listeners.iter_mut().for_each(|listener| listener.withdraw(self.offered));
+    }
+
+    /// Sends the first message that was offered and not sent, each copy with its own anchors.
     #[inline]
-    pub(crate) fn send(&mut self, mut tie: impl FnMut() -> Tie) -> bool {
-        let mut waits = false;
+    pub(crate) fn send(&mut self, mut anchors: impl FnMut() -> Anchors) {
         for listener in &mut self.listeners {
-            waits |= listener.send(&mut tie);
+            listener.send(self.sent, &mut anchors);
         }
-        waits
+        self.sent += 1;
     }
 
     /// The tasks that got the last message: the number of the listener, and that of its task.
     pub(crate) fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let listeners = self.listeners.iter().enumerate();
         listeners.flat_map(|(at, listener)| listener.sent_to().iter().map(move |&task| (at, task)))
-    }
-
-    /// The first trees that wait for their roots have these.
-    pub(crate) fn root(&mut self, roots: &[Root]) {
-        self.listeners.iter_mut().for_each(|listener| listener.root(roots));
     }
 
     /// Sends what has been collected.

@@ -9,16 +9,15 @@
 //! up. The overflow on a cycle is bounded by the messages in the queues when it began, and by what
 //! bolts derive from them.
 //!
-//! A copy of a spout's message may be *rootless*: its tree gets a root later, together with others.
-//! The copy waits in its lane meanwhile, and nothing behind it is sent.
+//! A message is first *offered*: users' code copies it and chooses its tasks. Later it is *sent*: its
+//! copies get their trees, and go into the lanes. A spout's trees begin together, so several
+//! messages may have been offered and not sent. They are sent in the order of the offers.
 
 use crate::inbox::Inbox;
 use crate::task::discard;
-use crate::tuple::{Anchor, Anchors, Origin, Tuple};
-use expiry::Root;
+use crate::tuple::{Anchors, Origin, Tuple};
 use foldhash::quality::FixedState;
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -35,15 +34,6 @@ impl<T> Drop for Batch<T> {
     fn drop(&mut self) {
         self.0.drain(..).for_each(discard);
     }
-}
-
-/// What ties a copy of a message to its trees.
-pub(crate) enum Tie {
-    /// The copy is a part of these trees, or of none.
-    Of(Anchors),
-    /// The copy has this edge in a tree that has no root yet: its number among those that are to
-    /// begin.
-    Rootless { tree: usize, edge: u64 },
 }
 
 /// Hashes a message's key.
@@ -74,24 +64,21 @@ pub(crate) struct Sender {
     pub(crate) notes_sent: bool,
 }
 
-/// A grouping of a bolt, as one of the tasks sees it whose messages it gets: a message is first
-/// offered, then sent.
+/// A grouping of a bolt, as one of the tasks sees it whose messages it gets. Messages have numbers,
+/// which rise.
 pub(crate) trait Listener<M: Clone>: Send {
     /// Keeps a copy of the message for each task that is to get it, and returns their number. Runs
     /// users' code, which may panic. The caller then withdraws the message.
-    fn offer(&mut self, message: Cow<'_, M>) -> usize;
+    fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize;
 
-    /// Forgets what was offered or sent before.
-    fn withdraw(&mut self);
+    /// Drops the copies of the message that was offered last, and forgets which tasks they were for.
+    fn withdraw(&mut self, number: u64);
 
-    /// Puts the copies into their lanes. Returns whether a batch is full that waits for roots.
-    fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool;
+    /// Puts the copies of a message into their lanes, each with the trees that it is a part of.
+    fn send(&mut self, number: u64, anchors: &mut dyn FnMut() -> Anchors);
 
-    /// The numbers of the tasks that got the message that was sent last.
+    /// The numbers of the tasks that get the message that was offered last.
     fn sent_to(&self) -> &[usize];
-
-    /// The first trees that wait for their roots have these.
-    fn root(&mut self, roots: &[Root]);
 
     /// Sends what has been collected.
     fn flush(&mut self);
@@ -106,46 +93,29 @@ pub(crate) trait Listener<M: Clone>: Send {
     fn look_for_room(&self) -> bool;
 }
 
-/// The copy of a message that waits for its root.
-struct Rootless {
-    /// Its place in the batch.
-    at: usize,
-    tree: usize,
-    edge: u64,
+/// A copy of a message that is offered and not sent.
+struct Copy<M> {
+    /// The message's number.
+    number: u64,
+    lane: usize,
+    message: M,
 }
 
 /// The way to one task.
 struct Lane<T> {
     inbox: Arc<Inbox<Batch<T>>>,
     filling: Batch<T>,
-    rootless: Vec<Rootless>,
     /// How many messages the last batch had: for so many the next one has room.
     last: usize,
     overflow: VecDeque<Batch<T>>,
 }
 
 impl<T> Lane<T> {
-    /// Sends what has been collected, but for what waits for a root. Returns how many batches
-    /// found no room.
-    fn send_ready(&mut self, most: usize) -> usize {
-        let tuples = &mut self.filling.0;
-        let ready = self.rootless.first().map_or(tuples.len(), |copy| copy.at);
-        if ready == 0 {
-            return 0;
-        }
-        let rest = if ready < tuples.len() { tuples.split_off(ready) } else { Vec::new() };
-        let tuples = std::mem::replace(tuples, rest);
-        self.rootless.iter_mut().for_each(|copy| copy.at -= ready);
-        self.last = ready.min(most);
-        if ready <= most {
-            return usize::from(!self.push(Batch(tuples)));
-        }
-        let (mut tuples, mut overflowed) = (tuples.into_iter(), 0);
-        while tuples.len() > 0 {
-            let batch = Batch(tuples.by_ref().take(most).collect());
-            overflowed += usize::from(!self.push(batch));
-        }
-        overflowed
+    /// Sends what has been collected. Returns whether there was room.
+    fn flush(&mut self) -> bool {
+        self.last = self.filling.0.len();
+        let batch = std::mem::replace(&mut self.filling, Batch::new());
+        self.push(batch)
     }
 
     /// Sends a batch, behind those that found no room. Returns whether there was room.
@@ -156,16 +126,6 @@ impl<T> Lane<T> {
         self.overflow.extend(refused);
         has_room
     }
-
-    /// The first trees that wait have these roots.
-    fn root(&mut self, roots: &[Root]) {
-        let tied = self.rootless.partition_point(|copy| copy.tree < roots.len());
-        for copy in self.rootless.drain(..tied) {
-            let (root, xor) = (roots[copy.tree], Cell::new(copy.edge));
-            self.filling.0[copy.at].anchors = Anchors::from_buf([Anchor { root, xor }]);
-        }
-        self.rootless.iter_mut().for_each(|copy| copy.tree -= roots.len());
-    }
 }
 
 /// One task's way to the tasks of a bolt, by one of its groupings.
@@ -174,9 +134,8 @@ pub(crate) struct Lanes<M> {
     choice: Choice<M>,
     sender: Sender,
     origin: Origin,
-    /// The copies of the message at hand, and the lanes of the tasks that get them.
-    copies: Vec<(usize, M)>,
-    /// The tasks that got the last message, if they are noted.
+    copies: VecDeque<Copy<M>>,
+    /// The tasks that get the last message, if they are noted.
     sent: Vec<usize>,
     /// Lanes with something that is not sent yet.
     filled: Vec<usize>,
@@ -195,7 +154,6 @@ impl<M> Lanes<M> {
         let lane = |inbox: &Arc<Inbox<Batch<M>>>| Lane {
             inbox: inbox.clone(),
             filling: Batch::new(),
-            rootless: Vec::new(),
             last: 1,
             overflow: VecDeque::new(),
         };
@@ -207,7 +165,7 @@ impl<M> Lanes<M> {
             choice,
             sender,
             origin,
-            copies: Vec::new(),
+            copies: VecDeque::new(),
             sent: Vec::new(),
             filled: Vec::new(),
             overflow: 0,
@@ -237,37 +195,37 @@ impl<M> Lanes<M> {
 
 impl<M> Drop for Lanes<M> {
     fn drop(&mut self) {
-        self.copies.drain(..).for_each(discard);
+        self.copies.drain(..).for_each(|copy| discard(copy.message));
     }
 }
 
 impl<M: Clone + Send> Listener<M> for Lanes<M> {
     #[inline]
-    fn offer(&mut self, message: Cow<'_, M>) -> usize {
-        self.withdraw();
-        let last = if let Choice::All = self.choice {
-            let last = self.lanes.len() - 1;
-            self.copies.extend((0..last).map(|at| (at, M::clone(&message))));
-            last
-        } else {
-            self.choose(&message)
-        };
-        self.copies.push((last, message.into_owned()));
-        self.copies.len()
+    fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize {
+        let last = if let Choice::All = self.choice { self.lanes.len() - 1 } else { 0 };
+        for lane in 0..last {
+            self.copies.push_back(Copy { number, lane, message: M::clone(&message) });
+        }
+        let lane = last + self.choose(&message);
+        self.copies.push_back(Copy { number, lane, message: message.into_owned() });
+        if self.sender.notes_sent {
+            self.sent.clear();
+            self.sent.extend(if last > 0 { 0..=last } else { lane..=lane });
+        }
+        last + 1
     }
 
-    fn withdraw(&mut self) {
-        self.copies.drain(..).for_each(discard);
+    fn withdraw(&mut self, number: u64) {
+        while self.copies.back().is_some_and(|copy| copy.number == number) {
+            self.copies.pop_back().into_iter().for_each(|copy| discard(copy.message));
+        }
         self.sent.clear();
     }
 
     #[inline]
-    fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
-        let (mut waits, origin, most) = (false, self.origin, self.sender.batch);
-        for (at, message) in self.copies.drain(..) {
-            if self.sender.notes_sent {
-                self.sent.push(at);
-            }
+    fn send(&mut self, number: u64, anchors: &mut dyn FnMut() -> Anchors) {
+        while self.copies.front().is_some_and(|copy| copy.number == number) {
+            let Some(Copy { lane: at, message, .. }) = self.copies.pop_front() else { break };
             let lane = &mut self.lanes[at];
             if lane.filling.0.is_empty() {
                 self.filled.push(at);
@@ -276,44 +234,25 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
                 }
                 lane.filling.0.reserve_exact(lane.last);
             }
-            let anchors = match tie() {
-                Tie::Of(anchors) => anchors,
-                Tie::Rootless { tree, edge } => {
-                    lane.rootless.push(Rootless { at: lane.filling.0.len(), tree, edge });
-                    Anchors::new()
-                }
-            };
+            let (anchors, origin) = (anchors(), self.origin);
             lane.filling.0.push(Tuple { message, anchors, origin, received: 0 });
-            if lane.filling.0.len() >= most {
-                if lane.rootless.is_empty() {
-                    self.overflow += lane.send_ready(most);
-                } else {
-                    waits = true;
-                }
+            if lane.filling.0.len() >= self.sender.batch {
+                self.overflow += usize::from(!lane.flush());
             }
         }
-        waits
     }
 
     fn sent_to(&self) -> &[usize] {
         &self.sent
     }
 
-    fn root(&mut self, roots: &[Root]) {
-        for lane in &mut self.lanes {
-            lane.root(roots);
-            if lane.filling.0.len() >= self.sender.batch {
-                self.overflow += lane.send_ready(self.sender.batch);
+    fn flush(&mut self) {
+        for at in self.filled.drain(..) {
+            let lane = &mut self.lanes[at];
+            if !lane.filling.0.is_empty() {
+                self.overflow += usize::from(!lane.flush());
             }
         }
-    }
-
-    fn flush(&mut self) {
-        let (lanes, overflow, most) = (&mut self.lanes, &mut self.overflow, self.sender.batch);
-        self.filled.retain(|&at| {
-            *overflow += lanes[at].send_ready(most);
-            !lanes[at].filling.0.is_empty()
-        });
     }
 
     fn retry(&mut self) {
@@ -351,25 +290,21 @@ pub(crate) struct Mapped<M: Clone + 'static, T> {
 }
 
 impl<M: Clone, T: Clone> Listener<M> for Mapped<M, T> {
-    fn offer(&mut self, message: Cow<'_, M>) -> usize {
-        self.inner.withdraw();
-        (self.map)(message).map_or(0, |message| self.inner.offer(Cow::Owned(message)))
+    fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize {
+        self.inner.withdraw(number);
+        (self.map)(message).map_or(0, |message| self.inner.offer(number, Cow::Owned(message)))
     }
 
-    fn withdraw(&mut self) {
-        self.inner.withdraw();
+    fn withdraw(&mut self, number: u64) {
+        self.inner.withdraw(number);
     }
 
-    fn send(&mut self, tie: &mut dyn FnMut() -> Tie) -> bool {
-        self.inner.send(tie)
+    fn send(&mut self, number: u64, anchors: &mut dyn FnMut() -> Anchors) {
+        self.inner.send(number, anchors);
     }
 
     fn sent_to(&self) -> &[usize] {
         self.inner.sent_to()
-    }
-
-    fn root(&mut self, roots: &[Root]) {
-        self.inner.root(roots);
     }
 
     fn flush(&mut self) {

@@ -63,6 +63,7 @@
 //!
 //! With the feature `metrics`, snapshots of components' counters are published through the facade
 //! of that name: module `publish`. With the feature `stream`, any stream is a spout: `StreamSpout`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

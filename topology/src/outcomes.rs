@@ -38,18 +38,40 @@ pub(crate) enum Ended {
     },
 }
 
+/// Whose a tree is: what the tracker returns with its outcome.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owner {
+    /// The number of the spout's task among all spouts' tasks.
+    pub(crate) task: u32,
+    /// The place of the message there.
+    pub(crate) place: u32,
+}
+
+impl From<Owner> for u64 {
+    fn from(owner: Owner) -> u64 {
+        u64::from(owner.task) << 32 | u64::from(owner.place)
+    }
+}
+
+impl From<u64> for Owner {
+    #[allow(clippy::cast_possible_truncation)] // its halves
+    fn from(owner: u64) -> Self {
+        Owner { task: (owner >> 32) as u32, place: owner as u32 }
+    }
+}
+
 /// The queue of each spout's task that receives its outcomes.
 #[derive(Clone)]
 pub(crate) struct Desks(Arc<[Arc<Inbox<Ended>>]>);
 
 /// The places of acked messages, for each spout's task.
-type Held = Vec<(usize, Vec<u32>)>;
+type Acks = Vec<(u32, Vec<u32>)>;
 
 thread_local! {
     /// Whose acks this thread holds: the address of a topology's desks, or 0. (Another topology's
     /// trees may end meanwhile, in a hook.)
     static WHOSE: Cell<usize> = const { Cell::new(0) };
-    static HELD: RefCell<Held> = const { RefCell::new(Vec::new()) };
+    static ACKS: RefCell<Acks> = const { RefCell::new(Vec::new()) };
     /// Why this thread fails what it is about to fail.
     static CAUSE: Cell<Option<Cause>> = const { Cell::new(None) };
 }
@@ -64,18 +86,18 @@ impl Desks {
     }
 
     /// Puts an outcome into the queue of a spout's task.
-    pub(crate) fn tell(&self, spout: usize, ended: Ended) {
-        let told = self.0[spout].push(ended);
+    pub(crate) fn tell(&self, task: u32, ended: Ended) {
+        let told = self.0[task as usize].push(ended);
         debug_assert!(told.is_ok(), "more outcomes than messages pending");
     }
 
     /// Calls `f`, then delivers the acks that `f` caused on this thread.
     pub(crate) fn together(&self, f: impl FnOnce()) {
-        let (whose, before) = (WHOSE.replace(self.address()), HELD.take());
+        let (whose, before) = (WHOSE.replace(self.address()), ACKS.take());
         f();
         WHOSE.set(whose);
-        for (spout, places) in HELD.replace(before) {
-            self.tell(spout, Ended::Acked(places));
+        for (task, places) in ACKS.replace(before) {
+            self.tell(task, Ended::Acked(places));
         }
     }
 
@@ -90,29 +112,28 @@ impl Desks {
 
 /// Holds an ack until all of them are delivered.
 #[inline]
-fn hold(held: &mut Held, spout: usize, place: u32) {
+fn hold(acks: &mut Acks, task: u32, place: u32) {
     /// The usual number of acks at once.
     const BATCH: usize = 64;
-    match held.iter_mut().rev().find(|(to, _)| *to == spout) {
+    match acks.iter_mut().rev().find(|(to, _)| *to == task) {
         Some((_, places)) => places.push(place),
         None => {
             let mut places = Vec::with_capacity(BATCH);
             places.push(place);
-            held.push((spout, places));
+            acks.push((task, places));
         }
     }
 }
 
 impl Handler for Desks {
     fn outcome(&self, outcome: Outcome) {
-        #[allow(clippy::cast_possible_truncation)] // its halves
-        let (spout, place) = ((outcome.owner >> 32) as usize, outcome.owner as u32);
+        let Owner { task, place } = outcome.owner.into();
         let reason = outcome.reason;
         if reason == Reason::Acked {
             if WHOSE.get() == self.address() {
-                HELD.with_borrow_mut(|held| hold(held, spout, place));
+                ACKS.with_borrow_mut(|acks| hold(acks, task, place));
             } else {
-                self.tell(spout, Ended::Acked(vec![place]));
+                self.tell(task, Ended::Acked(vec![place]));
             }
             return;
         }
@@ -120,6 +141,6 @@ impl Handler for Desks {
             Reason::Failed { by: Some(_) } => CAUSE.take(),
             _ => None,
         };
-        self.tell(spout, Ended::Otherwise { place, reason, cause });
+        self.tell(task, Ended::Otherwise { place, reason, cause });
     }
 }

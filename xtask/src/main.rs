@@ -193,6 +193,7 @@ fn nightly() -> Vec<Step> {
         ),
         // tokio needs a later one, and the client of NATS one later still.
         cargo("oldest compiler, tower", "+1.85 check --locked --all-features -p expiry-tower"),
+        cargo("NATS without topologies", "check --locked --no-default-features -p expiry-nats"),
         cargo("oldest compiler, NATS", "+1.89 check --locked --all-features -p expiry-nats"),
         cargo(
             "lowest versions",

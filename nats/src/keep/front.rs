@@ -4,6 +4,7 @@
 //! touched. A partition's ids go to its owner in one request at a time. What has no answer goes
 //! again, with what became due since.
 
+use super::Answer;
 use std::time::Duration;
 
 /// The most ids of one request: 256 KiB.
@@ -18,14 +19,13 @@ pub(crate) trait Front: Send + 'static {
     fn tick(&mut self, now: Duration, due: &mut Vec<u64>, gone: &mut Vec<Self::Gone>);
     /// Whether the entry is still to be touched.
     fn serves(&self, id: u64) -> bool;
-    /// The owner has answered the request that was sent at `sent_at`. `result` is one of those in
-    /// `wire`.
+    /// The owner has answered the request that was sent at `sent_at`.
     fn touched(
         &mut self,
         now: Duration,
         sent_at: Duration,
         id: u64,
-        result: u64,
+        answer: Answer,
         gone: &mut Vec<Self::Gone>,
     );
 }
@@ -74,20 +74,20 @@ impl<F: Front> Touches<F> {
         &mut self,
         now: Duration,
         partition: u32,
-        results: Option<&[u64]>,
+        answers: Option<&[Answer]>,
         gone: &mut Vec<F::Gone>,
     ) -> Option<Touch> {
         let one = &mut self.partitions[partition as usize];
         let (sent_at, sent) = one.under_way.take()?;
-        let Some(results) = results else {
+        let Some(answers) = answers else {
             one.due.extend(sent);
             one.due.sort_unstable();
             one.due.dedup();
             one.due.retain(|id| self.front.serves(*id));
             return None;
         };
-        for (id, result) in sent.into_iter().zip(results) {
-            self.front.touched(now, sent_at, id, *result, gone);
+        for (id, answer) in sent.into_iter().zip(answers) {
+            self.front.touched(now, sent_at, id, *answer, gone);
         }
         self.next(now, partition as usize)
     }

@@ -20,7 +20,7 @@
 //! A lease's token is the sequence of its record. Only its holder may touch and end a lease; any
 //! process may do so with a session.
 
-use super::wire::{session_of, Entry, Request, Write, NO, UNSURE, YES};
+use super::wire::{session_of, Answer, Entry, Request, Write};
 use super::{set, tracker, Terms};
 use crate::partitions::{Numbered, MOST_RECORDS};
 use bytes::Bytes;
@@ -43,13 +43,13 @@ pub(crate) enum Action<R> {
     /// Write a batch of records; one without a value is deleted.
     Write(Vec<(Vec<u8>, Option<Bytes>)>),
     /// Answer a request.
-    Answer(R, Vec<u64>),
+    Answer(R, Vec<Answer>),
 }
 
-/// A request's writes, each with the place of its result, and the reply that waits for them.
+/// A request's writes, each with the place of its answer, and the reply that waits for them.
 struct Pending<R> {
     writes: Vec<(u64, bool, usize)>,
-    results: Vec<u64>,
+    answers: Vec<Answer>,
     reply: Option<R>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Owner<R> {
 }
 
 impl<R> Owner<R> {
-    /// The second result is the number of records that do not parse.
+    /// The second answer is the number of records that do not parse.
     pub(crate) fn new(
         terms: Terms,
         now: Duration,
@@ -116,21 +116,21 @@ impl<R> Owner<R> {
     }
 
     fn asked(&mut self, worker: &str, request: Request, reply: R, out: &mut Vec<Action<R>>) {
-        let mut results = self.touch(worker, &request.touched);
+        let mut answers = self.touch(worker, &request.touched);
         let mut writes = Vec::new();
         for Write { entry, ends } in request.writes {
-            let (id, place) = (entry.id, results.len());
-            let result = if ends { self.end(worker, id) } else { self.begin(worker, entry) };
-            if result.is_none() {
+            let (id, place) = (entry.id, answers.len());
+            let answer = if ends { self.end(worker, id) } else { self.begin(worker, entry) };
+            if answer.is_none() {
                 self.open.insert(id);
                 writes.push((id, ends, place));
             }
-            results.push(result.unwrap_or(UNSURE));
+            answers.push(answer.unwrap_or(Answer::Unsure));
         }
         if writes.is_empty() {
-            out.push(Action::Answer(reply, results));
+            out.push(Action::Answer(reply, answers));
         } else {
-            self.next.push_back(Pending { writes, results, reply: Some(reply) });
+            self.next.push_back(Pending { writes, answers, reply: Some(reply) });
         }
     }
 
@@ -143,35 +143,35 @@ impl<R> Owner<R> {
         self.leases.get(&id).map_or(self.terms.timeout, Entry::time)
     }
 
-    fn touch(&self, worker: &str, ids: &[u64]) -> Vec<u64> {
+    fn touch(&self, worker: &str, ids: &[u64]) -> Vec<Answer> {
         let items = ids.iter().map(|&id| (SessionId(id), self.time(id)));
         let items = items.filter(|&(id, _)| !self.is_foreign(worker, id.0));
         let items: Vec<_> = items.collect();
         let touched = items.iter().map(|(id, _)| id.0).zip(self.live.touch_many(&items));
         let mut touched = touched.peekable();
-        let mut result = |&id: &u64| match touched.next_if(|(touched, _)| *touched == id) {
-            Some((_, Ok(()))) => YES,
-            _ if self.open.contains(&id) => UNSURE,
-            _ => NO,
+        let mut answer = |&id: &u64| match touched.next_if(|(touched, _)| *touched == id) {
+            Some((_, Ok(()))) => Answer::Yes,
+            _ if self.open.contains(&id) => Answer::Unsure,
+            _ => Answer::No,
         };
-        ids.iter().map(&mut result).collect()
+        ids.iter().map(&mut answer).collect()
     }
 
     /// None: the record is to be written.
-    fn begin(&mut self, worker: &str, mut entry: Entry) -> Option<u64> {
+    fn begin(&mut self, worker: &str, mut entry: Entry) -> Option<Answer> {
         let id = entry.id;
         if self.open.contains(&id) {
-            return Some(UNSURE);
+            return Some(Answer::Unsure);
         }
         if self.is_foreign(worker, id) {
-            return Some(NO);
+            return Some(Answer::No);
         }
         // The call asks again.
         if self.live.touch_for(SessionId(id), self.time(id)).is_ok() {
-            return self.live.get(SessionId(id)).map(|found| found.owner);
+            return self.live.get(SessionId(id)).map(|found| Answer::Begun(found.owner));
         }
         if self.keys.contains_key(&entry.key) {
-            return Some(NO);
+            return Some(Answer::No);
         }
         entry.worker = worker.to_string();
         self.name(entry);
@@ -179,12 +179,12 @@ impl<R> Owner<R> {
     }
 
     /// None: the record is to be deleted.
-    fn end(&mut self, worker: &str, id: u64) -> Option<u64> {
+    fn end(&mut self, worker: &str, id: u64) -> Option<Answer> {
         if self.open.contains(&id) {
-            return Some(UNSURE);
+            return Some(Answer::Unsure);
         }
         let ends = !self.is_foreign(worker, id) && self.live.remove(SessionId(id)).is_some();
-        (!ends).then_some(YES)
+        (!ends).then_some(Answer::Yes)
     }
 
     /// Reserves the key of a lease.
@@ -206,19 +206,19 @@ impl<R> Owner<R> {
         // The records of a batch have consecutive sequences.
         let count: usize = batch.iter().map(|pending| pending.writes.len()).sum();
         let mut tokens = last + 1 - count as u64..;
-        for Pending { writes, mut results, reply } in batch {
+        for Pending { writes, mut answers, reply } in batch {
             for ((id, ends, place), token) in writes.into_iter().zip(&mut tokens) {
                 self.open.remove(&id);
                 if ends {
                     let lease = self.leases.remove(&id);
                     lease.map(|lease| self.keys.remove(&lease.key));
                     (self.terms.report)(id);
-                    results[place] = YES;
+                    answers[place] = Answer::Yes;
                 } else if self.track(id, self.time(id), token) {
-                    results[place] = token;
+                    answers[place] = Answer::Begun(token);
                 }
             }
-            out.extend(reply.map(|reply| Action::Answer(reply, results)));
+            out.extend(reply.map(|reply| Action::Answer(reply, answers)));
         }
     }
 
@@ -250,8 +250,8 @@ impl<R> Owner<R> {
         let writes: Vec<_> = expired.iter().map(|entry| (entry.id.0, true, 0)).collect();
         self.open.extend(writes.iter().map(|(id, ..)| id));
         for writes in writes.chunks(MOST_RECORDS) {
-            let (writes, results) = (writes.to_vec(), vec![NO]);
-            self.next.push_back(Pending { writes, results, reply: None });
+            let (writes, answers) = (writes.to_vec(), vec![Answer::No]);
+            self.next.push_back(Pending { writes, answers, reply: None });
         }
     }
 

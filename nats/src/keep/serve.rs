@@ -109,8 +109,8 @@ async fn serve_one(terms: Terms, held: &Held, served: &Served) -> Option<()> {
                     let write = async move { held.write_numbered(records).await };
                     writing = Some(tokio::spawn(write));
                 }
-                Action::Answer(reply, results) => {
-                    client.publish(reply, wire::answer(results).into()).await.ok()?;
+                Action::Answer(reply, answers) => {
+                    client.publish(reply, wire::reply(answers).into()).await.ok()?;
                 }
             }
         }

@@ -6,23 +6,52 @@
 //! earlier ones, and to write what the oldest worker of the set reads: beats have a version, too.
 
 use crate::base::DAY;
-use crate::partitions::{check_key, MOST_RECORDS, READS};
+use crate::message::check_key;
+use crate::partitions::{MOST_RECORDS, READS};
 use prost::Message;
 use std::time::Duration;
 
 /// The version of every message and record that this crate writes.
 const VERSION: u32 = 1;
 
-/// An owner's result: it cannot say yet, because the entry's record is being written. The caller
-/// asks again.
-pub(crate) const UNSURE: u64 = 0;
-/// An owner's result: the entry is not there, or another one has its key.
-pub(crate) const NO: u64 = 1;
-/// An owner's result: yes. The result of a begin is its record's sequence instead, which is higher:
-/// the number of partitions and the owner's own record have lower ones.
-pub(crate) const YES: u64 = 2;
+/// An owner's answer to one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The owner cannot say yet, because the entry's record is being written. The caller asks
+    /// again.
+    Unsure,
+    /// The entry is not there, or another one has its key.
+    No,
+    /// The entry was touched, or has ended.
+    Yes,
+    /// The entry has begun. The token is its record's sequence, which is 2 or higher: the owner's
+    /// own record has a lower one. So the answer 2 is a token if the question was a begin.
+    Begun(u64),
+}
 
-/// What a process asks the owner of a partition. The results come in this order.
+impl Answer {
+    fn of(number: u64, begins: bool) -> Self {
+        match number {
+            0 => Answer::Unsure,
+            1 => Answer::No,
+            token if begins => Answer::Begun(token),
+            _ => Answer::Yes,
+        }
+    }
+}
+
+impl From<Answer> for u64 {
+    fn from(answer: Answer) -> u64 {
+        match answer {
+            Answer::Unsure => 0,
+            Answer::No => 1,
+            Answer::Yes => 2,
+            Answer::Begun(token) => token,
+        }
+    }
+}
+
+/// What a process asks the owner of a partition. The answers come in this order.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Request {
     #[prost(uint32, tag = "1")]
@@ -63,11 +92,11 @@ pub(crate) struct Entry {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Answer {
+struct Reply {
     #[prost(uint32, tag = "1")]
     version: u32,
     #[prost(uint64, repeated, tag = "2")]
-    results: Vec<u64>,
+    answers: Vec<u64>,
 }
 
 impl Request {
@@ -75,7 +104,7 @@ impl Request {
         Self { version: VERSION, touched, writes }
     }
 
-    /// The number of results that it is to get.
+    /// The number of answers that it is to get.
     pub(crate) fn len(&self) -> usize {
         self.touched.len() + self.writes.len()
     }
@@ -138,13 +167,17 @@ pub(crate) fn session_of(key: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(key).ok()?, 16).ok()
 }
 
-pub(crate) fn answer(results: Vec<u64>) -> Vec<u8> {
-    Answer { version: VERSION, results }.encode_to_vec()
+pub(crate) fn reply(answers: Vec<Answer>) -> Vec<u8> {
+    let answers = answers.into_iter().map(u64::from).collect();
+    Reply { version: VERSION, answers }.encode_to_vec()
 }
 
-/// The results of so many questions.
-pub(crate) fn results(bytes: &[u8], expected: usize) -> Option<Vec<u64>> {
-    let found = Answer::decode(bytes).ok()?;
-    let fits = (1..=READS).contains(&found.version) && found.results.len() == expected;
-    fits.then_some(found.results)
+/// The answers to a request.
+pub(crate) fn answers(bytes: &[u8], request: &Request) -> Option<Vec<Answer>> {
+    let found = Reply::decode(bytes).ok()?;
+    let fits = (1..=READS).contains(&found.version) && found.answers.len() == request.len();
+    let begins = request.touched.iter().map(|_| false);
+    let begins = begins.chain(request.writes.iter().map(|write| !write.ends));
+    let answers = found.answers.into_iter().zip(begins);
+    fits.then(|| answers.map(|(number, begins)| Answer::of(number, begins)).collect())
 }

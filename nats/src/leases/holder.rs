@@ -8,7 +8,7 @@
 //! A lease is due at a third of its time, and from then on with each tick until the owner confirms
 //! it.
 
-use crate::keep::{Front, NO, YES};
+use crate::keep::{Answer, Front};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ struct Lease<T> {
     time: Duration,
     /// When the request was sent that the owner confirmed last.
     sent_at: Duration,
-    /// A touch has no result yet.
+    /// A touch has no answer yet.
     is_asked: bool,
     value: T,
 }
@@ -91,15 +91,15 @@ impl<T: Send + 'static> Front for Holder<T> {
         now: Duration,
         sent_at: Duration,
         id: u64,
-        result: u64,
+        answer: Answer,
         gone: &mut Vec<T>,
     ) {
-        if result == NO {
+        if answer == Answer::No {
             gone.extend(self.forget(id));
         } else if let Some(lease) = self.0.get_mut(&id) {
             lease.is_asked = false;
             // The next tick drops a lease that is not valid any more.
-            if result >= YES && !lease.left(now).is_zero() {
+            if answer != Answer::Unsure && !lease.left(now).is_zero() {
                 lease.sent_at = lease.sent_at.max(sent_at);
             }
         }

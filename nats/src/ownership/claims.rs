@@ -11,7 +11,7 @@ pub(super) struct Partition {
     pub(super) owner: Option<String>,
     pub(super) incarnation: u64,
     pub(super) revision: u64,
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Holding>,
     pub(super) busy: Busy,
     /// When the worker learnt of this revision.
     pub(super) seen: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Partition {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct Holding {
     pub(super) epoch: u64,
     pub(super) losing: bool,
     /// The worker's lease has not expired since it sent the claim.
@@ -105,7 +105,7 @@ impl Ownership {
             one.incarnation = self.incarnation;
             if sure {
                 let losing = one.held.is_some_and(|held| held.losing);
-                one.held = Some(Held { epoch: revision, losing, sure });
+                one.held = Some(Holding { epoch: revision, losing, sure });
                 out.push(Action::Gained { partition, epoch: revision });
             }
         }

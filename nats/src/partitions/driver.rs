@@ -6,9 +6,10 @@
 //! made anew reports that too. The stream's sequences began again, so the worker loses everything
 //! and begins anew, with a new `incarnation`.
 
-use super::{header, last_of_each, Change, Held, Shared};
-use super::{EXPECTED, INCARNATION, OWNER, READS, VERSION};
+use super::{last_of_each, Change, Held, Shared};
+use super::{OWNER, READS, VERSION};
 use crate::base::{count, ticks, Task};
+use crate::message::{header, EXPECTED, INCARNATION};
 use crate::ownership::{Action, Event};
 use crate::{clock, NatsError};
 use async_nats::jetstream::stream::Stream;

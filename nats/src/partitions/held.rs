@@ -1,7 +1,8 @@
 //! What an owner writes in its partition and reads there.
 
-use super::{header, last_of_each, Shared, Told, EXPECTED, MOST_RECORDS, PAUSE};
+use super::{last_of_each, Shared, Told, MOST_RECORDS, PAUSE};
 use crate::base::debug;
+use crate::message::{decoded, header, token, EXPECTED};
 use crate::ownership::Event;
 use crate::{clock, NatsError, PartitionSet};
 use async_nats::jetstream::response::Response;
@@ -14,8 +15,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest key, in bytes.
-const LONGEST_KEY: usize = 256;
 /// Marks the record of a key that was deleted, until the server forgets it.
 const DELETED: &str = "Expiry-Deleted";
 
@@ -68,6 +67,7 @@ impl Held {
     }
 
     /// As [`release`](crate::Partitions::release).
+    #[cfg(feature = "topology")]
     pub(crate) fn release(&self) {
         let _ = self.shared.tell.send(Told::Asked(Event::Released { partition: self.partition }));
     }
@@ -280,42 +280,6 @@ impl Held {
 pub(crate) type Numbered = BTreeMap<Vec<u8>, (u64, Option<Bytes>)>;
 
 const WRITE: &str = "write records of a partition";
-
-/// A key as one token of a subject.
-pub(crate) fn token(key: &[u8]) -> Result<String, NatsError> {
-    check_key(key).map(|()| encoded(key))
-}
-
-pub(crate) fn check_key(key: &[u8]) -> Result<(), NatsError> {
-    NatsError::within("the length of a key", key.len(), 1..=LONGEST_KEY, "1 to 256 bytes")
-}
-
-/// What is not in `[A-Za-z0-9_-]` becomes `=XX`.
-fn encoded(key: &[u8]) -> String {
-    let mut token = String::with_capacity(key.len());
-    for &byte in key {
-        if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' {
-            token.push(byte.into());
-        } else {
-            token += &format!("={byte:02X}");
-        }
-    }
-    token
-}
-
-pub(crate) fn decoded(token: &str) -> Option<Vec<u8>> {
-    let mut bytes = token.bytes();
-    let mut key = Vec::with_capacity(token.len());
-    while let Some(byte) = bytes.next() {
-        key.push(if byte == b'=' {
-            let mut digit = || char::from(bytes.next()?).to_digit(16);
-            u8::try_from(digit()? * 16 + digit()?).ok()?
-        } else {
-            byte
-        });
-    }
-    Some(key)
-}
 
 #[cfg(test)]
 #[path = "../../tests/unit/partitions.rs"]

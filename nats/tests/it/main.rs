@@ -1,5 +1,5 @@
 //! Refusals of `Nats::connect`, against a server that this test plays. The modules start brokers.
-#![cfg(feature = "brokers")]
+#![cfg(all(feature = "brokers", feature = "topology"))]
 
 mod keys;
 mod leases;

@@ -4,7 +4,7 @@
 use super::front::Touches;
 use super::owner::{Action, Event, Owner};
 pub(crate) use super::wire::session_of;
-use super::wire::{Entry, Request, Write, UNSURE};
+use super::wire::{Answer, Entry, Request, Write};
 use super::{Front, Terms};
 use crate::partitions::Numbered;
 use bytes::Bytes;
@@ -79,14 +79,20 @@ pub(crate) trait Client: Sized {
         Ok(())
     }
     /// The owner is sure of an entry that was to begin or to end, or was adopted.
-    fn sure(sim: &mut Sim<Self>, i: usize, sent_at: Duration, ask: Asked, result: u64) -> Checked;
+    fn sure(
+        sim: &mut Sim<Self>,
+        i: usize,
+        sent_at: Duration,
+        ask: Asked,
+        answer: Answer,
+    ) -> Checked;
     /// What the worker asks for, when the owner was unsure or has not answered.
     fn again(_: &mut Sim<Self>, ask: Asked) -> Asked {
         ask
     }
     /// An owner has taken a request; has answered a question of it.
     fn taken(_: &mut Sim<Self>, _ask: Asked) {}
-    fn answered(_: &mut Sim<Self>, _ask: Asked, _result: u64) -> Checked {
+    fn answered(_: &mut Sim<Self>, _ask: Asked, _answer: Answer) -> Checked {
         Ok(())
     }
     /// A new owner has read the records.
@@ -122,7 +128,7 @@ pub(crate) enum Ev {
     Tick,
     /// A request arrives at a worker, which may be the owner.
     Asked(usize),
-    Said(usize, Vec<u64>),
+    Said(usize, Vec<Answer>),
     Timeout(usize),
     /// A batch of an epoch, with its number, arrives at the store.
     Write((u64, u64), Records),
@@ -273,7 +279,7 @@ impl<C: Client> Sim<C> {
                 self.keeping(i, Event::Asked { worker, request, reply: serial })
             }
             // A paused worker may find the answer and the end of its wait at once.
-            Ev::Said(serial, results) => self.said(i, serial, Some(results)),
+            Ev::Said(serial, answers) => self.said(i, serial, Some(answers)),
             Ev::Timeout(serial) => self.said(i, serial, None),
             Ev::Written(batch, outcome) => match (&mut self.nodes[i].owner, outcome) {
                 (Some((found, _)), Some(last)) if *found == batch => {
@@ -324,24 +330,24 @@ impl<C: Client> Sim<C> {
         gone.into_iter().try_for_each(|gone| C::gone(self, i, gone))
     }
 
-    fn said(&mut self, i: usize, serial: usize, results: Option<Vec<u64>>) -> Checked {
+    fn said(&mut self, i: usize, serial: usize, answers: Option<Vec<Answer>>) -> Checked {
         let sent = &mut self.requests[serial];
         if !std::mem::take(&mut sent.open) {
             return Ok(());
         }
         let sent_at = sent.sent_at;
         if sent.touches {
-            let results = results.as_deref();
-            return self.touch(i, |touches, now, gone| touches.answered(now, 0, results, gone));
+            let answers = answers.as_deref();
+            return self.touch(i, |touches, now, gone| touches.answered(now, 0, answers, gone));
         }
         let asked = sent.asked();
-        let results = results.unwrap_or_else(|| vec![UNSURE; asked.len()]);
-        for (ask, result) in asked.into_iter().zip(results) {
-            if result == UNSURE {
+        let answers = answers.unwrap_or_else(|| vec![Answer::Unsure; asked.len()]);
+        for (ask, answer) in asked.into_iter().zip(answers) {
+            if answer == Answer::Unsure {
                 let again = C::again(self, ask);
                 self.nodes[i].asks.push(again);
             } else {
-                C::sure(self, i, sent_at, ask, result)?;
+                C::sure(self, i, sent_at, ask, answer)?;
             }
         }
         Ok(())
@@ -398,17 +404,17 @@ impl<C: Client> Sim<C> {
                     self.push(at, i, Ev::Write(batch, records));
                     self.push(self.net.now + LEASE, i, Ev::Written(batch, None));
                 }
-                Action::Answer(serial, results) => {
+                Action::Answer(serial, answers) => {
                     let asked = self.requests[serial].asked();
-                    assert_eq!(results.len(), asked.len());
-                    let asked = asked.into_iter().zip(&results);
-                    for (ask, result) in asked.filter(|(_, result)| **result != UNSURE) {
-                        C::answered(self, ask, *result)?;
+                    assert_eq!(answers.len(), asked.len());
+                    let asked = asked.into_iter().zip(&answers);
+                    for (ask, answer) in asked.filter(|(_, answer)| **answer != Answer::Unsure) {
+                        C::answered(self, ask, *answer)?;
                     }
                     let Sent { from, life, .. } = self.requests[serial];
                     let at = self.arrival(TIME / 2);
                     if (self.gentle || self.net.below(50) > 0) && self.nodes[from].life == life {
-                        self.push(at, from, Ev::Said(serial, results));
+                        self.push(at, from, Ev::Said(serial, answers));
                     }
                 }
             }

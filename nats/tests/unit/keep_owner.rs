@@ -2,7 +2,8 @@
 
 use super::owner::{Action, Event, Owner};
 use super::sim::{begin, end, Asked};
-use super::wire::{self, Entry, Request, Write, NO, UNSURE, YES};
+use super::wire::Answer::{Begun, No, Unsure, Yes};
+use super::wire::{self, Answer, Entry, Request, Write};
 use super::Terms;
 use crate::partitions::Numbered;
 use rand::rngs::SmallRng;
@@ -10,8 +11,8 @@ use rand::{RngCore, SeedableRng};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Answers, as their place and results, and the writes: for each whether it begins an entry.
-type Out = Vec<(usize, Vec<u64>, Vec<bool>)>;
+/// Answers, as their place and answers, and the writes: for each whether it begins an entry.
+type Out = Vec<(usize, Vec<Answer>, Vec<bool>)>;
 
 /// An owner of leases that a script drives.
 struct Script(Owner<usize>);
@@ -24,7 +25,7 @@ impl Script {
             Action::Write(records) => {
                 (0, vec![], records.iter().map(|it| it.1.is_some()).collect())
             }
-            Action::Answer(reply, results) => (reply, results, vec![]),
+            Action::Answer(reply, answers) => (reply, answers, vec![]),
         };
         out.into_iter().map(describe).collect()
     }
@@ -52,34 +53,34 @@ fn a_begin_is_answered_when_it_is_stored_and_an_end_is_undecided_until_then() {
     let touch = |id| Request::new(vec![id], vec![]);
     assert_eq!(owner.ask(1, "a", 1, first.clone()), [(0, vec![], vec![true])]);
     // A begin that is not stored yet is neither there nor not, and no other call gets the key.
-    assert_eq!(owner.ask(1, "a", 2, touch(1)), [(2, vec![UNSURE], vec![])]);
-    assert_eq!(owner.ask(1, "a", 3, second.clone()), [(3, vec![NO], vec![])]);
-    assert_eq!(owner.ask(2, "a", 4, first.clone()), [(4, vec![UNSURE], vec![])]);
-    assert_eq!(owner.on(3, Event::Written(9)), [(1, vec![9], vec![])]);
+    assert_eq!(owner.ask(1, "a", 2, touch(1)), [(2, vec![Unsure], vec![])]);
+    assert_eq!(owner.ask(1, "a", 3, second.clone()), [(3, vec![No], vec![])]);
+    assert_eq!(owner.ask(2, "a", 4, first.clone()), [(4, vec![Unsure], vec![])]);
+    assert_eq!(owner.on(3, Event::Written(9)), [(1, vec![Begun(9)], vec![])]);
     // The call asks again. Another worker neither touches nor ends the lease.
-    assert_eq!(owner.ask(3, "a", 5, first.clone()), [(5, vec![9], vec![])]);
-    assert_eq!(owner.ask(3, "b", 6, first), [(6, vec![NO], vec![])]);
-    assert_eq!(owner.ask(3, "b", 7, touch(1)), [(7, vec![NO], vec![])]);
-    assert_eq!(owner.ask(3, "b", 8, writes(&[end(1)])), [(8, vec![YES], vec![])]);
-    assert_eq!(owner.ask(12, "a", 9, touch(1)), [(9, vec![YES], vec![])]);
+    assert_eq!(owner.ask(3, "a", 5, first.clone()), [(5, vec![Begun(9)], vec![])]);
+    assert_eq!(owner.ask(3, "b", 6, first), [(6, vec![No], vec![])]);
+    assert_eq!(owner.ask(3, "b", 7, touch(1)), [(7, vec![No], vec![])]);
+    assert_eq!(owner.ask(3, "b", 8, writes(&[end(1)])), [(8, vec![Yes], vec![])]);
+    assert_eq!(owner.ask(12, "a", 9, touch(1)), [(9, vec![Yes], vec![])]);
     assert_eq!(owner.on(21, Event::Tick), []);
     assert_eq!(owner.on(23, Event::Tick), [(0, vec![], vec![false])]);
     // Its end is not stored yet.
-    assert_eq!(owner.ask(23, "a", 10, touch(1)), [(10, vec![UNSURE], vec![])]);
-    assert_eq!(owner.ask(23, "a", 11, second), [(11, vec![NO], vec![])]);
+    assert_eq!(owner.ask(23, "a", 10, touch(1)), [(10, vec![Unsure], vec![])]);
+    assert_eq!(owner.ask(23, "a", 11, second), [(11, vec![No], vec![])]);
     assert_eq!(owner.on(24, Event::Written(10)), []);
-    assert_eq!(owner.ask(24, "a", 12, touch(1)), [(12, vec![NO], vec![])]);
+    assert_eq!(owner.ask(24, "a", 12, touch(1)), [(12, vec![No], vec![])]);
     // Requests share a batch, and have the tokens of their own records.
     let many = writes(&[begin(lease(3, 3)), begin(lease(3, 3)), end(9), begin(lease(4, 4))]);
     assert_eq!(owner.ask(25, "a", 13, many), [(0, vec![], vec![true, true])]);
     for (id, key, reply) in [(5, 5, 14), (6, 6, 15), (7, 6, 16)] {
         let out = owner.ask(25, "a", reply, writes(&[begin(lease(id, key))]));
-        let refused = [(16, vec![NO], vec![])];
+        let refused = [(16, vec![No], vec![])];
         assert_eq!(out, if id == 7 { &refused[..] } else { &[] });
     }
-    let first = (13, vec![11, UNSURE, YES, 12], vec![]);
+    let first = (13, vec![Begun(11), Unsure, Yes, Begun(12)], vec![]);
     assert_eq!(owner.on(26, Event::Written(12)), [first, (0, vec![], vec![true, true])]);
-    let both = [(14, vec![13], vec![]), (15, vec![14], vec![])];
+    let both = [(14, vec![Begun(13)], vec![]), (15, vec![Begun(14)], vec![])];
     assert_eq!(owner.on(26, Event::Written(14)), both);
 }
 
@@ -113,14 +114,21 @@ fn what_does_not_parse_is_none() {
     }
     assert_eq!(wire::session_of(&wire::session_key(3)), Some(3));
     assert_eq!(wire::session_of(b"?"), None);
-    let answer = wire::answer(vec![NO, YES]);
-    assert_eq!(wire::results(&answer, 2), Some(vec![NO, YES]));
-    assert_eq!(wire::results(&answer, 3), None);
+    // The number 2 is a token where the question was a begin.
+    let write = |ends| Write { entry: Entry::default(), ends };
+    let request = Request::new(vec![7, 8], vec![write(true), write(false), write(false)]);
+    let answers = vec![No, Yes, Yes, Begun(2), Begun(3)];
+    assert_eq!(wire::answers(&wire::reply(answers.clone()), &request), Some(answers));
+    let request = Request::new(vec![7], vec![]);
+    assert_eq!(wire::answers(&wire::reply(vec![No, Yes]), &request), None);
     let mut random = SmallRng::seed_from_u64(1);
     for length in (0..64).cycle().take(100_000) {
         let mut bytes = vec![0; length];
         random.fill_bytes(&mut bytes);
-        assert_eq!((Request::of_bytes(&bytes, true), wire::results(&bytes, 1)), (None, None));
+        assert_eq!(
+            (Request::of_bytes(&bytes, true), wire::answers(&bytes, &request)),
+            (None, None)
+        );
         assert_eq!(Entry::of_record(&bytes, false), None);
     }
 }

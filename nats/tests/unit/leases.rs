@@ -2,7 +2,7 @@
 
 use super::holder::Holder;
 use crate::keep::sim::{begin, end, run, Asked, Checked, Client, Sim, TIME, WORKERS};
-use crate::keep::{Entry, Front, Terms, NO, UNSURE, YES};
+use crate::keep::{Answer, Entry, Front, Terms};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,21 +57,25 @@ impl Client for Worker {
         }
     }
 
-    fn answered(sim: &mut Sim<Self>, ask: Asked, result: u64) -> Checked {
+    fn answered(sim: &mut Sim<Self>, ask: Asked, answer: Answer) -> Checked {
         let Asked::Write(write) = ask else { return Ok(()) };
         let records = sim.records.values().filter_map(|it| it.1.as_ref());
         let mut ids = records.filter_map(|it| Entry::of_record(it, true)).map(|it| it.id);
-        if write.ends && result == YES && ids.any(|id| id == write.entry.id) {
+        if write.ends && answer == Answer::Yes && ids.any(|id| id == write.entry.id) {
             return Err(format!("{}: released, but not free", sim.net.now));
         }
         Ok(())
     }
 
-    fn sure(sim: &mut Sim<Self>, i: usize, sent_at: Duration, ask: Asked, token: u64) -> Checked {
+    fn sure(
+        sim: &mut Sim<Self>,
+        i: usize,
+        sent_at: Duration,
+        ask: Asked,
+        answer: Answer,
+    ) -> Checked {
         let Asked::Write(write) = ask else { unreachable!("a lease is not adopted") };
-        if write.ends || token == NO {
-            return Ok(());
-        }
+        let Answer::Begun(token) = answer else { return Ok(()) };
         sim.counts[0] += 1;
         let (now, entry) = (sim.clock(i), write.entry);
         if !sim.nodes[i].front().granted(now, entry.id, entry.time(), sent_at, ()) {
@@ -116,20 +120,20 @@ fn a_lease_counts_from_when_its_request_was_sent_and_never_comes_back() {
     holder.tick(at(3), &mut due, &mut gone);
     assert!(due.is_empty());
     holder.tick(at(4), &mut due, &mut gone);
-    // Not again, until there is a result.
+    // Not again, until there is an answer.
     holder.tick(at(5), &mut due, &mut gone);
     assert_eq!(due, [7]);
-    holder.touched(at(6), at(4), 7, UNSURE, &mut gone);
+    holder.touched(at(6), at(4), 7, Answer::Unsure, &mut gone);
     assert_eq!(holder.valid_for(at(6), 7), at(3));
     holder.tick(at(6), &mut due, &mut gone);
     assert_eq!(due, [7, 7]);
-    holder.touched(at(8), at(4), 7, YES, &mut gone);
+    holder.touched(at(8), at(4), 7, Answer::Yes, &mut gone);
     assert_eq!(holder.valid_for(at(8), 7), at(5));
-    holder.touched(at(13), at(12), 7, YES, &mut gone);
+    holder.touched(at(13), at(12), 7, Answer::Yes, &mut gone);
     assert_eq!((holder.valid_for(at(13), 7), gone.len()), (at(0), 0));
     holder.tick(at(13), &mut due, &mut gone);
     assert_eq!((holder.len(), gone.len()), (0, 1));
     assert!(holder.granted(at(13), 7, at(12), at(13), ()));
-    holder.touched(at(14), at(13), 7, NO, &mut gone);
+    holder.touched(at(14), at(13), 7, Answer::No, &mut gone);
     assert_eq!((holder.valid_for(at(14), 7), gone.len()), (at(0), 2));
 }

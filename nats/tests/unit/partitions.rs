@@ -1,6 +1,6 @@
 //! Tests of `src/partitions/held.rs`.
 
-use super::{decoded, encoded};
+use crate::message::{decoded, encoded};
 
 #[test]
 fn every_key_is_one_token_and_comes_back() {
@@ -17,8 +17,8 @@ fn every_key_is_one_token_and_comes_back() {
 #[cfg(feature = "brokers")]
 #[tokio::test]
 async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
-    use super::{NatsError, EXPECTED};
-    use crate::Change;
+    use crate::message::EXPECTED;
+    use crate::{Change, NatsError};
     let brokers = crate::brokers::Brokers::start(1).unwrap_or_else(|error| panic!("{error}"));
     let options = crate::Options::new("it", "a").servers(brokers.servers());
     let nats = crate::Nats::connect(options).await.unwrap();

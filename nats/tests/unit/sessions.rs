@@ -3,7 +3,7 @@
 use super::FrontEnd;
 use crate::keep::sim::{begin, end, run, session_of, Asked, Checked, Client, Sim};
 use crate::keep::sim::{LEASE, TIME, WORKERS};
-use crate::keep::{Entry, Terms, NO};
+use crate::keep::{Answer, Entry, Terms};
 use bytes::Bytes;
 use expiry::SessionId;
 use std::collections::HashMap;
@@ -105,10 +105,10 @@ impl Client for Clients {
         }
     }
 
-    fn sure(sim: &mut Sim<Self>, i: usize, _: Duration, ask: Asked, result: u64) -> Checked {
+    fn sure(sim: &mut Sim<Self>, i: usize, _: Duration, ask: Asked, answer: Answer) -> Checked {
         let id = match ask {
             Asked::Write(write) if !write.ends => write.entry.id,
-            Asked::Adopt(id) if result != NO => id,
+            Asked::Adopt(id) if answer != Answer::No => id,
             _ => return Ok(()),
         };
         sim.counts[0] += 1;
@@ -131,10 +131,10 @@ impl Client for Clients {
         sim.world.lives.values_mut().for_each(|life| life.renewed = now);
     }
 
-    fn answered(sim: &mut Sim<Self>, ask: Asked, result: u64) -> Checked {
+    fn answered(sim: &mut Sim<Self>, ask: Asked, answer: Answer) -> Checked {
         let (id, lives) = match ask {
             Asked::Write(write) => (write.entry.id, !write.ends),
-            Asked::Adopt(id) => (id, result != NO),
+            Asked::Adopt(id) => (id, answer != Answer::No),
         };
         match (lives, sim.lives(id)) {
             (true, false) if sim.life(id).ends == 0 => {

@@ -6,11 +6,9 @@ use crate::builder::TaskParts;
 use crate::emit::Port;
 use crate::error::EmitError;
 use crate::instance::Workplace;
-use crate::lanes::Tie;
 use crate::outcomes::{Cause, Ended};
 use crate::replay::DeadLetter;
 use crate::task::discard;
-use crate::tuple::Anchors;
 use expiry::{AckError, Reason};
 use rand::RngCore;
 use std::collections::VecDeque;
@@ -68,7 +66,8 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
     /// Emits an untracked message.
     pub(crate) fn emit_untracked(&mut self, message: M) {
         if self.task.emitter.offer(&mut self.port, || message).is_ok() {
-            self.port.send(|| Tie::Of(Anchors::new()));
+            self.trees.add_untracked(false);
+            self.begin_if_many();
         }
     }
 
@@ -93,11 +92,11 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
             },
         };
         match offered {
-            Ok(()) => self.send(place),
+            Ok(copies) => self.send(place, copies),
             Err(panicked) => {
                 let cause = Some(Cause::Failed(panicked.to_string().into()));
                 let ended = Ended::Otherwise { place, reason: Reason::Failed { by: None }, cause };
-                self.task.shared.desks.tell(self.trees.number as usize, ended);
+                self.task.shared.desks.tell(self.trees.task, ended);
                 return false;
             }
         }
@@ -105,33 +104,35 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
     }
 
     /// Sends what was just offered for `place`, as a tree of its own.
-    fn send(&mut self, place: u32) {
+    fn send(&mut self, place: u32, copies: usize) {
         let Some(pending) = self.places.get(place) else { return };
-        let (is_letter, seed) = (pending.given_up.is_some(), pending.seed);
-        if self.task.shared.tracker.is_none() {
-            let tie = || Tie::Of(Anchors::new());
-            let _ = if is_letter { self.letters.send(tie) } else { self.port.send(tie) };
-            // Without a tracker a message is acked as soon as the spout has returned.
-            return self.acked.push_back(place);
-        }
-        let waits = if is_letter {
-            self.trees.add(place, &mut self.letters, seed)
+        let is_letter = pending.given_up.is_some();
+        if self.task.shared.tracker.is_some() {
+            self.trees.add(place, is_letter, pending.seed, copies);
         } else {
-            self.trees.add(place, &mut self.port, seed)
-        };
-        if waits || self.trees.are_many() {
-            // Where the tracker has no room, the task begins them again when the spout has
-            // returned.
+            self.trees.add_untracked(is_letter);
+            // Without a tracker a message is acked as soon as the spout has returned.
+            self.acked.push_back(place);
+        }
+        self.begin_if_many();
+    }
+
+    /// Where the tracker has no room, the task begins the trees again when the spout has returned.
+    fn begin_if_many(&mut self) {
+        if self.trees.are_many() {
             let _ = self.begin();
         }
     }
 
-    /// Begins the trees of the messages that were emitted: their copies get roots.
+    /// Begins the trees of the messages that were emitted, and sends these.
     pub(super) fn begin(&mut self) -> Result<(), AckError> {
-        let tracker = self.task.shared.tracker.as_deref();
-        self.trees.begin(tracker, |roots| {
-            self.port.root(roots);
-            self.letters.root(roots);
+        let Desk { trees, port, letters, task, .. } = self;
+        trees.begin(task.shared.tracker.as_deref(), |is_letter, anchors| {
+            if is_letter {
+                letters.send(anchors);
+            } else {
+                port.send(anchors);
+            }
         })
     }
 

@@ -3,7 +3,7 @@
 //! | module | mechanism |
 //! |---|---|
 //! | [`places`] | pending messages, and how many there may be |
-//! | [`trees`] | emitted messages whose trees have no root yet |
+//! | [`trees`] | offered messages whose trees have no root yet |
 //! | [`desk`] | what the spout's collector works on: emission, on those two |
 //! | [`outcomes`] | outcomes, from the task's queue to the spout |
 //! | [`replays`] | messages that have failed: emitted again, or given up as dead letters |

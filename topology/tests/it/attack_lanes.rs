@@ -63,7 +63,7 @@ impl Bolt<(u64, bool)> for Takes {
 
 /// Whatever fits into the tracker and into a batch: each copy comes once, in order, with its root.
 #[test]
-fn rootless_copies_keep_their_order() {
+fn messages_that_wait_for_roots_keep_their_order() {
     let mut refusals = 0;
     for seed in 0..70_u64 {
         let mut random = SmallRng::seed_from_u64(seed);
