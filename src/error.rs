@@ -20,8 +20,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A timeout, a time to live, a time to idle or a refresh time is zero. For none leave it out; a
-    /// tracker has [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
+    /// A timeout, a time to live, a time to idle or a refresh time is zero. For none leave it out;
+    /// a tracker has [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
     ZeroTimeout,
     /// A timeout is longer than this engine's ticks can express; use a longer interval.
     TimeoutTooLong {

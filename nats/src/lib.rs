@@ -9,10 +9,10 @@
 //! timers that outlive every process. The guide `docs/guide/nats.md` has examples, what is
 //! promised, and how to operate it.
 //!
-//! The feature `topology`, on by default, has sources, sinks and timers. Users of leases, sessions, keys or
-//! partitions alone go without it, and do not build `expiry-topology`. The feature `brokers` starts
-//! local servers, for tests and trials. The feature `metrics` publishes counters through the facade
-//! of that name.
+//! The feature `topology`, on by default, has sources, sinks and timers. Users of leases, sessions,
+//! keys or partitions alone go without it, and do not build `expiry-topology`. The feature
+//! `brokers` starts local servers, for tests and trials. The feature `metrics` publishes counters
+//! through the facade of that name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -69,8 +69,8 @@ snapshot! {
     pub struct StoreMetrics by StoreShardMetrics of [<K: 'static, V: 'static>] store: Store<K, V> {
         /// The most entries there may be, if that is bounded.
         capacity: Option<u64> as CAPACITY = store.engine.admission.limit();
-        /// What all entries weigh, those included that are on their way in; each is 1 unless the map
-        /// has a weigher. `None` where the capacity is not bounded.
+        /// What all entries weigh, those included that are on their way in; each is 1 unless the
+        /// map has a weigher. `None` where the capacity is not bounded.
         weight: Option<u64> as WEIGHT = store.engine.admission.taken();
         /// Calls that found no room for their entry: the capacity was reached, there was no
         /// memory, or there were too many keys of one hash.

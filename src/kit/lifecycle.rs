@@ -91,8 +91,8 @@ pub(crate) fn drain<P: Payload, C>(
     }
 }
 
-/// As [`drain`], without blocking the thread. The future looks after each round of the reaper, which
-/// comes every millisecond while a task waits; without a reaper, after each poll.
+/// As [`drain`], without blocking the thread. The future looks after each round of the reaper,
+/// which comes every millisecond while a task waits; without a reaper, after each poll.
 #[cfg(feature = "async")]
 pub(crate) fn drain_soon<'a, P: Payload, C>(
     engine: &'a Engine<P, C>,

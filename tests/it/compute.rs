@@ -114,8 +114,8 @@ fn a_removal_wins_over_a_load_under_way() {
     }
 }
 
-/// Threads count, touch and remove, half of them by `upsert` and `remove_if`: each increment is in a
-/// value that was removed, or has expired.
+/// Threads count, touch and remove, half of them by `upsert` and `remove_if`: each increment is in
+/// a value that was removed, or has expired.
 #[test]
 fn no_increment_is_lost() {
     const THREADS: u64 = 4;

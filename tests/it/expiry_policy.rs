@@ -381,8 +381,8 @@ fn a_policy_may_use_the_map() {
     assert!(policy.0.load(Relaxed) >= 100);
 }
 
-/// Threads read, touch, replace, remove and evict while the clock goes on: the policy moves deadlines
-/// both ways, each value ends once, and none that expires had been promised more time.
+/// Threads read, touch, replace, remove and evict while the clock goes on: the policy moves
+/// deadlines both ways, each value ends once, and none that expires had been promised more time.
 #[test]
 fn each_value_ends_once_beside_reads_that_move_deadlines() {
     struct ByValue;

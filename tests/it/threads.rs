@@ -123,12 +123,25 @@ fn a_shutdown_in_the_midst_of_everything() {
     }
 }
 
+/// A tracker of one shard with this handler, and in it a root that is overdue.
+fn one_overdue(
+    tracker: &OnceLock<AckTracker>,
+    handler: impl Fn(Outcome) + Send + Sync + 'static,
+) -> &AckTracker {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().shards(1).clock(clock.clone());
+    let tracker = tracker.get_or_init(|| builder.on_outcome(handler).build_manual().unwrap());
+    tracker.issue(1, 0).unwrap();
+    clock.advance(Duration::from_secs(3600));
+    tracker
+}
+
 /// A poll that has left a shard out, because another one drives it, says that there is more: no
 /// other thread reports what comes there.
 #[test]
 fn who_finds_another_at_a_shard_is_to_come_back() {
     let tracker: Arc<OnceLock<AckTracker>> = Arc::default();
-    let (clock, told) = (ManualClock::new(), Arc::<Mutex<Vec<_>>>::default());
+    let told = Arc::<Mutex<Vec<_>>>::default();
     let handler = {
         let (tracker, told) = (Arc::downgrade(&tracker), told.clone());
         move |_: Outcome| {
@@ -140,15 +153,7 @@ fn who_finds_another_at_a_shard_is_to_come_back() {
             told.lock().unwrap().push(other.more);
         }
     };
-    let built = AckTracker::builder()
-        .shards(1)
-        .clock(clock.clone())
-        .on_outcome(handler)
-        .build_manual()
-        .unwrap();
-    let tracker = tracker.get_or_init(|| built);
-    tracker.issue(1, 0).unwrap();
-    clock.advance(Duration::from_secs(3600));
+    let tracker = one_overdue(&tracker, handler);
     assert!(!tracker.poll(1000).more, "alone");
     assert_eq!(*told.lock().unwrap(), [true]);
 }
@@ -158,7 +163,7 @@ fn who_finds_another_at_a_shard_is_to_come_back() {
 #[test]
 fn callers_do_not_wait_for_the_driver_of_their_shard() {
     let tracker: Arc<OnceLock<AckTracker>> = Arc::default();
-    let (clock, went_on) = (ManualClock::new(), Arc::<OnceLock<_>>::default());
+    let went_on = Arc::<OnceLock<_>>::default();
     let handler = {
         let (tracker, went_on) = (Arc::downgrade(&tracker), went_on.clone());
         move |outcome: Outcome| {
@@ -181,15 +186,7 @@ fn callers_do_not_wait_for_the_driver_of_their_shard() {
             went_on.set(is_done.recv_timeout(GENEROUS)).unwrap();
         }
     };
-    let built = AckTracker::builder()
-        .shards(1)
-        .clock(clock.clone())
-        .on_outcome(handler)
-        .build_manual()
-        .unwrap();
-    let tracker = tracker.get_or_init(|| built);
-    tracker.issue(1, 0).unwrap();
-    clock.advance(Duration::from_secs(3600));
+    let tracker = one_overdue(&tracker, handler);
     tracker.poll(1000);
     assert_eq!(went_on.get(), Some(&Ok(())));
 }

@@ -9,8 +9,8 @@
 //! up. The overflow on a cycle is bounded by the messages in the queues when it began, and by what
 //! bolts derive from them.
 //!
-//! A message is first *offered*: users' code copies it and chooses its tasks. Later it is *sent*: its
-//! copies get their trees, and go into the lanes. A spout's trees begin together, so several
+//! A message is first *offered*: users' code copies it and chooses its tasks. Later it is *sent*:
+//! its copies get their trees, and go into the lanes. A spout's trees begin together, so several
 //! messages may have been offered and not sent. They are sent in the order of the offers.
 
 use crate::inbox::Inbox;
@@ -71,7 +71,8 @@ pub(crate) trait Listener<M: Clone>: Send {
     /// users' code, which may panic. The caller then withdraws the message.
     fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize;
 
-    /// Drops the copies of the message that was offered last, and forgets which tasks they were for.
+    /// Drops the copies of the message that was offered last, and forgets which tasks they were
+    /// for.
     fn withdraw(&mut self, number: u64);
 
     /// Puts the copies of a message into their lanes, each with the trees that it is a part of.

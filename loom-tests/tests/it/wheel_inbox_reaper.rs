@@ -79,8 +79,8 @@ model!(w04_lost_wake_up_for_a_nearer_deadline, light, || {
     assert_eq!(rig.wait_for(1)[0].owner, 10);
 });
 
-// W4 where the reaper has another store, which it may be driving. Guards: the number of the store is
-// pushed before the reaper is woken, and the reaper looks for numbers before each sleep.
+// W4 where the reaper has another store, which it may be driving. Guards: the number of the store
+// is pushed before the reaper is woken, and the reaper looks for numbers before each sleep.
 model!(w04_a_shared_reaper_is_woken_by_each_of_its_stores, light, || {
     let reaper = Reaper::new().unwrap();
     let (other, ()) = Awake::with(|builder| builder.reaper(&reaper), |_| ());

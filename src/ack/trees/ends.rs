@@ -99,7 +99,7 @@ impl<T: 'static> Trees<T> {
             let _delivering = mine.frontend.undelivered.announce();
             // This concerns issued roots, too: an operator's call may have found one in flight
             // before its issuer has it.
-            if self.engine.is_closing() {
+            if self.engine.fence.is_closing() {
                 return Err(Refused::Closed);
             }
             let Ok(ended) = live.end() else {

@@ -39,14 +39,6 @@ impl Leftover {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether a shutdown has begun: the shutdown ends the entries that are live all the same. One
-    /// that the shutdown has not seen is its claimer's to end, which will find the block closed. If
-    /// none has begun, it will see all that this thread has done before.
-    #[inline(always)]
-    pub(crate) fn is_closing(&self) -> bool {
-        self.fence.is_closing()
-    }
-
     /// Ends every entry, and calls `f` for each that this call ended. Returns whether the engine is
     /// closed: nothing is live then, and nothing can come.
     ///

@@ -85,12 +85,14 @@ impl Fence {
         }
     }
 
-    /// Whether a shutdown has begun. If not, the shutdown sees all that this thread has done
-    /// before: the light side comes before the heavy one of [`close`](Self::close).
+    /// Whether a shutdown has begun, which ends the entries that are live all the same. One that the
+    /// shutdown has not seen is its claimer's to end, which will find the block closed. If none has
+    /// begun, it will see all that this thread has done before: the light side comes before the
+    /// heavy one of [`close`](Self::close).
     #[inline(always)]
-    pub(super) fn is_closing(&self) -> bool {
-        // survives: the models of R6 do not fail without either. Whoever scans a root after this
-        // thread has ended it reads that from the lease. Left are roots that the index leads to
+    pub(crate) fn is_closing(&self) -> bool {
+        // survives: the models of R6 do not fail without either. A thread that scans a root after
+        // this one has ended it reads that from the lease. Left are roots that the index leads to
         // only after the scan: the announcement of their end is no atomic of loom's.
         if self.barrier.is_on() {
             Barrier::light();

@@ -27,15 +27,15 @@ where
 
     /// Changes the bound of a map that was built with
     /// [`max_capacity`](crate::ExpiringMapBuilder::max_capacity). This ends the entries beyond it
-    /// one by one before it returns, expired ones first, and calls the listener. Of several calls at
-    /// once, the last one's bound stays.
+    /// one by one before it returns, expired ones first, and calls the listener. Of several calls
+    /// at once, the last one's bound stays.
     ///
     /// Other threads' insertions do not use the room that this makes: they evict, too, until the
     /// bound holds. Where this finds only insertions in progress it returns, and those that follow
     /// evict the rest.
     ///
-    /// O(entries beyond the bound). The policy's queue and fingerprints keep the size that the first
-    /// bound gave them.
+    /// O(entries beyond the bound). The policy's queue and fingerprints keep the size that the
+    /// first bound gave them.
     ///
     /// ```
     /// let pages = expiry::ExpiringMap::<u64, &str>::builder().max_capacity(1000).build_manual()?;

@@ -138,12 +138,12 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// another entry. Exact: there are never more. The inserting thread evicts, and so calls
         /// the listener, with [`RemovalCause::Size`].
         ///
-        /// [`eviction_policy`](Self::eviction_policy) says which one. A call does not evict the entry
-        /// that it replaces.
+        /// [`eviction_policy`](Self::eviction_policy) says which one. A call does not evict the
+        /// entry that it replaces.
         ///
         /// Insertion fails with [`StoreError::Full`] only where other threads are in the middle of
-        /// as many insertions and removals as there may be entries. A listener that inserts for each
-        /// evicted entry evicts another one, and is called again: do not.
+        /// as many insertions and removals as there may be entries. A listener that inserts for
+        /// each evicted entry evicts another one, and is called again: do not.
         ///
         /// # Cost
         ///
@@ -225,15 +225,15 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         refresh_after(time: Duration) sets refresh_after = Some(time);
     }
 
-    /// The most that all entries together may weigh; where a new value finds no room, the map evicts
-    /// other entries, as with [`max_capacity`](Self::max_capacity). Exact. `weigher` says what an
-    /// entry weighs: 0 counts as 1, and an entry that weighs more than `weight` is refused with
-    /// [`StoreError::TooHeavy`]. An entry keeps the weight that it had when it was inserted.
+    /// The most that all entries together may weigh; where a new value finds no room, the map
+    /// evicts other entries, as with [`max_capacity`](Self::max_capacity). Exact. `weigher` says
+    /// what an entry weighs: 0 counts as 1, and an entry that weighs more than `weight` is refused
+    /// with [`StoreError::TooHeavy`]. An entry keeps the weight that it had when it was inserted.
     ///
     /// An insertion keeps the room that it makes, and other insertions cannot take it. So it evicts
-    /// at most as many entries as the new one weighs. Where it finds nothing to evict, it gives that
-    /// room back and begins anew. After 64 such looks it fails with [`StoreError::Full`]: insertions
-    /// and removals that other threads are in the middle of then hold what it lacks.
+    /// at most as many entries as the new one weighs. Where it finds nothing to evict, it gives
+    /// that room back and begins anew. After 64 such looks it fails with [`StoreError::Full`]:
+    /// insertions and removals that other threads are in the middle of then hold what it lacks.
     ///
     /// The bound is one of live entries. Ended values that wait for their drop weigh at most a
     /// quarter of it more, unless a thread keeps a [`Ref`](crate::Ref). Beside one
@@ -319,8 +319,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     ///
     /// # Cost
     ///
-    /// A virtual call, and on a read that changes the deadline one compare-and-swap. Entries take no
-    /// more memory, unless an answer has a time to idle.
+    /// A virtual call, and on a read that changes the deadline one compare-and-swap. Entries take
+    /// no more memory, unless an answer has a time to idle.
     #[doc(alias("expire_after", "expireAfter"))]
     pub fn expiry(mut self, policy: impl Expiry<K, V> + 'static) -> Self {
         self.expiry = Some(Arc::new(policy));

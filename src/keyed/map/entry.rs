@@ -241,8 +241,8 @@ where
         }
     }
 
-    /// Ends this very entry. `None` if it has ended, or been replaced, before. A load of the key that
-    /// is under way goes on: [`ExpiringMap::remove`] invalidates it.
+    /// Ends this very entry. `None` if it has ended, or been replaced, before. A load of the key
+    /// that is under way goes on: [`ExpiringMap::remove`] invalidates it.
     pub fn remove(self) -> Option<Removed<'a, K, V>> {
         let pin = self.entry.into_pin();
         let notice = self.map.store.remove_at(&pin, self.place);

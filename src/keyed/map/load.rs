@@ -181,9 +181,9 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// The value of a key; if it has none, what `load` makes, inserted with the map's lifetime,
-    /// which begins then. Of several callers that miss the key one calls its `load`; the others wait
-    /// for that, and get its value, also where the entry has ended by then. If a `load` panics, a
-    /// waiting caller calls its own.
+    /// which begins then. Of several callers that miss the key one calls its `load`; the others
+    /// wait for that, and get its value, also where the entry has ended by then. If a `load`
+    /// panics, a waiting caller calls its own.
     ///
     /// An invalidation wins: if the key is removed during the load, or the map is cleared, the
     /// callers that waited get the value, and the map does not keep it. A caller that comes after
@@ -302,8 +302,9 @@ where
     ///
     /// # Errors
     ///
-    /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the guard
-    /// to another thread. That one is not refused: it would wait for itself. [`LoadError::Closed`].
+    /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the
+    /// guard to another thread. That one is not refused: it would wait for itself.
+    /// [`LoadError::Closed`].
     pub fn get_or_guard<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,
         key: &Q,
@@ -338,8 +339,8 @@ where
         }
     }
 
-    /// Looks for the value, and begins to load it if there is none, or if it is due for a reload and
-    /// the call `reloads`.
+    /// Looks for the value, and begins to load it if there is none, or if it is due for a reload
+    /// and the call `reloads`.
     fn load_step<Q, E>(
         &self,
         key: &Q,

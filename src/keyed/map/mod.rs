@@ -86,15 +86,15 @@ use std::time::Duration;
 ///
 /// # One end
 ///
-/// Every value that goes in ends once. It is replaced, removed, evicted, or expires, or it ends when
-/// the map is shut down. The replacing or removing call returns it, and the map calls the listener
-/// with it and the cause, exactly once, whatever calls meet.
+/// Every value that goes in ends once. It is replaced, removed, evicted, or expires, or it ends
+/// when the map is shut down. The replacing or removing call returns it, and the map calls the
+/// listener with it and the cause, exactly once, whatever calls meet.
 ///
 /// # Pins
 ///
 /// A [`Ref`], an [`OccupiedEntry`] and each item of an iterator *pin* the map, as every call does
-/// while it runs: the map drops nothing that they may look at. Keep none for long. A key's `Eq` runs
-/// pinned, and so do the closures of [`retain`](Self::retain), [`remove_if`](Self::remove_if),
+/// while it runs: the map drops nothing that they may look at. Keep none for long. A key's `Eq`
+/// runs pinned, and so do the closures of [`retain`](Self::retain), [`remove_if`](Self::remove_if),
 /// [`upsert`](Self::upsert) and [`compute`](Self::compute), and an [`Expiry`](crate::Expiry). The
 /// listener runs unpinned.
 ///

@@ -75,9 +75,9 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// Renews a key's entry, with one compare-and-swap. The entry lives for the map's time to live
-    /// from now, and has been used. Returns `false` if there is none, or if its time was up, whether
-    /// or not the reaper has ended it yet. (A queue renews an overdue key until then.) If this
-    /// returns `true`, the entry does not expire by its old deadline any more.
+    /// from now, and has been used. Returns `false` if there is none, or if its time was up,
+    /// whether or not the reaper has ended it yet. (A queue renews an overdue key until then.) If
+    /// this returns `true`, the entry does not expire by its old deadline any more.
     #[inline]
     pub fn touch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -139,8 +139,8 @@ where
         Ok(settled.into_replaced())
     }
 
-    /// As [`insert_for`](Self::insert_for), in a map with a policy. It ends here, so that the common
-    /// way keeps its result in registers.
+    /// As [`insert_for`](Self::insert_for), in a map with a policy. It ends here, so that the
+    /// common way keeps its result in registers.
     #[cold]
     #[inline(never)]
     fn insert_asking(
@@ -152,8 +152,8 @@ where
     }
 
     /// Puts an entry in, or in the place of the one that lives there, if it `replaces` that. Where
-    /// an entry whose time is up was in the way, this calls the listener for it, unpinned. For other
-    /// entries that the call ends, the returned value does.
+    /// an entry whose time is up was in the way, this calls the listener for it, unpinned. For
+    /// other entries that the call ends, the returned value does.
     #[inline(always)]
     pub(super) fn put(
         &self,

@@ -49,8 +49,8 @@ type Inner<K> = Store<K, ()>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A queue has keys only. [`PendingMap`](crate::PendingMap) keeps a value of any type with each key,
-/// which comes back with the key's end.
+/// A queue has keys only. [`PendingMap`](crate::PendingMap) keeps a value of any type with each
+/// key, which comes back with the key's end.
 ///
 /// # Cost
 ///
@@ -69,9 +69,9 @@ type Inner<K> = Store<K, ()>;
 /// # One end
 ///
 /// A touch returns whether it renewed the key or came too late; of a touch and an expiry that meet
-/// exactly one happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or
-/// expires after a touch that has returned that it renewed the key. Dropping the queue ends all keys
-/// without reporting them.
+/// exactly one happens. Whatever the interleaving, no key is lost, stays for ever, expires twice,
+/// or expires after a touch that has returned that it renewed the key. Dropping the queue ends all
+/// keys without reporting them.
 #[doc(alias("lease", "heartbeat", "DelayQueue"))]
 pub struct ExpiryQueue<K: 'static> {
     shared: Arc<Shared<K>>,

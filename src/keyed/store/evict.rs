@@ -70,8 +70,9 @@ use std::sync::atomic::{AtomicU64 as Hint, Ordering::Relaxed};
 #[non_exhaustive]
 pub enum EvictionPolicy {
     /// S3-FIFO, for caches: a new key is on probation, in a queue of 10 % of the entries, or of 1 %
-    /// while few keys are used there. The map evicts it at the queue's end unless it was used. An entry that was used stays until a sweep
-    /// meets it unused. So a scan evicts nothing that is in use.
+    /// while few keys are used there. The map evicts it at the queue's end unless it was used. An
+    /// entry that was used stays until a sweep meets it unused. So a scan evicts nothing that is in
+    /// use.
     #[default]
     S3Fifo,
     /// The entry that was not used for the longest time, about: a clock with a bit for each entry.

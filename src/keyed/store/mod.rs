@@ -148,8 +148,8 @@ impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
 }
 
 /// An entry that a look-up has found, with the lease that it had then. It borrows the pin under
-/// which it was found: until that is dropped the slot has no other occupant, whatever becomes of the
-/// entry (I4).
+/// which it was found: until that is dropped the slot has no other occupant, whatever becomes of
+/// the entry (I4).
 pub(super) struct Found<'g, K: 'static, V: 'static> {
     leased: Leased<'g, K, V>,
     /// The word's position in its index bucket, or [`ANYWHERE`](crate::core::index::ANYWHERE).
@@ -227,8 +227,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) expiry: Option<Arc<dyn Expiry<K, V>>>,
     /// Whether it counts look-ups, or has a policy to ask.
     pub(super) heeds_hits: bool,
-    /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of a
-    /// session tracker that lends no tokens.
+    /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of
+    /// a session tracker that lends no tokens.
     pub(in crate::keyed) drops: bool,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,

@@ -1,6 +1,6 @@
 //! Scenario `sessions`: fresh keys of an expiry queue, on which threads meet. It finds one kind of
-//! mistake only, on many keys: see `contended`. Keys that threads come back to, and the sessions of a
-//! tracker, are the scenario `histories`'.
+//! mistake only, on many keys: see `contended`. Keys that threads come back to, and the sessions of
+//! a tracker, are the scenario `histories`'.
 
 mod contended;
 mod stays;

@@ -113,7 +113,7 @@ impl<T: 'static> Trees<T> {
         let seen = found.lease;
         let mut live = found.by(found.slot.lease());
         let _delivering = mine.frontend.undelivered.announce();
-        if self.engine.is_closing() {
+        if self.engine.fence.is_closing() {
             return false;
         }
         loop {

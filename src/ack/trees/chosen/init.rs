@@ -162,8 +162,8 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Claims a slot and fills it, with the word that `word` makes of its target. Takes `token`, if
-    /// there is one. The slot belongs to this thread alone until the index has it. If no slot can be
-    /// claimed, `refused` says why.
+    /// there is one. The slot belongs to this thread alone until the index has it. If no slot can
+    /// be claimed, `refused` says why.
     #[inline(always)]
     pub(super) fn place(
         &self,

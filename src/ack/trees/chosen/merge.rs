@@ -12,8 +12,8 @@ use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    /// This thread has taken over the early entry `found` for the root `new`, whose part it puts in.
-    /// Returns the entry's target.
+    /// This thread has taken over the early entry `found` for the root `new`, whose part it puts
+    /// in. Returns the entry's target.
     fn adopt(
         &self,
         mine: &Mine,
@@ -46,7 +46,7 @@ impl<T: 'static> Trees<T> {
         token: &mut Option<T>,
     ) -> Result<bool, AckError> {
         let _delivering = mine.frontend.undelivered.announce();
-        if self.engine.is_closing() {
+        if self.engine.fence.is_closing() {
             return Err(AckError::Closed);
         }
         let Ok(ended) = found.by(found.lease).end() else {
@@ -78,7 +78,7 @@ impl<T: 'static> Trees<T> {
         let mut initing = Lease::new(State::Initing, early.generation(), deadline);
         // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
         let delivering = mine.frontend.undelivered.announce();
-        if self.engine.is_closing() {
+        if self.engine.fence.is_closing() {
             return Err(AckError::Closed);
         }
         // This swap refuses a second init, and keeps the early timeout away from here on.

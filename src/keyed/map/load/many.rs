@@ -16,13 +16,14 @@ where
 {
     /// Clones of the values of many keys. One call of `load` makes those that are missing, and the
     /// map keeps them as [`get_or_insert_with`](Self::get_or_insert_with) does. `load` is asked for
-    /// each key once, in the order of `keys`, but not for a key that another caller loads. This call
-    /// waits for that load, after its own. If that comes to nothing, `load` is called once more.
+    /// each key once, in the order of `keys`, but not for a key that another caller loads. This
+    /// call waits for that load, after its own. If that comes to nothing, `load` is called once
+    /// more.
     ///
-    /// `load` may leave out keys: the result has no value for them, other callers that wait for them
-    /// call their own loaders, and `failed_loads` in the metrics counts them. Keys that it was not
-    /// asked for are dropped. A value that the map [refuses](Self::insert) is in the result all the
-    /// same. Values of any age are found: this call reloads none
+    /// `load` may leave out keys: the result has no value for them, other callers that wait for
+    /// them call their own loaders, and `failed_loads` in the metrics counts them. Keys that it was
+    /// not asked for are dropped. A value that the map [refuses](Self::insert) is in the result all
+    /// the same. Values of any age are found: this call reloads none
     /// ([`refresh_after`](crate::ExpiringMapBuilder::refresh_after)).
     ///
     /// # Cost
