@@ -298,19 +298,21 @@ impl<K, V> Loading<'_, K, V> {
         }
     }
 
-    /// Runs the future of the load, and notes its polls.
+    /// Runs the future that loads for all of these flights, and notes its polls in each.
     #[cfg(feature = "async")]
-    pub(crate) async fn run<F: Future>(&self, load: F) -> F::Output {
+    pub(crate) async fn run<F: Future>(all: &[&Self], load: F) -> F::Output {
         let mut load = pin!(load);
         poll_fn(|context| {
-            // The waker's `clone` and `drop` are the user's code: they run outside the lock.
-            let waker = context.waker().clone();
-            let mut state = lock(&self.flight.state);
-            state.polls += 1;
-            let is_over = self.flight.outcome().is_some();
-            let before = if is_over { Some(waker) } else { state.loader.replace(waker) };
-            drop(state);
-            drop(before);
+            for Loading { flight, .. } in all {
+                // The waker's `clone` and `drop` are the user's code: they run outside the lock.
+                let waker = context.waker().clone();
+                let mut state = lock(&flight.state);
+                state.polls += 1;
+                let is_over = flight.outcome().is_some();
+                let before = if is_over { Some(waker) } else { state.loader.replace(waker) };
+                drop(state);
+                drop(before);
+            }
             load.as_mut().poll(context)
         })
         .await

@@ -3,6 +3,7 @@
 use crate::support::{on_threads, wait_for};
 use expiry::expiring_map::Loaded;
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
+use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -761,6 +762,69 @@ mod tasks {
         }
         clock.advance(Duration::from_secs(4));
         assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
+    }
+
+    /// A bulk load of two keys by a task: the second one's value is ten times the key, once `open`.
+    fn load_two<'m>(
+        map: &'m ExpiringMap<u64, u64>,
+        keys: [&'static u64; 2],
+        open: &'m AtomicUsize,
+        asked: &'m AtomicUsize,
+    ) -> impl std::future::Future<Output = HashMap<&'static u64, u64>> + Send + 'm {
+        let load = move |missing: Vec<&'static u64>| {
+            asked.fetch_add(missing.len(), Ordering::Relaxed);
+            let mut missing =
+                Some(missing.into_iter().map(|&key| (key, key * 10, Lifetimes::new())));
+            std::future::poll_fn(move |_| match open.load(Ordering::Relaxed) {
+                0 => std::task::Poll::Pending,
+                _ => {
+                    std::task::Poll::Ready(Ok::<_, ()>(missing.take().expect("it is polled once")))
+                }
+            })
+        };
+        let found = map.try_get_or_insert_many_async(keys, load);
+        sendable(async move { found.await.unwrap() })
+    }
+
+    #[test]
+    fn bulk_loads_of_tasks_load_each_key_once() {
+        let (map, one, two) = (map(), Task::new(), Task::new());
+        let (open, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut first = pin!(load_two(&map, [&1, &3], &open, &asked));
+        let mut second = pin!(load_two(&map, [&2, &1], &open, &asked));
+        assert!(one.poll(&mut first).is_pending());
+        assert!(two.poll(&mut second).is_pending());
+        open.store(1, Ordering::Relaxed);
+        assert!(two.poll(&mut second).is_pending(), "it has loaded 2, and waits for 1");
+        assert_eq!(one.block_on(first), [(&1, 10), (&3, 30)].into());
+        assert_eq!(two.block_on(second), [(&1, 10), (&2, 20)].into());
+        assert_eq!((asked.load(Ordering::Relaxed), one.held(), two.held()), (3, 0, 0));
+    }
+
+    #[test]
+    fn a_bulk_load_that_its_own_task_keeps_unpolled_or_drops_hands_over_each_key() {
+        let (map, task) = (map(), Task::new());
+        let (shut, open, asked) = (AtomicUsize::new(0), AtomicUsize::new(1), AtomicUsize::new(0));
+        let mut kept = Box::pin(load_two(&map, [&1, &2], &shut, &asked));
+        assert!(task.poll(&mut kept).is_pending());
+        let mut second = pin!(load_two(&map, [&2, &3], &open, &asked));
+        assert!(task.poll(&mut second).is_pending(), "it has loaded 3, and asks for another poll");
+        assert_eq!(task.block_on(second), [(&2, 20), (&3, 30)].into());
+        let mut third = pin!(load_two(&map, [&1, &3], &open, &asked));
+        let other = Task::new();
+        assert!(other.poll(&mut third).is_pending(), "another task's load is left alone");
+        drop(kept);
+        assert_eq!(other.block_on(third), [(&1, 10), (&3, 30)].into());
+        assert_eq!((asked.load(Ordering::Relaxed), task.held(), other.held()), (5, 0, 0));
+    }
+
+    #[test]
+    fn a_bulk_load_of_a_task_fails_for_all_that_wait() {
+        let (map, task) = (map(), Task::new());
+        let load = |_: Vec<&u64>| ready(Err::<Vec<_>, _>("an outage"));
+        let failed = task.block_on(pin!(map.try_get_or_insert_many_async(&[1, 2], load)));
+        assert!(matches!(failed, Err(LoadError::Failed(error)) if *error == "an outage"));
+        assert_eq!(load_many(&map, &[1, 2]).1, [[1, 2]]);
     }
 
     #[test]

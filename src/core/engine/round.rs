@@ -3,7 +3,7 @@
 
 use super::plan::Plans;
 use super::ring::Tended;
-use super::scan::{AT_ONCE, FENCED_AT_ONCE};
+use super::scan::AT_ONCE;
 use super::shard::DriverShard;
 use super::{Engine, Frontend, Instant, Work};
 use crate::core::params::{BLOCK, CHUNK_BLOCKS};
@@ -178,11 +178,10 @@ impl<P: Payload, C> Engine<P, C> {
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
             let at_once = match work.share.until {
-                _ if self.fence.exists() => FENCED_AT_ONCE,
-                Some(_) if frontend.runs_users_code() => 1,
+                Some(_) if frontend.runs_users_code() && !self.fence.exists() => 1,
                 _ => AT_ONCE,
             };
-            let mut due = [(0, 0); FENCED_AT_ONCE];
+            let mut due = [(0, 0); AT_ONCE];
             let mut count = 0;
             let end = loop {
                 let is_enough = count == at_once || count * BLOCK >= work.budget;

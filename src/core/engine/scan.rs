@@ -12,10 +12,8 @@ use crate::core::{prefetch, prefetch_at};
 use crate::sync::step;
 use crate::time::NEVER;
 
-/// How many due blocks the driver takes from a wheel before it scans the first of them: behind a
-/// [`Fence`](super::fence::Fence), more.
-pub(super) const AT_ONCE: usize = 16;
-pub(super) const FENCED_AT_ONCE: usize = 32;
+/// How many due blocks the driver takes from a wheel before it scans the first of them.
+pub(super) const AT_ONCE: usize = 32;
 
 /// A bit for each slot of a block.
 const ALL_SLOTS: u32 = (1 << BLOCK) - 1;
@@ -55,14 +53,20 @@ impl<P: Payload, C> Engine<P, C> {
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) {
-        self.prefetch_due(driver, due, instant.tick, frontend);
-        if self.fence.exists() && !due.is_empty() {
-            return self.scan_fenced(driver, due, instant, work, frontend);
+        if due.is_empty() {
+            return;
         }
+        self.prefetch_due(driver, due, instant.tick, frontend);
+        let mut taken = [None; AT_ONCE];
+        for (&(_, block), taken) in due.iter().zip(&mut taken) {
+            *taken = self.take(block);
+        }
+        // Once for all of them: it is dear.
+        self.fence.before_scan();
         // Pins inside it cost next to nothing.
         let pin = (!frontend.runs_users_code()).then(|| self.pin());
-        for &place in due {
-            if let Some(taken) = self.take(place.1) {
+        for (&place, taken) in due.iter().zip(&taken) {
+            if let Some(taken) = *taken {
                 self.scan(driver, place, (taken, pin.as_ref()), instant, work, frontend);
             }
         }
@@ -95,7 +99,7 @@ impl<P: Payload, C> Engine<P, C> {
         if cfg!(expiry_loom) {
             return; // It has no effect but on speed, and its looks at slots are steps of a model.
         }
-        let mut candidates = [0; FENCED_AT_ONCE];
+        let mut candidates = [0; AT_ONCE];
         for (&(local, block), candidates) in due.iter().zip(&mut candidates) {
             *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
             for (slot, note) in self.among(block, *candidates) {
@@ -130,27 +134,6 @@ impl<P: Payload, C> Engine<P, C> {
         let look = header.next.take()?;
         step("taken");
         Some(Taking { slots: self.slots.block(first)?, header, look })
-    }
-
-    /// [Scans](Self::scan) blocks behind one fence: it is dear.
-    fn scan_fenced(
-        &self,
-        driver: &mut DriverShard,
-        due: &[(u32, u32)],
-        instant: Instant<'_>,
-        work: &mut Work,
-        frontend: &impl Frontend<P>,
-    ) {
-        let mut taken = [None; FENCED_AT_ONCE];
-        for (&(_, block), taken) in due.iter().zip(&mut taken) {
-            *taken = self.take(block);
-        }
-        self.fence.before_scan();
-        for (&place, taken) in due.iter().zip(taken) {
-            if let Some(taken) = taken {
-                self.scan(driver, place, (taken, None), instant, work, frontend);
-            }
-        }
     }
 
     /// Ends what is due in a block, and schedules it for when it is to be looked at again. With a

@@ -464,7 +464,7 @@ where
             }
             Ok(Loaded::Absent(guard)) => guard,
         };
-        match guard.loading.run(load).await {
+        match Loading::run(&[&guard.loading], load).await {
             Ok((value, lifetime)) => Ok(guard.insert_for(value, lifetime)?),
             Err(error) => guard.fail(key, error),
         }

@@ -2,9 +2,13 @@
 
 use super::{landed, ExpiringMap, LoadError, LoadGuard, Loaded, Step, Value};
 use crate::keyed::Lifetimes;
-use crate::sync::flights::Outcome;
+#[cfg(feature = "async")]
+use crate::sync::flights::Loading;
+use crate::sync::flights::{Outcome, Waiting};
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
+#[cfg(feature = "async")]
+use std::future::{poll_fn, Future};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
@@ -81,59 +85,165 @@ where
         I: IntoIterator<Item = (K, V, Lifetimes)>,
         E: Send + Sync + 'static,
     {
-        let (mut values, mut asked) = (HashMap::new(), HashSet::new());
-        let mut open: Vec<&Q> = keys.into_iter().filter(|&key| asked.insert(key)).collect();
-        while !open.is_empty() {
-            let (mut guards, mut waits) = (Vec::new(), Vec::new());
-            for key in std::mem::take(&mut open) {
-                match self.load_step(key, true, false) {
-                    Ok(Step::Done(Loaded::Found(value))) => {
-                        values.insert(key, cloned(value));
-                    }
-                    Ok(Step::Done(Loaded::Absent(guard))) => guards.push((key, guard)),
-                    Ok(Step::Wait(waiting)) => waits.push((key, waiting)),
-                    // This very call loads another key of the same hash.
-                    Err(LoadError::Recursive) if self.is_among(&guards, key) => open.push(key),
-                    Err(error) => return Err(error),
-                }
-            }
+        let mut many = Many::of(keys);
+        while !many.open.is_empty() {
+            let (guards, waits) = many.begin(self, true)?;
             // Before the waits: another bulk load may wait for these keys.
             if !guards.is_empty() {
-                let missing: Vec<_> = guards.iter().map(|&(key, _)| key).collect();
-                match load(&missing) {
-                    Ok(loaded) => Self::land(guards, loaded, &mut values),
-                    Err(error) => return Err(fail_all(guards, error)),
-                }
+                let loaded = load(&asked_of(&guards));
+                many.land(guards, loaded)?;
             }
             for (key, waiting) in waits {
                 waiting.wait();
-                match landed(waiting, key) {
-                    Some(value) => drop(values.insert(key, cloned(value?))),
-                    None => open.push(key),
-                }
+                many.take(key, waiting)?;
             }
         }
-        Ok(values)
+        Ok(many.values)
     }
+}
 
-    /// Whether one of these guards loads a key of this one's hash.
-    fn is_among<Q>(&self, guards: &[(&Q, LoadGuard<'_, K, V, S>)], key: &Q) -> bool
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// As [`try_get_or_insert_many`](Self::try_get_or_insert_many), for a task: one future loads
+    /// what is missing, on any runtime, and waiting blocks no thread. If this is dropped, waiting
+    /// callers load. Each poll of the loading future costs a lock for each of its keys.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Failed`] if the future fails, or another caller's load of one of the keys, with
+    /// the same `E`; and as [`get_or_insert_async`](Self::get_or_insert_async).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Lifetimes;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let names = expiry::ExpiringMap::<u64, &str>::builder().build()?;
+    /// names.insert(1, "ada")?;
+    /// let load = |missing: Vec<&u64>| async move {
+    ///     assert_eq!(missing, [&2, &3]); // SELECT id, name FROM users WHERE id IN (2, 3)
+    ///     Ok::<_, std::io::Error>([(2, "bob", Lifetimes::new())])
+    /// };
+    /// let found = names.try_get_or_insert_many_async([&1, &2, &3], load).await?;
+    /// assert_eq!((found[&1], found[&2], found.get(&3)), ("ada", "bob", None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn try_get_or_insert_many_async<'q, Q, F, I, E>(
+        &self,
+        keys: impl IntoIterator<Item = &'q Q>,
+        mut load: impl FnMut(Vec<&'q Q>) -> F,
+    ) -> Result<HashMap<&'q Q, V>, LoadError<K, V, E>>
     where
-        Q: Hash + ?Sized,
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized + 'q,
+        F: Future<Output = Result<I, E>>,
+        I: IntoIterator<Item = (K, V, Lifetimes)>,
+        E: Send + Sync + 'static,
     {
-        let hash = self.hasher.hash_one(key);
-        guards.iter().any(|(other, _)| self.hasher.hash_one(other) == hash)
+        let mut many = Many::of(keys);
+        while !many.open.is_empty() {
+            let (guards, waits) = many.begin(self, false)?;
+            if !guards.is_empty() {
+                let loads: Vec<_> = guards.iter().map(|(_, guard)| &guard.loading).collect();
+                let loaded = Loading::run(&loads, load(asked_of(&guards))).await;
+                drop(loads);
+                many.land(guards, loaded)?;
+            }
+            for (key, mut waiting) in waits {
+                poll_fn(|context| waiting.poll(&self.flights, context)).await;
+                many.take(key, waiting)?;
+            }
+        }
+        Ok(many.values)
+    }
+}
+
+/// The keys that this call loads.
+type Guards<'a, 'q, K, V, S, Q> = Vec<(&'q Q, LoadGuard<'a, K, V, S>)>;
+
+/// The keys that other callers load.
+type Waits<'q, K, V, Q> = Vec<(&'q Q, Waiting<K, V>)>;
+
+fn asked_of<'q, K, V, S, Q: ?Sized>(guards: &Guards<'_, 'q, K, V, S, Q>) -> Vec<&'q Q> {
+    guards.iter().map(|&(key, _)| key).collect()
+}
+
+/// A bulk load under way.
+struct Many<'q, V, Q: ?Sized> {
+    /// The keys that this call has neither found nor begun to wait for.
+    open: Vec<&'q Q>,
+    values: HashMap<&'q Q, V>,
+}
+
+impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q> {
+    fn of(keys: impl IntoIterator<Item = &'q Q>) -> Self {
+        let mut asked = HashSet::new();
+        let open = keys.into_iter().filter(|&key| asked.insert(key)).collect();
+        Many { open, values: HashMap::new() }
     }
 
-    /// Inserts what was loaded, and ends the loads of the keys that were left out.
-    fn land<'q, Q>(
-        guards: Vec<(&'q Q, LoadGuard<'_, K, V, S>)>,
-        loaded: impl IntoIterator<Item = (K, V, Lifetimes)>,
-        values: &mut HashMap<&'q Q, V>,
-    ) where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+    /// Looks all open keys up, and begins to load, or to wait for, those that have no value.
+    #[allow(clippy::type_complexity)] // two lists
+    fn begin<'a, K, S, E>(
+        &mut self,
+        map: &'a ExpiringMap<K, V, S>,
+        blocks: bool,
+    ) -> Result<(Guards<'a, 'q, K, V, S, Q>, Waits<'q, K, V, Q>), LoadError<K, V, E>>
+    where
+        K: Borrow<Q> + Hash + Eq + Clone + Send + Sync + 'static,
+        Q: ToOwned<Owned = K>,
+        S: BuildHasher + Send + Sync + 'static,
     {
+        let (mut guards, mut waits): (Guards<'_, '_, _, _, _, _>, _) = (Vec::new(), Vec::new());
+        for key in std::mem::take(&mut self.open) {
+            let is_among = |guards: &Guards<'_, '_, K, V, S, Q>| {
+                let hash = map.hasher.hash_one(key);
+                guards.iter().any(|(other, _)| map.hasher.hash_one(other) == hash)
+            };
+            match map.load_step(key, blocks, false) {
+                Ok(Step::Done(Loaded::Found(value))) => {
+                    self.values.insert(key, cloned(value));
+                }
+                Ok(Step::Done(Loaded::Absent(guard))) => guards.push((key, guard)),
+                Ok(Step::Wait(waiting)) => waits.push((key, waiting)),
+                // This very call loads another key of the same hash.
+                Err(LoadError::Recursive) if is_among(&guards) => self.open.push(key),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((guards, waits))
+    }
+
+    /// Inserts what was loaded, and ends the loads of the keys that were left out; or ends them
+    /// all, and those that wait for them get the error.
+    fn land<K, S, E>(
+        &mut self,
+        guards: Guards<'_, 'q, K, V, S, Q>,
+        loaded: Result<impl IntoIterator<Item = (K, V, Lifetimes)>, E>,
+    ) -> Result<(), LoadError<K, V, E>>
+    where
+        K: Borrow<Q> + Hash + Eq + Clone + Send + Sync + 'static,
+        S: BuildHasher + Send + Sync + 'static,
+        E: Send + Sync + 'static,
+    {
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                let error = Arc::new(error);
+                for (_, guard) in guards {
+                    drop(guard.loading.end(Outcome::Failed(error.clone())));
+                }
+                return Err(LoadError::Failed(error));
+            }
+        };
         let mut guards: HashMap<_, _> = guards.into_iter().collect();
         for (key, value, lifetime) in loaded {
             let Some((key, guard)) = guards.remove_entry(key.borrow()) else { continue };
@@ -141,8 +251,25 @@ where
                 Ok(value) => cloned(value),
                 Err(refused) => refused.value,
             };
-            values.insert(key, value);
+            self.values.insert(key, value);
         }
+        Ok(())
+    }
+
+    /// Takes what another caller's load has come to, now that it is over; or the key is open again.
+    fn take<K: Borrow<Q> + 'static, E>(
+        &mut self,
+        key: &'q Q,
+        waiting: Waiting<K, V>,
+    ) -> Result<(), LoadError<K, V, E>>
+    where
+        E: Send + Sync + 'static,
+    {
+        match landed(waiting, key) {
+            Some(value) => drop(self.values.insert(key, cloned(value?))),
+            None => self.open.push(key),
+        }
+        Ok(())
     }
 }
 
@@ -151,20 +278,4 @@ fn cloned<K, V: Clone>(value: Value<'_, K, V>) -> V {
     let cloned = value.value().clone();
     drop(value); // before the clone is on its way out
     cloned
-}
-
-/// Ends these loads. All callers that wait for them get the error.
-fn fail_all<Q: ?Sized, K, V, S, E>(
-    guards: Vec<(&Q, LoadGuard<'_, K, V, S>)>,
-    error: E,
-) -> LoadError<K, V, E>
-where
-    K: Clone,
-    E: Send + Sync + 'static,
-{
-    let error = Arc::new(error);
-    for (_, guard) in guards {
-        drop(guard.loading.end(Outcome::Failed(error.clone())));
-    }
-    LoadError::Failed(error)
 }
