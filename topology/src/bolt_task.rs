@@ -6,12 +6,14 @@ use crate::emit::{Emitter, Port};
 use crate::inbox::{Inbox, Jam};
 use crate::instance::{Instance, Made, Workplace};
 use crate::lanes::Batch;
-use crate::outcomes::Cause;
+use crate::outcomes::{Ended, Owner};
+use crate::replay::Failure;
 use crate::task::{discard, nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +30,6 @@ pub(crate) struct Bench<Out> {
     pub(crate) port: Port<Out>,
     /// Acks not reported to the tracker yet: the bolt reports them together, at the end of a batch.
     acks: Vec<(Root, u64)>,
-    component: u64,
     /// The component that each of the bolt's groupings listens to.
     inputs: Vec<usize>,
     now: u64,
@@ -54,10 +55,20 @@ impl<Out> Bench<Out> {
             Err(panicked) => {
                 let mut roots = Roots::new();
                 parents.each(|anchor| roots.push(anchor.root));
-                let cause = Cause::Failed(panicked.to_string().into());
-                self.fail_trees(roots.into_iter(), Some(&cause));
+                let failure = self.failure(Some(&panicked));
+                self.fail_trees(roots.into_iter(), &failure);
             }
         }
+    }
+
+    /// The component's name.
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.task.emitter.context.component.clone()
+    }
+
+    /// A failure by this bolt.
+    pub(crate) fn failure(&self, why: Option<&dyn Display>) -> Failure {
+        Failure::Failed { by: Some(self.name()), why: why.map(|why| why.to_string().into()) }
     }
 
     /// The component that a tuple comes from.
@@ -91,8 +102,8 @@ impl<Out> Bench<Out> {
         emitter.tell(|hook| hook.ack(&emitter.context, &self.seen(origin, took), &tuple.message));
     }
 
-    pub(crate) fn fail<T>(&mut self, tuple: &Tuple<T>, cause: Option<Cause>) {
-        self.fail_roots(tuple.roots(), tuple.origin, tuple.received, cause);
+    pub(crate) fn fail<T>(&mut self, tuple: &Tuple<T>, failure: &Failure) {
+        self.fail_roots(tuple.roots(), tuple.origin, tuple.received, failure);
     }
 
     fn fail_roots(
@@ -100,22 +111,25 @@ impl<Out> Bench<Out> {
         roots: impl Iterator<Item = Root>,
         origin: Origin,
         received: u64,
-        cause: Option<Cause>,
+        failure: &Failure,
     ) {
-        self.fail_trees(roots, cause.as_ref());
+        self.fail_trees(roots, failure);
         let emitter = &self.task.emitter;
         emitter.stats.input(origin).failed.add(1);
         let took = self.process(origin, received);
         emitter.tell(|hook| hook.fail(&emitter.context, &self.seen(origin, took)));
     }
 
-    fn fail_trees(&self, roots: impl Iterator<Item = Root>, cause: Option<&Cause>) {
+    fn fail_trees(&self, roots: impl Iterator<Item = Root>, failure: &Failure) {
         let (shared, emitter) = (&self.task.shared, &self.task.emitter);
         if let Some(tracker) = &shared.tracker {
             for root in roots {
-                let fail = || tracker.fail_by(root, self.component);
-                match shared.desks.because(cause, fail) {
-                    Ok(_) => emitter.stats.trees_failed.add(1),
+                match tracker.fail_undelivered(root) {
+                    Ok(outcome) => {
+                        let Owner { task, place } = outcome.owner.into();
+                        shared.desks.tell(task, Ended::Failed(place, failure.clone()));
+                        emitter.stats.trees_failed.add(1);
+                    }
                     Err(error) => refused(emitter, error),
                 }
             }
@@ -291,7 +305,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         factory: BoltFactory<In, Out>,
         port: Port<Out>,
     ) -> Self {
-        let BoltParts { task, component, inputs, jams } = parts;
+        let BoltParts { task, inputs, jams } = parts;
         let now = task.shared.clock.now();
         let tick = task.tick.map(nanos);
         let work = Work {
@@ -315,7 +329,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
             last: now,
-            bench: Bench { task, port, acks: Vec::new(), component: component as u64, inputs, now },
+            bench: Bench { task, port, acks: Vec::new(), inputs, now },
         }
     }
 
@@ -361,8 +375,8 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
             let done = self.bolt.call(&mut self.bench, |bolt, bench| work.execute(bolt, bench));
             if let Some(Err(panicked)) = done {
                 if let Some((roots, origin, received)) = self.work.executed(&self.bench) {
-                    let cause = Cause::Failed(panicked.to_string().into());
-                    self.bench.fail_roots(roots.into_iter(), origin, received, Some(cause));
+                    let failure = self.bench.failure(Some(&panicked));
+                    self.bench.fail_roots(roots.into_iter(), origin, received, &failure);
                 }
             }
         }

@@ -35,8 +35,6 @@ pub(crate) struct SpoutParts {
 /// What a bolt's task has beside that.
 pub(crate) struct BoltParts {
     pub(crate) task: TaskParts,
-    /// The component's number.
-    pub(crate) component: usize,
     /// The component that each of its groupings listens to.
     pub(crate) inputs: Vec<usize>,
     /// If the bolt is on a cycle, those of the spouts that lead to it.

@@ -185,7 +185,6 @@ impl Assembly {
                 };
                 (bolt.make)(BoltParts {
                     task,
-                    component: at,
                     inputs: spec.inputs.clone(),
                     jams: self.graph.in_cycle[at].as_ref().map(jams),
                 })

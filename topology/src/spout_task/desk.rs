@@ -6,10 +6,10 @@ use crate::builder::TaskParts;
 use crate::emit::Port;
 use crate::error::EmitError;
 use crate::instance::Workplace;
-use crate::outcomes::{Cause, Ended};
-use crate::replay::DeadLetter;
+use crate::outcomes::Ended;
+use crate::replay::{DeadLetter, Failure};
 use crate::task::discard;
-use expiry::{AckError, Reason};
+use expiry::AckError;
 use rand::RngCore;
 use std::collections::VecDeque;
 
@@ -94,9 +94,8 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         match offered {
             Ok(copies) => self.send(place, copies),
             Err(panicked) => {
-                let cause = Some(Cause::Failed(panicked.to_string().into()));
-                let ended = Ended::Otherwise { place, reason: Reason::Failed { by: None }, cause };
-                self.task.shared.desks.tell(self.trees.task, ended);
+                let failure = Failure::Failed { by: None, why: Some(panicked.to_string().into()) };
+                self.task.shared.desks.tell(self.trees.task, Ended::Failed(place, failure));
                 return false;
             }
         }

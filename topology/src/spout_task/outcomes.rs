@@ -1,10 +1,8 @@
 //! Outcomes: the task takes them out of its queue, and calls the spout with each.
 
 use super::SpoutTask;
-use crate::outcomes::{Cause, Ended};
-use crate::replay::Failure;
+use crate::outcomes::Ended;
 use crate::task::discard;
-use expiry::Reason;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,37 +16,16 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 break;
             };
             any = true;
-            self.ended(ended);
+            match ended {
+                Ended::Acked(places) => self.desk.acked.extend(places),
+                Ended::Failed(place, failure) => self.failed(place, failure),
+            }
         }
         let left = self.desk.acked.len();
         if left > 0 {
             self.tell_acked();
         }
         any || self.desk.acked.len() < left
-    }
-
-    fn ended(&mut self, ended: Ended) {
-        let (place, reason, cause) = match ended {
-            Ended::Acked(places) => return self.desk.acked.extend(places),
-            Ended::Otherwise { place, reason, cause } => (place, reason, cause),
-        };
-        let failure = match reason {
-            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
-            Reason::Failed { by } => {
-                let by =
-                    by.and_then(|by| self.desk.task.shared.names.get(usize::try_from(by).ok()?));
-                let by = by.cloned();
-                match (by, cause) {
-                    (Some(by), Some(Cause::Rejected(why))) => Failure::Rejected { by, why },
-                    (by, cause) => {
-                        let why = cause.map(|(Cause::Failed(why) | Cause::Rejected(why))| why);
-                        Failure::Failed { by, why }
-                    }
-                }
-            }
-            _ => Failure::Failed { by: None, why: None },
-        };
-        self.failed(place, failure);
     }
 
     /// Calls the spout's `ack` for each acked message, and its `fail` for each acked dead letter.
