@@ -4,11 +4,11 @@ use crate::builder::{BoltParts, TaskParts};
 use crate::component::{Bolt, Context, Seen};
 use crate::emit::{Emitter, Port};
 use crate::inbox::{Inbox, Jam};
-use crate::instance::{Instance, Made, Workplace};
+use crate::instance::{Instance, Made};
 use crate::lanes::Batch;
 use crate::outcomes::{Ended, Owner};
 use crate::replay::Failure;
-use crate::task::{discard, nanos, Sampler, Step, Task};
+use crate::task::{nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
@@ -32,16 +32,11 @@ pub(crate) struct Bench<Out> {
     acks: Vec<(Root, u64)>,
     /// The component that each of the bolt's groupings listens to.
     inputs: Vec<usize>,
-    now: u64,
 }
 
-impl<Out> Workplace for Bench<Out> {
-    fn task(&self) -> &TaskParts {
+impl<Out> AsRef<TaskParts> for Bench<Out> {
+    fn as_ref(&self) -> &TaskParts {
         &self.task
-    }
-
-    fn now(&self) -> u64 {
-        self.now
     }
 }
 
@@ -201,12 +196,6 @@ struct Work<In> {
     flushed: u64,
 }
 
-impl<In> Drop for Work<In> {
-    fn drop(&mut self) {
-        self.batch.drain(..).for_each(discard);
-    }
-}
-
 impl<In: 'static> Work<In> {
     /// Executes the batch at hand, while the bolt is ready. What its first tuples have come to does
     /// not wait for the last one for longer than the topology says.
@@ -306,7 +295,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         port: Port<Out>,
     ) -> Self {
         let BoltParts { task, inputs, jams } = parts;
-        let now = task.shared.clock.now();
+        let now = task.now;
         let tick = task.tick.map(nanos);
         let work = Work {
             batch: VecDeque::new(),
@@ -329,7 +318,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
             last: now,
-            bench: Bench { task, port, acks: Vec::new(), inputs, now },
+            bench: Bench { task, port, acks: Vec::new(), inputs },
         }
     }
 
@@ -359,9 +348,8 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     fn refill(&mut self) {
         let batch = &mut self.work.batch;
         if batch.is_empty() && self.work.is_ready {
-            if let Some(mut next) = self.inbox.pop() {
-                let next = std::mem::take(&mut next.0);
-                self.inbox.give_back(Batch(std::mem::replace(batch, next.into()).into()));
+            if let Some(next) = self.inbox.pop() {
+                self.inbox.give_back(std::mem::replace(batch, next.into()).into());
             }
         }
     }
@@ -404,13 +392,13 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     }
 
     fn tick(&mut self) -> bool {
-        let is_due = self.next_tick <= self.bench.now || self.hurries();
+        let is_due = self.next_tick <= self.bench.task.now || self.hurries();
         let Some(tick) = self.tick.filter(|_| is_due) else {
             return false;
         };
         self.work.is_fresh = false;
         // The bolt skips the ticks that it was too busy for.
-        self.next_tick = self.bench.now.saturating_add(tick);
+        self.next_tick = self.bench.task.now.saturating_add(tick);
         self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }
@@ -434,7 +422,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
 
     fn step(&mut self) -> Step {
         let now = self.bench.task.shared.clock.now();
-        self.bench.now = now;
+        self.bench.task.now = now;
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
         let mut worked = self.bench.port.retry();
         if self.bench.port.overflow() > 0 && self.jams.is_none() {
@@ -466,7 +454,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
     fn has_input(&self) -> bool {
         let waits = self.bench.port.overflow() > 0;
         let takes = !waits || self.jams.is_some();
-        let is_due = self.bolt.due(&self.bench).is_some_and(|due| due <= self.bench.now);
+        let is_due = self.bolt.due(&self.bench).is_some_and(|due| due <= self.bench.task.now);
         let is_called = self.bench.task.emitter.context.call.is_there();
         let has_tuples =
             self.work.is_ready && !(self.work.batch.is_empty() && self.inbox.is_empty());

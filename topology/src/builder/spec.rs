@@ -7,7 +7,6 @@ use crate::lanes::Sender;
 use crate::outcomes::Ended;
 use crate::replay::Replay;
 use crate::task::{Shared, Task};
-use crate::wait::WaitStrategy;
 use expiry::Lifetime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,8 @@ pub(crate) struct TaskParts {
     pub(crate) sender: Sender,
     pub(crate) shared: Arc<Shared>,
     pub(crate) tick: Option<Duration>,
+    /// The clock reading of this step.
+    pub(crate) now: u64,
 }
 
 /// What a spout's task has beside that.
@@ -89,8 +90,6 @@ pub(crate) struct Spec {
     pub(crate) threads: Option<usize>,
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
-    pub(crate) wait: Option<WaitStrategy>,
-    pub(crate) notes_sent: bool,
     pub(crate) tick: Option<Duration>,
     /// The component that each grouping listens to.
     pub(crate) inputs: Vec<usize>,
@@ -106,8 +105,6 @@ impl Spec {
             tasks: 1,
             threads: None,
             tries: true,
-            wait: None,
-            notes_sent: false,
             tick: None,
             inputs: Vec::new(),
             strays: false,
@@ -162,11 +159,7 @@ impl Spec {
             Kind::Bolt(_) => None,
         };
         let zero = self.tick.filter(Duration::is_zero).map(|_| ("tick_every", "is zero"));
-        match own.or(zero) {
-            Some((setting, why)) => {
-                Err(BuildError::Setting { component: component(), setting, why })
-            }
-            None => Ok(()),
-        }
+        let wrong = own.or(zero);
+        wrong.map_or(Ok(()), |(setting, why)| Err(BuildError::setting(&self.name, setting, why)))
     }
 }

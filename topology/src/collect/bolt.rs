@@ -60,13 +60,6 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
         self.bench.emit(&parents, message);
     }
 
-    /// The tasks that got the message that was emitted last: for each the number of the grouping
-    /// that listens, in the order of declaration, and the task's number in its bolt. None without
-    /// [`note_sent`](crate::BoltStage::note_sent).
-    pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.bench.port.sent_to()
-    }
-
     /// Returns the component that emitted a tuple. For a tuple of another bolt the answer is
     /// meaningless.
     #[must_use]

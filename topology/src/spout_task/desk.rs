@@ -5,10 +5,8 @@ use super::trees::Trees;
 use crate::builder::TaskParts;
 use crate::emit::Port;
 use crate::error::EmitError;
-use crate::instance::Workplace;
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure};
-use crate::task::discard;
 use expiry::AckError;
 use rand::RngCore;
 use std::collections::VecDeque;
@@ -25,17 +23,11 @@ pub(crate) struct Desk<M, Id> {
     pub(super) acked: VecDeque<u32>,
     /// Whether copies of pending messages are kept.
     pub(super) keeps: bool,
-    /// The clock reading of this step.
-    pub(super) now: u64,
 }
 
-impl<M, Id> Workplace for Desk<M, Id> {
-    fn task(&self) -> &TaskParts {
+impl<M, Id> AsRef<TaskParts> for Desk<M, Id> {
+    fn as_ref(&self) -> &TaskParts {
         &self.task
-    }
-
-    fn now(&self) -> u64 {
-        self.now
     }
 }
 
@@ -55,7 +47,7 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         let Some(place) = self.places.next() else {
             return Err(EmitError { message, id });
         };
-        let (message, began) = (Some(message), self.now);
+        let (message, began) = (Some(message), self.task.now);
         let seed = seed.unwrap_or_else(|| self.task.emitter.random.next_u64());
         self.places.enter(Pending { id, message, attempts: 0, given_up: None, seed, began });
         self.count_pending();
@@ -145,13 +137,6 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
     /// Number of batches that have no room yet.
     pub(super) fn overflow(&self) -> usize {
         self.port.overflow() + self.letters.overflow()
-    }
-
-    /// Drops what is in a place, and frees it.
-    pub(super) fn release(&mut self, place: u32) {
-        discard(self.places.take(place));
-        self.places.free(place);
-        self.count_pending();
     }
 
     /// Publishes the number of pending messages.

@@ -1,8 +1,8 @@
 //! Outcomes: the task takes them out of its queue, and calls the spout with each.
 
+use super::places::Pending;
 use super::SpoutTask;
 use crate::outcomes::Ended;
-use crate::task::discard;
 use std::fmt;
 use std::time::Duration;
 
@@ -35,19 +35,18 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             let sampler = &mut self.sampler;
             let done = self.spout.call(&mut self.desk, |spout, desk| {
                 while let Some(place) = desk.acked.pop_front() {
-                    let Some(pending) = desk.places.take(place) else {
+                    // What is left of it is dropped after the call, which a panic there cannot undo.
+                    let Some(Pending { id, message: _kept, given_up, began, .. }) =
+                        desk.places.take(place)
+                    else {
                         continue;
                     };
                     desk.places.free(place);
-                    let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
-                    if pending.message.is_some() {
-                        discard(pending.message);
-                    }
-                    if let Some(letter) = pending.given_up {
+                    if let Some(letter) = given_up {
                         spout.fail(id, &letter.failure);
-                        discard(letter);
                         continue;
                     }
+                    let took = desk.task.now.saturating_sub(began);
                     let emitter = &desk.task.emitter;
                     emitter.stats.acked.add(1);
                     if sampler.is_due() {
