@@ -6,7 +6,9 @@ use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
-use async_nats::{Auth, AuthError, Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
+use async_nats::{
+    Auth, AuthError, Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr,
+};
 use bytes::Bytes;
 use std::error::Error;
 use std::future::Future;
@@ -213,6 +215,19 @@ impl Nats {
                 _ => unreachable(why),
             }
         })?;
+        Nats::with_client(options, client).await
+    }
+
+    /// Uses a client that the caller has connected, with settings that [`Options`] does not have. Of
+    /// the options the names and the request timeout count. The permissions of the guide need the
+    /// inbox prefix `_INBOX.APP.WORKER`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), without `Unreachable`.
+    pub async fn with_client(options: Options, client: Client) -> Result<Nats, NatsError> {
+        NatsError::name("application", &options.app)?;
+        NatsError::name("worker", &options.worker)?;
         let found = client.server_info().version;
         if !client.is_server_compatible(2, 12, 0) {
             return Err(NatsError::TooOld { found, needed: NEEDED });

@@ -94,9 +94,7 @@ fn a_key_has_one_holder_until_it_is_released() {
         began.elapsed() > TIME + OWNERS
     });
     drop(all);
-    rig.until("all are free", || {
-        (0..100).all(|n| b.acquire(&format!("k{n}")).is_some())
-    });
+    rig.until("all are free", || (0..100).all(|n| b.acquire(&format!("k{n}")).is_some()));
     let refused = |key: &str, time| {
         let call = a.worker.runtime.block_on(a.leases.acquire(key, time));
         matches!(call, Err(NatsError::Setting { .. }))

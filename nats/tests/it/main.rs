@@ -98,9 +98,12 @@ async fn a_server_that_does_not_answer_is_named_without_its_password() {
 #[tokio::test]
 async fn an_old_server_is_named() {
     let old = server("2.11.9", "PONG\r\n");
-    let found = refused("app", "worker", &old).await;
-    let (found_version, needed) = ("2.11.9".to_string(), "2.12.0");
-    assert_eq!(found, NatsError::TooOld { found: found_version, needed });
+    let client = async_nats::connect(&old).await.unwrap();
+    let of_client = Nats::with_client(Options::new("app", "worker"), client).await.unwrap_err();
+    for refused in [refused("app", "worker", &old).await, of_client] {
+        let (found, needed) = ("2.11.9".to_string(), "2.12.0");
+        assert_eq!(refused, NatsError::TooOld { found, needed });
+    }
 }
 
 #[tokio::test]
