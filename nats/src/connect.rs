@@ -50,9 +50,11 @@ pub struct Options {
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
     tls: bool,
-    on_event: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    on_event: Option<Hear>,
     request_timeout: Duration,
 }
+
+type Hear = Arc<dyn Fn(&str) + Send + Sync>;
 
 setters! { Options
     /// A credentials file: a JWT and the seed of its nkey. The client reads it at each connection,

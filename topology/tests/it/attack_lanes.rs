@@ -1,7 +1,6 @@
 //! What a hostile component could break in the lanes: order, roots, batches, and values of users.
 
 use crate::common::*;
-use expiry::ManualClock;
 use expiry_topology::{
     sink, Bolt, BoltCollector, Collect, Context, DeadLetter, Next, Spout, SpoutCollector,
     TopologyBuilder, Tuple, VecSpout, Waker,

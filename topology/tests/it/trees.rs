@@ -2,7 +2,6 @@
 //! receive.
 
 use crate::common::*;
-use expiry::ManualClock;
 use expiry_topology::{
     Bolt, BoltCollector, Context, Failure, Next, Replay, Spout, SpoutCollector, Tuple,
 };
