@@ -1,4 +1,4 @@
-//! A connection to the brokers, and what is known of its health.
+//! A connection to the brokers.
 
 use crate::base::{debug, setters};
 use crate::NatsError;
@@ -6,10 +6,13 @@ use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::publish::PublishAck;
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
+use async_nats::{
+    Auth, AuthError, Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr,
+};
 use bytes::Bytes;
+use std::error::Error;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,11 +50,15 @@ pub struct Options {
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
     tls: bool,
+    on_event: Option<Hear>,
     request_timeout: Duration,
 }
 
+type Hear = Arc<dyn Fn(&str) + Send + Sync>;
+
 setters! { Options
-    /// A credentials file: a JWT and the seed of its nkey.
+    /// A credentials file: a JWT and the seed of its nkey. The client reads it at each connection,
+    /// so a file that is replaced before its JWT expires keeps the worker connected.
     credentials(file: impl Into<PathBuf>) => credentials = Some(file.into());
     /// A user's name and password. Those in a server's address, `nats://USER:PASSWORD@HOST`, are
     /// not used: the client ignores them.
@@ -65,6 +72,10 @@ setters! { Options
         client_certificate = Some((certificate.into(), key.into()));
     /// Refuses an unencrypted connection.
     require_tls() => tls = true;
+    /// Has `f` called with each event of the client, as text: `connected`, `disconnected`, a slow
+    /// consumer, an error of the server. A subject that the server does not permit is such an
+    /// error. The call must not block.
+    on_event(f: impl Fn(&str) + Send + Sync + 'static) => on_event = Some(Arc::new(f));
     /// How long a request waits for its answer.
     request_timeout(timeout: Duration) => request_timeout = timeout;
 }
@@ -83,6 +94,7 @@ impl Options {
             root_certificates: None,
             client_certificate: None,
             tls: false,
+            on_event: None,
             request_timeout: Duration::from_secs(5),
         }
     }
@@ -110,11 +122,21 @@ impl Options {
 
 debug!(Options, |it| "Options({:?}, {:?}, {:?})", it.app, it.worker, it.shown());
 
-/// What is known of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// Whether the client is connected to a broker.
-    pub connected: bool,
+/// What a credentials file proves to a server that has sent this nonce.
+fn credentials(file: &Path, nonce: &[u8]) -> Result<Auth, String> {
+    let prove = || -> Result<Auth, Box<dyn Error>> {
+        let text = std::fs::read_to_string(file)?;
+        let below = |mark: &str| {
+            let mut lines = text.lines().skip_while(|line| !line.contains(mark)).skip(1);
+            lines.next().ok_or_else(|| format!("it has no line {mark:?}"))
+        };
+        let key = nkeys::KeyPair::from_seed(below("BEGIN USER NKEY SEED")?.trim())?;
+        let mut auth = Auth::new();
+        auth.jwt = Some(below("BEGIN NATS USER JWT")?.trim().to_string());
+        auth.signature = Some(key.sign(nonce)?);
+        Ok(auth)
+    };
+    prove().map_err(|error| format!("the credentials file {file:?}: {error}"))
 }
 
 /// A connection. It is a handle: a clone is the same connection. It uses the tokio runtime in which
@@ -151,7 +173,16 @@ impl Nats {
         let encrypted = options.tls
             || options.root_certificates.is_some()
             || options.client_certificate.is_some();
-        let mut connect = ConnectOptions::new()
+        let connect = match options.credentials.clone() {
+            Some(file) => {
+                credentials(&file, &[]).map_err(|why| NatsError::Denied { why })?;
+                ConnectOptions::with_auth_callback(move |nonce| {
+                    std::future::ready(credentials(&file, &nonce).map_err(AuthError::new))
+                })
+            }
+            None => ConnectOptions::new(),
+        };
+        let mut connect = connect
             .name(format!("{}/{}", options.app, options.worker))
             // So that permissions can keep a worker from the answers that others get.
             .custom_inbox_prefix(format!("_INBOX.{}.{}", options.app, options.worker))
@@ -165,11 +196,11 @@ impl Nats {
         if let Some((name, password)) = options.user.clone() {
             connect = connect.user_and_password(name, password);
         }
-        if let Some(file) = &options.credentials {
-            let read = connect.credentials_file(file).await;
-            connect = read.map_err(|error| NatsError::Denied {
-                why: format!("the credentials file {file:?}: {error}"),
-            })?;
+        if let Some(hear) = options.on_event.clone() {
+            connect = connect.event_callback(move |event| {
+                hear(&event.to_string());
+                std::future::ready(())
+            });
         }
         if let Some(file) = &options.root_certificates {
             connect = connect.add_root_certificates(file.clone());
@@ -186,6 +217,19 @@ impl Nats {
                 _ => unreachable(why),
             }
         })?;
+        Nats::with_client(options, client).await
+    }
+
+    /// Uses a client that the caller has connected, with settings that [`Options`] does not have. Of
+    /// the options the names and the request timeout count. The permissions of the guide need the
+    /// inbox prefix `_INBOX.APP.WORKER`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), without `Unreachable`.
+    pub async fn with_client(options: Options, client: Client) -> Result<Nats, NatsError> {
+        NatsError::name("application", &options.app)?;
+        NatsError::name("worker", &options.worker)?;
         let found = client.server_info().version;
         if !client.is_server_compatible(2, 12, 0) {
             return Err(NatsError::TooOld { found, needed: NEEDED });
@@ -308,9 +352,9 @@ impl Nats {
         }
     }
 
-    /// What is known of the connection. Asks no broker.
+    /// Whether the client is connected to a broker. Asks none.
     #[must_use]
-    pub fn health(&self) -> Health {
-        Health { connected: self.0.client.connection_state() == State::Connected }
+    pub fn is_connected(&self) -> bool {
+        self.0.client.connection_state() == State::Connected
     }
 }

@@ -46,10 +46,8 @@ const LARGEST_WRITE: usize = 320;
 /// What all owners of a set have in common.
 #[derive(Clone)]
 pub(crate) struct Terms {
-    /// The entries are leases, which have keys and holders. Else they are sessions.
-    pub(crate) of_leases: bool,
-    /// The timeout of a session.
-    pub(crate) timeout: Duration,
+    /// The timeout of a session. None: the entries are leases, which have keys, holders and times.
+    pub(crate) timeout: Option<Duration>,
     /// Reports the end of an entry.
     pub(crate) report: Arc<dyn Fn(u64) + Send + Sync>,
 }

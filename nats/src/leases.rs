@@ -91,7 +91,7 @@ impl LeaseSet {
     pub async fn join(self) -> Result<Leases, NatsError> {
         NatsError::name("set of leases", &self.name)?;
         let LeaseSet { name, kind, set } = self;
-        let terms = Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) };
+        let terms = Terms { timeout: None, report: Arc::new(|_| ()) };
         // The sender of a lost lease is dropped, which wakes those that wait in `lost`.
         let member = keep::join(set, (kind, &name), terms, Holder::new(), drop).await?;
         Ok(Leases(Arc::new(member)))

@@ -43,7 +43,7 @@ mod source;
 #[cfg(feature = "topology")]
 mod timers;
 
-pub use connect::{Health, Nats, Options};
+pub use connect::{Nats, Options};
 pub use error::NatsError;
 pub use leases::{Election, Leader, Lease, LeaseSet, LeaseStats, Leases};
 pub use once::{Claim, Guard, Once, OnceSet};

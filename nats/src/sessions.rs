@@ -97,7 +97,7 @@ impl SessionSet {
             // An error says that the process takes no ends.
             let _ = tell.send(SessionId(id));
         };
-        let terms = Terms { of_leases: false, timeout, report: Arc::new(report.clone()) };
+        let terms = Terms { timeout: Some(timeout), report: Arc::new(report.clone()) };
         let member = keep::join(set, ("sessions", &name), terms, front, report).await?;
         Ok((Sessions(Arc::new(Inner { member, live, timeout })), Ended(ended)))
     }

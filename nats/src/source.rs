@@ -138,8 +138,8 @@ pub struct MessageId {
     pub sequence: u64,
     /// When the stream stored it.
     pub published: i128,
-    /// The epoch of its partition's owner. 0 in a source without partitions.
-    pub epoch: u64,
+    /// The epoch of its partition's owner, in a partitioned source.
+    pub epoch: Option<u64>,
 }
 
 stats! { counted

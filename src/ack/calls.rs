@@ -1,6 +1,6 @@
 //! The calls on one root: begin, ack, fail, and renew.
 
-use super::{Ack, AckError, AckTracker, Done, Root, RootId};
+use super::{Ack, AckError, AckTracker, Done, Outcome, Root, RootId};
 use crate::error::TokenError;
 use crate::time::Lifetime;
 
@@ -145,6 +145,16 @@ impl<T: Send + 'static> AckTracker<T> {
     #[inline]
     pub fn fail_by(&self, root: impl Into<RootId>, by: u64) -> Result<Done, AckError> {
         self.fail_with(root.into(), Some(by))
+    }
+
+    /// Fails an issued root, and returns the outcome instead of delivering it.
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    #[doc(hidden)] // for `expiry-topology`
+    pub fn fail_undelivered(&self, root: Root) -> Result<Outcome<T>, AckError> {
+        self.trees.fail_undelivered(root)
     }
 
     fn fail_with(&self, root: RootId, by: Option<u64>) -> Result<Done, AckError> {

@@ -83,6 +83,18 @@ fn every_end_returns_the_token() {
         begin(&rig);
         assert_eq!(rig.tracker.fail_all(42), 1);
         assert_eq!(rig.only(7), FAILED);
+        match begin(&rig) {
+            RootId::Issued(root) => {
+                let outcome = rig.tracker.fail_undelivered(root).unwrap();
+                assert_eq!((outcome.token.id(), outcome.owner, outcome.reason), (7, 42, FAILED));
+                let late = rig.tracker.fail_undelivered(root).unwrap_err();
+                assert!(late == AckError::NotLive && rig.told.lock().unwrap().is_empty());
+            }
+            chosen => {
+                assert_eq!(rig.tracker.fail(chosen), Ok(Done::Now));
+                assert_eq!(rig.only(7), FAILED);
+            }
+        }
         begin(&rig);
         rig.clock.advance(31 * MS);
         rig.tracker.poll(1000);

@@ -4,14 +4,16 @@ use crate::builder::{BoltParts, TaskParts};
 use crate::component::{Bolt, Context, Seen};
 use crate::emit::{Emitter, Port};
 use crate::inbox::{Inbox, Jam};
-use crate::instance::{Instance, Made, Workplace};
+use crate::instance::{Instance, Made};
 use crate::lanes::Batch;
-use crate::outcomes::Cause;
-use crate::task::{discard, nanos, Sampler, Step, Task};
+use crate::outcomes::{Ended, Owner};
+use crate::replay::Failure;
+use crate::task::{nanos, Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,19 +30,13 @@ pub(crate) struct Bench<Out> {
     pub(crate) port: Port<Out>,
     /// Acks not reported to the tracker yet: the bolt reports them together, at the end of a batch.
     acks: Vec<(Root, u64)>,
-    component: u64,
     /// The component that each of the bolt's groupings listens to.
     inputs: Vec<usize>,
-    now: u64,
 }
 
-impl<Out> Workplace for Bench<Out> {
-    fn task(&self) -> &TaskParts {
+impl<Out> AsRef<TaskParts> for Bench<Out> {
+    fn as_ref(&self) -> &TaskParts {
         &self.task
-    }
-
-    fn now(&self) -> u64 {
-        self.now
     }
 }
 
@@ -54,10 +50,20 @@ impl<Out> Bench<Out> {
             Err(panicked) => {
                 let mut roots = Roots::new();
                 parents.each(|anchor| roots.push(anchor.root));
-                let cause = Cause::Failed(panicked.to_string().into());
-                self.fail_trees(roots.into_iter(), Some(&cause));
+                let failure = self.failure(Some(&panicked));
+                self.fail_trees(roots.into_iter(), &failure);
             }
         }
+    }
+
+    /// The component's name.
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.task.emitter.context.component.clone()
+    }
+
+    /// A failure by this bolt.
+    pub(crate) fn failure(&self, why: Option<&dyn Display>) -> Failure {
+        Failure::Failed { by: Some(self.name()), why: why.map(|why| why.to_string().into()) }
     }
 
     /// The component that a tuple comes from.
@@ -91,8 +97,8 @@ impl<Out> Bench<Out> {
         emitter.tell(|hook| hook.ack(&emitter.context, &self.seen(origin, took), &tuple.message));
     }
 
-    pub(crate) fn fail<T>(&mut self, tuple: &Tuple<T>, cause: Option<Cause>) {
-        self.fail_roots(tuple.roots(), tuple.origin, tuple.received, cause);
+    pub(crate) fn fail<T>(&mut self, tuple: &Tuple<T>, failure: &Failure) {
+        self.fail_roots(tuple.roots(), tuple.origin, tuple.received, failure);
     }
 
     fn fail_roots(
@@ -100,22 +106,25 @@ impl<Out> Bench<Out> {
         roots: impl Iterator<Item = Root>,
         origin: Origin,
         received: u64,
-        cause: Option<Cause>,
+        failure: &Failure,
     ) {
-        self.fail_trees(roots, cause.as_ref());
+        self.fail_trees(roots, failure);
         let emitter = &self.task.emitter;
         emitter.stats.input(origin).failed.add(1);
         let took = self.process(origin, received);
         emitter.tell(|hook| hook.fail(&emitter.context, &self.seen(origin, took)));
     }
 
-    fn fail_trees(&self, roots: impl Iterator<Item = Root>, cause: Option<&Cause>) {
+    fn fail_trees(&self, roots: impl Iterator<Item = Root>, failure: &Failure) {
         let (shared, emitter) = (&self.task.shared, &self.task.emitter);
         if let Some(tracker) = &shared.tracker {
             for root in roots {
-                let fail = || tracker.fail_by(root, self.component);
-                match shared.desks.because(cause, fail) {
-                    Ok(_) => emitter.stats.trees_failed.add(1),
+                match tracker.fail_undelivered(root) {
+                    Ok(outcome) => {
+                        let Owner { task, place } = outcome.owner.into();
+                        shared.desks.tell(task, Ended::Failed(place, failure.clone()));
+                        emitter.stats.trees_failed.add(1);
+                    }
                     Err(error) => refused(emitter, error),
                 }
             }
@@ -185,12 +194,6 @@ struct Work<In> {
     /// Number of executed tuples after which the bolt reads the clock.
     look_after: u64,
     flushed: u64,
-}
-
-impl<In> Drop for Work<In> {
-    fn drop(&mut self) {
-        self.batch.drain(..).for_each(discard);
-    }
 }
 
 impl<In: 'static> Work<In> {
@@ -291,8 +294,8 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         factory: BoltFactory<In, Out>,
         port: Port<Out>,
     ) -> Self {
-        let BoltParts { task, component, inputs, jams } = parts;
-        let now = task.shared.clock.now();
+        let BoltParts { task, inputs, jams } = parts;
+        let now = task.now;
         let tick = task.tick.map(nanos);
         let work = Work {
             batch: VecDeque::new(),
@@ -315,7 +318,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
             last: now,
-            bench: Bench { task, port, acks: Vec::new(), component: component as u64, inputs, now },
+            bench: Bench { task, port, acks: Vec::new(), inputs },
         }
     }
 
@@ -345,9 +348,8 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     fn refill(&mut self) {
         let batch = &mut self.work.batch;
         if batch.is_empty() && self.work.is_ready {
-            if let Some(mut next) = self.inbox.pop() {
-                let next = std::mem::take(&mut next.0);
-                self.inbox.give_back(Batch(std::mem::replace(batch, next.into()).into()));
+            if let Some(next) = self.inbox.pop() {
+                self.inbox.give_back(std::mem::replace(batch, next.into()).into());
             }
         }
     }
@@ -361,8 +363,8 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
             let done = self.bolt.call(&mut self.bench, |bolt, bench| work.execute(bolt, bench));
             if let Some(Err(panicked)) = done {
                 if let Some((roots, origin, received)) = self.work.executed(&self.bench) {
-                    let cause = Cause::Failed(panicked.to_string().into());
-                    self.bench.fail_roots(roots.into_iter(), origin, received, Some(cause));
+                    let failure = self.bench.failure(Some(&panicked));
+                    self.bench.fail_roots(roots.into_iter(), origin, received, &failure);
                 }
             }
         }
@@ -390,13 +392,13 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     }
 
     fn tick(&mut self) -> bool {
-        let is_due = self.next_tick <= self.bench.now || self.hurries();
+        let is_due = self.next_tick <= self.bench.task.now || self.hurries();
         let Some(tick) = self.tick.filter(|_| is_due) else {
             return false;
         };
         self.work.is_fresh = false;
         // The bolt skips the ticks that it was too busy for.
-        self.next_tick = self.bench.now.saturating_add(tick);
+        self.next_tick = self.bench.task.now.saturating_add(tick);
         self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }
@@ -420,7 +422,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
 
     fn step(&mut self) -> Step {
         let now = self.bench.task.shared.clock.now();
-        self.bench.now = now;
+        self.bench.task.now = now;
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
         let mut worked = self.bench.port.retry();
         if self.bench.port.overflow() > 0 && self.jams.is_none() {
@@ -452,7 +454,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
     fn has_input(&self) -> bool {
         let waits = self.bench.port.overflow() > 0;
         let takes = !waits || self.jams.is_some();
-        let is_due = self.bolt.due(&self.bench).is_some_and(|due| due <= self.bench.now);
+        let is_due = self.bolt.due(&self.bench).is_some_and(|due| due <= self.bench.task.now);
         let is_called = self.bench.task.emitter.context.call.is_there();
         let has_tuples =
             self.work.is_ready && !(self.work.batch.is_empty() && self.inbox.is_empty());

@@ -145,12 +145,6 @@ impl<M: Clone> Port<M> {
         self.sent += 1;
     }
 
-    /// The tasks that got the last message: the number of the listener, and that of its task.
-    pub(crate) fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let listeners = self.listeners.iter().enumerate();
-        listeners.flat_map(|(at, listener)| listener.sent_to().iter().map(move |&task| (at, task)))
-    }
-
     /// Sends what has been collected.
     pub(crate) fn flush(&mut self) {
         self.listeners.iter_mut().for_each(|listener| listener.flush());

@@ -52,6 +52,12 @@ pub enum BuildError {
     },
 }
 
+impl BuildError {
+    pub(crate) fn setting(component: &str, setting: &'static str, why: &'static str) -> Self {
+        BuildError::Setting { component: component.to_string(), setting, why }
+    }
+}
+
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,30 +2,18 @@
 
 use crate::builder::TaskParts;
 use crate::component::Context;
-use crate::emit::Emitter;
 use crate::task::{caught, discard, Panicked};
-
-/// Where a component's code is called: its task, by whose stats a panic is counted, and the time.
-pub(crate) trait Workplace {
-    fn task(&self) -> &TaskParts;
-
-    fn emitter(&self) -> &Emitter {
-        &self.task().emitter
-    }
-
-    /// The clock reading of this step.
-    fn now(&self) -> u64;
-}
 
 /// Calls what users have written, at its workplace. If it panics that is counted, and what it said
 /// comes back.
-pub(crate) fn guarded<W: Workplace, R>(
+pub(crate) fn guarded<W: AsRef<TaskParts>, R>(
     at: &mut W,
     f: impl FnOnce(&mut W) -> R,
 ) -> Result<R, Panicked> {
-    at.emitter().stats.busy_since.set(at.now().max(1));
+    let task = at.as_ref();
+    task.emitter.stats.busy_since.set(task.now.max(1));
     let done = caught(|| f(at));
-    let stats = &at.emitter().stats;
+    let stats = &at.as_ref().emitter.stats;
     stats.busy_since.set(0);
     if done.is_err() {
         stats.panics.add(1);
@@ -38,8 +26,7 @@ pub(crate) type Made<C> = Result<Box<C>, String>;
 
 /// A task's instance of a spout or a bolt, if there is one. None begins before the topology has
 /// been active. One that has panicked is gone. Another one is made at once; if that cannot be made,
-/// after a pause of a millisecond, and twice as long each time, up to a second. Dropping this drops
-/// the instance, whose own drop may panic.
+/// after a pause of a millisecond, and twice as long each time, up to a second.
 pub(crate) struct Instance<C: ?Sized> {
     /// The first instance, if it was made before its task runs. It has not begun.
     first: Option<Box<C>>,
@@ -60,36 +47,36 @@ impl<C: ?Sized> Instance<C> {
 
     /// The clock reading from which on it may be made. `None` if there is one, or if the topology
     /// has not been active yet.
-    pub(crate) fn due<W: Workplace>(&self, at: &W) -> Option<u64> {
-        (!self.is_alive() && at.task().shared.gate.has_opened()).then_some(self.due)
+    pub(crate) fn due<W: AsRef<TaskParts>>(&self, at: &W) -> Option<u64> {
+        (!self.is_alive() && at.as_ref().shared.gate.has_opened()).then_some(self.due)
     }
 
     /// Makes the first one before the task runs. Returns why it cannot be made.
-    pub(crate) fn make_first<W: Workplace>(
+    pub(crate) fn make_first<W: AsRef<TaskParts>>(
         &mut self,
         at: &mut W,
         make: impl FnOnce(&Context) -> Made<C>,
     ) -> Result<(), String> {
-        let made = guarded(at, |at| make(&at.emitter().context));
+        let made = guarded(at, |at| make(&at.as_ref().emitter.context));
         self.first = Some(made.map_err(|panicked| panicked.to_string())??);
         Ok(())
     }
 
     /// Whether there is one; if not it is made when it is [due](Self::due), and begins, unless that
     /// fails or panics.
-    pub(crate) fn is_made<W: Workplace>(
+    pub(crate) fn is_made<W: AsRef<TaskParts>>(
         &mut self,
         at: &mut W,
         make: impl FnOnce(&Context) -> Made<C>,
         begin: impl FnOnce(&mut C, &Context),
     ) -> bool {
-        let now = at.now();
+        let now = at.as_ref().now;
         if !self.due(at).is_some_and(|due| due <= now) {
             return self.is_alive();
         }
         let (first, alive) = (&mut self.first, &mut self.alive);
         let made = guarded(at, |at| {
-            let context = &at.emitter().context;
+            let context = &at.as_ref().emitter.context;
             let made = first.take().map_or_else(|| make(context), Ok)?;
             // Kept before it begins: one that panics there is not dropped while that panic goes on.
             begin(alive.insert(made), context);
@@ -99,13 +86,13 @@ impl<C: ?Sized> Instance<C> {
         self.pause = if is_made { 0 } else { (self.pause * 2).clamp(1_000_000, 1_000_000_000) };
         self.due = now.saturating_add(self.pause);
         if let Ok(Err(why)) = self.outlives(at, made) {
-            at.emitter().report(&why);
+            at.as_ref().emitter.report(&why);
         }
         is_made
     }
 
     /// Calls it, if there is one.
-    pub(crate) fn call<W: Workplace, R>(
+    pub(crate) fn call<W: AsRef<TaskParts>, R>(
         &mut self,
         at: &mut W,
         f: impl FnOnce(&mut C, &mut W) -> R,
@@ -119,27 +106,20 @@ impl<C: ?Sized> Instance<C> {
         Some(self.outlives(at, done))
     }
 
-    fn outlives<W: Workplace, R>(
+    fn outlives<W: AsRef<TaskParts>, R>(
         &mut self,
         at: &W,
         done: Result<R, Panicked>,
     ) -> Result<R, Panicked> {
         if let Err(panicked) = &done {
             self.end();
-            at.emitter().report(panicked);
+            at.as_ref().emitter.report(panicked);
         }
         done
     }
 
-    /// Drops it.
+    /// Drops it. A panic of its drop goes no further: the task goes on.
     pub(crate) fn end(&mut self) {
         discard(self.alive.take());
-    }
-}
-
-impl<C: ?Sized> Drop for Instance<C> {
-    fn drop(&mut self) {
-        discard(self.first.take());
-        self.end();
     }
 }

@@ -21,20 +21,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Tuples that travel together. Dropping them drops each message by itself: its drop may panic.
-pub(crate) struct Batch<T>(pub(crate) Vec<Tuple<T>>);
-
-impl<T> Batch<T> {
-    const fn new() -> Self {
-        Batch(Vec::new())
-    }
-}
-
-impl<T> Drop for Batch<T> {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(discard);
-    }
-}
+/// Tuples that travel together.
+pub(crate) type Batch<T> = Vec<Tuple<T>>;
 
 /// Hashes a message's key.
 type KeyHash<M> = dyn Fn(&M, &FixedState) -> u64 + Send + Sync;
@@ -60,8 +48,6 @@ pub(crate) struct Sender {
     pub(crate) hasher: FixedState,
     /// Tasks do not all begin with the same one of a bolt's tasks.
     pub(crate) turn: usize,
-    /// Whether the lanes note which tasks got the last message.
-    pub(crate) notes_sent: bool,
 }
 
 /// A grouping of a bolt, as one of the tasks sees it whose messages it gets. Messages have numbers,
@@ -71,15 +57,11 @@ pub(crate) trait Listener<M: Clone>: Send {
     /// users' code, which may panic. The caller then withdraws the message.
     fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize;
 
-    /// Drops the copies of the message that was offered last, and forgets which tasks they were
-    /// for.
+    /// Drops the copies of the message that was offered last.
     fn withdraw(&mut self, number: u64);
 
     /// Puts the copies of a message into their lanes, each with the trees that it is a part of.
     fn send(&mut self, number: u64, anchors: &mut dyn FnMut() -> Anchors);
-
-    /// The numbers of the tasks that get the message that was offered last.
-    fn sent_to(&self) -> &[usize];
 
     /// Sends what has been collected.
     fn flush(&mut self);
@@ -114,8 +96,8 @@ struct Lane<T> {
 impl<T> Lane<T> {
     /// Sends what has been collected. Returns whether there was room.
     fn flush(&mut self) -> bool {
-        self.last = self.filling.0.len();
-        let batch = std::mem::replace(&mut self.filling, Batch::new());
+        self.last = self.filling.len();
+        let batch = std::mem::take(&mut self.filling);
         self.push(batch)
     }
 
@@ -136,8 +118,6 @@ pub(crate) struct Lanes<M> {
     sender: Sender,
     origin: Origin,
     copies: VecDeque<Copy<M>>,
-    /// The tasks that get the last message, if they are noted.
-    sent: Vec<usize>,
     /// Lanes with something that is not sent yet.
     filled: Vec<usize>,
     /// Batches in overflow, in all lanes.
@@ -154,7 +134,7 @@ impl<M> Lanes<M> {
     ) -> Self {
         let lane = |inbox: &Arc<Inbox<Batch<M>>>| Lane {
             inbox: inbox.clone(),
-            filling: Batch::new(),
+            filling: Vec::new(),
             last: 1,
             overflow: VecDeque::new(),
         };
@@ -167,7 +147,6 @@ impl<M> Lanes<M> {
             sender,
             origin,
             copies: VecDeque::new(),
-            sent: Vec::new(),
             filled: Vec::new(),
             overflow: 0,
         }
@@ -194,12 +173,6 @@ impl<M> Lanes<M> {
     }
 }
 
-impl<M> Drop for Lanes<M> {
-    fn drop(&mut self) {
-        self.copies.drain(..).for_each(|copy| discard(copy.message));
-    }
-}
-
 impl<M: Clone + Send> Listener<M> for Lanes<M> {
     #[inline]
     fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize {
@@ -209,18 +182,14 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
         }
         let lane = last + self.choose(&message);
         self.copies.push_back(Copy { number, lane, message: message.into_owned() });
-        if self.sender.notes_sent {
-            self.sent.clear();
-            self.sent.extend(if last > 0 { 0..=last } else { lane..=lane });
-        }
         last + 1
     }
 
     fn withdraw(&mut self, number: u64) {
         while self.copies.back().is_some_and(|copy| copy.number == number) {
-            self.copies.pop_back().into_iter().for_each(|copy| discard(copy.message));
+            // The loop goes on after a panic: a copy that stayed would be sent as the next message.
+            discard(self.copies.pop_back());
         }
-        self.sent.clear();
     }
 
     #[inline]
@@ -228,29 +197,25 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
         while self.copies.front().is_some_and(|copy| copy.number == number) {
             let Some(Copy { lane: at, message, .. }) = self.copies.pop_front() else { break };
             let lane = &mut self.lanes[at];
-            if lane.filling.0.is_empty() {
+            if lane.filling.is_empty() {
                 self.filled.push(at);
-                if lane.filling.0.capacity() == 0 {
-                    lane.filling = lane.inbox.spare().unwrap_or(Batch::new());
+                if lane.filling.capacity() == 0 {
+                    lane.filling = lane.inbox.spare().unwrap_or_default();
                 }
-                lane.filling.0.reserve_exact(lane.last);
+                lane.filling.reserve_exact(lane.last);
             }
             let (anchors, origin) = (anchors(), self.origin);
-            lane.filling.0.push(Tuple { message, anchors, origin, received: 0 });
-            if lane.filling.0.len() >= self.sender.batch {
+            lane.filling.push(Tuple { message, anchors, origin, received: 0 });
+            if lane.filling.len() >= self.sender.batch {
                 self.overflow += usize::from(!lane.flush());
             }
         }
     }
 
-    fn sent_to(&self) -> &[usize] {
-        &self.sent
-    }
-
     fn flush(&mut self) {
         for at in self.filled.drain(..) {
             let lane = &mut self.lanes[at];
-            if !lane.filling.0.is_empty() {
+            if !lane.filling.is_empty() {
                 self.overflow += usize::from(!lane.flush());
             }
         }
@@ -292,7 +257,6 @@ pub(crate) struct Mapped<M: Clone + 'static, T> {
 
 impl<M: Clone, T: Clone> Listener<M> for Mapped<M, T> {
     fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize {
-        self.inner.withdraw(number);
         (self.map)(message).map_or(0, |message| self.inner.offer(number, Cow::Owned(message)))
     }
 
@@ -302,10 +266,6 @@ impl<M: Clone, T: Clone> Listener<M> for Mapped<M, T> {
 
     fn send(&mut self, number: u64, anchors: &mut dyn FnMut() -> Anchors) {
         self.inner.send(number, anchors);
-    }
-
-    fn sent_to(&self) -> &[usize] {
-        self.inner.sent_to()
     }
 
     fn flush(&mut self) {

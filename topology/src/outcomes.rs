@@ -5,37 +5,22 @@
 //! one push, one ring and one cache line, instead of one for each message. No thread waits: a queue
 //! has room for as many outcomes as messages may be pending, and each is of one message at least.
 //!
-//! A failure's reason, and whether it is permanent, cannot race with its outcome: both are one
-//! value. The failing thread leaves a [`Cause`] in a variable of its own and calls the tracker. If
-//! that call ends the tree, the tracker delivers the outcome within the call, on the same thread,
-//! and the outcome takes the cause along. If the tree has ended before, the cause is dropped.
+//! A bolt that fails a tree delivers the outcome itself, with its reason. If the tree has ended
+//! before, there is no outcome, and the reason is dropped.
 
 use crate::inbox::Inbox;
+use crate::replay::Failure;
 use expiry::{Handler, Outcome, Reason};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-
-/// Why a bolt fails a tuple.
-#[derive(Debug, Clone)]
-pub(crate) enum Cause {
-    /// Another attempt may succeed.
-    Failed(Arc<str>),
-    /// No attempt can succeed.
-    Rejected(Arc<str>),
-}
 
 /// How attempts ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The messages in these places were acked.
     Acked(Vec<u32>),
-    /// One message was not acked.
-    Otherwise {
-        place: u32,
-        reason: Reason,
-        /// What the bolt said that failed it.
-        cause: Option<Cause>,
-    },
+    /// The message in this place was not acked.
+    Failed(u32, Failure),
 }
 
 /// Whose a tree is: what the tracker returns with its outcome.
@@ -72,8 +57,6 @@ thread_local! {
     /// trees may end meanwhile, in a hook.)
     static WHOSE: Cell<usize> = const { Cell::new(0) };
     static ACKS: RefCell<Acks> = const { RefCell::new(Vec::new()) };
-    /// Why this thread fails what it is about to fail.
-    static CAUSE: Cell<Option<Cause>> = const { Cell::new(None) };
 }
 
 impl Desks {
@@ -100,14 +83,6 @@ impl Desks {
             self.tell(task, Ended::Acked(places));
         }
     }
-
-    /// Calls `f`, and delivers its failure on this thread with this cause.
-    pub(crate) fn because<R>(&self, cause: Option<&Cause>, f: impl FnOnce() -> R) -> R {
-        CAUSE.set(cause.cloned());
-        let done = f();
-        CAUSE.set(None);
-        done
-    }
 }
 
 /// Holds an ack until all of them are delivered.
@@ -128,19 +103,14 @@ fn hold(acks: &mut Acks, task: u32, place: u32) {
 impl Handler for Desks {
     fn outcome(&self, outcome: Outcome) {
         let Owner { task, place } = outcome.owner.into();
-        let reason = outcome.reason;
-        if reason == Reason::Acked {
-            if WHOSE.get() == self.address() {
-                ACKS.with_borrow_mut(|acks| hold(acks, task, place));
-            } else {
-                self.tell(task, Ended::Acked(vec![place]));
+        let failure = match outcome.reason {
+            Reason::Acked if WHOSE.get() == self.address() => {
+                return ACKS.with_borrow_mut(|acks| hold(acks, task, place));
             }
-            return;
-        }
-        let cause = match reason {
-            Reason::Failed { by: Some(_) } => CAUSE.take(),
-            _ => None,
+            Reason::Acked => return self.tell(task, Ended::Acked(vec![place])),
+            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
+            _ => Failure::Failed { by: None, why: None },
         };
-        self.tell(task, Ended::Otherwise { place, reason, cause });
+        self.tell(task, Ended::Failed(place, failure));
     }
 }

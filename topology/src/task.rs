@@ -12,26 +12,22 @@ use std::time::Duration;
 
 /// Takes one in so many.
 pub(crate) struct Sampler {
-    /// How many there are until the next one.
-    left: u64,
-    every: u64,
+    /// How many there are up to the next one that is taken. Zero: none is.
+    left: u32,
+    every: u32,
 }
 
 impl Sampler {
     /// The first one is taken; none if `every` is 0.
     pub(crate) fn new(every: u32) -> Self {
-        let every = if every == 0 { u64::MAX } else { u64::from(every) };
-        Sampler { left: if every == u64::MAX { every } else { 1 }, every }
+        Sampler { left: every.min(1), every }
     }
 
     /// Whether the next one is taken.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
-        self.left -= 1;
-        let is_due = self.left == 0;
-        if is_due {
-            self.left = self.every;
-        }
+        let is_due = self.left == 1;
+        self.left = if is_due { self.every } else { self.left.saturating_sub(1) };
         is_due
     }
 }
@@ -121,8 +117,8 @@ pub(crate) fn unwound<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
 fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    // Its drop may panic too.
-    let again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
-    again.unwrap_or_else(std::mem::forget);
+    if text.is_none() {
+        std::mem::forget(payload); // its drop may panic
+    }
     Panicked(text.unwrap_or_else(|| "with something that is no text".to_string()))
 }

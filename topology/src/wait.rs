@@ -1,7 +1,5 @@
 //! What a task does while it has nothing to do.
 
-use std::time::Duration;
-
 /// How a thread waits whose tasks have nothing to do.
 ///
 /// # Examples
@@ -33,8 +31,6 @@ pub enum WaitStrategy {
     /// Parks at once. An idle thread takes no cycles, and each message on an idle path costs its
     /// sender a system call.
     Park,
-    /// Sleeps for so long in each round, as Storm does. A message waits for half of it on average.
-    Sleep(Duration),
 }
 
 impl Default for WaitStrategy {

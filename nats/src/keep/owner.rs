@@ -87,7 +87,7 @@ impl<R> Owner<R> {
             next: VecDeque::new(),
             under_way: Vec::new(),
         };
-        let (of_leases, mut malformed) = (owner.terms.of_leases, 0);
+        let (of_leases, mut malformed) = (owner.terms.timeout.is_none(), 0);
         for (key, (token, record)) in records {
             match record.map(|record| Entry::of_record(&record, of_leases)) {
                 Some(Some(entry)) if entry.record_key() == key => {
@@ -140,7 +140,7 @@ impl<R> Owner<R> {
     }
 
     fn time(&self, id: u64) -> Duration {
-        self.leases.get(&id).map_or(self.terms.timeout, Entry::time)
+        self.leases.get(&id).map(Entry::time).or(self.terms.timeout).unwrap_or_default()
     }
 
     fn touch(&self, worker: &str, ids: &[u64]) -> Vec<Answer> {
@@ -189,7 +189,7 @@ impl<R> Owner<R> {
 
     /// Reserves the key of a lease.
     fn name(&mut self, entry: Entry) {
-        if self.terms.of_leases {
+        if self.terms.timeout.is_none() {
             self.keys.insert(entry.key.clone(), entry.id);
             self.leases.insert(entry.id, entry);
         }
@@ -256,7 +256,7 @@ impl<R> Owner<R> {
     }
 
     fn record(&self, id: u64, ends: bool) -> (Vec<u8>, Option<Bytes>) {
-        let session = || Entry::new(id, Vec::new(), self.terms.timeout);
+        let session = || Entry::new(id, Vec::new(), self.time(id));
         let entry = self.leases.get(&id).cloned().unwrap_or_else(session);
         (entry.record_key(), (!ends).then(|| entry.record().into()))
     }

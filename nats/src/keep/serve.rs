@@ -76,7 +76,7 @@ async fn serve_one(terms: Terms, held: &Held, served: &Served) -> Option<()> {
         return std::future::pending().await; // the end of the partitions ends this task
     }
     let mut requests = client.subscribe(subject).await.ok()?;
-    let of_leases = terms.of_leases;
+    let of_leases = terms.timeout.is_none();
     let (mut owner, malformed) = Owner::new(terms, clock::now(), records, served.lease);
     served.malformed.fetch_add(malformed, Ordering::Relaxed);
     let mut ticks = ticks(served.lease / 16);

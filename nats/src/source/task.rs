@@ -246,13 +246,19 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
+    /// A random time below this: what failed together does not come again together.
+    fn jitter(&self, most: Duration) -> Duration {
+        most / 1024 * u32::try_from(self.shared.nats.random() % 1024).unwrap_or(0)
+    }
+
     /// The consumer is asked for again, and made again if an operator has deleted it.
     fn pull_failed(&mut self, partition: Option<u32>, why: String) {
         count(&self.shared.counts.pull_errors);
         self.shared.note(PULL, Some(why));
+        let ask_at = clock::now() + PAUSE + self.jitter(PAUSE);
         if let Some(inlet) = self.inlets.get_mut(&partition) {
             (inlet.consumer, inlet.is_open, inlet.asked) = (None, false, 0);
-            inlet.ask_at = clock::now() + PAUSE;
+            inlet.ask_at = ask_at;
         }
     }
 
@@ -261,7 +267,7 @@ impl<M: Send + 'static> Task<M> {
         let id = MessageId {
             sequence: info.stream_sequence,
             published: info.published.unix_timestamp_nanos(),
-            epoch: received.held.as_ref().map_or(0, Held::epoch),
+            epoch: received.held.as_ref().map(Held::epoch),
         };
         let deliveries = info.delivered.unsigned_abs();
         let counts = &self.shared.counts;
@@ -294,9 +300,7 @@ impl<M: Send + 'static> Task<M> {
                 }
                 Action::Nak(message, pause) => {
                     count(&counts.naks);
-                    // Up to a fifth longer: what failed together does not come again together.
-                    let part = u32::try_from(self.shared.nats.random() % 1024).unwrap_or(0);
-                    let pause = pause + pause / 5120 * part;
+                    let pause = pause + self.jitter(pause / 5);
                     message.answer(AckKind::Nak(Some(pause))).await;
                 }
                 Action::Term(message) => {

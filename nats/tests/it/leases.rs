@@ -93,19 +93,8 @@ fn a_key_has_one_holder_until_it_is_released() {
         assert!(all.iter().all(|lease| !lease.valid_for().is_zero()));
         began.elapsed() > TIME + OWNERS
     });
-    // Half of the calls are dropped. What they got is free again.
-    a.worker.runtime.block_on(async {
-        for n in 0..100 {
-            let call = a.leases.acquire(format!("cut{n}"), TIME);
-            let _ = tokio::time::timeout(Duration::from_micros(100 * n), call).await;
-        }
-    });
     drop(all);
-    rig.until("all are free", || {
-        (0..100).all(|n| {
-            b.acquire(&format!("cut{n}")).is_some() && b.acquire(&format!("k{n}")).is_some()
-        })
-    });
+    rig.until("all are free", || (0..100).all(|n| b.acquire(&format!("k{n}")).is_some()));
     let refused = |key: &str, time| {
         let call = a.worker.runtime.block_on(a.leases.acquire(key, time));
         matches!(call, Err(NatsError::Setting { .. }))
@@ -157,35 +146,6 @@ fn a_dead_holders_key_is_free_after_its_time_and_an_owners_death_ends_no_lease()
         began.elapsed() > TIME
     });
     assert!(held.iter().all(|lease| a.acquire(&String::from_utf8_lossy(lease.key())).is_none()));
-    held.into_iter().for_each(|lease| a.release(lease).unwrap());
-}
-
-#[test]
-#[ignore = "it takes a minute: `cargo xtask nightly` runs it"]
-fn killed_brokers_end_no_lease_that_outlasts_an_election() {
-    let rig = Rig::bare();
-    let [a, b] = members(&rig, ["a", "b"]);
-    // The brokers elect, and then the owners claim anew: 20 s were seen.
-    let long = 96 * OWNERS;
-    let held = (0..50).map(|n| a.leases.acquire(format!("k{n}"), long));
-    let held = a.worker.runtime.block_on(futures_util::future::join_all(held));
-    let held: Vec<Lease> = held.into_iter().map(|lease| lease.unwrap().unwrap()).collect();
-    for broker in 0..3 {
-        rig.brokers.kill(broker);
-        let killed = Instant::now();
-        for n in 0..20 {
-            let key = format!("new{broker}-{n}");
-            rig.until("keys are granted again", || {
-                let call = b.worker.runtime.block_on(b.leases.acquire(&key, long));
-                assert!(held.iter().all(|lease| !lease.valid_for().is_zero()));
-                matches!(call, Ok(Some(_)))
-            });
-        }
-        println!("broker {broker}: granted again after {:?}", killed.elapsed());
-        let none = |lease: &Lease| b.acquire(&String::from_utf8_lossy(lease.key())).is_none();
-        assert!(held.iter().all(none));
-        rig.brokers.restart(broker).unwrap();
-    }
     held.into_iter().for_each(|lease| a.release(lease).unwrap());
 }
 

@@ -17,6 +17,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Asks the brokers: again and again, while a majority of them may be gone.
@@ -33,28 +34,34 @@ fn joined<T, F: Future<Output = Result<T, NatsError>>>(
     }
 }
 
-/// Plays a server: greets the client with this version, and answers `CONNECT` and `PING` with
-/// `answer`. Returns its address.
-fn server(version: &str, answer: &'static str) -> String {
+/// Plays a server: greets each client with this version, and answers each line. `None` closes the
+/// connection. Returns the server's address.
+fn played(
+    version: &str,
+    mut answer: impl FnMut(&str) -> Option<&'static str> + Send + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let info = format!(
         "INFO {{\"server_id\":\"S\",\"server_name\":\"s\",\"version\":\"{version}\",\"host\":\"h\",\
-         \"port\":1,\"max_payload\":1048576,\"proto\":1,\"headers\":true,\"go\":\"go\"}}\r\n"
+         \"port\":1,\"max_payload\":1048576,\"proto\":1,\"headers\":true,\"go\":\"go\",\
+         \"nonce\":\"n\"}}\r\n"
     );
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             stream.write_all(info.as_bytes()).unwrap();
             let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            for line in lines.map_while(Result::ok) {
-                if line.starts_with("PING") && stream.write_all(answer.as_bytes()).is_err() {
-                    break;
-                }
-            }
+            let mut answers = lines.map_while(|line| answer(&line.ok()?));
+            while answers.next().is_some_and(|it| stream.write_all(it.as_bytes()).is_ok()) {}
         }
     });
     address
+}
+
+/// Plays a server that answers `PING`.
+fn server(version: &str, answer: &'static str) -> String {
+    played(version, move |line| Some(if line.starts_with("PING") { answer } else { "" }))
 }
 
 async fn refused(app: &str, worker: &str, server: &str) -> NatsError {
@@ -91,9 +98,12 @@ async fn a_server_that_does_not_answer_is_named_without_its_password() {
 #[tokio::test]
 async fn an_old_server_is_named() {
     let old = server("2.11.9", "PONG\r\n");
-    let found = refused("app", "worker", &old).await;
-    let (found_version, needed) = ("2.11.9".to_string(), "2.12.0");
-    assert_eq!(found, NatsError::TooOld { found: found_version, needed });
+    let client = async_nats::connect(&old).await.unwrap();
+    let of_client = Nats::with_client(Options::new("app", "worker"), client).await.unwrap_err();
+    for refused in [refused("app", "worker", &old).await, of_client] {
+        let (found, needed) = ("2.11.9".to_string(), "2.12.0");
+        assert_eq!(refused, NatsError::TooOld { found, needed });
+    }
 }
 
 #[tokio::test]
@@ -104,6 +114,39 @@ async fn refused_credentials_are_a_refusal() {
     let options = Options::new("app", "worker").credentials("/no/such.creds");
     let found = Nats::connect(options).await.unwrap_err();
     assert!(matches!(found, NatsError::Denied { .. }), "{found:?}");
+}
+
+/// Credentials expire, and are replaced in their file.
+#[tokio::test]
+async fn each_connection_reads_the_credentials_anew() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("replaced.creds");
+    let of = file.clone();
+    let replace = move |jwt: &str| {
+        let seed = nkeys::KeyPair::new_user().seed().unwrap();
+        let jwt = format!("-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n");
+        let seed =
+            format!("-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n");
+        std::fs::write(&of, jwt + &seed).unwrap();
+    };
+    replace("first");
+    let (tell, told) = mpsc::channel();
+    let (hear, heard) = mpsc::channel();
+    let server = played("2.12.8", move |line| match line.split(' ').next() {
+        Some("CONNECT") => {
+            replace("second");
+            tell.send(line.to_string()).unwrap();
+            Some("")
+        }
+        Some("PING") => Some("PONG\r\n"),
+        _ => None,
+    });
+    let options = Options::new("app", "worker").servers([server]).credentials(file);
+    let options = options.on_event(move |event| drop(hear.send(event.to_string())));
+    let asked = Nats::connect(options.request_timeout(Duration::from_secs(1))).await;
+    asked.unwrap_err();
+    let told: Vec<String> = told.try_iter().collect();
+    assert!(told[0].contains("\"first\"") && told[1].contains("\"second\""), "{told:?}");
+    assert!(heard.try_iter().any(|event| event == "disconnected"));
 }
 
 #[tokio::test]

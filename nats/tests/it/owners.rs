@@ -167,23 +167,6 @@ fn an_engine_that_was_away_makes_no_owner_lose_anything() {
 }
 
 #[test]
-fn ten_workers_share_and_half_of_them_die() {
-    let rig = Rig::bare();
-    let names = (0..10).map(|n| format!("w{n}"));
-    let mut members: Vec<Member> = names.map(|name| Member::join(&rig, &name)).collect();
-    let one_owner_each = |members: &mut [Member]| {
-        members.iter_mut().for_each(Member::look);
-        members.iter().flat_map(Member::acting).count() == COUNT as usize
-    };
-    rig.until("one owner each", || one_owner_each(&mut members));
-    let killed = Instant::now();
-    members.truncate(5);
-    rig.until("one owner each", || one_owner_each(&mut members));
-    assert!(killed.elapsed() < 2 * LEASE + LEASE / 2, "{:?}", killed.elapsed());
-    shared_out(&mut members);
-}
-
-#[test]
 fn what_cannot_be_is_refused() {
     let rig = Rig::bare();
     let mut first = Member::join(&rig, "a");

@@ -52,14 +52,6 @@ fn stage<D: expiry_topology::Done + 'static>(
 ) -> (Topology, Arc<StreamSource<u64>>) {
     let source = crate::joined(worker, || worker.nats.source(options.clone(), decode));
     let source = Arc::new(source);
-    (stage_of(worker, source.clone(), bolt), source)
-}
-
-fn stage_of<D: expiry_topology::Done + 'static>(
-    worker: &Worker,
-    source: Arc<StreamSource<u64>>,
-    bolt: impl Fn(&u64, &mut Derive<'_, '_, u64>) -> D + Clone + Send + Sync + 'static,
-) -> Topology {
     let sinks = worker.enter(|nats| {
         nats.sink(|number: &u64| -> Result<Outgoing, &str> {
             let (subject, id) = ("out.numbers".into(), number.to_string());
@@ -70,11 +62,11 @@ fn stage_of<D: expiry_topology::Done + 'static>(
     let topology = TopologyBuilder::new();
     topology.timeout(20 * SECOND);
     let replay = Replay::default().attempts(2).for_at_least(Duration::ZERO);
-    let input =
-        topology.spout("in", move |context| source.spout(context)).parallelism(2).replay(replay);
-    let step = topology.bolt("step", move |_| basic(bolt.clone())).shuffle(&input);
+    let spouts = source.clone();
+    let input = topology.spout("in", move |context| spouts.spout(context)).parallelism(2);
+    let step = topology.bolt("step", move |_| basic(bolt.clone())).shuffle(&input.replay(replay));
     topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&step);
-    topology.start().unwrap()
+    (topology.start().unwrap(), source)
 }
 
 #[test]
@@ -189,21 +181,6 @@ fn a_message_that_no_attempt_can_publish_is_rejected_at_once() {
     assert_eq!((topology.metrics()[0].replayed, rig.messages("dead")), (0, 1));
     topology.kill();
     assert_eq!(passed_on(&rig), [2]);
-}
-
-#[test]
-fn a_source_serves_one_topology_after_another() {
-    let rig = Rig::start();
-    let worker = rig.worker("a");
-    let (topology, source) = stage(&worker, options(), pass_on);
-    rig.publish(1..=10);
-    rig.until("the first topology has passed on all", || rig.messages("in") == 0);
-    topology.kill();
-    let topology = stage_of(&worker, source, pass_on);
-    rig.publish(11..=1000);
-    rig.until("the second topology has passed on all", || rig.messages("in") == 0);
-    topology.kill();
-    assert!(passed_on(&rig).into_iter().eq(1..=1000));
 }
 
 #[test]

@@ -206,46 +206,6 @@ fn a_session_moves_and_its_old_front_end_does_no_harm() {
 }
 
 #[test]
-fn bytes_that_do_not_parse_are_counted_and_dropped() {
-    let rig = Rig::bare();
-    let [a] = members(&rig, ["a"]);
-    let ids = a.begin(10);
-    let client = a.worker.nats.client().clone();
-    let send = |payload: Vec<u8>| {
-        let (client, payload) = (client.clone(), bytes::Bytes::from(payload));
-        a.worker.runtime.block_on(async move {
-            for partition in 0..COUNT {
-                let subject = format!("it.sessions.set.{partition}.hostile");
-                let inbox = client.new_inbox();
-                client.publish_with_reply(subject, inbox, payload.clone()).await.unwrap();
-            }
-            client.flush().await.unwrap();
-        });
-    };
-    // Touches of sessions that were never there.
-    send([&[8, 1, 18, 16][..], &[7; 16]].concat());
-    // An owner that claims its partition again misses some.
-    rig.until("they are counted", || {
-        let mut bytes = vec![8, 1, 18];
-        for n in 0..64 {
-            send(bytes.clone());
-            bytes.push(0xff - n * 3);
-        }
-        send(vec![0xff; 500_000]);
-        a.touch(&ids);
-        a.sessions.stats().malformed >= 65 * u64::from(COUNT)
-    });
-    // A record that does not parse is no session.
-    (0..COUNT).for_each(|p| rig.put(&format!("it.partitions.set+sessions.data.{p}.bad"), "?"));
-    let b = Member::join(&rig, "b");
-    rig.until("b counts them", || {
-        a.touch(&ids);
-        b.sessions.stats().malformed > 0
-    });
-    assert!(ids.iter().all(|id| b.adopt(*id)));
-}
-
-#[test]
 fn a_runtime_that_ends_takes_no_other_callers_requests_along() {
     let rig = Rig::bare();
     let [a] = members(&rig, ["a"]);

@@ -70,14 +70,6 @@ fn the_last_attempt_leads_to_a_dead_letter_which_stays_until_it_is_stored() {
 }
 
 #[test]
-fn a_hopeless_failure_is_buried_at_once() {
-    let mut custody = custody();
-    give(&mut custody, 1, 1, "a");
-    assert_eq!(custody.failed(1, "too large", true), Some(Action::Bury(1)));
-    assert_eq!(custody.failed(1, "again", true), None);
-}
-
-#[test]
 fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
     let mut custody = custody();
     give(&mut custody, 1, 1, "a");

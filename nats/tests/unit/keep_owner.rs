@@ -38,7 +38,7 @@ impl Script {
 #[test]
 fn a_begin_is_answered_when_it_is_stored_and_an_end_is_undecided_until_then() {
     let report = Arc::new(|_| ());
-    let terms = Terms { of_leases: true, timeout: Duration::ZERO, report };
+    let terms = Terms { timeout: None, report };
     let (owner, _) = Owner::new(terms, Duration::ZERO, Numbered::new(), Duration::from_secs(1));
     let mut owner = Script(owner);
     let lease = |id, key| Entry::new(id, vec![key], Duration::from_secs(10));
@@ -135,7 +135,7 @@ fn what_does_not_parse_is_none() {
 
 #[test]
 fn what_expires_at_once_ends_in_batches_that_the_store_takes() {
-    let terms = Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) };
+    let terms = Terms { timeout: None, report: Arc::new(|_| ()) };
     let lease = |id: u64, millis: u64| {
         Entry::new(id, id.to_be_bytes().to_vec(), Duration::from_millis(millis))
     };

@@ -20,7 +20,7 @@ impl Client for Worker {
     type World = HashMap<Vec<u8>, (u64, u64)>;
 
     fn terms(_: &Self::World) -> Terms {
-        Terms { of_leases: true, timeout: Duration::ZERO, report: Arc::new(|_| ()) }
+        Terms { timeout: None, report: Arc::new(|_| ()) }
     }
 
     fn new(_: Duration) -> (Self, Holder<()>) {

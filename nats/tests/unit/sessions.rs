@@ -61,7 +61,7 @@ impl Client for Clients {
     fn terms(world: &World) -> Terms {
         let report = world.report.clone();
         let report = Arc::new(move |id| report.send(id).expect("the world is there"));
-        Terms { of_leases: false, timeout: Duration::from_micros(TIME), report }
+        Terms { timeout: Some(Duration::from_micros(TIME)), report }
     }
 
     fn new(now: Duration) -> (Self, FrontEnd) {

@@ -11,7 +11,7 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
     let (outcomes, mut told) = mpsc::unbounded_channel();
     let link = Arc::new(Link { held: Arc::default(), messages: Mutex::new(messages), outcomes });
     for sequence in 0..20 {
-        let id = MessageId { sequence, published: 0, epoch: 0 };
+        let id = MessageId { sequence, published: 0, epoch: None };
         give.send((id, sequence, None)).unwrap();
     }
     let topology = TopologyBuilder::new();

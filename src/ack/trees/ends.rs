@@ -95,6 +95,17 @@ impl<T: 'static> Trees<T> {
         target: u64,
         by: Option<u64>,
     ) -> Result<bool, Refused> {
+        let reason = Some(Reason::Failed { by });
+        self.end_live(live, |mine, ended| self.finish(mine, ended, target, reason))
+            .map(|done| done.is_some())
+    }
+
+    /// Ends a live root, unless it has another lease by now, and calls `finish` with it.
+    pub(super) fn end_live<'s, R>(
+        &self,
+        live: Occupant<'s, Tree<T>>,
+        finish: impl FnOnce(&Mine, Ended<'s, Tree<T>>) -> R,
+    ) -> Result<Option<R>, Refused> {
         self.engine.with_stripe(|mine, _| {
             let _delivering = mine.frontend.undelivered.announce();
             // This concerns issued roots, too: an operator's call may have found one in flight
@@ -102,11 +113,7 @@ impl<T: 'static> Trees<T> {
             if self.engine.fence.is_closing() {
                 return Err(Refused::Closed);
             }
-            let Ok(ended) = live.end() else {
-                return Ok(false);
-            };
-            self.finish(mine, ended, target, Some(Reason::Failed { by }));
-            Ok(true)
+            Ok(live.end().ok().map(|ended| finish(mine, ended)))
         })
     }
 
@@ -134,6 +141,35 @@ impl<T: 'static> Trees<T> {
         reason: Option<Reason>,
         at: Option<(Key<'_>, usize)>,
     ) -> Option<T> {
+        let outcome = match self.outcome(mine, ended, target, reason, at) {
+            Ok(outcome) => outcome,
+            Err(token) => return token,
+        };
+        self.deliver.tell(outcome);
+        #[cfg(feature = "async")]
+        if self.deliver.is_awaited() {
+            if !mine.is_driving() {
+                mine.frontend.undelivered.without_last(|| self.deliver.wake());
+            } else {
+                // The driver keeps its announcement: a shutdown waits for the driver anyway, and in
+                // a waker it only asks.
+                self.deliver.wake();
+            }
+        }
+        None
+    }
+
+    /// As [`finish_at`](Self::finish_at), and returns the outcome, which the caller delivers.
+    /// Without a reason it returns the token.
+    #[inline(always)]
+    pub(super) fn outcome(
+        &self,
+        mine: &Mine,
+        ended: Ended<'_, Tree<T>>,
+        target: u64,
+        reason: Option<Reason>,
+        at: Option<(Key<'_>, usize)>,
+    ) -> Result<Outcome<T>, Option<T>> {
         let (id, lease, tree) = (ended.id(), ended.lease(), ended.slot().fields());
         let key = tree.key.load(Ordering::Relaxed);
         let owner = tree.owner.load(Ordering::Relaxed);
@@ -168,21 +204,9 @@ impl<T: 'static> Trees<T> {
             }
             RootId::Chosen(key)
         };
-        if let Some(reason) = reason {
-            let outcome = Outcome { root, owner, token: token?, reason, latency };
-            self.deliver.tell(outcome);
-            #[cfg(feature = "async")]
-            if self.deliver.is_awaited() {
-                if !mine.is_driving() {
-                    mine.frontend.undelivered.without_last(|| self.deliver.wake());
-                } else {
-                    // The driver keeps its announcement: a shutdown waits for the driver anyway,
-                    // and in a waker it only asks.
-                    self.deliver.wake();
-                }
-            }
-            return None;
+        match (reason, token) {
+            (Some(reason), Some(token)) => Ok(Outcome { root, owner, token, reason, latency }),
+            (_, token) => Err(token),
         }
-        token
     }
 }

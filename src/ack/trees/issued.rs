@@ -4,7 +4,7 @@ use super::tree::{occupy, Tree};
 use super::word::fold;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
-use crate::ack::outcome::{Ack, Done, Reason, Root};
+use crate::ack::outcome::{Ack, Done, Outcome, Reason, Root};
 use crate::core::engine::{Look, Refused};
 use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
@@ -216,6 +216,20 @@ impl<T: 'static> Trees<T> {
             match self.fail_live(live, self.issued_target(root.0), by) {
                 Ok(true) => return Ok(Done::Now),
                 Ok(false) => {}
+                Err(_) => break,
+            }
+        }
+        self.late(IssuedId(root.0).slot())
+    }
+
+    /// As [`fail_issued`](Self::fail_issued), but the caller delivers the outcome.
+    pub(crate) fn fail_undelivered(&self, root: Root) -> Result<Outcome<T>, AckError> {
+        let (target, reason) = (self.issued_target(root.0), Some(Reason::Failed { by: None }));
+        while let Some(live) = self.occupant(root) {
+            match self.end_live(live, |mine, ended| self.outcome(mine, ended, target, reason, None))
+            {
+                Ok(Some(Ok(outcome))) => return Ok(outcome),
+                Ok(_) => {}
                 Err(_) => break,
             }
         }

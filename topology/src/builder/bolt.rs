@@ -28,21 +28,15 @@ pub(super) type Inboxes<In> = OnceLock<Vec<Arc<Inbox<Batch<In>>>>>;
 /// use std::collections::HashMap;
 ///
 /// #[derive(Clone)]
-/// struct Order(u64);
-/// #[derive(Clone)]
-/// struct Payment(u64);
-///
-/// #[derive(Clone)]
 /// enum Either {
-///     Order(Order),
-///     Payment(Payment),
+///     Order(u64),
+///     Payment(u64),
 /// }
 ///
 /// impl Either {
 ///     fn id(&self) -> u64 {
-///         match self {
-///             Either::Order(Order(id)) | Either::Payment(Payment(id)) => *id,
-///         }
+///         let (Either::Order(id) | Either::Payment(id)) = self;
+///         *id
 ///     }
 /// }
 ///
@@ -64,8 +58,8 @@ pub(super) type Inboxes<In> = OnceLock<Vec<Arc<Inbox<Batch<In>>>>>;
 /// }
 ///
 /// let (paid, topology) = (Collect::new(), TopologyBuilder::new());
-/// let orders = topology.spout("orders", |_| VecSpout::new([1, 2, 3].map(Order)));
-/// let payments = topology.spout("payments", |_| VecSpout::new([3, 1].map(Payment)));
+/// let orders = topology.spout("orders", |_| VecSpout::new([1, 2, 3]));
+/// let payments = topology.spout("payments", |_| VecSpout::new([3, 1]));
 /// let join = topology
 ///     .bolt("join", |_| Join(HashMap::new()))
 ///     .parallelism(4)

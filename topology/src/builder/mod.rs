@@ -258,11 +258,7 @@ impl TopologyBuilder {
         settings.check()?;
         let graph = Graph::new(&specs)?;
         if let Some(spec) = specs.iter().find(|spec| spec.replays() && !settings.acking) {
-            return Err(BuildError::Setting {
-                component: spec.name.to_string(),
-                setting: "replay",
-                why: "is never used without acking",
-            });
+            return Err(BuildError::setting(&spec.name, "replay", "is never used without acking"));
         }
         Ok((settings, specs, graph))
     }

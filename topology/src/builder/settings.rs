@@ -61,97 +61,65 @@ impl Settings {
                 _ => {}
             }
         }
-        match wrong {
-            Some((setting, why)) => {
-                Err(BuildError::Setting { component: String::new(), setting, why })
-            }
-            None => Ok(()),
-        }
+        wrong.map_or(Ok(()), |(setting, why)| Err(BuildError::setting("", setting, why)))
     }
 }
 
-impl TopologyBuilder {
-    fn set(&self, set: impl FnOnce(&mut Settings)) -> &Self {
-        set(&mut self.settings.borrow_mut());
-        self
-    }
+/// Setters of the builder: `name(argument: Type) => field = value;`.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty)?) => $field:ident = $value:expr;)+) => {
+        impl TopologyBuilder {
+            $($(#[$doc])*
+            pub fn $name(&self, $($arg: $type)?) -> &Self {
+                self.settings.borrow_mut().$field = $value;
+                self
+            })+
+        }
+    };
+}
 
+setters! {
     /// How long all that is derived from a message may take, counted from each attempt. The time in
     /// which bolts hold tuples counts, too. `Duration::MAX` sets no limit.
-    pub fn timeout(&self, timeout: Duration) -> &Self {
-        self.set(|settings| settings.timeout = timeout)
-    }
-
+    timeout(timeout: Duration) => timeout = timeout;
     /// The granularity of timeouts. The default is a 300th of the timeout, between 1 ms and 1 s.
-    pub fn interval(&self, interval: Duration) -> &Self {
-        self.set(|settings| settings.interval = Some(interval))
-    }
-
+    interval(interval: Duration) => interval = Some(interval);
     /// Whether trees are tracked. If not, a message is acked as soon as it is emitted, and no
     /// message times out: delivery is at most once.
-    pub fn acking(&self, acking: bool) -> &Self {
-        self.set(|settings| settings.acking = acking)
-    }
-
+    acking(acking: bool) => acking = acking;
     /// Number of shards of the tracker; see [`AckTracker`](expiry::AckTracker).
-    pub fn shards(&self, shards: usize) -> &Self {
-        self.set(|settings| settings.shards = Some(shards))
-    }
-
+    shards(shards: usize) => shards = Some(shards);
     /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and report
     /// it.
-    pub fn capacity(&self, trees: usize) -> &Self {
-        self.set(|settings| settings.capacity = Some(trees))
-    }
-
+    capacity(trees: usize) => capacity = Some(trees);
     /// How many batches the queue of a bolt's task holds.
-    pub fn queue(&self, batches: usize) -> &Self {
-        self.set(|settings| settings.queue = batches)
-    }
-
+    queue(batches: usize) => queue = batches;
     /// How many messages a batch holds at most.
-    pub fn batch(&self, messages: usize) -> &Self {
-        self.set(|settings| settings.batch = messages)
-    }
-
+    batch(messages: usize) => batch = messages;
     /// How long a message waits at most for others of its batch, while its task has more to do. (A
     /// task that has nothing to do sends what it has.)
-    pub fn flush_every(&self, time: Duration) -> &Self {
-        self.set(|settings| settings.flush_every = time)
-    }
-
+    flush_every(time: Duration) => flush_every = time;
     /// Of so many messages and tuples the [latency](crate::ComponentMetrics) of one is taken; zero
     /// for none.
-    pub fn sample_every(&self, messages: u32) -> &Self {
-        self.set(|settings| settings.sample_every = messages)
-    }
-
+    sample_every(messages: u32) => sample_every = messages;
     /// How threads wait whose tasks have nothing to do.
-    pub fn wait(&self, strategy: WaitStrategy) -> &Self {
-        self.set(|settings| settings.wait = strategy)
-    }
-
+    wait(strategy: WaitStrategy) => wait = strategy;
     /// The clock that timeouts, pauses and ticks go by. It must not panic. If it does not run with
     /// real time, threads look at it once a millisecond; [`simulate`](Self::simulate) is better
     /// then.
-    pub fn clock(&self, clock: impl Clock) -> &Self {
-        self.set(|settings| settings.clock = Some(Arc::new(clock)))
-    }
-
+    clock(clock: impl Clock) => clock = Some(Arc::new(clock));
     /// Spouts and bolts are neither made, opened nor prepared before
     /// [`Topology::activate`](crate::Topology::activate). Those of [`try_spout`](Self::try_spout)
     /// and [`try_bolt`](Self::try_bolt) are made at once.
-    pub fn start_inactive(&self) -> &Self {
-        self.set(|settings| settings.inactive = true)
-    }
+    start_inactive() => inactive = true;
+    /// Makes groupings, edges and jitter reproducible, as far as threads allow.
+    seed(seed: u64) => seed = Some(seed);
+}
 
+impl TopologyBuilder {
     /// Adds a hook, which is called at each event.
     pub fn hook(&self, hook: impl Hook + 'static) -> &Self {
-        self.set(|settings| settings.hooks.push(Box::new(hook)))
-    }
-
-    /// Makes groupings, edges and jitter reproducible, as far as threads allow.
-    pub fn seed(&self, seed: u64) -> &Self {
-        self.set(|settings| settings.seed = Some(seed))
+        self.settings.borrow_mut().hooks.push(Box::new(hook));
+        self
     }
 }

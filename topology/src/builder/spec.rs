@@ -7,7 +7,6 @@ use crate::lanes::Sender;
 use crate::outcomes::Ended;
 use crate::replay::Replay;
 use crate::task::{Shared, Task};
-use crate::wait::WaitStrategy;
 use expiry::Lifetime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,8 @@ pub(crate) struct TaskParts {
     pub(crate) sender: Sender,
     pub(crate) shared: Arc<Shared>,
     pub(crate) tick: Option<Duration>,
+    /// The clock reading of this step.
+    pub(crate) now: u64,
 }
 
 /// What a spout's task has beside that.
@@ -35,8 +36,6 @@ pub(crate) struct SpoutParts {
 /// What a bolt's task has beside that.
 pub(crate) struct BoltParts {
     pub(crate) task: TaskParts,
-    /// The component's number.
-    pub(crate) component: usize,
     /// The component that each of its groupings listens to.
     pub(crate) inputs: Vec<usize>,
     /// If the bolt is on a cycle, those of the spouts that lead to it.
@@ -91,8 +90,6 @@ pub(crate) struct Spec {
     pub(crate) threads: Option<usize>,
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
-    pub(crate) wait: Option<WaitStrategy>,
-    pub(crate) notes_sent: bool,
     pub(crate) tick: Option<Duration>,
     /// The component that each grouping listens to.
     pub(crate) inputs: Vec<usize>,
@@ -108,8 +105,6 @@ impl Spec {
             tasks: 1,
             threads: None,
             tries: true,
-            wait: None,
-            notes_sent: false,
             tick: None,
             inputs: Vec::new(),
             strays: false,
@@ -164,11 +159,7 @@ impl Spec {
             Kind::Bolt(_) => None,
         };
         let zero = self.tick.filter(Duration::is_zero).map(|_| ("tick_every", "is zero"));
-        match own.or(zero) {
-            Some((setting, why)) => {
-                Err(BuildError::Setting { component: component(), setting, why })
-            }
-            None => Ok(()),
-        }
+        let wrong = own.or(zero);
+        wrong.map_or(Ok(()), |(setting, why)| Err(BuildError::setting(&self.name, setting, why)))
     }
 }

@@ -34,25 +34,11 @@ macro_rules! stage {
                 self
             }
 
-            /// How the component's threads wait, instead of the
-            /// [topology's way](crate::TopologyBuilder::wait).
-            pub fn wait(self, strategy: crate::WaitStrategy) -> Self {
-                self.stage.set(|spec| spec.wait = Some(strategy));
-                self
-            }
-
             /// Has `tick` called in each of the component's tasks, about so often. If a bolt acks
             /// in there, the [timeout](crate::TopologyBuilder::timeout) has to be longer, or all
             /// tuples that it holds time out.
             pub fn tick_every(self, time: std::time::Duration) -> Self {
                 self.stage.set(|spec| spec.tick = Some(time));
-                self
-            }
-
-            /// Lets the component ask its collector which tasks each message was `sent_to`. That
-            /// costs a note for each copy of a message.
-            pub fn note_sent(self) -> Self {
-                self.stage.set(|spec| spec.notes_sent = true);
                 self
             }
 

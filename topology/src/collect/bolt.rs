@@ -1,7 +1,7 @@
 //! What a bolt emits and acks with.
 
 use crate::bolt_task::Bench;
-use crate::outcomes::Cause;
+use crate::replay::Failure;
 use crate::tuple::{Parents, Tuple};
 use std::fmt;
 use std::time::Duration;
@@ -60,13 +60,6 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
         self.bench.emit(&parents, message);
     }
 
-    /// The tasks that got the message that was emitted last: for each the number of the grouping
-    /// that listens, in the order of declaration, and the task's number in its bolt. None without
-    /// [`note_sent`](crate::BoltStage::note_sent).
-    pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.bench.port.sent_to()
-    }
-
     /// Returns the component that emitted a tuple. For a tuple of another bolt the answer is
     /// meaningless.
     #[must_use]
@@ -90,13 +83,15 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
     /// Fails all trees that a tuple is a part of. Bolts execute other tuples of these trees all the
     /// same.
     pub fn fail<T>(&mut self, tuple: Tuple<T>) {
-        self.bench.fail(&tuple, None);
+        let failure = self.bench.failure(None);
+        self.bench.fail(&tuple, &failure);
     }
 
     /// As [`fail`](Self::fail), with a reason. The spouts, their hooks and the dead letters get it
     /// in [`Failure::Failed`](crate::Failure). Allocates.
     pub fn fail_with<T>(&mut self, tuple: Tuple<T>, why: impl fmt::Display) {
-        self.bench.fail(&tuple, Some(Cause::Failed(why.to_string().into())));
+        let failure = self.bench.failure(Some(&why));
+        self.bench.fail(&tuple, &failure);
     }
 
     /// As [`fail_with`](Self::fail_with), for a tuple that no attempt can get through. Whatever
@@ -106,7 +101,8 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
     /// The first end of a tree counts. If its tree has failed or timed out before, the rejection is
     /// dropped, and the message is replayed: the bolt can reject it at the next attempt.
     pub fn reject<T>(&mut self, tuple: Tuple<T>, why: impl fmt::Display) {
-        self.bench.fail(&tuple, Some(Cause::Rejected(why.to_string().into())));
+        let (by, why) = (self.bench.name(), why.to_string().into());
+        self.bench.fail(&tuple, &Failure::Rejected { by, why });
     }
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns

@@ -85,13 +85,6 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
         self.desk.emit_untracked(message);
     }
 
-    /// The tasks that got the message that was emitted last: for each the number of the grouping
-    /// that listens, in the order of declaration, and the task's number in its bolt. None without
-    /// [`note_sent`](crate::SpoutStage::note_sent).
-    pub fn sent_to(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.desk.port.sent_to()
-    }
-
     /// Reports an error: it is counted, and hooks are called with it.
     pub fn report(&mut self, error: &dyn fmt::Display) {
         self.desk.task.emitter.report(error);

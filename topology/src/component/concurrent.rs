@@ -3,7 +3,7 @@
 use super::{Bolt, Context, Waker};
 use crate::collect::BoltCollector;
 use crate::error::Failed;
-use crate::task::{caught, discard, unwound, Panicked};
+use crate::task::{caught, unwound, Panicked};
 use crate::tuple::Tuple;
 use crossbeam_queue::SegQueue;
 use smallvec::SmallVec;
@@ -163,19 +163,6 @@ impl<In, Out: Clone + Send + 'static> Bolt<In, Out> for Concurrent<In, Out> {
     }
 }
 
-/// Results are the user's: the drop of each may panic.
-impl<In, Out> Drop for Concurrent<In, Out> {
-    fn drop(&mut self) {
-        let ended = std::iter::from_fn(|| self.ended.pop()).map(|(_, ended)| ended);
-        let ended = ended.chain(std::mem::take(&mut self.early).into_values());
-        ended.for_each(|(_, done)| discard_all(done));
-    }
-}
-
-fn discard_all<Out>(done: Done<Out>) {
-    done.into_iter().flatten().for_each(discard);
-}
-
 type Done<Out> = Result<SmallVec<[Out; 1]>, Failed>;
 type Ended<Out> = (Tuple<()>, Done<Out>);
 type Queue<Out> = SegQueue<(u64, Ended<Out>)>;
@@ -207,15 +194,13 @@ struct Flight<Out> {
 
 impl<Out> Drop for Flight<Out> {
     fn drop(&mut self) {
-        let done = self.done.take();
         let (Some(tuple), Some(queue)) = (self.tuple.take(), self.queue.upgrade()) else {
-            return done.into_iter().for_each(discard_all);
+            return;
         };
         let unfinished = || Err(Failed::new("its future was dropped unfinished"));
-        queue.push((self.number, (tuple, done.unwrap_or_else(unfinished))));
+        queue.push((self.number, (tuple, self.done.take().unwrap_or_else(unfinished))));
         // After the push: the task takes the call, then the bolt looks (`no_call_is_missed`).
         self.waker.wake();
-        discard(queue); // the instance may have ended meanwhile
     }
 }
 

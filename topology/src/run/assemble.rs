@@ -16,7 +16,7 @@ use crate::sync::Parker;
 use crate::task::{nanos, Shared, Task};
 use crate::wait::WaitStrategy;
 use crate::TopologyBuilder;
-use expiry::{AckTracker, Clock, CoarseClock, Lifetime};
+use expiry::{AckTracker, Clock, CoarseClock};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use std::sync::atomic::AtomicBool;
@@ -29,23 +29,6 @@ pub(super) struct Parts {
     pub(super) threads: Vec<Thread>,
     /// Whether the clock runs with real time, so that threads can sleep by it.
     pub(super) real: bool,
-}
-
-/// Whether the interval allows the spouts' timeouts.
-fn check_timeouts(specs: &[Spec], longest: Duration) -> Result<(), BuildError> {
-    for spec in specs {
-        let Kind::Spout(spout) = &spec.kind else {
-            continue;
-        };
-        if matches!(spout.timeout, Lifetime::After(timeout) if timeout > longest) {
-            return Err(BuildError::Setting {
-                component: spec.name.to_string(),
-                setting: "timeout",
-                why: "is above 2^39 intervals; give the topology a longer interval",
-            });
-        }
-    }
-    Ok(())
 }
 
 /// The tracker of the topology's trees; `None` without acking.
@@ -79,7 +62,12 @@ fn tracker(
     }
     let tracker = if has_reaper { tracker.build() } else { tracker.build_manual() };
     let tracker = tracker?;
-    check_timeouts(specs, tracker.longest_timeout())?;
+    let longest = tracker.longest_timeout();
+    let is_long = |spec: &&Spec| spec.own_timeout().is_some_and(|timeout| timeout > longest);
+    if let Some(spec) = specs.iter().find(is_long) {
+        let why = "is above 2^39 intervals; give the topology a longer interval";
+        return Err(BuildError::setting(&spec.name, "timeout", why));
+    }
     Ok(Some(Arc::new(tracker)))
 }
 
@@ -154,12 +142,12 @@ impl Assembly {
             batch: self.batch,
             hasher: self.hasher.clone(),
             turn: random.next_u32() as usize,
-            notes_sent: spec.notes_sent,
         };
         let hooks = self.hooks.clone();
         let task = TaskParts {
             emitter: Emitter { context, stats, hooks, random },
             sender,
+            now: self.shared.clock.now(),
             shared: self.shared.clone(),
             tick: spec.tick,
         };
@@ -185,7 +173,6 @@ impl Assembly {
                 };
                 (bolt.make)(BoltParts {
                     task,
-                    component: at,
                     inputs: spec.inputs.clone(),
                     jams: self.graph.in_cycle[at].as_ref().map(jams),
                 })
@@ -233,7 +220,7 @@ impl Assembly {
                 tasks,
                 bell,
                 parker,
-                wait: spec.wait.unwrap_or(self.wait),
+                wait: self.wait,
             });
         }
         Ok(())

@@ -116,29 +116,21 @@ impl Board {
     /// is not done is one of them.
     pub(super) fn stuck(&self, is_done_asked: bool) -> Stuck {
         let now = self.shared.clock.now();
-        let metrics = self.metrics();
         let mut components = Vec::new();
-        for (at, metrics) in metrics.iter().enumerate() {
-            let since = self.windows.iter().filter(|window| window.component == at);
+        for (at, metrics) in self.metrics().into_iter().enumerate() {
+            let tasks = || {
+                let tasks = self.windows.iter().filter(move |window| window.component == at);
+                tasks.map(|window| &window.stats)
+            };
             let since =
-                since.map(|window| window.stats.busy_since.get()).filter(|&since| since != 0).min();
+                tasks().map(|stats| stats.busy_since.get()).filter(|&since| since != 0).min();
             let busy = Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
-            let ComponentMetrics { pending, held, queued, overflow, .. } = *metrics;
-            let mut tasks = self.windows.iter().filter(|window| window.component == at);
             let is_awaited = is_done_asked
-                && tasks
-                    .any(|task| task.stats.is_spout && !task.stats.is_done.load(Ordering::Acquire));
+                && tasks().any(|stats| stats.is_spout && !stats.is_done.load(Ordering::Acquire));
+            let ComponentMetrics { pending, held, queued, overflow, .. } = metrics;
             let has_some = pending + held + overflow > 0 || queued > 0;
             if is_awaited || has_some || since.is_some() {
-                components.push(StuckComponent {
-                    name: metrics.name.clone(),
-                    pending,
-                    held,
-                    queued,
-                    overflow,
-                    is_awaited,
-                    busy,
-                });
+                components.push(StuckComponent { metrics, is_awaited, busy });
             }
         }
         Stuck { components, under_way: self.under_way() }

@@ -112,23 +112,6 @@ impl Simulation {
     /// waits for, or [`drain`](crate::Topology::drain) after [`deactivate`](Self::deactivate).
     /// Returns `false` if that takes more than `most` steps, or if something is left and nothing is
     /// ever due.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{sink, Clock, ManualClock, Replay, TopologyBuilder, VecSpout};
-    /// # use std::time::Duration;
-    /// # let (clock, topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// let numbers = topology
-    ///     .spout("numbers", |_| VecSpout::new(0..1))
-    ///     .replay(Replay::default().attempts(3).for_at_least(Duration::ZERO).base(Duration::from_secs(10)));
-    /// topology.bolt("sink", |_| sink(|_: &u64, _| Err::<(), _>("no"))).shuffle(&numbers);
-    /// let mut topology = topology.simulate(&clock)?;
-    /// assert!(topology.run(1_000));
-    /// assert!(topology.is_finished() && topology.metrics()[0].dead_letters == 1);
-    /// assert!(clock.now() > 20_000_000_000); // two pauses, of about 10 s and 20 s
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn run(&mut self, most: usize) -> bool {
         for _ in 0..most {
             if self.step() {

@@ -1,10 +1,11 @@
 //! Why a topology did not come to rest in time.
 
+use crate::metrics::ComponentMetrics;
 use std::fmt;
 use std::time::Duration;
 
 /// A topology has not come to rest in time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Stuck {
     /// The components that are not at rest.
@@ -16,19 +17,11 @@ pub struct Stuck {
 
 /// A component that is not at rest. For [`Topology::wait`](crate::Topology::wait) a spout that is
 /// not done is one of them, even with nothing pending.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StuckComponent {
-    /// The component's name.
-    pub name: String,
-    /// Number of messages that a spout has pending.
-    pub pending: u64,
-    /// Number of tuples that a bolt has neither acked nor failed.
-    pub held: u64,
-    /// Number of batches in a bolt's queues.
-    pub queued: usize,
-    /// Number of batches that the component could not send on yet.
-    pub overflow: u64,
+    /// What it has been doing: see its `pending`, `held`, `queued` and `overflow`.
+    pub metrics: ComponentMetrics,
     /// Whether the component is a spout that is not done, and the call waits for that.
     pub is_awaited: bool,
     /// How long one of the component's tasks has been in a call of users' code: a spout that
@@ -41,12 +34,13 @@ impl fmt::Display for Stuck {
         let under_way = self.under_way;
         write!(f, "the topology has not come to rest in time: {under_way} tuples are under way;")?;
         for component in &self.components {
-            write!(f, " {:?} (", component.name)?;
+            let metrics = &component.metrics;
+            write!(f, " {:?} (", metrics.name)?;
             let figures = [
-                (component.pending, "pending"),
-                (component.held, "held"),
-                (component.queued as u64, "batches queued"),
-                (component.overflow, "batches without room"),
+                (metrics.pending, "pending"),
+                (metrics.held, "held"),
+                (metrics.queued as u64, "batches queued"),
+                (metrics.overflow, "batches without room"),
             ];
             if component.is_awaited {
                 f.write_str("not done, ")?;

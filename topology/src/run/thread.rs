@@ -62,7 +62,6 @@ impl Thread {
             WaitStrategy::Progressive { spins, yields } if nth - spins < yields => {
                 std::thread::yield_now();
             }
-            WaitStrategy::Sleep(time) => std::thread::sleep(time.min(limit)),
             _ => self.bell.sleep(&self.parker, limit, || {
                 shared.is_stopping() || self.tasks.iter().any(|task| task.has_input())
             }),

@@ -5,11 +5,9 @@ use super::trees::Trees;
 use crate::builder::TaskParts;
 use crate::emit::Port;
 use crate::error::EmitError;
-use crate::instance::Workplace;
-use crate::outcomes::{Cause, Ended};
-use crate::replay::DeadLetter;
-use crate::task::discard;
-use expiry::{AckError, Reason};
+use crate::outcomes::Ended;
+use crate::replay::{DeadLetter, Failure};
+use expiry::AckError;
 use rand::RngCore;
 use std::collections::VecDeque;
 
@@ -25,17 +23,11 @@ pub(crate) struct Desk<M, Id> {
     pub(super) acked: VecDeque<u32>,
     /// Whether copies of pending messages are kept.
     pub(super) keeps: bool,
-    /// The clock reading of this step.
-    pub(super) now: u64,
 }
 
-impl<M, Id> Workplace for Desk<M, Id> {
-    fn task(&self) -> &TaskParts {
+impl<M, Id> AsRef<TaskParts> for Desk<M, Id> {
+    fn as_ref(&self) -> &TaskParts {
         &self.task
-    }
-
-    fn now(&self) -> u64 {
-        self.now
     }
 }
 
@@ -55,7 +47,7 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         let Some(place) = self.places.next() else {
             return Err(EmitError { message, id });
         };
-        let (message, began) = (Some(message), self.now);
+        let (message, began) = (Some(message), self.task.now);
         let seed = seed.unwrap_or_else(|| self.task.emitter.random.next_u64());
         self.places.enter(Pending { id, message, attempts: 0, given_up: None, seed, began });
         self.count_pending();
@@ -94,9 +86,8 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         match offered {
             Ok(copies) => self.send(place, copies),
             Err(panicked) => {
-                let cause = Some(Cause::Failed(panicked.to_string().into()));
-                let ended = Ended::Otherwise { place, reason: Reason::Failed { by: None }, cause };
-                self.task.shared.desks.tell(self.trees.task, ended);
+                let failure = Failure::Failed { by: None, why: Some(panicked.to_string().into()) };
+                self.task.shared.desks.tell(self.trees.task, Ended::Failed(place, failure));
                 return false;
             }
         }
@@ -146,13 +137,6 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
     /// Number of batches that have no room yet.
     pub(super) fn overflow(&self) -> usize {
         self.port.overflow() + self.letters.overflow()
-    }
-
-    /// Drops what is in a place, and frees it.
-    pub(super) fn release(&mut self, place: u32) {
-        discard(self.places.take(place));
-        self.places.free(place);
-        self.count_pending();
     }
 
     /// Publishes the number of pending messages.

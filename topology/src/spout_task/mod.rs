@@ -73,8 +73,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         factory: SpoutFactory<M, Id>,
         (port, letters): (Port<M>, Port<DeadLetter<M>>),
     ) -> Self {
-        let shared = &parts.task.shared;
-        let last = shared.clock.now();
+        let (shared, last) = (&parts.task.shared, parts.task.now);
         let tick = parts.task.tick.map(nanos);
         let replay = if shared.tracker.is_some() { parts.replay } else { Replay::once() };
         SpoutTask {
@@ -90,7 +89,6 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 places: Places::new(parts.max_pending),
                 trees: Trees::new(parts.number, parts.timeout),
                 acked: VecDeque::new(),
-                now: last,
             },
             factory,
             replays: Replays::new(replay),
@@ -142,7 +140,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 if !self.desk.task.shared.is_stopping() {
                     self.desk.task.emitter.report(&error);
                 }
-                self.full_until = self.desk.now.saturating_add(FULL_PAUSE);
+                self.full_until = self.desk.task.now.saturating_add(FULL_PAUSE);
                 false
             }
         }
@@ -156,12 +154,12 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     /// Calls the spout's tick if that is due.
     fn tick(&mut self) -> bool {
         let Some(tick) =
-            self.tick.filter(|_| self.tick_due().is_some_and(|due| due <= self.desk.now))
+            self.tick.filter(|_| self.tick_due().is_some_and(|due| due <= self.desk.task.now))
         else {
             return false;
         };
         // The spout skips the ticks that it was too busy for.
-        self.next_tick = self.desk.now.saturating_add(tick);
+        self.next_tick = self.desk.task.now.saturating_add(tick);
         self.call(|spout, _| spout.tick());
         true
     }
@@ -198,7 +196,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         if self.is_done {
             return None;
         }
-        let (stats, now) = (&self.desk.task.emitter.stats, self.desk.now);
+        let (stats, now) = (&self.desk.task.emitter.stats, self.desk.task.now);
         if !self.is_active {
             stats.skipped_inactive.add(since);
             return None;
@@ -234,7 +232,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
     fn step(&mut self) -> Step {
         let now = self.desk.task.shared.clock.now();
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
-        self.desk.now = now;
+        self.desk.task.now = now;
         let mut worked = self.settle();
         self.follow();
         worked |= self.tick();
@@ -286,7 +284,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
     }
 
     fn close(&mut self) {
-        self.desk.now = self.desk.task.shared.clock.now();
+        self.desk.task.now = self.desk.task.shared.clock.now();
         if self.spout.is_alive() {
             self.settle();
         }

@@ -1,10 +1,8 @@
 //! Outcomes: the task takes them out of its queue, and calls the spout with each.
 
+use super::places::Pending;
 use super::SpoutTask;
-use crate::outcomes::{Cause, Ended};
-use crate::replay::Failure;
-use crate::task::discard;
-use expiry::Reason;
+use crate::outcomes::Ended;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,37 +16,16 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 break;
             };
             any = true;
-            self.ended(ended);
+            match ended {
+                Ended::Acked(places) => self.desk.acked.extend(places),
+                Ended::Failed(place, failure) => self.failed(place, failure),
+            }
         }
         let left = self.desk.acked.len();
         if left > 0 {
             self.tell_acked();
         }
         any || self.desk.acked.len() < left
-    }
-
-    fn ended(&mut self, ended: Ended) {
-        let (place, reason, cause) = match ended {
-            Ended::Acked(places) => return self.desk.acked.extend(places),
-            Ended::Otherwise { place, reason, cause } => (place, reason, cause),
-        };
-        let failure = match reason {
-            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
-            Reason::Failed { by } => {
-                let by =
-                    by.and_then(|by| self.desk.task.shared.names.get(usize::try_from(by).ok()?));
-                let by = by.cloned();
-                match (by, cause) {
-                    (Some(by), Some(Cause::Rejected(why))) => Failure::Rejected { by, why },
-                    (by, cause) => {
-                        let why = cause.map(|(Cause::Failed(why) | Cause::Rejected(why))| why);
-                        Failure::Failed { by, why }
-                    }
-                }
-            }
-            _ => Failure::Failed { by: None, why: None },
-        };
-        self.failed(place, failure);
     }
 
     /// Calls the spout's `ack` for each acked message, and its `fail` for each acked dead letter.
@@ -58,19 +35,18 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             let sampler = &mut self.sampler;
             let done = self.spout.call(&mut self.desk, |spout, desk| {
                 while let Some(place) = desk.acked.pop_front() {
-                    let Some(pending) = desk.places.take(place) else {
+                    // What is left of it is dropped after the call, which a panic there cannot undo.
+                    let Some(Pending { id, message: _kept, given_up, began, .. }) =
+                        desk.places.take(place)
+                    else {
                         continue;
                     };
                     desk.places.free(place);
-                    let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
-                    if pending.message.is_some() {
-                        discard(pending.message);
-                    }
-                    if let Some(letter) = pending.given_up {
+                    if let Some(letter) = given_up {
                         spout.fail(id, &letter.failure);
-                        discard(letter);
                         continue;
                     }
+                    let took = desk.task.now.saturating_sub(began);
                     let emitter = &desk.task.emitter;
                     emitter.stats.acked.add(1);
                     if sampler.is_due() {

@@ -5,7 +5,6 @@
 //! spout's task has as many places as may be pending, so a spout with no free place emits nothing.
 
 use crate::replay::DeadLetter;
-use crate::task::discard;
 
 /// A message that is in flight, or that waits to be emitted again.
 pub(super) struct Pending<M, Id> {
@@ -34,17 +33,6 @@ const _: () = assert!(std::mem::size_of::<Option<Pending<u64, u64>>>() <= 64);
 pub(super) struct Places<M, Id> {
     places: Vec<Option<Pending<M, Id>>>,
     free: Vec<u32>,
-}
-
-/// What is pending is the user's: the drop of each part may panic.
-impl<M, Id> Drop for Places<M, Id> {
-    fn drop(&mut self) {
-        for Pending { id, message, given_up, .. } in self.places.drain(..).flatten() {
-            discard(id);
-            discard(message);
-            discard(given_up);
-        }
-    }
 }
 
 impl<M, Id> Places<M, Id> {

@@ -8,9 +8,7 @@ use super::places::Pending;
 use super::{Desk, SpoutTask};
 use crate::instance::guarded;
 use crate::replay::{DeadLetter, Failure, Replay};
-use crate::task::discard;
 use crate::tuple::edge;
-use rand::rngs::SmallRng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -33,19 +31,6 @@ impl Replays {
         self.later.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// The pause before a message that has failed after `attempts`, at this age, is emitted again.
-    /// `None` if it is given up.
-    fn pause(
-        &self,
-        attempts: u32,
-        age: u64,
-        failure: &Failure,
-        random: &mut SmallRng,
-    ) -> Option<u64> {
-        let is_last = matches!(failure, Failure::Rejected { .. });
-        (!is_last).then(|| self.replay.pause(attempts, age, random))?
-    }
-
     /// Takes out the first message if it is to be emitted again by `now`.
     fn pop(&mut self, now: u64) -> Option<u32> {
         let &Reverse((due, place)) = self.later.peek()?;
@@ -54,10 +39,6 @@ impl Replays {
         }
         self.later.pop();
         Some(place)
-    }
-
-    fn push(&mut self, due: u64, place: u32) {
-        self.later.push(Reverse((due, place)));
     }
 }
 
@@ -70,7 +51,7 @@ impl<M: Clone + 'static, Id: fmt::Debug> Desk<M, Id> {
         let Some(message) = pending.message.take() else {
             return false;
         };
-        (pending.began, pending.seed) = (self.now, edge(pending.seed));
+        (pending.began, pending.seed) = (self.task.now, edge(pending.seed));
         pending.given_up = Some(Box::new(DeadLetter {
             message,
             id: format!("{:?}", pending.id),
@@ -94,8 +75,11 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             return;
         };
         let random = &mut self.desk.task.emitter.random;
-        let age = self.desk.now.saturating_sub(pending.began);
-        let pause = self.replays.pause(pending.attempts, age, &failure, random);
+        let age = self.desk.task.now.saturating_sub(pending.began);
+        let pause = match failure {
+            Failure::Rejected { .. } => None,
+            _ => self.replays.replay.pause(pending.attempts, age, random),
+        };
         let is_letter = pending.given_up.is_some();
         if !is_letter {
             let (emitter, is_last) = (&self.desk.task.emitter, pause.is_none());
@@ -112,21 +96,21 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 }
             });
         }
-        let due = self.desk.now.saturating_add(pause);
-        self.replays.push(due, place);
+        let due = self.desk.task.now.saturating_add(pause);
+        self.replays.later.push(Reverse((due, place)));
     }
 
     /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is
     /// lost.
     fn give_up(&mut self, place: u32, failure: Failure) {
-        let Some(pending) = self.desk.places.get_mut(place) else {
+        let Some(pending) = self.desk.places.get(place) else {
             return;
         };
-        if let Some(letter) = pending.given_up.take() {
+        if let Some(letter) = &pending.given_up {
+            let first = letter.failure.clone();
             let error = format_args!("a dead letter was not acked: {failure}");
             self.desk.task.emitter.report(&error);
-            self.end(place, &letter.failure);
-            return discard(letter);
+            return self.end(place, &first);
         }
         self.desk.task.emitter.stats.dead.add(1);
         if !self.desk.letters.is_closed() {
@@ -150,15 +134,18 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let Some(pending) = self.desk.places.take(place) else {
             return;
         };
-        discard((pending.message, pending.given_up));
-        self.call(|spout, _| spout.fail(pending.id, failure));
-        self.desk.release(place);
+        self.call(|spout, _| {
+            spout.fail(pending.id, failure);
+            drop((pending.message, pending.given_up));
+        });
+        self.desk.places.free(place);
+        self.desk.count_pending();
     }
 
     /// Emits the messages again whose pause is over. Returns whether there were any.
     pub(super) fn replay(&mut self) -> bool {
         let mut any = false;
-        while let Some(place) = self.replays.pop(self.desk.now) {
+        while let Some(place) = self.replays.pop(self.desk.task.now) {
             any = true;
             if self.desk.attempt(place) {
                 self.desk.task.emitter.stats.replayed.add(1);

@@ -3,10 +3,10 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, Collect, Context, Next, Replay, Spout, SpoutCollector, TopologyBuilder,
-    Tuple, VecSpout,
+    sink, Collect, Context, Derive, Next, Replay, Spout, SpoutCollector, TopologyBuilder, Tuple,
+    VecSpout,
 };
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,7 @@ fn drops_of_instances_may_panic() {
     };
     let dies = dies.replay(Replay::default());
     builder.bolt("dies too", dies_too).parallelism(2).threads(1).shuffle(&dies);
-    let mut topology = builder.simulate(&clock).unwrap();
-    run(&mut topology, &clock, SECOND * 100);
+    let topology = ran(builder, &clock, SECOND * 100);
     let mut acked = acks(&told);
     acked.sort_unstable();
     assert_eq!(acked, (0..8).collect::<Vec<_>>());
@@ -49,7 +48,8 @@ fn drops_of_instances_may_panic() {
     drop(topology);
 }
 
-/// The copy of a message that is kept for another attempt is dropped by the executor.
+/// The executor drops the copy of a message that is kept for another attempt, and its id. A panic
+/// there costs the spout its instance, and no outcome.
 #[test]
 fn drops_of_messages_may_panic() {
     struct Message(#[allow(dead_code)] Option<Bomb>); // dropped
@@ -58,100 +58,24 @@ fn drops_of_messages_may_panic() {
             Message(Some(Bomb))
         }
     }
-    struct AcksOne(bool);
-    impl Bolt<Message, Message> for AcksOne {
-        fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
-            if std::mem::replace(&mut self.0, true) {
-                out.fail(tuple);
-            } else {
-                out.ack(tuple);
-            }
-        }
-    }
-    let two = VecSpout::new([Message(None), Message(None)]);
-    let builder = TopologyBuilder::new();
-    let source = builder
-        .spout("two", two.instances())
-        .replay(Replay::default().attempts(1).for_at_least(Duration::ZERO));
-    builder.bolt("acks one", |_| AcksOne(false)).shuffle(&source);
-    let mut topology = builder.simulate(&ManualClock::new()).unwrap();
-    assert!(topology.settle(1000));
-    let (failed, why) = &two.failed()[0];
-    assert_eq!((two.acked(), *failed, Why::from(why)), (vec![0], 1, Why::Failed));
-    assert!(topology.is_finished());
-}
-
-/// A message that panics when it is copied to be emitted again has failed once more. It holds
-/// nothing up, and waits until there is a spout to notify.
-#[test]
-fn a_message_that_cannot_be_copied_waits_for_a_spout_to_be_told() {
-    static MADE: AtomicUsize = AtomicUsize::new(0);
-    struct Message;
-    impl Clone for Message {
-        fn clone(&self) -> Self {
-            static CLONES: AtomicUsize = AtomicUsize::new(0);
-            static IS_OVER: AtomicBool = AtomicBool::new(false);
-            // The first copy is kept. The next ones panic, up to the first one after the spout was
-            // made again: these are the attempts 2 and 3 of 5. The last one is the letter's.
-            if CLONES.fetch_add(1, Relaxed) > 0 && !IS_OVER.swap(MADE.load(Relaxed) > 12, Relaxed) {
-                panic();
-            }
-            Message
-        }
-    }
-    struct One(usize, usize, Log<u64>);
-    impl Spout<Message> for One {
-        fn replay_by_default() -> expiry_topology::Replay {
-            expiry_topology::Replay::once()
-        }
-
-        fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
-            if self.0 > 0 {
-                return Next::Done;
-            }
-            self.1 += 1;
-            if self.1 == 1 {
-                out.emit(Message, 7).unwrap();
-            } else if self.1 == 20 {
-                panic();
-            }
-            Next::Idle
-        }
-        fn fail(&mut self, id: u64, _: &expiry_topology::Failure) {
-            self.2.note(id);
-        }
-    }
-    struct Fails;
-    impl Bolt<Message, Message> for Fails {
-        fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
-            out.fail(tuple);
-        }
-    }
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let builder = TopologyBuilder::new();
-    builder.clock(clock.clone());
-    let one = builder
-        .spout("one", {
-            let told = told.clone();
-            move |_| match MADE.fetch_add(1, Relaxed) {
-                made @ (0 | 12..) => One(made, 0, told.clone()),
-                _ => panic(),
+    let (clock, _, builder) = rig();
+    let four = VecSpout::new([0; 4].map(|_| Message(None)));
+    let source = builder.spout("four", four.instances()).replay(Replay::default());
+    let mut executed = 0;
+    let rejects = move |_: &Context| {
+        sink(move |_: &Message, out: &mut Derive<'_, '_, ()>| {
+            executed += 1;
+            if executed % 2 == 0 {
+                out.reject("no");
             }
         })
-        .replay(Replay::default().for_at_least(Duration::ZERO));
-    builder.bolt("fails", |_| Fails).shuffle(&one);
-    let letters = Collect::new();
-    let ids = one.dead_letters().map(|letter| letter.id);
-    builder.bolt("letters", letters.instances()).shuffle(ids);
-    let mut topology = builder.simulate(&clock).unwrap();
-    for _ in 0..5000 {
-        topology.settle(1000);
-        clock.advance(Duration::from_millis(1));
-    }
-    assert_eq!((told.all(), letters.all()), (vec![7], vec!["7".to_string()]));
-    let one = &topology.metrics()[0];
-    assert_eq!((one.replayed, one.dead_letters, one.pending), (2, 1, 0));
-    assert!(topology.is_finished());
+    };
+    builder.bolt("rejects", rejects).shuffle(&source);
+    let topology = settled(builder, &clock);
+    let mut rejected: Vec<u64> = four.failed().iter().map(|(id, _)| *id).collect();
+    rejected.sort_unstable();
+    assert_eq!((four.acked(), rejected), (vec![0, 2], vec![1, 3]));
+    assert!(topology.is_finished() && topology.metrics()[0].panics == 4);
 }
 
 /// A thread's name may not hold everything that a component's may.
@@ -169,8 +93,7 @@ fn a_name_may_hold_a_nul() {
 /// A task that waits for room at one task still sends to another one.
 #[test]
 fn what_has_room_is_not_held_up_by_what_has_none() {
-    let (clock, came) = (ManualClock::new(), Collect::new());
-    let builder = builder(&clock);
+    let ((clock, _, builder), came) = (rig(), Collect::new());
     builder.queue(2).batch(2).timeout(SECOND * 1000);
     let numbers = builder.spout("numbers", |_| Numbers::new(0..11, &Log::new()).at_once(11));
     let pass = bolt(&builder, "pass", &numbers, |tuple, out| {
@@ -369,8 +292,7 @@ fn times_at_their_limits() {
     for timeout in times {
         for interval in times {
             for own in times {
-                let clock = ManualClock::new();
-                let builder = builder(&clock);
+                let (clock, _, builder) = rig();
                 builder.timeout(timeout).interval(interval).flush_every(own);
                 let numbers = builder
                     .spout("numbers", |_| VecSpout::new([1]))
@@ -425,8 +347,7 @@ fn a_spout_may_have_no_timeout() {
 #[test]
 fn a_join_of_many_is_quick() {
     const MANY: usize = 100_000;
-    let clock = ManualClock::new();
-    let builder = builder(&clock);
+    let (clock, _, builder) = rig();
     let numbers = builder
         .spout("numbers", move |_| Numbers::new(0..MANY as u64, &Log::new()).at_once(MANY))
         .max_pending(MANY);

@@ -29,8 +29,7 @@ fn rejecting<const N: usize>(
     letters(&builder, &numbers, move |letter| {
         log.note((letter.message, letter.attempts, letter.failure.to_string()));
     });
-    let mut topology = builder.simulate(&clock).unwrap();
-    run(&mut topology, &clock, SECOND * 100);
+    let topology = ran(builder, &clock, SECOND * 100);
     assert!(topology.is_finished());
     (told, noted, topology)
 }
@@ -77,32 +76,6 @@ fn a_rejection_after_another_failure_is_dropped() {
     assert_eq!(ends(&told), [Told::Fail(1, Why::Rejected)]);
     let rejects = &topology.metrics()[2];
     assert_eq!((rejects.failed, rejects.trees_failed, rejects.late), (2, 1, 1));
-}
-
-/// A rejection that comes after the timeout of its attempt concerns neither the next attempt nor
-/// the failure that the same thread causes next.
-#[test]
-fn a_rejection_after_a_timeout_is_dropped() {
-    let (told, letters, topology) = rejecting([1], |builder, numbers| {
-        let slow = |_: &Context| {
-            let (mut late, mut attempts) = (None, 0);
-            each(move |tuple, out| {
-                attempts += 1;
-                match (attempts, late.take()) {
-                    (1, _) => late = Some(tuple),
-                    (_, Some(late)) => {
-                        out.reject(late, "too late");
-                        out.fail(tuple);
-                    }
-                    (_, None) => out.ack(tuple),
-                }
-            })
-        };
-        builder.bolt("slow", slow).shuffle(numbers);
-    });
-    assert_eq!((letters.all(), ends(&told)), (vec![], vec![Told::Ack(1)]));
-    let (numbers, slow) = (&topology.metrics()[0], &topology.metrics()[1]);
-    assert_eq!((numbers.timed_out, numbers.failed, slow.late), (1, 1, 1));
 }
 
 /// A `basic` bolt rejects its input whatever it returns. A bolt that panics has not rejected.
@@ -335,8 +308,7 @@ fn each_attempt_of_a_message_has_the_same_lineage() {
                 out.ack(tuple)
             }
         });
-        let mut topology = builder.simulate(&clock).unwrap();
-        run(&mut topology, &clock, SECOND * 1000);
+        let topology = ran(builder, &clock, SECOND * 1000);
         assert!(topology.metrics()[0].replayed >= 5);
         seen.all().into_iter().collect::<BTreeSet<_>>()
     };

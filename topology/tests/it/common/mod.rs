@@ -292,6 +292,13 @@ pub fn settled(builder: TopologyBuilder, clock: &ManualClock) -> Simulation {
     topology
 }
 
+/// As [`settled`], and [runs](run) it for so long.
+pub fn ran(builder: TopologyBuilder, clock: &ManualClock, limit: Duration) -> Simulation {
+    let mut topology = builder.simulate(clock).unwrap();
+    run(&mut topology, clock, limit);
+    topology
+}
+
 /// Makes spouts that emit these numbers.
 pub fn numbers<I>(numbers: I, told: &Log<Told>) -> impl Fn(&Context) -> Numbers + Send + Sync
 where
