@@ -16,14 +16,12 @@ mod latency;
 mod leap;
 mod ledger;
 mod live;
-mod machine;
 mod mass_expiry;
 mod mix;
 #[cfg(feature = "nats")]
 mod nats;
 mod options;
 mod pace;
-mod page;
 mod pin;
 mod refusing;
 mod report;
@@ -42,6 +40,7 @@ use options::{Cli, Scenario, TOUR};
 use report::Report;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The exit status when a check has failed.
 const FAILED: u8 = 1;
@@ -85,8 +84,8 @@ fn tour() -> Scenario {
     }
 }
 
-/// Runs a scenario.
-fn perform(scenario: &Scenario) -> Result<Report, Error> {
+/// Runs a scenario. `limit` is for how long nothing may move in a run of a soak.
+fn perform(scenario: &Scenario, limit: Duration) -> Result<Report, Error> {
     match scenario {
         Scenario::Wordcount(options) => wordcount::run(options),
         Scenario::Ack(options) => ack::run(options),
@@ -101,6 +100,6 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::Nats(options) => nats::run(options),
         #[cfg(not(feature = "nats"))]
         Scenario::Nats(_) => Err(Error::WithoutNats),
-        Scenario::Soak(options) => soak::run(options),
+        Scenario::Soak(options) => soak::run(options, limit),
     }
 }

@@ -33,13 +33,10 @@ pub struct Output {
     /// One JSON object, to FILE, or to standard output instead of the text
     #[arg(long, global = true, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// A page with charts: one HTML file with everything in it
-    #[arg(long, global = true, value_name = "FILE")]
-    pub report: Option<PathBuf>,
 }
 
 /// Runs all scenarios if the user names none.
-pub const TOUR: [&str; 8] = ["stress", "soak", "--minutes", "1", "--cycles", "1", "--each", "1s"];
+pub const TOUR: [&str; 2] = ["stress", "soak"];
 
 const EXAMPLES: &str = "\
 Without a scenario each of them runs for a moment.
@@ -49,11 +46,10 @@ Examples:
   stress wordcount --drop 0.001 --fail 0.002 --duplicate 0.002 --late 0.0005 --timeout 2s
   stress wordcount /usr/share/doc --json   one JSON object on standard output
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
-  stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
+  stress ack --rate 200000 --in-flight 10000 --pin
   stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
   stress sessions --keys 100000000
-  stress sessions --peer zookeeper
-  stress ttl --mix FILE.csv --row 9 --seconds 30
+  stress ttl --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
   stress growth --bounded
@@ -61,7 +57,7 @@ Examples:
   stress faults --only threads_die
   stress hostile
   stress nats --kill --pause --poison 1    with --features nats
-  stress soak --hours 8 --log soak.jsonl --report soak.html
+  stress soak --for 8h
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -213,10 +209,6 @@ pub struct Ack {
     /// there are places for; their time counts from when they were due
     #[arg(long, value_parser = per_second, value_name = "ROOTS")]
     pub rate: Option<f64>,
-    /// Take no readings and no times while it runs, and show nothing: the difference is what those
-    /// cost
-    #[arg(long)]
-    pub bare: bool,
     /// The tracker's clock
     #[arg(long, value_enum, default_value_t = Readings::Cheap)]
     pub clock: Readings,
@@ -267,16 +259,8 @@ pub struct Ack {
 const SESSIONS: &str = "\
 Keys of an expiry queue are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
 intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \
-stranded. Time is simulated. --peer drives an algorithm of others in the same way. `stress histories --on queue`, or `--on \
+stranded. Time is simulated. `stress histories --on queue`, or `--on \
 sessions`, has threads that come back to the same keys.";
-
-/// The peer to compare with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Peer {
-    /// ZooKeeper's `ExpiryQueue`, over dashmap.
-    Zookeeper,
-}
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Sessions {
@@ -299,9 +283,6 @@ pub struct Sessions {
     /// Share of keys that a thread removes in the end [default: 0 and 0.25 in turn]
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub removes: Option<f64>,
-    /// Drive this one's algorithm too, to see the check find something
-    #[arg(long, value_enum)]
-    pub peer: Option<Peer>,
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -366,32 +347,27 @@ pub struct Histories {
 
 const TTL: &str = "\
 A row says what a cache's load is made of. Its operations are these on the map:
-  get, gets          get; one that finds nothing inserts, as who uses a cache does (but with --no-fill)
-  set                insert
-  add                insert by the entry, if it is vacant
-  replace            insert by the entry, if it is occupied
-  cas                insert by the entry, if the key of this thread's last gets still has the value that it found
-  append, prepend    insert by the entry what is there, longer by an eighth, for the rest of its time to live
-  incr, decr         insert by the entry what is there anew, for the rest of its time to live
-  delete             remove
-Shares of operations and of times to live are made to add up to 1; an exponent that is NA counts as 0. Times to live \
-are divided by the squeeze, so that they pass within the run. In the report fills are misses that inserted, stored the \
-requests that did, not_stored those that did not find the key as they wanted it, \
-changed the entries that had changed since they were looked at, and were looked at again.
+  get, gets    get; one that finds nothing inserts, as who uses a cache does
+  set          insert
+  add          insert by the entry, if it is vacant
+  cas          insert by the entry, if the key of this thread's last gets still has the value that it found
+  prepend      insert by the entry what is there, longer by an eighth, for the rest of its time to live
+  incr         insert by the entry what is there anew, for the rest of its time to live
+  delete       remove
+Shares of operations and of times to live are made to add up to 1. Times to live are divided by the squeeze, so that \
+they pass within the run. In the report stored are the requests that inserted, not_stored those that did not find \
+the key as they wanted it, changed the entries that had changed since they were looked at, and were looked at again.
 
 Threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
 found any more by a get that began after its end was told.
 
-The built-in rows are statistics of Twitter's caches (stress/data/README.md).";
+The rows are statistics of Twitter's caches.";
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Ttl {
-    /// A table of rows [default: the built-in one]
-    #[arg(long, value_name = "FILE.csv")]
-    pub mix: Option<PathBuf>,
-    /// Which row, by its cluster [default: 23 of the built-in table; otherwise the first]
-    #[arg(long, value_name = "CLUSTER")]
-    pub row: Option<String>,
+    /// Which row, by its cluster: 9, 11, 23 or 53
+    #[arg(long, default_value_t = 23, value_name = "CLUSTER")]
+    pub row: u32,
     /// How long to keep the load up, in seconds
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     pub seconds: f64,
@@ -402,18 +378,12 @@ pub struct Ttl {
     /// be done; their time counts from when they were due
     #[arg(long, value_parser = per_second, value_name = "REQUESTS")]
     pub rate: Option<f64>,
-    /// Distinct keys [default: by the row's frequency, and no more than --memory allows]
+    /// Distinct keys [default: by the row's frequency, within 256 MiB]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub keys: Option<u32>,
-    /// The most that keys and values may take together, in MiB
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20), value_name = "MIB")]
-    pub memory: u32,
     /// Keys are integers instead of strings of the row's length
     #[arg(long)]
     pub integers: bool,
-    /// A get that finds nothing leaves it at that
-    #[arg(long)]
-    pub no_fill: bool,
     /// What times to live are divided by [default: such that their mean is an eighth of the run]
     #[arg(long, value_parser = factor, value_name = "FACTOR")]
     pub squeeze: Option<f64>,
@@ -441,7 +411,7 @@ full, and never while there is room; what is removed makes exactly as much room 
 
 Examples:
   stress growth
-  stress growth --entries 10000000 --on map --readers 2 --report growth.html
+  stress growth --entries 10000000 --on map --readers 2
   stress growth --bounded --entries 100000";
 
 /// What grows.
@@ -662,57 +632,29 @@ pub struct Nats {
 }
 
 const SOAK: &str = "\
-A soak is a row of cycles, a cycle one run of each scenario, one after another in this process, each time with other seeds, \
-numbers of threads, sizes, clocks and orders. After each cycle, with everything dropped, resident memory is noted: \
+A soak is a row of cycles, a cycle a run of each scenario of about a second, one after another in this process, each time \
+with another seed. The first run that fails ends it. After each cycle, with everything dropped, resident memory is noted: \
 from the second cycle on its maximum in the later half must not be above that in the earlier half by more than a \
-tenth and 16 MiB (from the sixth cycle of a process on; before that nothing is judged). A run that fails, panics or gets stuck \
-fails the soak, which goes on.
-
-With --log each finished run is a line of JSON in FILE. A soak that was killed goes on where that ends, for \
-the time that is left; what failed there has failed. Ctrl-C ends a soak with its report; the run under way does not count.
+tenth and 16 MiB. That is judged from six cycles on.
 
 Examples:
-  stress soak --hours 8 --log soak.jsonl
-  stress soak --minutes 5 --each 10s --only ack --only ttl
-  stress soak --hours 1 --also \"ack --order shuffled --in-flight 1000000 --seconds 30\"";
+  stress soak --for 8h
+  stress soak --cycles 20 --only ack --only ttl";
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Soak {
-    /// How many hours
-    #[arg(long, value_parser = seconds, conflicts_with = "minutes", required_unless_present = "minutes")]
-    pub hours: Option<f64>,
-    /// How many minutes
-    #[arg(long, value_parser = seconds)]
-    pub minutes: Option<f64>,
-    /// How long each run takes, about
-    #[arg(long, default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub each: Duration,
-    /// How much longer than twenty times that a run may take before it is stuck
-    #[arg(long, default_value = "15m", value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub patience: Duration,
+    /// Begins no cycle after this time
+    #[arg(long = "for", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub time: Option<Duration>,
+    /// How many cycles at most [default: 1, with --for any number]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub cycles: Option<u64>,
     /// Runs of this scenario only; may be repeated
     #[arg(long, value_name = "SCENARIO")]
     pub only: Vec<String>,
-    /// One more run in each cycle: the arguments of a scenario; may be repeated
-    #[arg(long, value_name = "ARGUMENTS")]
-    pub also: Vec<String>,
-    /// Where finished runs are noted, and read again
-    #[arg(long, value_name = "FILE")]
-    pub log: Option<PathBuf>,
-    /// End after so many cycles
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    pub cycles: Option<u64>,
     /// Seed of all seeds
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-impl Soak {
-    /// How long it is to take.
-    pub fn length(&self) -> Duration {
-        let minutes = self.minutes.or(self.hours.map(|hours| hours * 60.0));
-        Duration::from_secs_f64(minutes.unwrap_or(0.0) * 60.0)
-    }
 }
 
 fn number(text: &str, within: RangeInclusive<f64>, why: &str) -> Result<f64, String> {

@@ -3,15 +3,11 @@
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Percentiles};
-use crate::live::Series;
-use crate::machine::{command, Machine};
 use crate::options::Output;
-use crate::page::{words, Chart};
 use crate::sentences::sentence;
 use indicatif::HumanCount;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 /// What came of a run.
@@ -38,19 +34,9 @@ pub struct Report {
     pub latency: BTreeMap<&'static str, Percentiles>,
     /// What was left out and why, for instance files that are not text; of many, the first.
     pub notes: Vec<String>,
-    /// What it was like over time.
-    pub series: Series,
-    /// What the page draws.
-    pub charts: Vec<Chart>,
-    /// What the text and the page show of it line by line.
+    /// What the text shows of it line by line.
     #[serde(skip)]
     pub tables: Vec<Table>,
-    /// What else there is, in a form of the scenario's own.
-    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
-    pub details: serde_json::Value,
-    pub machine: Machine,
-    /// How this program was called.
-    pub command: String,
 }
 
 impl Report {
@@ -79,39 +65,29 @@ impl Report {
             violations_total,
             // The options are plain structs, which always have a JSON form.
             parameters: serde_json::to_value(parameters).unwrap_or_default(),
-            machine: Machine::this(),
-            command: command(),
             ..Report::default()
         }
     }
 
-    /// How many operations it was.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as it was divided
-    pub fn operations(&self) -> u64 {
-        (self.ops_per_s * self.seconds.max(1e-9)).round() as u64
-    }
-
     /// Prints it, and writes what was asked for.
-    pub fn print(mut self, output: &Output) -> Result<(), Error> {
+    pub fn print(&self, output: &Output) -> Result<(), Error> {
         use std::io::Write;
-        self.charts.splice(..0, self.usual_charts());
         // Strings, numbers and maps with string keys: always has a JSON form.
-        let object = || serde_json::to_string(&self).unwrap_or_default();
+        let object = || serde_json::to_string(self).unwrap_or_default();
         let to_stdout = output.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
         let text = if to_stdout { object() } else { self.text() };
         // A reader that has gone away is not the run's fault.
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
-        if let (Some(file), false) = (&output.json, to_stdout) {
-            write(file, &(object() + "\n"))?;
-        }
-        match &output.report {
-            Some(file) => write(file, &self.page()),
-            None => Ok(()),
+        match &output.json {
+            Some(file) if !to_stdout => {
+                std::fs::write(file, object() + "\n").map_err(Error::unwritable(file))
+            }
+            _ => Ok(()),
         }
     }
 
     /// The counts, without the faults that were not asked for, and the figures.
-    pub fn counted(&self) -> Table {
+    fn counted(&self) -> Table {
         let counts = self.counts.iter();
         let counts = counts.filter(|(name, count)| **count > 0 || !name.starts_with("fault_"));
         let counts = counts.map(|(name, count)| [words(name), HumanCount(*count).to_string()]);
@@ -121,7 +97,7 @@ impl Report {
     }
 
     /// The percentiles of all that was timed.
-    pub fn times(&self) -> Table {
+    fn times(&self) -> Table {
         let head = ["", "p50", "p90", "p99", "p99.9", "p99.99", "max", "measured"];
         let rows = self.latency.iter().map(|(name, p)| {
             let [p50, p90, p99, p99_9, p99_99, max] =
@@ -197,8 +173,9 @@ impl Table {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(Error::unwritable(path))
+/// A name in the JSON, for people.
+fn words(name: &str) -> String {
+    name.replace('_', " ")
 }
 
 /// A rate with a unit that fits.
@@ -234,18 +211,5 @@ mod tests {
         let rows = [["one", "1"], ["two more", "1000"]].map(|row| row.map(String::from));
         let text = Table::new("t", ["", "ns"], rows).text();
         assert_eq!(text, "\n  t\n              ns\n  one          1\n  two more  1000\n");
-    }
-
-    #[test]
-    fn the_json_has_what_is_promised() {
-        let json = serde_json::to_value(report(&Checks::new(&["sound"]))).unwrap();
-        for key in
-            ["scenario", "seconds", "ops_per_s", "checks", "violations", "seed", "parameters"]
-        {
-            assert!(json.get(key).is_some(), "{key}");
-        }
-        assert_eq!(json["checks"]["sound"], true);
-        assert!(json["violations"].as_array().unwrap().is_empty());
-        assert!((json["ops_per_s"].as_f64().unwrap() - 5.0).abs() < 1e-9);
     }
 }

@@ -17,10 +17,9 @@ use crate::checks::Checks;
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::latency::{human, nanos, Latency, Times};
-use crate::live::{Gauge, Live, Series};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Ack, Readings};
 use crate::pace::Pace;
-use crate::page::Chart;
 use crate::report::Report;
 use crossbeam_channel::bounded;
 use expiry::{AckTracker, MonotonicClock};
@@ -62,7 +61,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     };
     let began = Instant::now();
     let mut times = [Times::new(), Times::new(), Times::new()];
-    let (brought, took, series, ages) = load(
+    let (brought, took) = load(
         options,
         (&tracker, &ledger, &checks),
         &mut times,
@@ -86,8 +85,6 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
 
     let operations = ("operations", during.operations());
     let mut report = Report::new("ack", operations, took, options.seed, &checks, options);
-    report.series = series;
-    report.charts.push(ages);
     report.counts.extend(tally.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -126,7 +123,7 @@ fn load(
     times: &mut [Times; 3],
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
-) -> (Vec<Brought>, Duration, Series, Chart) {
+) -> (Vec<Brought>, Duration) {
     let stats = Stats::default();
     let busy = AtomicUsize::new(threads);
     let began = ledger.now();
@@ -156,39 +153,21 @@ fn load(
         let pace = Pace::part(options.rate, (number, threads), began, options.seed);
         let pace = pace.map(|pace| (pace, times[2].recorder()));
         works.push(Box::new(move || {
-            let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
+            let ops = Ops::new(tracker, options.ids, batch, recorders);
             let luck = (planner.clone(), rng);
             let places = (number * each, each);
             Worker::new(shared, ops, luck, pace, places, batch, (to, from)).run()
         }));
     }
     let mut live = Live::new("ack", Some(stop - began));
-    if options.bare {
-        live = live.without_readings();
-    }
     // In an open loop the time that they have waited counts.
     let shown = if options.rate.is_some() { 2 } else { 0 };
-    let mut ages = None;
     let brought = crowd(works, &mut live, |live| {
         let now = ledger.now().min(stop);
-        if now - began >= (stop - began) / 2 && ages.is_none() {
-            ages = Some(by_age(tracker, options.timeout));
-        }
         live.show(now - began, || gauge(&stats, tracker, checks, &mut times[shown]));
     });
-    let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
     let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
-    let took = Duration::from_nanos(last - began);
-    (brought, took, live.finish(), ages)
-}
-
-/// The distribution of the roots in flight over their ages, in the middle of a run.
-fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
-    const BARS: u32 = 32;
-    let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();
-    let counts = tracker.counts_by_age(&bounds);
-    let bars = bounds.into_iter().zip(counts);
-    Chart::by_duration("Roots in flight by age, halfway", "age", bars)
+    (brought, Duration::from_nanos(last - began))
 }
 
 fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
@@ -203,6 +182,6 @@ fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times
             stats.timed_out.load(Relaxed),
             human(stats.latest.load(Relaxed)),
         ),
-        ..Gauge::of_tracker(tracker.metrics())
+        ..Gauge::of_tracker(&tracker.metrics())
     }
 }

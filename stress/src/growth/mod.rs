@@ -372,11 +372,10 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
         let row = if options.bounded { run.bound(&mut live) } else { run.grow(&mut live) };
         rows.push((latency, memory, row));
     }
-    let (took, series) = (began.elapsed(), live.finish());
+    let took = began.elapsed();
     let sum = |of: fn(&Row) -> u64| rows.iter().map(|(.., row)| of(row)).sum::<u64>();
     let operations = ("operations", operations.into_inner());
     let mut report = Report::new("growth", operations, took, options.seed, &checks, options);
-    report.series = series;
     report.counts.extend([("threads", threads as u64), ("inserted", sum(|row| row.inserted))]);
     if !options.bounded {
         report.counts.extend([

@@ -221,7 +221,6 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         &books.checks,
         options,
     );
-    report.series = live.finish();
     told(&mut report, &shared, did, times);
     Ok(report)
 }
@@ -256,7 +255,7 @@ fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u6
                 "{}, {told} expired",
                 ["filling", "before", "expiring", "clearing"][usize::from(phase)]
             ),
-            ..Gauge::of_store(shared.queue.metrics())
+            ..Gauge::of_store(&shared.queue.metrics())
         });
     });
     let mut did = [0; 2];

@@ -9,13 +9,12 @@
 //! the batch is judged key by key (see `stays`): what is still there then is stranded.
 
 use super::stays::{Fate, Found, Part};
-use super::zookeeper::ZooKeeper;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
 use crate::keys::Key;
 use crate::live::{Gauge, Live};
-use crate::options::{Peer, Sessions};
+use crate::options::Sessions;
 use crate::pin;
 use crate::report::Report;
 use crossbeam_utils::CachePadded;
@@ -35,13 +34,9 @@ const NAMES: [Check; 7] = [
     "queue_empty",
     "threads_met",
 ];
-/// The check that the drive finds strandings where there are some.
-const PEER_STRANDS: Check = "peer_strands";
 
 /// Keys if the options do not say.
 const KEYS: u64 = 2_000_000;
-/// The most keys of a peer, and the longest that it is driven: enough to see its rate.
-const PEER: (u64, Duration) = (500_000, Duration::from_secs(30));
 /// The share of removes where the options do not say.
 const REMOVES: f64 = 0.25;
 /// Keys of a batch.
@@ -64,19 +59,7 @@ pub struct Update {
     pub tick: u64,
 }
 
-/// A queue that can be driven so.
-pub trait Driven<K>: Sync {
-    /// Inserts the key or renews it, for so many intervals. `None` if the timeout was refused.
-    fn update(&self, key: K, intervals: u64) -> Option<Update>;
-    /// Takes the key out. Whether it was there.
-    fn remove(&self, key: &K) -> bool;
-    /// Reports all that has expired.
-    fn poll(&self, each: &mut dyn FnMut(&K));
-    /// Elements that are there, by the queue's own account.
-    fn left(&self) -> usize;
-}
-
-/// The queue of this crate.
+/// The queue, and its clock.
 struct Ours<K: 'static> {
     queue: ExpiryQueue<K>,
     clock: ManualClock,
@@ -87,18 +70,8 @@ impl<K: Key> Ours<K> {
         let builder = ExpiryQueue::builder().interval(INTERVAL).clock(clock.clone()).seed(seed);
         Ok(Ours { queue: builder.build_manual()?, clock: clock.clone() })
     }
-}
 
-fn ticks(time: Duration) -> u64 {
-    // Hours of simulated time at most.
-    (time.as_nanos() / INTERVAL.as_nanos()) as u64
-}
-
-fn now(clock: &ManualClock) -> Duration {
-    Duration::from_nanos(clock.now())
-}
-
-impl<K: Key> Driven<K> for Ours<K> {
+    /// Inserts the key or renews it, for so many intervals. `None` if the timeout was refused.
     fn update(&self, key: K, intervals: u64) -> Option<Update> {
         let after = INTERVAL * intervals as u32;
         let unchanged = now(&self.clock) + after;
@@ -113,14 +86,17 @@ impl<K: Key> Driven<K> for Ours<K> {
         Some(Update { inserted, tick: ticks(expiry) })
     }
 
+    /// Takes the key out. Whether it was there.
     fn remove(&self, key: &K) -> bool {
         self.queue.remove(key).is_some()
     }
 
-    fn poll(&self, each: &mut dyn FnMut(&K)) {
+    /// Reports all that has expired.
+    fn poll(&self, mut each: impl FnMut(&K)) {
         self.queue.poll().iter().for_each(|key| each(key));
     }
 
+    /// Elements that are there, by the queue's own account.
     fn left(&self) -> usize {
         // Two accounts: of the counters, and of the slots.
         let slots: usize = self.queue.dump().values().map(Vec::len).sum();
@@ -128,38 +104,13 @@ impl<K: Key> Driven<K> for Ours<K> {
     }
 }
 
-/// ZooKeeper's, at the times of this clock.
-struct Theirs<K> {
-    queue: ZooKeeper<K>,
-    clock: ManualClock,
+fn ticks(time: Duration) -> u64 {
+    // Hours of simulated time at most.
+    (time.as_nanos() / INTERVAL.as_nanos()) as u64
 }
 
-impl<K: Key> Theirs<K> {
-    fn new(clock: &ManualClock) -> Self {
-        let queue = ZooKeeper::at(clock.now(), INTERVAL.as_nanos() as u64);
-        Theirs { queue, clock: clock.clone() }
-    }
-}
-
-impl<K: Key> Driven<K> for Theirs<K> {
-    fn update(&self, key: K, intervals: u64) -> Option<Update> {
-        let timeout = INTERVAL * intervals as u32;
-        let (before, after) = self.queue.update(&key, self.clock.now(), timeout.as_nanos() as u64);
-        let tick = ticks(Duration::from_nanos(after));
-        Some(Update { inserted: before.is_none(), tick })
-    }
-
-    fn remove(&self, key: &K) -> bool {
-        self.queue.remove(key)
-    }
-
-    fn poll(&self, each: &mut dyn FnMut(&K)) {
-        self.queue.poll(self.clock.now(), each);
-    }
-
-    fn left(&self) -> usize {
-        self.queue.live()
-    }
+fn now(clock: &ManualClock) -> Duration {
+    Duration::from_nanos(clock.now())
 }
 
 /// How the keys of a batch are driven.
@@ -224,12 +175,7 @@ impl Plan {
 }
 
 /// Threads meet on the keys of a batch, and then all time passes. Returns what was found.
-fn batch<K: Key, Q: Driven<K>>(
-    queue: &Q,
-    clock: &ManualClock,
-    plan: &Plan,
-    number: usize,
-) -> Found {
+fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, number: usize) -> Found {
     let Manner { polled, removes } = plan.manners[number % plan.manners.len()];
     let pollers = if polled { plan.pollers } else { 0 };
     let first = (number * BATCH) as u64;
@@ -278,7 +224,7 @@ fn batch<K: Key, Q: Driven<K>>(
         start.wait();
         while busy.load(Acquire) > 0 {
             let before = told.len();
-            queue.poll(&mut |key| told.push(place(key)));
+            queue.poll(|key| told.push(place(key)));
             if told.len() == before {
                 std::thread::yield_now();
             }
@@ -306,7 +252,7 @@ fn batch<K: Key, Q: Driven<K>>(
     told.into_iter().for_each(|at| tell(at, 0));
     for _ in 0..LONGEST + 2 {
         let tick = ticks(now(clock));
-        queue.poll(&mut |key| tell(place(key), tick));
+        queue.poll(|key| tell(place(key), tick));
         clock.advance(INTERVAL);
     }
     found.left = queue.left() as u64;
@@ -318,12 +264,7 @@ fn batch<K: Key, Q: Driven<K>>(
 }
 
 /// Drives a queue. Returns what was found, for each manner.
-fn drive<K: Key, Q: Driven<K>>(
-    queue: &Q,
-    clock: &ManualClock,
-    plan: &Plan,
-    live: &mut Live,
-) -> Vec<Found> {
+fn drive<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, live: &mut Live) -> Vec<Found> {
     let turns = plan.manners.len();
     let mut found = vec![Found::default(); turns];
     let (began, mut shared, mut met) = (Instant::now(), 0, false);
@@ -333,7 +274,7 @@ fn drive<K: Key, Q: Driven<K>>(
         if number > 0 && number % turns == 0 && (!wanted || interrupt::asked()) {
             break;
         }
-        let came = batch::<K, _>(queue, clock, plan, number);
+        let came = batch(queue, clock, plan, number);
         shared += came.shared;
         met |= came.met > 0;
         found[number % turns].add(&came);
@@ -356,32 +297,17 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
             why: "is 1, and nobody meets alone; use at least 2".into(),
         });
     }
-    let mut names = NAMES.to_vec();
-    names.extend(options.peer.map(|_| PEER_STRANDS));
-    let checks = Checks::new(&names);
+    let checks = Checks::new(&NAMES);
     let clock = ManualClock::new();
-    let queue = Ours::new(&clock, options.seed)?;
+    let queue = Ours::<K>::new(&clock, options.seed)?;
     let mut live = Live::new("sessions", Some(plan.keys));
     let began = Instant::now();
-    let found = drive::<K, _>(&queue, &clock, &plan, &mut live);
+    let found = drive(&queue, &clock, &plan, &mut live);
     let took = began.elapsed();
     verdict(&plan, &found, &checks);
-    let peer = options.peer.map(|Peer::Zookeeper| {
-        let clock = ManualClock::new();
-        let queue = Theirs::new(&clock);
-        let (keys, longest) = (plan.keys.min(PEER.0), plan.longest.min(PEER.1));
-        drive::<K, _>(&queue, &clock, &Plan { keys, longest, ..plan.clone() }, &mut live)
-    });
-
-    if let Some(found) = &peer {
-        checks.expect(PEER_STRANDS, total(found).stranded > 0, || {
-            "no key of the peer was stranded: the drive would not have found ours".into()
-        });
-    }
     let sum = total(&found);
     let done = ("keys", sum.keys);
     let mut report = Report::new("sessions", done, took, options.seed, &checks, options);
-    report.series = live.finish();
     report.counts.extend([
         done,
         ("keys_shared", sum.shared),
@@ -392,14 +318,8 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         ("meetings_timed", sum.timed),
         ("meetings_met", sum.met),
     ]);
-    for (at, (manner, found)) in plan.manners.iter().zip(&found).enumerate() {
-        let peer = peer.as_ref().map(|found| format!("; peer: {}", line(&found[at])));
-        let peer = peer.unwrap_or_default();
-        report.notes.push(format!("{}: {}{peer}", manner.name(), line(found)));
-    }
-    if let Some(found) = &peer {
-        let sum = total(found);
-        report.counts.extend([("peer_keys", sum.keys), ("peer_stranded", sum.stranded)]);
+    for (manner, found) in plan.manners.iter().zip(&found) {
+        report.notes.push(format!("{}: {}", manner.name(), line(found)));
     }
     Ok(report)
 }

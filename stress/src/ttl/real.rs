@@ -1,7 +1,6 @@
 //! Real time: a row's load from all threads, as fast as they can, and each value's story.
 
 use super::load::{Client, Done, Load, Seen};
-use super::mix::Row;
 use super::value::Value;
 use super::Setting;
 use crate::checks::{Check, Checks};
@@ -12,7 +11,7 @@ use crate::keys::Key;
 use crate::latency::{human, nanos, Recorder, Times};
 use crate::leap::lag_beside;
 use crate::ledger::{self, number, Ledger};
-use crate::live::{Gauge, Live, Series};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
 use crate::report::Report;
@@ -20,7 +19,6 @@ use expiry::expiring_map::Entry;
 use expiry::{Clock, CoarseClock, ExpiringMap, Lifetime, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
-use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -277,16 +275,8 @@ impl<'a, K: Key> Shopper<'a, K> {
     }
 }
 
-/// The options and the row, for the report.
-#[derive(Serialize)]
-struct Parameters<'a> {
-    #[serde(flatten)]
-    options: &'a Ttl,
-    load: &'a Row,
-}
-
 pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
-    let (row, threads) = (&setting.row, threads(options.threads));
+    let (row, threads) = (setting.row, threads(options.threads));
     let (time, interval) = (CoarseClock::new(), nanos(setting.interval));
     // A time to live is rounded up, and readings may lag, that for a look-up too.
     let rounding = interval + 2 * lag_beside(&time, interval);
@@ -302,14 +292,12 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     };
     let mut times = std::array::from_fn(|_| Times::new());
     let places = (&map, &*keys, &*books);
-    let (done, changed, took, series) = shoppers(options, setting, places, &mut times, threads);
+    let (done, changed, took) = shoppers(options, setting, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close();
-    let parameters = Parameters { options, load: row };
     let requests = ("requests", done.requests);
-    let mut report = Report::new("ttl", requests, took, options.seed, &books.checks, &parameters);
-    report.series = series;
+    let mut report = Report::new("ttl", requests, took, options.seed, &books.checks, options);
     report.counts.extend(done.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -338,9 +326,6 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     }
     report.latency.insert("expiry_lateness", books.ledger.lateness().percentiles());
     report.notes.push(format!("cluster {}: {:?}", row.cluster, row.operations));
-    if row.zipf.is_none() {
-        report.notes.push("the exponent of the keys is unknown: uniform".into());
-    }
     Ok(report)
 }
 
@@ -352,8 +337,8 @@ fn shoppers<K: Key>(
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     times: &mut [Times; TIMES.len()],
     threads: usize,
-) -> (Done, u64, Duration, Series) {
-    let load = &Load::new(&setting.row, keys.len(), setting.squeeze);
+) -> (Done, u64, Duration) {
+    let load = &Load::new(setting.row, keys.len(), setting.squeeze);
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
     let mut works: Vec<Work<'_, (Done, u64)>> = Vec::new();
@@ -379,13 +364,13 @@ fn shoppers<K: Key>(
                 books.hits.load(Relaxed),
                 human(books.ledger.lateness().percentiles().max)
             ),
-            ..Gauge::of_store(map.metrics())
+            ..Gauge::of_store(&map.metrics())
         });
     });
     let (mut done, took) = (Done::default(), began.elapsed());
     brought.iter().for_each(|(one, _)| done.add(one));
     let changed = brought.iter().map(|(_, changed)| changed).sum();
-    (done, changed, took, live.finish())
+    (done, changed, took)
 }
 
 /// A thread's requests, until it is time to stop. Returns what it did, and how often an entry had
@@ -399,7 +384,7 @@ fn shop<K: Key>(
     let books = shopper.books;
     let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut client = Client::new(&setting.row, !options.no_fill);
+    let mut client = Client::new(setting.row);
     let mut told = Done::default();
     // However late it begins, it does something.
     loop {
@@ -427,51 +412,4 @@ fn shop<K: Key>(
         }
     }
     (client.done, shopper.changed)
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-    use expiry::ManualClock;
-
-    /// Calls this with a thread's view of a map of few keys, on a clock that stands still, and with
-    /// that map.
-    pub fn with_shopper<T>(
-        act: impl FnOnce(&mut Shopper<'_, u64>, &ExpiringMap<u64, Value>) -> T,
-    ) -> T {
-        let books = Arc::new(Books::new(1, Arc::new(ManualClock::new()), 15));
-        let told = books.clone();
-        let map = ExpiringMap::builder()
-            .clock(books.time.clone())
-            .removal_listener(move |_: &u64, value: &Value, cause| told.told(value, cause))
-            .build_manual()
-            .unwrap();
-        let times = Times::new();
-        let recorders = std::array::from_fn(|_| times.recorder());
-        let done = act(&mut Shopper::new((&map, &[0, 1], &books), 0, recorders), &map);
-        drop(map);
-        books.ledger.close();
-        assert_eq!(books.checks.failing(), [""; 0]);
-        done
-    }
-
-    #[test]
-    fn an_entry_that_has_changed_is_looked_at_again() {
-        with_shopper(|shopper, map| {
-            let (hour, books) = (3_600_000_000_000, shopper.books);
-            let other = Value::new(number(0, 99), 0, hour, 8);
-            let (mut other, mut looks) = (Some(other), Vec::new());
-            let stored = shopper.update(0, |seen| {
-                looks.push(seen.map(|seen| seen.number));
-                if let Some(other) = other.take() {
-                    assert!(map.insert(0, other).is_ok());
-                    books.ledger.accepted(number(0, 99));
-                }
-                Some((8, hour))
-            });
-            assert!(stored && looks == [None, Some(99)], "{looks:?}");
-            assert_eq!(shopper.changed, 1);
-            assert!(!shopper.update(0, |_| None));
-        });
-    }
 }

@@ -22,7 +22,7 @@ mod words;
 use crate::checks::Checks;
 use crate::error::Error;
 use crate::latency::human;
-use crate::live::{Gauge, Live, Series};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Wordcount};
 use crate::report::Report;
 use attempt::{Books, Piece};
@@ -126,7 +126,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let began = Instant::now();
     let topology = topology(options, &run).start()?;
     let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);
-    let series = finish(&topology, &run, patience);
+    finish(&topology, &run, patience);
     // There is acking, so there is a tracker.
     let metrics = topology.tracker_metrics().expect("a tracker");
     let components = topology.kill();
@@ -149,9 +149,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
         faults_off: run.faults.off(),
     };
     verdict(&seen, &run.checks);
-    let mut report = verdict::report(&seen, options, took, &run.files, &run.checks);
-    report.series = series;
-    Ok(report)
+    Ok(verdict::report(&seen, options, took, &run.files, &run.checks))
 }
 
 /// The content of a lock. It is whole even if a thread has panicked.
@@ -188,7 +186,7 @@ fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder {
 }
 
 /// Waits until every line has been acked and every late ack sent, or nothing more happens.
-fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
+fn finish(topology: &Topology, run: &Run, patience: Duration) {
     let mut live = Live::new("wordcount", Some(run.files.bytes));
     let (mut before, mut last) = ((0, 0), Instant::now());
     loop {
@@ -218,12 +216,11 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
             break;
         }
     }
-    live.finish()
 }
 
 /// What is shown: what the tracker says, and beside it what the topology does.
 fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
-    let tracked = topology.tracker_metrics().map(Gauge::of_tracker);
+    let tracked = topology.tracker_metrics().as_ref().map(Gauge::of_tracker);
     let mut gauge = tracked.unwrap_or_default();
     gauge.violations = run.checks.violations();
     let [lines, .., count] = components else {
@@ -232,7 +229,6 @@ fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gau
     // What the report's headline counts.
     gauge.done = count.executed;
     gauge.expired = lines.timed_out;
-    gauge.faults = run.stats.faults.iter().map(|count| count.load(Relaxed)).sum();
     gauge.text = format!(
         "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}",
         lines.emitted.saturating_sub(lines.replayed),

@@ -2,8 +2,6 @@
 //! itself.
 
 use crate::common::{self, count, stress, with_all};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 
 /// Everything that can happen, often, with timeouts that pass within the second.
 const HARD: &str =
@@ -70,19 +68,4 @@ fn the_help_has_examples() {
     assert_eq!(asked.status.code(), Some(0));
     let help = String::from_utf8_lossy(&asked.stdout).into_owned();
     assert!(help.contains("wordcount") && help.contains("Examples:"), "{help}");
-}
-
-/// The program says so, and begins. The tests of `soak` check that all of it passes.
-#[test]
-fn without_a_scenario_all_are_run() {
-    let mut tour = Command::new(env!("CARGO_BIN_EXE_stress"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(tour.stderr.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().contains("--help has them all"));
-    assert!(lines.next().unwrap().unwrap().contains("cycle 0, run 1 of"));
-    tour.kill().unwrap();
-    tour.wait().unwrap();
 }
