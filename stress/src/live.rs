@@ -130,19 +130,3 @@ fn text(gauge: &Gauge, per_s: f64) -> String {
     let rows = rows.into_iter().filter_map(|(name, says)| Some(format!("{name:<12}{}\n", says?)));
     rows.collect::<String>() + &gauge.text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_shows_what_there_is_and_nothing_else() {
-        let gauge = Gauge { live: 7, text: "3 failed".into(), ..Gauge::default() };
-        let shown = text(&gauge, 3.2e6);
-        for part in ["PASSED so far", "3.20 M/s", "live        7\n", "\n3 failed"] {
-            assert!(shown.contains(part), "{shown}");
-        }
-        assert!(!shown.contains("expired") && !shown.contains("latency"), "{shown}");
-        assert!(text(&Gauge { violations: 3, ..gauge }, 0.0).contains("violations so far: 3"));
-    }
-}

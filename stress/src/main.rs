@@ -22,10 +22,8 @@ mod mix;
 mod nats;
 mod options;
 mod pace;
-mod pin;
 mod refusing;
 mod report;
-mod sentences;
 mod sessions;
 mod soak;
 mod subject;
@@ -36,7 +34,7 @@ mod wordcount;
 
 use clap::Parser;
 use error::Error;
-use options::{Cli, Scenario, TOUR};
+use options::{Cli, Scenario, Soak};
 use report::Report;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,10 +48,7 @@ const UNUSABLE: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     interrupt::listen();
-    if cli.pin {
-        pin::want();
-    }
-    let scenario = Arc::new(cli.scenario.unwrap_or_else(tour));
+    let scenario = Arc::new(cli.scenario.unwrap_or(Scenario::Soak(Soak::default())));
     let ran = watch::over(&scenario, cli.stuck_after);
     let ran = ran.and_then(|mut report| {
         if interrupt::asked() {
@@ -70,17 +65,6 @@ fn main() -> ExitCode {
             eprintln!("stress: {error}");
             ExitCode::from(UNUSABLE)
         }
-    }
-}
-
-/// The scenario that runs if the user asked for none.
-fn tour() -> Scenario {
-    eprintln!(
-        "stress: no scenario was named, so here is each of them for a moment; --help has them all"
-    );
-    match Cli::parse_from(TOUR).scenario {
-        Some(tour) => tour,
-        None => unreachable!("it names one"),
     }
 }
 

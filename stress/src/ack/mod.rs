@@ -16,23 +16,23 @@ mod worker;
 use crate::checks::Checks;
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
-use crate::latency::{human, nanos, Latency, Times};
+use crate::latency::{nanos, Latency, Times};
 use crate::live::{Gauge, Live};
-use crate::options::{threads, Ack, Readings};
+use crate::options::{threads, Ack};
 use crate::pace::Pace;
 use crate::report::Report;
 use crossbeam_channel::bounded;
-use expiry::{AckTracker, MonotonicClock};
+use expiry::AckTracker;
 use law::Promise;
 use ledger::{Clerk, Ledger};
 use ops::Ops;
 use plan::Planner;
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tally::{Stats, Tally};
+use tally::Tally;
 use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
@@ -51,15 +51,11 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     if let Some(interval) = options.interval {
         builder = builder.interval(interval);
     }
-    if options.clock == Readings::Exact {
-        builder = builder.clock(MonotonicClock::new());
-    }
     let tracker = builder.build()?;
     let promise = Promise {
         timeout: options.timeout,
         late: tracker.interval().saturating_add(options.allowance),
     };
-    let began = Instant::now();
     let mut times = [Times::new(), Times::new(), Times::new()];
     let (brought, took) = load(
         options,
@@ -75,7 +71,6 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     while !tracker.is_empty() && waiting.elapsed() < patience {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let drained = began.elapsed() - took;
     let metrics = tracker.metrics();
     let left = tracker.shutdown(expiry::ShutdownMode::Return).len() as u64;
     let (mut tally, mut during) = (Tally::default(), Tally::default());
@@ -95,9 +90,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     report.figures.extend([
         ("trees_per_s", during.issued as f64 / took.as_secs_f64()),
-        ("drain_s", drained.as_secs_f64()),
         ("reaper_busy_ms", metrics.reaper_busy.as_secs_f64() * 1e3),
-        ("reaper_rounds", metrics.reaper_rounds as f64),
     ]);
     let mut lateness = Latency::new();
     brought.iter().for_each(|one| lateness.add(&one.lateness));
@@ -124,7 +117,6 @@ fn load(
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
 ) -> (Vec<Brought>, Duration) {
-    let stats = Stats::default();
     let busy = AtomicUsize::new(threads);
     let began = ledger.now();
     let stop = began.saturating_add(nanos(Duration::from_secs_f64(options.seconds)));
@@ -133,7 +125,6 @@ fn load(
     let shared = Shared {
         ledger,
         checks,
-        stats: &stats,
         promise,
         busy: &busy,
         order: options.order,
@@ -164,24 +155,20 @@ fn load(
     let shown = if options.rate.is_some() { 2 } else { 0 };
     let brought = crowd(works, &mut live, |live| {
         let now = ledger.now().min(stop);
-        live.show(now - began, || gauge(&stats, tracker, checks, &mut times[shown]));
+        live.show(now - began, || gauge(tracker, checks, &mut times[shown]));
     });
     let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
     (brought, Duration::from_nanos(last - began))
 }
 
-fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
+fn gauge(tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
+    let metrics = tracker.metrics();
+    let total = &metrics.total;
     Gauge {
-        done: stats.operations.load(Relaxed),
+        done: total.inserted,
         latency: Some(times.since()),
         violations: checks.violations(),
-        text: format!(
-            "{} roots, {} failed, {} timed out, lateness max {}",
-            stats.issued.load(Relaxed),
-            stats.failed.load(Relaxed),
-            stats.timed_out.load(Relaxed),
-            human(stats.latest.load(Relaxed)),
-        ),
-        ..Gauge::of_tracker(&tracker.metrics())
+        text: format!("roots: {} acked, {} failed", total.acked, total.failed),
+        ..Gauge::of_tracker(&metrics)
     }
 }

@@ -15,7 +15,6 @@ use crate::interrupt;
 use crate::keys::Key;
 use crate::live::{Gauge, Live};
 use crate::options::Sessions;
-use crate::pin;
 use crate::report::Report;
 use crossbeam_utils::CachePadded;
 use expiry::{Clock, ExpiryQueue, LifetimeError, ManualClock, StoreError, Updated};
@@ -37,8 +36,9 @@ const NAMES: [Check; 7] = [
 
 /// Keys if the options do not say.
 const KEYS: u64 = 2_000_000;
-/// The share of removes where the options do not say.
-const REMOVES: f64 = 0.25;
+/// How long to drive at least, if no two threads were seen at a key at once: on a busy machine one
+/// may do a batch while the other waits for a core.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Keys of a batch.
 const BATCH: usize = 1 << 16;
 /// The longest timeout, in intervals.
@@ -114,82 +114,37 @@ fn now(clock: &ManualClock) -> Duration {
 }
 
 /// How the keys of a batch are driven.
-#[derive(Debug, Clone, Copy)]
 struct Manner {
-    /// Whether there are pollers, and time passes meanwhile.
+    name: &'static str,
+    /// Whether there is a poller, and time passes meanwhile.
     polled: bool,
     /// Share of keys that a thread removes in the end.
     removes: f64,
 }
 
-impl Manner {
-    fn name(self) -> &'static str {
-        match (self.polled, self.removes > 0.0) {
-            (false, false) => "quiet",
-            (false, true) => "removes",
-            (true, false) => "polled",
-            (true, true) => "polled_removes",
-        }
-    }
-}
-
-/// What a drive is to do.
-#[derive(Debug, Clone)]
-struct Plan {
-    /// Threads that meet.
-    threads: usize,
-    /// Threads that poll, where there are any.
-    pollers: usize,
-    /// Taken in turn, a batch each.
-    manners: Vec<Manner>,
-    /// To how many fresh keys at least two threads are to come, in whole batches, as many of each
-    /// manner.
-    keys: u64,
-    /// How long to drive, if that does not come about.
-    longest: Duration,
-    /// How long at least, if no two threads were seen at a key at once: on a busy machine one may
-    /// do a batch while the other waits for a core.
-    patience: Duration,
-    seed: u64,
-}
-
-impl Plan {
-    fn new(options: &Sessions) -> Self {
-        // The runs cover both choices that the options leave open.
-        let polled = options.pollers.map_or(vec![false, true], |pollers| vec![pollers > 0]);
-        let removes = options.removes.map_or(vec![0.0, REMOVES], |rate| vec![rate]);
-        let both = |polled| removes.iter().map(move |&removes| Manner { polled, removes });
-        Plan {
-            threads: options.threads.unwrap_or(2) as usize,
-            pollers: options.pollers.unwrap_or(1) as usize,
-            manners: polled.into_iter().flat_map(both).collect(),
-            keys: options.keys.unwrap_or(KEYS),
-            longest: match (options.seconds, options.keys) {
-                (None, Some(_)) => Duration::MAX,
-                (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
-            },
-            patience: Duration::from_secs(600),
-            seed: options.seed,
-        }
-    }
-}
+/// The manners of driving, taken in turn, a batch each.
+const MANNERS: [Manner; 4] = [
+    Manner { name: "quiet", polled: false, removes: 0.0 },
+    Manner { name: "removes", polled: false, removes: 0.25 },
+    Manner { name: "polled", polled: true, removes: 0.0 },
+    Manner { name: "polled_removes", polled: true, removes: 0.25 },
+];
 
 /// Threads meet on the keys of a batch, and then all time passes. Returns what was found.
-fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, number: usize) -> Found {
-    let Manner { polled, removes } = plan.manners[number % plan.manners.len()];
-    let pollers = if polled { plan.pollers } else { 0 };
+fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, options: &Sessions, number: usize) -> Found {
+    let Manner { polled, removes, .. } = MANNERS[number % MANNERS.len()];
+    let (threads, pollers) = (options.threads as usize, usize::from(polled));
     let first = (number * BATCH) as u64;
     // Which of the batch's keys it is; beyond the batch if it is none of them.
     let place = |key: &K| key.number().checked_sub(first).map_or(usize::MAX, |at| at as usize);
     // The furthest key that a thread has come to, and how many threads are still at the keys.
-    let (furthest, busy) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(plan.threads));
-    let (start, began) = (Barrier::new(plan.threads + pollers), Instant::now());
+    let (furthest, busy) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(threads));
+    let (start, began) = (Barrier::new(threads + pollers), Instant::now());
     let time = || began.elapsed().as_nanos() as u64;
     let meet = |me: usize| {
-        let seed = plan.seed.wrapping_mul(1 << 32).wrapping_add(number as u64);
+        let seed = options.seed.wrapping_mul(1 << 32).wrapping_add(number as u64);
         let mut luck = SmallRng::seed_from_u64(seed.wrapping_mul(64).wrapping_add(me as u64));
         let mut parts = vec![Part::default(); BATCH];
-        pin::worker(me);
         start.wait();
         loop {
             let at = furthest.load(Acquire);
@@ -218,9 +173,8 @@ fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, number: usiz
         busy.fetch_sub(1, AcqRel);
         parts
     };
-    let poll = |me: usize| {
+    let poll = || {
         let mut told = Vec::new();
-        pin::worker(plan.threads + me);
         start.wait();
         while busy.load(Acquire) > 0 {
             let before = told.len();
@@ -233,8 +187,8 @@ fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, number: usiz
     };
     let (parts, told) = std::thread::scope(|scope| {
         let (meet, poll) = (&meet, &poll);
-        let meeting: Vec<_> = (0..plan.threads).map(|me| scope.spawn(move || meet(me))).collect();
-        let polling: Vec<_> = (0..pollers).map(|me| scope.spawn(move || poll(me))).collect();
+        let meeting: Vec<_> = (0..threads).map(|me| scope.spawn(move || meet(me))).collect();
+        let polling: Vec<_> = (0..pollers).map(|_| scope.spawn(poll)).collect();
         // A panic in a thread is a bug in this program: pass it on.
         let parts = meeting.into_iter().map(|one| one.join().expect("a thread panicked"));
         let parts: Vec<Vec<Part>> = parts.collect();
@@ -263,18 +217,29 @@ fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, number: usiz
     found
 }
 
-/// Drives a queue. Returns what was found, for each manner.
-fn drive<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, live: &mut Live) -> Vec<Found> {
-    let turns = plan.manners.len();
+/// Drives a queue: until at least two threads have come to so many fresh keys, in whole batches, as
+/// many of each manner. Returns what was found, for each manner.
+fn drive<K: Key>(
+    queue: &Ours<K>,
+    clock: &ManualClock,
+    options: &Sessions,
+    live: &mut Live,
+) -> Vec<Found> {
+    let turns = MANNERS.len();
     let mut found = vec![Found::default(); turns];
+    let longest = match (options.seconds, options.keys) {
+        (None, Some(_)) => Duration::MAX,
+        (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
+    };
+    let keys = options.keys.unwrap_or(KEYS);
     let (began, mut shared, mut met) = (Instant::now(), 0, false);
     for number in 0.. {
         let took = began.elapsed();
-        let wanted = shared < plan.keys && took < plan.longest || !met && took < plan.patience;
+        let wanted = shared < keys && took < longest || !met && took < PATIENCE;
         if number > 0 && number % turns == 0 && (!wanted || interrupt::asked()) {
             break;
         }
-        let came = batch(queue, clock, plan, number);
+        let came = batch(queue, clock, options, number);
         shared += came.shared;
         met |= came.met > 0;
         found[number % turns].add(&came);
@@ -290,8 +255,7 @@ fn drive<K: Key>(queue: &Ours<K>, clock: &ManualClock, plan: &Plan, live: &mut L
 ///
 /// If the options make no sense.
 pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
-    let plan = Plan::new(options);
-    if plan.threads < 2 {
+    if options.threads < 2 {
         return Err(Error::Option {
             option: "--threads",
             why: "is 1, and nobody meets alone; use at least 2".into(),
@@ -300,11 +264,11 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let checks = Checks::new(&NAMES);
     let clock = ManualClock::new();
     let queue = Ours::<K>::new(&clock, options.seed)?;
-    let mut live = Live::new("sessions", Some(plan.keys));
+    let mut live = Live::new("sessions", Some(options.keys.unwrap_or(KEYS)));
     let began = Instant::now();
-    let found = drive(&queue, &clock, &plan, &mut live);
+    let found = drive(&queue, &clock, options, &mut live);
     let took = began.elapsed();
-    verdict(&plan, &found, &checks);
+    verdict(&found, &checks);
     let sum = total(&found);
     let done = ("keys", sum.keys);
     let mut report = Report::new("sessions", done, took, options.seed, &checks, options);
@@ -318,9 +282,6 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         ("meetings_timed", sum.timed),
         ("meetings_met", sum.met),
     ]);
-    for (manner, found) in plan.manners.iter().zip(&found) {
-        report.notes.push(format!("{}: {}", manner.name(), line(found)));
-    }
     Ok(report)
 }
 
@@ -330,19 +291,9 @@ fn total(found: &[Found]) -> Found {
     sum
 }
 
-/// The result of a manner, in words.
-fn line(found: &Found) -> String {
-    let rate = match found.stranded {
-        0 => "none".into(),
-        stranded => format!("{stranded}, one in {}", found.shared / stranded),
-    };
-    let Found { keys, shared, met, timed, .. } = found;
-    format!("{keys} keys, {shared} shared, met at {met} of {timed}, stranded {rate}")
-}
-
 /// Compares what was found with what may be.
-fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
-    for (manner, found) in plan.manners.iter().zip(found) {
+fn verdict(found: &[Found], checks: &Checks) {
+    for (manner, found) in MANNERS.iter().zip(found) {
         for (check, what, is) in [
             ("none_stranded", "keys still there", found.stranded),
             ("none_lost", "keys with a stay without an end", found.lost),
@@ -351,7 +302,7 @@ fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
             ("zero_refused", "mistaken refusals or acceptances", found.mistaken),
             ("queue_empty", "keys that the queue still counts", found.left),
         ] {
-            checks.equal(check, &format!("{}: {what}", manner.name()), is, 0);
+            checks.equal(check, &format!("{}: {what}", manner.name), is, 0);
         }
     }
     // A run without meetings has shown nothing.
@@ -359,42 +310,4 @@ fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
     checks.expect("threads_met", sum.met > 0, || {
         format!("of {} keys that were timed, none was a meeting", sum.timed)
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(patience: Duration) -> Plan {
-        Plan {
-            threads: 1,
-            pollers: 0,
-            manners: vec![Manner { polled: false, removes: 0.0 }],
-            keys: 0,
-            longest: Duration::ZERO,
-            patience,
-            seed: 1,
-        }
-    }
-
-    #[test]
-    fn a_drive_waits_for_a_meeting_and_not_for_ever() {
-        // One thread drives, and meets no other.
-        let alone = |patience| {
-            let clock = ManualClock::new();
-            let queue = Ours::<u64>::new(&clock, 1).unwrap();
-            // These keys belong to no batch: one expires, one stays.
-            queue.update(1 << 40, 1);
-            queue.update(1 << 41, 1 << 30);
-            let began = Instant::now();
-            let found = drive(&queue, &clock, &plan(patience), &mut Live::new("", None));
-            (found[0].clone(), began.elapsed())
-        };
-        let (found, _) = alone(Duration::ZERO);
-        assert_eq!((found.keys, found.met), (BATCH as u64, 0));
-        assert_eq!((found.twice, found.left), (1, 1));
-        let patience = Duration::from_secs(1);
-        let (found, took) = alone(patience);
-        assert!(took >= patience && found.met == 0);
-    }
 }

@@ -36,7 +36,7 @@ pub const NAMES: [Check; 9] = [
     "no_surprises",
 ];
 
-/// One operation in this many is timed. A power of two.
+/// One request in this many is timed. A power of two.
 const TIMED: u64 = 64;
 /// After how many requests a thread looks at the time. A power of two.
 const LOOK: u64 = 64;
@@ -44,14 +44,9 @@ const LOOK: u64 = 64;
 /// How often a request looks at an entry again that has changed. No request is that unlucky.
 const ATTEMPTS: u32 = 10_000;
 
-/// What is timed: how long requests of each kind take, and, in an open loop, how long after they
-/// were due they were done.
-const TIMES: [&str; 5] = ["get", "insert", "update", "remove", "done_since_due"];
-const GET: usize = 0;
-const INSERT: usize = 1;
-const UPDATE: usize = 2;
-const REMOVE: usize = 3;
-const SINCE_DUE: usize = 4;
+/// What is timed: how long requests take, and, in an open loop, how long after they were due they
+/// were done.
+const TIMES: [&str; 2] = ["request", "done_since_due"];
 
 /// How the ledger reports.
 const LEDGER: ledger::Names = ledger::Names {
@@ -75,7 +70,6 @@ struct Books {
     /// allowance.
     late: u64,
     requests: AtomicU64,
-    hits: AtomicU64,
 }
 
 impl Books {
@@ -87,7 +81,6 @@ impl Books {
             checks,
             late,
             requests: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
         }
     }
 
@@ -132,30 +125,16 @@ pub struct Shopper<'a, K: Key> {
     books: &'a Books,
     thread: usize,
     inserted: u64,
-    calls: u64,
     /// Entries that had changed since they were looked at.
     changed: u64,
-    times: [Recorder; TIMES.len()],
 }
 
 impl<'a, K: Key> Shopper<'a, K> {
     fn new(
         (map, keys, books): (&'a ExpiringMap<K, Value>, &'a [K], &'a Books),
         thread: usize,
-        times: [Recorder; TIMES.len()],
     ) -> Self {
-        Shopper { map, keys, books, thread, inserted: 0, calls: 0, changed: 0, times }
-    }
-
-    /// Does it, and of some calls notes how long that took.
-    fn timed<T>(&mut self, what: usize, act: impl FnOnce(&mut Self) -> T) -> T {
-        self.calls += 1;
-        let timed = (self.calls & (TIMED - 1) == 0).then(Instant::now);
-        let done = act(self);
-        if let Some(timed) = timed {
-            self.times[what].record(timed.elapsed());
-        }
-        done
+        Shopper { map, keys, books, thread, inserted: 0, changed: 0 }
     }
 
     /// A value that was found by a look that began then.
@@ -225,9 +204,8 @@ impl<'a, K: Key> Shopper<'a, K> {
     }
 
     pub fn get(&mut self, key: usize) -> Option<Seen> {
-        let (map, name, began) = (self.map, &self.keys[key], self.books.time.now());
-        let found = self.timed(GET, |_| map.get(name));
-        found.map(|value| self.seen(&value, began))
+        let began = self.books.time.now();
+        self.map.get(&self.keys[key]).map(|value| self.seen(&value, began))
     }
 
     /// Inserts a new value, or replaces the one that is there.
@@ -235,9 +213,8 @@ impl<'a, K: Key> Shopper<'a, K> {
         let Some((value, after)) = self.value(length, ttl) else {
             return;
         };
-        let (map, name, number) = (self.map, self.keys[key].clone(), value.number);
-        let done = self.timed(INSERT, |_| map.insert_for(name, value, after));
-        match done {
+        let number = value.number;
+        match self.map.insert_for(self.keys[key].clone(), value, after) {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
             Err(refused) => self.refused(refused.error),
         }
@@ -250,24 +227,21 @@ impl<'a, K: Key> Shopper<'a, K> {
         key: usize,
         mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) -> bool {
-        self.timed(UPDATE, |this| {
-            for _ in 0..ATTEMPTS {
-                if let Some(done) = this.try_update(key, &mut wanted) {
-                    return done;
-                }
-                this.changed += 1;
+        for _ in 0..ATTEMPTS {
+            if let Some(done) = self.try_update(key, &mut wanted) {
+                return done;
             }
-            this.books.checks.violated("no_surprises", || {
-                format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
-            });
-            false
-        })
+            self.changed += 1;
+        }
+        self.books.checks.violated("no_surprises", || {
+            format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
+        });
+        false
     }
 
     /// Removes a key. Whether it was there.
     pub fn remove(&mut self, key: usize) -> bool {
-        let (map, name) = (self.map, &self.keys[key]);
-        let removed = self.timed(REMOVE, |_| map.remove(name));
+        let removed = self.map.remove(&self.keys[key]);
         if let Some(old) = &removed {
             self.books.ledger.returned(old.value().number, RemovalCause::Removed);
         }
@@ -320,7 +294,7 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     for (name, times) in TIMES.into_iter().zip(&mut times) {
         let times = times.percentiles();
         // The requests of a closed loop were never due.
-        if times.count > 0 || name != TIMES[SINCE_DUE] {
+        if times.count > 0 {
             report.latency.insert(name, times);
         }
     }
@@ -343,15 +317,15 @@ fn shoppers<K: Key>(
     let began = Instant::now();
     let mut works: Vec<Work<'_, (Done, u64)>> = Vec::new();
     for thread in 0..threads {
-        let recorders = std::array::from_fn(|at| times[at].recorder());
-        let shopper = Shopper::new((map, keys, books), thread, recorders);
+        let recorders = times.each_ref().map(Times::recorder);
+        let shopper = Shopper::new((map, keys, books), thread);
         let pace = Pace::part(options.rate, (thread, threads), 0, options.seed);
         works.push(Box::new(move || {
             let over = || began.elapsed() >= length || interrupt::asked();
-            shop(shopper, (options, setting, load), (pace, began), over)
+            shop(shopper, (options, setting, load), (pace, began), recorders, over)
         }));
     }
-    let shown = if options.rate.is_some() { SINCE_DUE } else { GET };
+    let shown = usize::from(options.rate.is_some());
     let mut live = Live::new("ttl", Some(length.as_millis() as u64));
     let brought = crowd(works, &mut live, |live| {
         let position = began.elapsed().min(length).as_millis() as u64;
@@ -359,11 +333,7 @@ fn shoppers<K: Key>(
             done: books.requests.load(Relaxed),
             latency: Some(times[shown].since()),
             violations: books.checks.violations(),
-            text: format!(
-                "{} hits, lateness max {}",
-                books.hits.load(Relaxed),
-                human(books.ledger.lateness().percentiles().max)
-            ),
+            text: format!("lateness max {}", human(books.ledger.lateness().percentiles().max)),
             ..Gauge::of_store(&map.metrics())
         });
     });
@@ -379,13 +349,14 @@ fn shop<K: Key>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
     (mut pace, began): (Option<Pace>, Instant),
+    [mut times, mut since_due]: [Recorder; TIMES.len()],
     over: impl Fn() -> bool,
 ) -> (Done, u64) {
     let books = shopper.books;
     let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut client = Client::new(setting.row);
-    let mut told = Done::default();
+    let mut told = 0;
     // However late it begins, it does something.
     loop {
         for _ in 0..LOOK {
@@ -394,19 +365,23 @@ fn shop<K: Key>(
             if due == Some(None) {
                 break;
             }
-            client.request(&mut shopper, load.draw(&mut rng));
+            let request = load.draw(&mut rng);
+            let timed = (client.done.requests & (TIMED - 1) == 0).then(Instant::now);
+            client.request(&mut shopper, request);
+            if let Some(timed) = timed {
+                times.record(timed.elapsed());
+            }
             if let Some(due) = due.flatten() {
                 let since = began.elapsed().saturating_sub(Duration::from_nanos(due));
-                shopper.times[SINCE_DUE].record(since);
+                since_due.record(since);
             }
         }
-        let fresh = client.done.requests - told.requests;
+        let fresh = client.done.requests - told;
         if fresh == 0 {
             std::thread::yield_now();
         }
         books.requests.fetch_add(fresh, Relaxed);
-        books.hits.fetch_add(client.done.hits - told.hits, Relaxed);
-        told = client.done.clone();
+        told = client.done.requests;
         if over() {
             break;
         }

@@ -21,7 +21,6 @@ mod words;
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::latency::human;
 use crate::live::{Gauge, Live};
 use crate::options::{threads, Wordcount};
 use crate::report::Report;
@@ -29,7 +28,7 @@ use attempt::{Books, Piece};
 use bolts::{Stage, Worker};
 use expiry::AckTracker;
 use expiry_topology::{ComponentMetrics, Replay, Topology, TopologyBuilder};
-use faults::{Fault, Faults, FAULTS};
+use faults::{Faults, FAULTS};
 use files::Files;
 use spout::{Reader, SpoutTally};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,7 +60,6 @@ pub struct Run {
     timeout: Duration,
     /// From when on after its issue a line has surely timed out, unless the reaper is slow.
     late_after: Duration,
-    stall_for: Duration,
     /// How many lines a spout may have pending.
     max_pending: usize,
     /// How much text.
@@ -86,7 +84,6 @@ impl Run {
             timeout: options.timeout,
             // A coarse clock may add a little to a deadline; the interval always does.
             late_after: options.timeout + 2 * interval + SURELY,
-            stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
             max_pending: options.max_pending as usize / spouts,
             max_bytes: PENDING_BYTES / spouts,
             stats: Stats::default(),
@@ -105,8 +102,6 @@ struct Stats {
     faults: [AtomicU64; FAULTS.len()],
     /// Tuples that wait for their late ack.
     held: AtomicU64,
-    /// The latest that a timeout was seen after it was due, in nanoseconds.
-    latest: AtomicU64,
 }
 
 /// Runs the scenario.
@@ -230,19 +225,14 @@ fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gau
     gauge.done = count.executed;
     gauge.expired = lines.timed_out;
     gauge.text = format!(
-        "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}",
+        "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed",
         lines.emitted.saturating_sub(lines.replayed),
         lines.pending,
         count.executed,
         lines.failed,
         lines.timed_out,
         lines.replayed,
-        human(run.stats.latest.load(Relaxed)),
     );
-    let stalls = run.stats.faults[Fault::Stall as usize].load(Relaxed);
-    if stalls > 0 {
-        gauge.text += &format!(", {stalls} stalls");
-    }
     gauge
 }
 

@@ -34,22 +34,6 @@ fn chosen_roots_in_order_and_shuffled_in_batches() {
     assert!(count(&report, "held_late") > 0);
 }
 
-#[test]
-fn one_thread_one_edge_and_nothing_but_acks() {
-    let none = "--fail-rate 0 --timeout-rate 0 --duplicate-rate 0 --late-rate 0 --handoff-rate 0";
-    let report =
-        run(&format!("{none} --threads 1 --edges 1 --in-flight 1 --seconds 0.2 --timeout 10s"));
-    assert_eq!(count(&report, "acked"), count(&report, "issued"));
-    assert_eq!(count(&report, "refused"), 0);
-}
-
-#[test]
-fn one_edge_that_comes_before_its_init() {
-    let report =
-        run("--threads 2 --edges 1 --ids chosen --early-rate 0.5 --in-flight 1000 --seconds 0.2");
-    assert!(count(&report, "acked") > count(&report, "completed"), "inits complete roots too");
-}
-
 /// In an open loop as many roots are begun as are due, whatever becomes of them. Each one's time
 /// counts from when it was due.
 #[test]
