@@ -115,6 +115,7 @@ impl Report {
         if !self.latency.is_empty() {
             out.push(columns(&self.times()));
         }
+        out.push(String::new());
         out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
         for (name, holds) in &self.checks {
             let verdict = if *holds { "ok" } else { "FAIL" };
@@ -142,7 +143,7 @@ fn columns(rows: &[Vec<String>]) -> String {
             };
         }
     }
-    text + "\n"
+    text
 }
 
 /// A name in the JSON, for people.

@@ -1,7 +1,6 @@
-//! `stress ack`, end to end through the binary, about a second each; and what the program says of
-//! itself.
+//! `stress ack`, end to end through the binary, about a second each.
 
-use crate::common::{self, count, stress, with_all};
+use crate::common::{self, count, with_all};
 
 /// Everything that can happen, often, with timeouts that pass within the second.
 const HARD: &str =
@@ -44,12 +43,4 @@ fn an_open_loop_goes_by_its_schedule() {
     let issued = count(&report, "issued");
     assert!((1..6_000).contains(&issued), "{issued}");
     assert_eq!(report["figures"]["asked_trees_per_s"], 5000.0);
-}
-
-#[test]
-fn the_help_has_examples() {
-    let asked = stress(&["--help"]);
-    assert_eq!(asked.status.code(), Some(0));
-    let help = String::from_utf8_lossy(&asked.stdout).into_owned();
-    assert!(help.contains("wordcount") && help.contains("Examples:"), "{help}");
 }

@@ -1,6 +1,6 @@
 //! `stress wordcount`, end to end through the binary, on small folders.
 
-use crate::common::{self, count, error, passed, stress};
+use crate::common::{self, count, error, stress};
 use std::path::Path;
 
 /// A folder with a few kinds of text in it: 3000 lines, 15,003 words.
@@ -56,23 +56,6 @@ fn with_every_fault_every_surplus_is_explained() {
     assert_eq!(report["latency"]["line"]["count"], report["counts"]["acked"]);
     let surplus = count(&report, "words_of_failed_attempts") + count(&report, "words_duplicated");
     assert_eq!(count(&report, "words_counted"), count(&report, "words_in_files") + surplus);
-}
-
-#[test]
-fn the_default_is_the_sources_in_cargos_home() {
-    let home = tempfile::tempdir().unwrap();
-    let run = || {
-        std::process::Command::new(env!("CARGO_BIN_EXE_stress"))
-            .args(["wordcount", "--json"])
-            .env("CARGO_HOME", home.path())
-            .output()
-            .unwrap()
-    };
-    error(&run(), "has no sources");
-    let sources = home.path().join("registry/src/index/a-crate-1.0.0");
-    std::fs::create_dir_all(&sources).unwrap();
-    std::fs::write(sources.join("lib.rs"), "fn main() {}\n").unwrap();
-    assert_eq!(count(&passed(&run()), "words_counted"), 2);
 }
 
 #[test]
