@@ -1,7 +1,6 @@
 //! Threads of a run, and what is shown while they run.
 
 use crate::live::Live;
-use crate::pin;
 use crossbeam_channel::{bounded, RecvTimeoutError};
 use std::ops::Range;
 
@@ -23,11 +22,10 @@ pub fn crowd<'a, T: Send>(
 ) -> Vec<T> {
     let (alive, gone) = bounded::<()>(0);
     std::thread::scope(|scope| {
-        let spawned = works.into_iter().enumerate().map(|(number, work)| {
+        let spawned = works.into_iter().map(|work| {
             let alive = alive.clone();
             scope.spawn(move || {
                 let _alive = alive;
-                pin::worker(number);
                 work()
             })
         });

@@ -18,12 +18,6 @@ pub enum Error {
     /// There was nothing to read; `found` says what was there instead.
     #[error("there is no line of text in {}: {found}; name a file or a folder with text in it", path.display())]
     NoText { path: PathBuf, found: String },
-    /// A table of cache loads is not what it should be; lines count from 1.
-    #[error("{file}, line {line}, column {column}: {why}")]
-    Mix { file: String, line: u64, column: String, why: String },
-    /// A table does not have the row that was asked for.
-    #[error("{file} has no cluster {row}; it has {known}")]
-    NoRow { file: String, row: String, known: String },
     /// Shares that must fit in a whole do not.
     #[error("{names} add up to {sum}, which is more than all; make them add up to at most 1")]
     Shares { names: &'static str, sum: f64 },

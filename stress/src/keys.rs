@@ -41,17 +41,3 @@ impl Key for String {
         self.parse().unwrap_or(u64::MAX)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strings_have_the_length_that_is_asked_for_and_say_their_number() {
-        assert_eq!(
-            (String::of_length(7, 5), String::of_length(123, 1)),
-            ("00007".into(), "123".into())
-        );
-        assert_eq!((String::of(123).len(), String::of(123).number()), (BYTES, 123));
-    }
-}

@@ -59,7 +59,6 @@ impl Default for Latency {
 pub struct Percentiles {
     /// How many were measured.
     pub count: u64,
-    pub mean: f64,
     /// Half are at most this long.
     pub p50: u64,
     pub p90: u64,
@@ -67,37 +66,21 @@ pub struct Percentiles {
     pub p99_9: u64,
     pub p99_99: u64,
     pub max: u64,
-    /// Shares of all operations, and the time that they took at most. There are two points for each
-    /// halving of the slower rest, as far as samples suffice.
-    pub curve: Vec<(f64, u64)>,
 }
 
 impl Percentiles {
     fn of(histogram: &Histogram<u64>) -> Self {
         let at = |quantile| histogram.value_at_quantile(quantile);
-        let some = !histogram.is_empty();
         Percentiles {
             count: histogram.len(),
-            mean: if some { histogram.mean() } else { 0.0 },
             p50: at(0.50),
             p90: at(0.90),
             p99: at(0.99),
             p99_9: at(0.999),
             p99_99: at(0.9999),
             max: histogram.max(),
-            curve: curve(histogram),
         }
     }
-}
-
-fn curve(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
-    #[allow(clippy::cast_precision_loss)] // counts below 2^53
-    let last = 1.0 - 1.0 / histogram.len().max(2) as f64;
-    let steps = histogram.iter_quantiles(2);
-    steps
-        .map(|step| (step.quantile_iterated_to(), step.value_iterated_to()))
-        .take_while(|(share, _)| *share <= last)
-        .collect()
 }
 
 /// A histogram of durations. Threads fill it, each a part of its own, while a reader looks at it
@@ -168,21 +151,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_of_what_was_recorded() {
-        let mut latency = Latency::new();
-        assert_eq!(latency.percentiles().max, 0);
-        for n in 1..=1000 {
-            latency.record_nanos(n);
-        }
-        let mut other = Latency::new();
-        other.record(Duration::from_secs(7200));
-        latency.add(&other);
-        let figures = latency.percentiles();
-        assert_eq!((figures.count, figures.p50), (1001, 501));
-        assert!(figures.max >= LONGEST / 1000 * 999);
-    }
-
-    #[test]
     fn what_threads_count_is_seen_once_and_not_lost() {
         let mut times = Times::new();
         let mut recorder = times.recorder();
@@ -197,19 +165,5 @@ mod tests {
         assert_eq!(times.since().count, 0);
         let all = times.percentiles();
         assert_eq!((all.count, all.p50, all.max), (3, 300, 900));
-    }
-
-    #[test]
-    fn units_fit() {
-        for (nanos, text) in [
-            (12, "12 ns"),
-            (1_234, "1.2 us"),
-            (12_345, "12.3 us"),
-            (999_960, "1.0 ms"),
-            (12_345_678, "12.3 ms"),
-            (12_345_678_901, "12.3 s"),
-        ] {
-            assert_eq!(human(nanos), text);
-        }
     }
 }

@@ -44,18 +44,3 @@ pub fn lag_beside(clock: &dyn Clock, interval: u64) -> u64 {
         0
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_leaps_and_goes_on() {
-        let clock = Leaping::default();
-        let before = clock.now();
-        clock.leap(3_600_000_000_000);
-        assert!(clock.now() - before >= 3_600_000_000_000);
-        let (cheap, now) = (clock.coarse(), clock.now());
-        assert!(cheap <= now && cheap > before);
-    }
-}

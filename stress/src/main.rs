@@ -16,18 +16,14 @@ mod latency;
 mod leap;
 mod ledger;
 mod live;
-mod machine;
 mod mass_expiry;
 mod mix;
 #[cfg(feature = "nats")]
 mod nats;
 mod options;
 mod pace;
-mod page;
-mod pin;
 mod refusing;
 mod report;
-mod sentences;
 mod sessions;
 mod soak;
 mod subject;
@@ -38,10 +34,11 @@ mod wordcount;
 
 use clap::Parser;
 use error::Error;
-use options::{Cli, Scenario, TOUR};
+use options::{Cli, Scenario, Soak};
 use report::Report;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The exit status when a check has failed.
 const FAILED: u8 = 1;
@@ -51,10 +48,7 @@ const UNUSABLE: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     interrupt::listen();
-    if cli.pin {
-        pin::want();
-    }
-    let scenario = Arc::new(cli.scenario.unwrap_or_else(tour));
+    let scenario = Arc::new(cli.scenario.unwrap_or(Scenario::Soak(Soak::default())));
     let ran = watch::over(&scenario, cli.stuck_after);
     let ran = ran.and_then(|mut report| {
         if interrupt::asked() {
@@ -74,19 +68,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The scenario that runs if the user asked for none.
-fn tour() -> Scenario {
-    eprintln!(
-        "stress: no scenario was named, so here is each of them for a moment; --help has them all"
-    );
-    match Cli::parse_from(TOUR).scenario {
-        Some(tour) => tour,
-        None => unreachable!("it names one"),
-    }
-}
-
-/// Runs a scenario.
-fn perform(scenario: &Scenario) -> Result<Report, Error> {
+/// Runs a scenario. `limit` is for how long nothing may move in a run of a soak.
+fn perform(scenario: &Scenario, limit: Duration) -> Result<Report, Error> {
     match scenario {
         Scenario::Wordcount(options) => wordcount::run(options),
         Scenario::Ack(options) => ack::run(options),
@@ -101,6 +84,6 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::Nats(options) => nats::run(options),
         #[cfg(not(feature = "nats"))]
         Scenario::Nats(_) => Err(Error::WithoutNats),
-        Scenario::Soak(options) => soak::run(options),
+        Scenario::Soak(options) => soak::run(options, limit),
     }
 }

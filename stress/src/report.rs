@@ -3,15 +3,10 @@
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Percentiles};
-use crate::live::Series;
-use crate::machine::{command, Machine};
 use crate::options::Output;
-use crate::page::{words, Chart};
-use crate::sentences::sentence;
 use indicatif::HumanCount;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 /// What came of a run.
@@ -38,19 +33,6 @@ pub struct Report {
     pub latency: BTreeMap<&'static str, Percentiles>,
     /// What was left out and why, for instance files that are not text; of many, the first.
     pub notes: Vec<String>,
-    /// What it was like over time.
-    pub series: Series,
-    /// What the page draws.
-    pub charts: Vec<Chart>,
-    /// What the text and the page show of it line by line.
-    #[serde(skip)]
-    pub tables: Vec<Table>,
-    /// What else there is, in a form of the scenario's own.
-    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
-    pub details: serde_json::Value,
-    pub machine: Machine,
-    /// How this program was called.
-    pub command: String,
 }
 
 impl Report {
@@ -65,7 +47,6 @@ impl Report {
         parameters: &impl Serialize,
     ) -> Self {
         let (verdict, violations, violations_total) = checks.verdict();
-        debug_assert!(cfg!(test) || verdict.keys().all(|check| !sentence(check).is_empty()));
         let seconds = took.as_secs_f64();
         Report {
             scenario,
@@ -79,56 +60,46 @@ impl Report {
             violations_total,
             // The options are plain structs, which always have a JSON form.
             parameters: serde_json::to_value(parameters).unwrap_or_default(),
-            machine: Machine::this(),
-            command: command(),
             ..Report::default()
         }
     }
 
-    /// How many operations it was.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as it was divided
-    pub fn operations(&self) -> u64 {
-        (self.ops_per_s * self.seconds.max(1e-9)).round() as u64
-    }
-
     /// Prints it, and writes what was asked for.
-    pub fn print(mut self, output: &Output) -> Result<(), Error> {
+    pub fn print(&self, output: &Output) -> Result<(), Error> {
         use std::io::Write;
-        self.charts.splice(..0, self.usual_charts());
         // Strings, numbers and maps with string keys: always has a JSON form.
-        let object = || serde_json::to_string(&self).unwrap_or_default();
+        let object = || serde_json::to_string(self).unwrap_or_default();
         let to_stdout = output.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
         let text = if to_stdout { object() } else { self.text() };
         // A reader that has gone away is not the run's fault.
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
-        if let (Some(file), false) = (&output.json, to_stdout) {
-            write(file, &(object() + "\n"))?;
-        }
-        match &output.report {
-            Some(file) => write(file, &self.page()),
-            None => Ok(()),
+        match &output.json {
+            Some(file) if !to_stdout => {
+                std::fs::write(file, object() + "\n").map_err(Error::unwritable(file))
+            }
+            _ => Ok(()),
         }
     }
 
     /// The counts, without the faults that were not asked for, and the figures.
-    pub fn counted(&self) -> Table {
+    fn counted(&self) -> Vec<Vec<String>> {
         let counts = self.counts.iter();
         let counts = counts.filter(|(name, count)| **count > 0 || !name.starts_with("fault_"));
-        let counts = counts.map(|(name, count)| [words(name), HumanCount(*count).to_string()]);
+        let counts = counts.map(|(name, count)| vec![words(name), HumanCount(*count).to_string()]);
         let figures = self.figures.iter();
-        let figures = figures.map(|(name, figure)| [words(name), format!("{figure:.2}")]);
-        Table::new("Counts", ["", ""], counts.chain(figures))
+        let figures = figures.map(|(name, figure)| vec![words(name), format!("{figure:.2}")]);
+        counts.chain(figures).collect()
     }
 
-    /// The percentiles of all that was timed.
-    pub fn times(&self) -> Table {
+    /// The percentiles of all that was timed, below their names.
+    fn times(&self) -> Vec<Vec<String>> {
         let head = ["", "p50", "p90", "p99", "p99.9", "p99.99", "max", "measured"];
         let rows = self.latency.iter().map(|(name, p)| {
-            let [p50, p90, p99, p99_9, p99_99, max] =
-                [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max].map(human);
-            [words(name), p50, p90, p99, p99_9, p99_99, max, HumanCount(p.count).to_string()]
+            let times = [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max].into_iter().map(human);
+            let count = HumanCount(p.count).to_string();
+            [words(name)].into_iter().chain(times).chain([count]).collect()
         });
-        Table::new("Times", head, rows)
+        [head.map(String::from).to_vec()].into_iter().chain(rows).collect()
     }
 
     fn text(&self) -> String {
@@ -140,14 +111,15 @@ impl Report {
             self.operation,
             self.seed
         )];
-        let tables = [self.counted(), self.times()];
-        let tables = self.tables.iter().chain(&tables).filter(|table| !table.rows.is_empty());
-        out.extend(tables.map(|table| table.text().trim_end().to_string()));
+        out.push(columns(&self.counted()));
+        if !self.latency.is_empty() {
+            out.push(columns(&self.times()));
+        }
         out.push(String::new());
         out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
         for (name, holds) in &self.checks {
             let verdict = if *holds { "ok" } else { "FAIL" };
-            out.push(format!("  {verdict:<4} {name:<24} {}", sentence(name)));
+            out.push(format!("  {verdict:<4} {name}"));
         }
         out.extend(self.violations.iter().map(|text| format!("  violation: {text}")));
         let more = self.violations_total - self.violations.len() as u64;
@@ -159,46 +131,24 @@ impl Report {
     }
 }
 
-/// Rows of text under a head; what stands first in a row is its name.
-#[derive(Debug)]
-pub struct Table {
-    pub title: String,
-    pub head: Vec<String>,
-    /// Rows with as many cells as the head has.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub fn new<const N: usize>(
-        title: &str,
-        head: [&str; N],
-        rows: impl IntoIterator<Item = [String; N]>,
-    ) -> Self {
-        let rows = rows.into_iter().map(Vec::from).collect();
-        Table { title: title.into(), head: head.map(String::from).to_vec(), rows }
-    }
-
-    /// The table as text in columns, names to the left, figures to the right.
-    fn text(&self) -> String {
-        let head = self.head.iter().any(|name| !name.is_empty()).then_some(&self.head);
-        let rows = || head.into_iter().chain(&self.rows);
-        let width = |at: usize| rows().map(|row| row[at].chars().count()).max();
-        let widths: Vec<usize> = (0..self.head.len()).filter_map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).enumerate();
-            let cells = cells.map(|(at, (cell, &width))| match at {
-                0 => format!("  {cell:<width$}"),
+/// Rows as text in columns, names to the left, figures to the right.
+fn columns(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        for (at, cell) in row.iter().enumerate() {
+            let width = rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+            text += &match at {
+                0 => format!("\n  {cell:<width$}"),
                 _ => format!("  {cell:>width$}"),
-            });
-            cells.collect::<String>().trim_end().to_string()
-        };
-        let lines = std::iter::once(format!("\n  {}", self.title)).chain(rows().map(line));
-        lines.collect::<Vec<_>>().join("\n") + "\n"
+            };
+        }
     }
+    text
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(Error::unwritable(path))
+/// A name in the JSON, for people.
+fn words(name: &str) -> String {
+    name.replace('_', " ")
 }
 
 /// A rate with a unit that fits.
@@ -227,25 +177,5 @@ mod tests {
         let bad = report(&checks);
         assert!(!bad.passed && bad.text().ends_with("FAILED"));
         assert!(bad.text().contains("whole: a piece is missing"));
-    }
-
-    #[test]
-    fn a_table_is_in_columns() {
-        let rows = [["one", "1"], ["two more", "1000"]].map(|row| row.map(String::from));
-        let text = Table::new("t", ["", "ns"], rows).text();
-        assert_eq!(text, "\n  t\n              ns\n  one          1\n  two more  1000\n");
-    }
-
-    #[test]
-    fn the_json_has_what_is_promised() {
-        let json = serde_json::to_value(report(&Checks::new(&["sound"]))).unwrap();
-        for key in
-            ["scenario", "seconds", "ops_per_s", "checks", "violations", "seed", "parameters"]
-        {
-            assert!(json.get(key).is_some(), "{key}");
-        }
-        assert_eq!(json["checks"]["sound"], true);
-        assert!(json["violations"].as_array().unwrap().is_empty());
-        assert!((json["ops_per_s"].as_f64().unwrap() - 5.0).abs() < 1e-9);
     }
 }

@@ -50,15 +50,3 @@ pub fn thread_time() -> Duration {
     }
     std::time::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
-
-#[cfg(test)]
-mod tests {
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn memory_is_read_as_the_system_says_it() {
-        let (all, resident) = (super::memory("/proc/meminfo", "MemTotal"), super::resident());
-        assert!(all > resident && resident > 1 << 16, "{all} {resident}");
-        assert_eq!(super::memory("/proc/meminfo", "MemTota"), 0);
-        assert_eq!(super::memory("/nowhere", "MemTotal"), 0);
-    }
-}

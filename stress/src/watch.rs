@@ -35,9 +35,11 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Growth(_) => "growth",
         Scenario::MassExpiry(_) => "mass-expiry",
         // The first process looks after a worker, and these after what they run.
-        Scenario::Nats(ref options) if options.worker.is_some() => return perform(scenario),
+        Scenario::Nats(ref options) if options.worker.is_some() => return perform(scenario, limit),
         Scenario::Nats(_) => "nats",
-        Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
+        Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => {
+            return perform(scenario, limit)
+        }
     };
     let own = scenario.clone();
     let began = Instant::now();
@@ -49,7 +51,7 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         }
         since.elapsed() > limit
     };
-    match apart(move || perform(&own), LOOK, is_stuck) {
+    match apart(move || perform(&own, limit), LOOK, is_stuck) {
         Some(Ok(report)) => report.map(|mut report| {
             report.checks.insert(NOBODY_STUCK, true);
             report

@@ -1,5 +1,5 @@
 //! ZooKeeper's `ExpiryQueue`, as it is, over `dashmap`: a map from elements to expiry times, and
-//! one from expiry times to sets of elements. `stress` builds this file too.
+//! one from expiry times to sets of elements.
 //!
 //! The steps and their order are those of its class, and so are its races. If another update
 //! overtakes an element's update between two steps, the element may be mapped to a time whose set

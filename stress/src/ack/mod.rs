@@ -16,24 +16,23 @@ mod worker;
 use crate::checks::Checks;
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
-use crate::latency::{human, nanos, Latency, Times};
-use crate::live::{Gauge, Live, Series};
-use crate::options::{threads, Ack, Readings};
+use crate::latency::{nanos, Latency, Times};
+use crate::live::{Gauge, Live};
+use crate::options::{threads, Ack};
 use crate::pace::Pace;
-use crate::page::Chart;
 use crate::report::Report;
 use crossbeam_channel::bounded;
-use expiry::{AckTracker, MonotonicClock};
+use expiry::AckTracker;
 use law::Promise;
 use ledger::{Clerk, Ledger};
 use ops::Ops;
 use plan::Planner;
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tally::{Stats, Tally};
+use tally::Tally;
 use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
@@ -52,17 +51,13 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     if let Some(interval) = options.interval {
         builder = builder.interval(interval);
     }
-    if options.clock == Readings::Exact {
-        builder = builder.clock(MonotonicClock::new());
-    }
     let tracker = builder.build()?;
     let promise = Promise {
         timeout: options.timeout,
         late: tracker.interval().saturating_add(options.allowance),
     };
-    let began = Instant::now();
     let mut times = [Times::new(), Times::new(), Times::new()];
-    let (brought, took, series, ages) = load(
+    let (brought, took) = load(
         options,
         (&tracker, &ledger, &checks),
         &mut times,
@@ -76,7 +71,6 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     while !tracker.is_empty() && waiting.elapsed() < patience {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let drained = began.elapsed() - took;
     let metrics = tracker.metrics();
     let left = tracker.shutdown(expiry::ShutdownMode::Return).len() as u64;
     let (mut tally, mut during) = (Tally::default(), Tally::default());
@@ -86,8 +80,6 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
 
     let operations = ("operations", during.operations());
     let mut report = Report::new("ack", operations, took, options.seed, &checks, options);
-    report.series = series;
-    report.charts.push(ages);
     report.counts.extend(tally.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -98,9 +90,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     report.figures.extend([
         ("trees_per_s", during.issued as f64 / took.as_secs_f64()),
-        ("drain_s", drained.as_secs_f64()),
         ("reaper_busy_ms", metrics.reaper_busy.as_secs_f64() * 1e3),
-        ("reaper_rounds", metrics.reaper_rounds as f64),
     ]);
     let mut lateness = Latency::new();
     brought.iter().for_each(|one| lateness.add(&one.lateness));
@@ -126,8 +116,7 @@ fn load(
     times: &mut [Times; 3],
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
-) -> (Vec<Brought>, Duration, Series, Chart) {
-    let stats = Stats::default();
+) -> (Vec<Brought>, Duration) {
     let busy = AtomicUsize::new(threads);
     let began = ledger.now();
     let stop = began.saturating_add(nanos(Duration::from_secs_f64(options.seconds)));
@@ -136,7 +125,6 @@ fn load(
     let shared = Shared {
         ledger,
         checks,
-        stats: &stats,
         promise,
         busy: &busy,
         order: options.order,
@@ -156,53 +144,31 @@ fn load(
         let pace = Pace::part(options.rate, (number, threads), began, options.seed);
         let pace = pace.map(|pace| (pace, times[2].recorder()));
         works.push(Box::new(move || {
-            let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
+            let ops = Ops::new(tracker, options.ids, batch, recorders);
             let luck = (planner.clone(), rng);
             let places = (number * each, each);
             Worker::new(shared, ops, luck, pace, places, batch, (to, from)).run()
         }));
     }
     let mut live = Live::new("ack", Some(stop - began));
-    if options.bare {
-        live = live.without_readings();
-    }
     // In an open loop the time that they have waited counts.
     let shown = if options.rate.is_some() { 2 } else { 0 };
-    let mut ages = None;
     let brought = crowd(works, &mut live, |live| {
         let now = ledger.now().min(stop);
-        if now - began >= (stop - began) / 2 && ages.is_none() {
-            ages = Some(by_age(tracker, options.timeout));
-        }
-        live.show(now - began, || gauge(&stats, tracker, checks, &mut times[shown]));
+        live.show(now - began, || gauge(tracker, checks, &mut times[shown]));
     });
-    let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
     let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
-    let took = Duration::from_nanos(last - began);
-    (brought, took, live.finish(), ages)
+    (brought, Duration::from_nanos(last - began))
 }
 
-/// The distribution of the roots in flight over their ages, in the middle of a run.
-fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
-    const BARS: u32 = 32;
-    let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();
-    let counts = tracker.counts_by_age(&bounds);
-    let bars = bounds.into_iter().zip(counts);
-    Chart::by_duration("Roots in flight by age, halfway", "age", bars)
-}
-
-fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
+fn gauge(tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
+    let metrics = tracker.metrics();
+    let total = &metrics.total;
     Gauge {
-        done: stats.operations.load(Relaxed),
+        done: total.inserted,
         latency: Some(times.since()),
         violations: checks.violations(),
-        text: format!(
-            "{} roots, {} failed, {} timed out, lateness max {}",
-            stats.issued.load(Relaxed),
-            stats.failed.load(Relaxed),
-            stats.timed_out.load(Relaxed),
-            human(stats.latest.load(Relaxed)),
-        ),
-        ..Gauge::of_tracker(tracker.metrics())
+        text: format!("roots: {} acked, {} failed", total.acked, total.failed),
+        ..Gauge::of_tracker(&metrics)
     }
 }

@@ -34,7 +34,6 @@ pub struct Ops<'t> {
     ids: Ids,
     batch: usize,
     calls: u64,
-    bare: bool,
     roots: Vec<Root>,
     issued_acks: Vec<(Root, u64)>,
     chosen_acks: Vec<(u64, u64)>,
@@ -51,7 +50,6 @@ impl<'t> Ops<'t> {
         tracker: &'t AckTracker,
         ids: Ids,
         batch: usize,
-        bare: bool,
         (ack_time, issue_time): (Recorder, Recorder),
     ) -> Self {
         Ops {
@@ -59,7 +57,6 @@ impl<'t> Ops<'t> {
             ids,
             batch,
             calls: 0,
-            bare,
             roots: Vec::new(),
             issued_acks: Vec::new(),
             chosen_acks: Vec::new(),
@@ -81,7 +78,7 @@ impl<'t> Ops<'t> {
     /// Whether this call is one that is timed.
     fn timed(&mut self, one_in: u64) -> Option<Instant> {
         self.calls += 1;
-        (self.calls & (one_in - 1) == 0 && !self.bare).then(Instant::now)
+        (self.calls & (one_in - 1) == 0).then(Instant::now)
     }
 
     /// Acks them all in order, and passes each result to `each`.

@@ -33,12 +33,14 @@ pub struct Plan {
     pub reset: u16,
 }
 
+/// Share of the roots left to their timeout whose timeout is reset once.
+const RESET: f64 = 0.5;
+
 #[derive(Debug, Clone)]
 pub struct Planner {
     fail: f64,
     timeout: f64,
     duplicate: f64,
-    reset: f64,
     handoff: f64,
     early: f64,
     edges: u32,
@@ -64,7 +66,6 @@ impl Planner {
             fail: options.fail_rate,
             timeout: options.timeout_rate,
             duplicate: options.duplicate_rate,
-            reset: options.reset_rate,
             handoff: if threads > 1 { options.handoff_rate } else { 0.0 },
             early: options.early_rate,
             edges: options.edges,
@@ -78,7 +79,7 @@ impl Planner {
             plan.kind = Kind::Fail;
         } else if main < self.fail + self.timeout {
             plan.kind = Kind::TimeOut;
-            if rng.random_bool(self.reset) {
+            if rng.random_bool(RESET) {
                 // Around the deadline, where it meets the reaper.
                 plan.reset = rng.random_range(200..=270);
             }
@@ -103,59 +104,4 @@ pub fn edge(base: u64, number: u32) -> u64 {
 #[inline]
 pub fn all_edges(base: u64, edges: u32) -> u64 {
     (0..edges).fold(0, |xor, number| xor ^ edge(base, number))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::{parsed, Scenario};
-    use rand::SeedableRng;
-
-    fn planner(args: &str, threads: usize) -> Result<Planner, Error> {
-        let Scenario::Ack(options) = parsed(&format!("ack {args}")) else { unreachable!() };
-        Planner::new(&options, threads)
-    }
-
-    #[test]
-    fn each_kind_has_its_rate() {
-        let planner = planner(
-            "--fail-rate 0.3 --timeout-rate 0.2 --duplicate-rate 0.1 --handoff-rate 0.5",
-            2,
-        )
-        .unwrap();
-        let mut rng = SmallRng::seed_from_u64(1);
-        let plans: Vec<Plan> = (0..100_000).map(|_| planner.draw(&mut rng)).collect();
-        let share =
-            |of: &dyn Fn(&Plan) -> bool| plans.iter().filter(|plan| of(plan)).count() as f64 / 1e5;
-        for (kind, rate) in [
-            (Kind::Complete, 0.4),
-            (Kind::Fail, 0.3),
-            (Kind::TimeOut, 0.2),
-            (Kind::RepeatLast, 0.05),
-            (Kind::RepeatOther, 0.05),
-        ] {
-            assert!((share(&|plan| plan.kind == kind) - rate).abs() < 0.01, "{kind:?}");
-        }
-        assert!((share(&|plan| plan.reset > 0) - 0.1).abs() < 0.01);
-        assert!((share(&|plan| plan.handoff) - 0.35).abs() < 0.01);
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_or_left_out() {
-        assert!(planner("--fail-rate 0.9 --timeout-rate 0.2", 2).is_err());
-        assert!(planner("--early-rate 0.1", 2).is_err());
-        assert!(planner("--early-rate 0.1 --ids chosen", 2).is_ok());
-        let alone = planner("--handoff-rate 1 --duplicate-rate 0.5 --edges 1", 1).unwrap();
-        let mut rng = SmallRng::seed_from_u64(1);
-        assert!((0..1000)
-            .map(|_| alone.draw(&mut rng))
-            .all(|plan| { !plan.handoff && plan.kind != Kind::RepeatOther }));
-    }
-
-    #[test]
-    fn edges_are_not_zero_and_differ() {
-        let edges: std::collections::HashSet<u64> = (0..1000).map(|n| edge(0, n)).collect();
-        assert!(edges.len() == 1000 && !edges.contains(&0));
-        assert_eq!(all_edges(9, 2), edge(9, 0) ^ edge(9, 1));
-    }
 }

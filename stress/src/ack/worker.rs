@@ -7,7 +7,7 @@ use super::law::Promise;
 use super::ledger::Ledger;
 use super::ops::{Ops, ToAck, ToIssue};
 use super::plan::{Plan, Planner};
-use super::tally::{Stats, Tally};
+use super::tally::Tally;
 use crate::checks::Checks;
 use crate::interrupt;
 use crate::latency::{Latency, Recorder};
@@ -25,8 +25,8 @@ use std::time::Duration;
 const HANDED: usize = 64;
 /// How many places a step looks at where operations are single.
 const STEP: usize = 16;
-/// Number of steps after which a thread updates the shared counters. A power of two.
-const TELL: u32 = 64;
+/// A thread with nothing to do sleeps after so many steps.
+const REST: u32 = 64;
 
 /// The phase of a place of this thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,7 +69,6 @@ pub struct Shared<'a> {
     pub ledger: &'a Ledger,
     /// The checks that receive violations.
     pub checks: &'a Checks,
-    pub stats: &'a Stats,
     pub promise: Promise,
     /// Threads whose places are not all free yet.
     pub busy: &'a AtomicUsize,
@@ -106,7 +105,6 @@ pub struct Worker<'a> {
     to: Sender<Vec<ToAck>>,
     from: Receiver<Vec<ToAck>>,
     tally: Tally,
-    told: Tally,
     lateness: Latency,
     picked: Vec<usize>,
     acks: Vec<ToAck>,
@@ -150,7 +148,6 @@ impl<'a> Worker<'a> {
             to,
             from,
             tally: Tally::default(),
-            told: Tally::default(),
             lateness: Latency::new(),
             picked: Vec::new(),
             acks: Vec::new(),
@@ -180,7 +177,6 @@ impl<'a> Worker<'a> {
                 std::thread::yield_now();
             }
         }
-        self.shared.stats.advance(&self.told, &self.tally);
         Brought { tally: self.tally, during, until, lateness: self.lateness }
     }
 
@@ -231,14 +227,10 @@ impl<'a> Worker<'a> {
         if idle {
             self.send_outbox();
         }
-        if self.step & (TELL - 1) == 0 || idle {
-            self.shared.stats.advance(&self.told, &self.tally);
-            self.told = self.tally.clone();
-        }
         if idle && self.pace.is_some() {
             // The thread must not be late for the next root that is due.
             std::thread::yield_now();
-        } else if idle && self.step & (TELL - 1) == 0 {
+        } else if idle && self.step.is_multiple_of(REST) {
             // Everything in sight waits for its timeout.
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -1,4 +1,4 @@
-//! The watchdog, and what `--only` takes.
+//! The watchdog.
 
 use super::*;
 use crate::options::{parsed, Scenario};
@@ -30,11 +30,4 @@ fn a_fault_that_panics_is_a_violation() {
     inject(fault, ground(&checks), &checks);
     assert_eq!(checks.failing(), [NOBODY_STUCK]);
     assert!(checks.verdict().1[0].contains("planned"));
-}
-
-#[test]
-fn faults_are_chosen_by_name() {
-    assert_eq!(chosen(&[]).unwrap().len(), FAULTS.len());
-    assert_eq!(chosen(&["threads_die".into()]).unwrap()[0].0, "threads_die");
-    assert!(chosen(&["threads_dye".into()]).is_err());
 }

@@ -49,29 +49,17 @@ const TELL: u64 = 256;
 /// One ended entry in this many is ended a second time, as a trial.
 const AGAIN: u64 = 16;
 
-/// A kind that grows: the subject's kind, the latencies of inserts and look-ups, and the figures of
-/// its memory.
-type Named = (Grown, Kind, [&'static str; 2], [&'static str; 2]);
+/// Share of the memory that must be given back once all has ended.
+const GIVEN_BACK: f64 = 0.85;
+
+/// A kind that grows: the subject's kind, the most bytes that an entry may take, its key and value
+/// included, and the names of the latencies of inserts and look-ups, and of the bytes an entry took.
+type Named = (Grown, Kind, u64, [&'static str; 2], &'static str);
 
 const KINDS: [Named; 3] = [
-    (
-        Grown::Issued,
-        Kind::Issued,
-        ["insert_issued", "look_issued"],
-        ["bytes_an_issued_root", "given_back_issued_percent"],
-    ),
-    (
-        Grown::Chosen,
-        Kind::Chosen,
-        ["insert_chosen", "look_chosen"],
-        ["bytes_a_chosen_root", "given_back_chosen_percent"],
-    ),
-    (
-        Grown::Map,
-        Kind::Map,
-        ["insert_map", "look_map"],
-        ["bytes_an_entry_of_the_map", "given_back_map_percent"],
-    ),
+    (Grown::Issued, Kind::Issued, 48, ["insert_issued", "look_issued"], "bytes_an_issued_root"),
+    (Grown::Chosen, Kind::Chosen, 88, ["insert_chosen", "look_chosen"], "bytes_a_chosen_root"),
+    (Grown::Map, Kind::Map, 120, ["insert_map", "look_map"], "bytes_an_entry_of_the_map"),
 ];
 
 /// A run of one kind.
@@ -79,6 +67,8 @@ struct Run<'a> {
     options: &'a Growth,
     checks: &'a Checks,
     kind: Grown,
+    /// The most bytes that an entry may take.
+    bytes: u64,
     subject: Arc<dyn Subject>,
     threads: usize,
     /// Operations of all kinds, as shown.
@@ -89,11 +79,9 @@ struct Run<'a> {
 struct Row {
     inserted: u64,
     looks: u64,
-    /// Latencies of inserts and of look-ups; bytes an entry, and percent given back. Both are empty
-    /// where the engine is bounded.
+    /// Latencies of inserts and of look-ups, and bytes an entry. None where the engine is bounded.
     latency: Vec<Percentiles>,
-    memory: Vec<f64>,
-    slots: [u64; 2],
+    memory: Option<f64>,
 }
 
 impl Run<'_> {
@@ -192,22 +180,17 @@ impl Run<'_> {
         };
         self.counted(inserted, inserted);
         self.each(live, own(), |entry| self.is_there(entry));
-        let slots = self.subject.counts().slots;
         self.each(live, own(), |entry| self.drain(entry));
         self.counted(inserted, 0);
         let gained = full.saturating_sub(before);
-        let left = self.given_back(live, before, gained);
+        self.given_back(live, before, gained);
         self.fits(inserted, gained);
         #[allow(clippy::cast_precision_loss)] // for the eye
         Row {
             inserted,
             looks: looked,
             latency: vec![inserts.percentiles(), looks.percentiles()],
-            memory: vec![
-                gained as f64 / inserted.max(1) as f64,
-                100.0 * (1.0 - left as f64 / gained.max(1) as f64),
-            ],
-            slots: [slots, self.subject.counts().slots],
+            memory: Some(gained as f64 / inserted.max(1) as f64),
         }
     }
 
@@ -290,22 +273,17 @@ impl Run<'_> {
 
     /// Whether an entry takes no more memory than it may.
     fn fits(&self, inserted: u64, gained: u64) {
-        let most = match self.kind {
-            Grown::Issued => self.options.bytes_issued,
-            Grown::Chosen => self.options.bytes_chosen,
-            Grown::Map => self.options.bytes_map,
-        };
-        let allowed = inserted * u64::from(most) + FIXED;
+        let allowed = inserted * self.bytes + FIXED;
         self.expect("memory_per_entry", gained <= allowed, || {
             format!("{inserted} entries took {gained} bytes, {allowed} are allowed")
         });
     }
 
-    /// Waits until enough memory has been given back. Returns the part of `gained` that is left.
+    /// Waits until enough memory of `gained` has been given back.
     // The result is a share of `gained`.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn given_back(&self, live: &mut Live, before: u64, gained: u64) -> u64 {
-        let may_stay = (gained as f64 * (1.0 - self.options.given_back)) as u64 + FIXED;
+    fn given_back(&self, live: &mut Live, before: u64, gained: u64) {
+        let may_stay = (gained as f64 * (1.0 - GIVEN_BACK)) as u64 + FIXED;
         let (began, mut left) = (Instant::now(), gained);
         // The loop looks once more than necessary, as memory comes back for a while.
         while began.elapsed() < PATIENCE {
@@ -328,7 +306,6 @@ impl Run<'_> {
                 self.subject.counts().slots
             )
         });
-        left
     }
 }
 
@@ -346,7 +323,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
     let mut live = Live::new("growth", None);
     let mut rows = Vec::new();
     let is_asked = |named: &&Named| options.on.is_empty() || options.on.contains(&named.0);
-    for &(grown, kind, latency, memory) in KINDS.iter().filter(is_asked) {
+    for &(grown, kind, bytes, latency, memory) in KINDS.iter().filter(is_asked) {
         if interrupt::asked() {
             break;
         }
@@ -364,6 +341,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
             options,
             checks: &checks,
             kind: grown,
+            bytes,
             // This includes the list of issued roots, which is the harness's own.
             subject: build::<u64>(setting, numbers as usize)?,
             threads,
@@ -372,22 +350,17 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
         let row = if options.bounded { run.bound(&mut live) } else { run.grow(&mut live) };
         rows.push((latency, memory, row));
     }
-    let (took, series) = (began.elapsed(), live.finish());
+    let took = began.elapsed();
     let sum = |of: fn(&Row) -> u64| rows.iter().map(|(.., row)| of(row)).sum::<u64>();
     let operations = ("operations", operations.into_inner());
     let mut report = Report::new("growth", operations, took, options.seed, &checks, options);
-    report.series = series;
     report.counts.extend([("threads", threads as u64), ("inserted", sum(|row| row.inserted))]);
     if !options.bounded {
-        report.counts.extend([
-            ("looked_up_meanwhile", sum(|row| row.looks)),
-            ("slots_when_full", sum(|row| row.slots[0])),
-            ("slots_at_the_end", sum(|row| row.slots[1])),
-        ]);
+        report.counts.insert("looked_up_meanwhile", sum(|row| row.looks));
     }
     for (latency, memory, row) in rows {
         report.latency.extend(latency.into_iter().zip(row.latency));
-        report.figures.extend(memory.into_iter().zip(row.memory));
+        report.figures.extend(row.memory.map(|bytes| (memory, bytes)));
     }
     Ok(report)
 }

@@ -1,4 +1,4 @@
-//! The checker itself: histories by hand, and at random against every order there is.
+//! The checker itself: histories at random, against every order there is.
 
 use super::*;
 use rand::rngs::SmallRng;
@@ -74,90 +74,6 @@ pub fn judge(table: &str, is_explained: fn(&str) -> bool) {
             _ => assert_eq!(first, "*"),
         }
     }
-}
-
-/// A call consists of its beginning, its end, and what it did, with numbers.
-fn is_explained(history: &str) -> bool {
-    let read = |text: &str| {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let number = |at: usize| words[at].parse::<u8>().unwrap();
-        let did = match words[2] {
-            "read" => Did::Read(number(3)),
-            "wrote" => Did::Wrote(number(3)),
-            "exchanged" => Did::Exchanged { from: 0, to: 1, done: true },
-            "refused" => Did::Exchanged { from: 0, to: 1, done: false },
-            "added" => Did::AddedTwice,
-            "became" => Did::Became(number(3), number(4)),
-            other => panic!("{other}"),
-        };
-        call(number(0).into(), number(1).into(), did)
-    };
-    let calls = history.split(';').filter(|text| !text.trim().is_empty());
-    is_linearizable(&calls.map(read).collect::<Vec<_>>())
-}
-
-#[test]
-fn histories_by_hand() {
-    judge(
-        "
-        * Calls one after another are in order.
-        ok ; | 1 2 wrote 1; 3 4 read 1
-        no 1 2 wrote 1; 3 4 read 0
-        * Calls that overlap are in either order; so are those that share a reading.
-        ok 1 4 wrote 1; 2 3 read 0 | 1 4 wrote 1; 2 3 read 1
-        ok 1 2 wrote 1; 2 3 read 0 | 1 2 wrote 1; 2 3 read 1
-        no 1 4 wrote 1; 2 3 read 2
-        * What one has seen another one sees later.
-        no 1 10 wrote 1; 2 3 read 1; 4 5 read 0
-        ok 1 10 wrote 1; 2 3 read 1; 3 5 read 0
-        * One of two exchanges wins.
-        ok 1 9 exchanged; 2 9 refused
-        no 1 9 exchanged; 2 9 exchanged | 1 9 refused; 2 9 refused
-        * Between the steps of a call others come. Both come before its end.
-        ok 1 9 added; 2 3 read 1; 4 5 read 2
-        no 1 9 added; 2 3 read 2; 4 5 read 1 | 1 9 added; 10 11 read 1
-        * Of several next states all are followed.
-        = 1 2 became 3 5
-        ok 3 4 read 3 | 3 4 read 5
-        no 3 4 read 4 | 3 4 read 3; 5 6 read 5
-        ",
-        is_explained,
-    );
-}
-
-#[test]
-fn what_is_told_of_is_the_part_that_has_no_explanation() {
-    let mut calls: Vec<_> = (0..100).map(|n| call(3 * n, 3 * n + 1, Did::Wrote(7))).collect();
-    calls.extend([
-        call(1000, 1100, Did::Wrote(1)),
-        call(1010, 1020, Did::Read(7)),
-        call(1030, 1040, Did::Read(1)),
-        call(1050, 1060, Did::Read(7)),
-        call(1070, 1200, Did::Read(1)),
-        call(1300, 1301, Did::Read(1)),
-    ]);
-    let bad = check::<Register>(0, &calls).unwrap_err();
-    // By then the write has been seen, and nothing else is under way.
-    assert_eq!(bad.states, [1]);
-    let begun = |calls: &[Call<Did>]| calls.iter().map(|call| call.at.began).collect::<Vec<_>>();
-    assert_eq!(begun(&bad.before), [297, 1000, 1010, 1030]);
-    assert_eq!((begun(&bad.calls), bad.culprit), (vec![1050], 0));
-}
-
-#[test]
-fn looks_that_have_no_part_in_it_are_left_out() {
-    let calls = [
-        call(10, 100, Did::Wrote(1)),
-        call(20, 25, Did::Read(0)),
-        call(30, 100, Did::Wrote(2)),
-        call(40, 90, Did::Read(2)),
-        call(50, 60, Did::Read(5)),
-        call(70, 80, Did::Read(2)),
-    ];
-    let bad = check::<Register>(0, &calls).unwrap_err();
-    assert_eq!(bad.states, [0]);
-    let told: Vec<_> = bad.calls.iter().map(|call| call.at.began).collect();
-    assert_eq!((told, bad.culprit), (vec![10, 30, 50], 2));
 }
 
 /// Tries every order, as the definition has it.

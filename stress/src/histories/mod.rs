@@ -85,10 +85,7 @@ pub fn run(options: &Histories) -> Result<Report, Error> {
         }
         number += 1;
     }
-    let series = live.finish();
-    let mut report = run.report();
-    report.series = series;
-    Ok(report)
+    Ok(run.report())
 }
 
 struct Run<'a> {

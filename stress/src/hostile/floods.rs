@@ -1,6 +1,6 @@
 //! Floods of what is unknown or never ends, and deadlines chosen for the wheel's worst.
 
-use super::{drive, Field, Figures};
+use super::{Field, Figure};
 use crate::usage::resident;
 use expiry::{
     Ack, AckError, AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Root, RootId,
@@ -134,11 +134,11 @@ impl<'a> Target<'a> {
 }
 
 /// Acks of issued roots that no call has issued.
-pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figure {
     let target = Target::new(field, |builder| builder);
     let roots = target.residents();
     let mut rng = SmallRng::seed_from_u64(field.seed());
-    let figures = Figures::of(|_| {
+    let figures = Figure::of(|| {
         let flood = target.flood(FLOOD * field.size(), |n| {
             if !hostile {
                 let root = roots[rng.random_range(0..roots.len())];
@@ -151,14 +151,14 @@ pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
                 format!("an unknown root was acked: {done:?}")
             });
         });
-        (flood * if hostile { 1 } else { 2 }, target.slots())
+        flood * if hostile { 1 } else { 2 }
     });
     target.rests(&roots, 0);
     figures
 }
 
 /// Acks of chosen roots that no call inits.
-pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figure {
     const HELD: u64 = 10_000;
     let target = Target::new(field, |builder| builder.early_capacity(HELD as usize));
     let roots = target.residents();
@@ -168,7 +168,7 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
     }
     let mut rng = SmallRng::seed_from_u64(field.seed());
     let (many, mut held, mut refused) = (FLOOD * field.size().max(HELD), 0, 0);
-    let figures = Figures::of(|driven| {
+    let figures = Figure::of(|| {
         target.flood(many, |n| {
             if hostile {
                 match target.tracker.ack(rng.random_range(1000..u64::MAX), 1) {
@@ -181,10 +181,10 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
                 target.back_and_forth(rng.random_range(0..1000_u64), 1);
             }
             if n % 4096 == 0 {
-                drive(driven, || target.tracker.poll(4096));
+                target.tracker.poll(4096);
             }
         });
-        (many * if hostile { 1 } else { 2 }, target.slots())
+        many * if hostile { 1 } else { 2 }
     });
     if hostile {
         field.expect(held == HELD && refused == many - HELD, || {
@@ -198,13 +198,13 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
 
 /// Inits whose roots are never acked: up to the capacity, and beyond; then time passes. This
 /// happens twice, so that memory is used again.
-pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figure {
     let capacity = field.size();
     let target = Target::new(field, |builder| builder.capacity(capacity as usize));
     let tracker = &target.tracker;
     let flood = FLOOD * capacity;
     let (mut accepted, mut rounds) = (0, 0);
-    let figures = Figures::of(|driven| {
+    let figures = Figure::of(|| {
         let (mut flat, mut id) = (None, 0);
         for round in 0..2 {
             let mut full = 0;
@@ -222,7 +222,7 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
                     Err(other) => field.expect(false, || format!("refused: {other:?}")),
                 }
                 if id % 1024 == 0 {
-                    drive(driven, || tracker.poll(4096));
+                    tracker.poll(4096);
                 }
             }
             let should = if hostile { flood / 2 - capacity } else { 0 };
@@ -236,14 +236,14 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
             }
             if round == 0 {
                 target.clock.advance(31 * SECOND);
-                drive(driven, || while tracker.poll(1 << 16).more {});
+                while tracker.poll(1 << 16).more {}
                 field.expect(tracker.is_empty(), || {
                     format!("{} roots are left after their timeout", tracker.len())
                 });
             }
             rounds += 1;
         }
-        (flood, target.slots())
+        flood
     });
     field.expect(rounds == 2 && target.drain(), || "roots that nobody acks do not expire".into());
     let (told, held) = (target.told.load(Relaxed), target.slots());
@@ -257,18 +257,17 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
 
 /// Issues roots with these timeouts, then lets time pass to the end: each expires once, at its
 /// time.
-fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figures {
+fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figure {
     let target = Target::new(field, |builder| builder.interval(MS));
     let size = field.size();
-    let figures = Figures::of(|driven| {
+    let figures = Figure::of(|| {
         for owner in 0..size {
             let root = target.tracker.issue_for(7, owner, Lifetime::After(timeout(owner)));
             field.expect(root.is_ok(), || format!("refused: {root:?}"));
         }
-        let slots = target.slots();
-        let rests = drive(driven, || target.drain());
+        let rests = target.drain();
         field.expect(rests, || format!("{} roots are left", target.tracker.len()));
-        (size, slots)
+        size
     });
     let told = target.told.load(Relaxed);
     field.expect(told == size, || format!("{told} outcomes of {size}"));
@@ -278,14 +277,14 @@ fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figure
 }
 
 /// All in one tick, or at random within a minute.
-pub fn one_tick(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn one_tick(field: &Field<'_>, hostile: bool) -> Figure {
     let mut rng = SmallRng::seed_from_u64(field.seed());
     expire(field, |_| if hostile { 30 * SECOND } else { MS * rng.random_range(1..=60_000) })
 }
 
 /// Each deadline is just beyond the span of a level of the wheel, each level in turn, so that it is
 /// filed again and again on its way down. The friendly ones are a second away, in a hundred ticks.
-pub fn cascading(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn cascading(field: &Field<'_>, hostile: bool) -> Figure {
     expire(field, |owner| {
         if hostile {
             let level = 6 + 3 * (owner / 16 % 6);
@@ -298,11 +297,11 @@ pub fn cascading(field: &Field<'_>, hostile: bool) -> Figures {
 
 /// Ids that name a live root's slot, with other generations and random bits: an attacker who has
 /// seen one root guesses others.
-pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figure {
     let target = Target::new(field, |builder| builder);
     let (roots, tracker) = (target.residents(), &target.tracker);
     let mut rng = SmallRng::seed_from_u64(field.seed());
-    let figures = Figures::of(|_| {
+    let figures = Figure::of(|| {
         let flood = target.flood(FLOOD * field.size(), |n| {
             let root = roots[rng.random_range(0..roots.len())];
             if !hostile {
@@ -324,7 +323,7 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
                 format!("{guess:?} was taken for {root:?}: {done:?}")
             });
         });
-        (flood * if hostile { 1 } else { 2 }, target.slots())
+        flood * if hostile { 1 } else { 2 }
     });
     target.rests(&roots, 0);
     figures

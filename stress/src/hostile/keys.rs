@@ -1,6 +1,6 @@
 //! Keys and ids that are chosen to collide.
 
-use super::{drive, Field, Figures};
+use super::{Field, Figure};
 use expiry::{AckError, AckTracker, ExpiringMap, ManualClock};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -47,7 +47,7 @@ impl Hasher for Itself {
 struct Key(u64);
 
 /// Inserts, gets twice, and removes all keys of a map, and lets the driver maintain it.
-fn use_map<K, S>(field: &Field<'_>, hasher: S, keys: &[K]) -> Figures
+fn use_map<K, S>(field: &Field<'_>, hasher: S, keys: &[K]) -> Figure
 where
     K: Hash + Eq + Clone + std::fmt::Debug + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
@@ -62,29 +62,28 @@ where
         .build_manual();
     // Settings that a builder accepts.
     let map = map.expect("a map is built");
-    let figures = Figures::of(|driven| {
+    let figures = Figure::of(|| {
         for (at, key) in keys.iter().enumerate() {
             let inserted = map.insert(key.clone(), at);
             field.expect(matches!(inserted, Ok(None)), || {
                 format!("key {at} of {} was refused: {inserted:?}", keys.len())
             });
             if at % 1024 == 0 {
-                drive(driven, || map.poll(4096));
+                map.poll(4096);
             }
         }
-        drive(driven, || while map.poll(4096).more {});
+        while map.poll(4096).more {}
         for _ in 0..2 {
             for (at, key) in keys.iter().enumerate() {
                 let found = map.get(key).map(|value| *value);
                 field.expect(found == Some(at), || format!("key {at} has {found:?}"));
             }
         }
-        let slots = map.metrics().total.slots;
         for (at, key) in keys.iter().enumerate() {
             let removed = map.remove(key).map(|ended| *ended);
             field.expect(removed == Some(at), || format!("key {at} had {removed:?}"));
         }
-        (4 * keys.len() as u64, slots)
+        4 * keys.len() as u64
     });
     field.expect(map.is_empty(), || format!("{} entries are left", map.len()));
     figures
@@ -97,7 +96,7 @@ fn random(field: &Field<'_>) -> Vec<u64> {
 
 /// A user's weak hasher: half of the runs have keys whose low bits are all the same, half have
 /// equal high bits.
-pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figure {
     let keys: Vec<Key> = if hostile {
         let shift = if field.run & 1 == 0 { 40 } else { 0 };
         (0..field.size()).map(|n| Key(n << shift)).collect()
@@ -108,14 +107,14 @@ pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
 }
 
 /// Integers, which only the index's own hasher hashes.
-pub fn integer_keys(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn integer_keys(field: &Field<'_>, hostile: bool) -> Figure {
     let keys: Vec<u64> =
         if hostile { (0..field.size()).map(|n| n << 40).collect() } else { random(field) };
     use_map(field, foldhash::fast::RandomState::default(), &keys)
 }
 
 /// Strings that collide under an attacker's own hasher of the same kind, and the map's default one.
-pub fn aimed_keys(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn aimed_keys(field: &Field<'_>, hostile: bool) -> Figure {
     let own = foldhash::fast::FixedState::with_seed(field.seed());
     let mut rng = SmallRng::seed_from_u64(field.seed());
     let mut keys = Vec::new();
@@ -156,7 +155,7 @@ fn aimed(field: &Field<'_>, seed: u64, many: u64) -> Vec<u64> {
 
 /// Uses a tracker, whose `seed` the attacker knows if it is given: then roots may be refused as too
 /// many of one index bucket. Also how many were.
-fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> (Figures, usize) {
+fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> (Figure, usize) {
     let clock = ManualClock::new();
     let mut builder = AckTracker::builder().timeout(3600 * SECOND).shards(4).clock(clock.clone());
     if let Some(seed) = seed {
@@ -165,7 +164,7 @@ fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> (Figures, u
     // Settings that a builder accepts.
     let tracker = builder.build_manual().expect("a tracker is built");
     let mut begun = Vec::new();
-    let figures = Figures::of(|driven| {
+    let figures = Figure::of(|| {
         for (at, &id) in ids.iter().enumerate() {
             match tracker.init(id, 7, at as u64) {
                 Ok(()) => begun.push(id),
@@ -173,38 +172,37 @@ fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> (Figures, u
                 done => field.expect(false, || format!("root {at} was refused: {done:?}")),
             }
             if at % 1024 == 0 {
-                drive(driven, || tracker.poll(4096));
+                tracker.poll(4096);
             }
         }
-        drive(driven, || while tracker.poll(4096).more {});
+        while tracker.poll(4096).more {}
         for (at, &id) in begun.iter().enumerate() {
             let done = tracker.ack(id, 3);
             field.expect(done == Ok(expiry::Ack::Pending), || {
                 format!("the first ack of root {at}: {done:?}")
             });
         }
-        let slots = tracker.metrics().total.slots;
         for (at, &id) in begun.iter().enumerate() {
             let done = tracker.ack(id, 4);
             field.expect(done == Ok(expiry::Ack::Completed), || {
                 format!("the last ack of root {at}: {done:?}")
             });
         }
-        (3 * ids.len() as u64, slots)
+        3 * ids.len() as u64
     });
     field.expect(tracker.is_empty(), || format!("{} roots are left", tracker.len()));
     (figures, ids.len() - begun.len())
 }
 
 /// Chosen roots that are aimed at a tracker whose secret is another one.
-pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figures {
+pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figure {
     let ids = if hostile { aimed(field, field.seed(), field.size()) } else { random(field) };
     use_tracker(field, None, &ids).0
 }
 
 /// The same with a known secret: the keys do collide. As a control, most are refused then, and
 /// others are not.
-pub fn roots_hit(field: &Field<'_>) -> Figures {
+pub fn roots_hit(field: &Field<'_>) -> Figure {
     // Fewer would find room in the table that there is to begin with.
     let few = (field.size() / 16).max(2_000);
     let mut ids = aimed(field, field.seed(), few);

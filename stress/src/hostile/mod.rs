@@ -12,10 +12,9 @@ use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
 use crate::options::{only, Hostile};
-use crate::report::{Report, Table};
-use crate::usage::{resident, thread_time};
-use serde::Serialize;
-use std::time::{Duration, Instant};
+use crate::report::Report;
+use crate::usage::thread_time;
+use std::time::Instant;
 
 /// How often each case is run.
 const RUNS: usize = 3;
@@ -24,49 +23,17 @@ const RUNS: usize = 3;
 const MOST: f64 = 1.5;
 const JUDGED: u64 = 100_000;
 
-/// What a case has measured.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Figures {
-    /// Operations, and how long all of them took, by the thread's own time.
-    operations: u64,
-    took: Duration,
-    /// Part of `took` in which the engine's driver ran.
-    driven: Duration,
-    /// Resident bytes that the case added, and slots that were held at its end.
-    resident: u64,
-    slots: u64,
-}
+/// What a case has measured: nanoseconds an operation, by the thread's own time.
+pub struct Figure(f64);
 
-impl Figures {
-    /// Measures `f`, which adds the driver's time to its argument, and returns operations and
-    /// slots.
-    pub fn of(f: impl FnOnce(&mut Duration) -> (u64, u64)) -> Self {
-        let (before, mut driven, began) = (resident(), Duration::ZERO, thread_time());
-        let (operations, slots) = f(&mut driven);
-        Figures {
-            operations,
-            took: thread_time().saturating_sub(began),
-            driven,
-            resident: resident().saturating_sub(before),
-            slots,
-        }
+impl Figure {
+    /// Measures `f`, which returns how many operations it was.
+    pub fn of(f: impl FnOnce() -> u64) -> Self {
+        let began = thread_time();
+        let operations = f();
+        let took = thread_time().saturating_sub(began);
+        Figure(took.as_nanos() as f64 / operations.max(1) as f64)
     }
-
-    fn nanos(&self) -> f64 {
-        self.took.as_nanos() as f64 / self.operations.max(1) as f64
-    }
-
-    fn share(&self) -> f64 {
-        self.driven.as_secs_f64() / self.took.as_secs_f64().max(1e-9)
-    }
-}
-
-/// Times what the driver does.
-pub fn drive<T>(driven: &mut Duration, f: impl FnOnce() -> T) -> T {
-    let began = thread_time();
-    let done = f();
-    *driven += thread_time().saturating_sub(began);
-    done
 }
 
 /// What an attack has to work with.
@@ -99,14 +66,14 @@ impl Field<'_> {
 struct Attack {
     name: Check,
     /// It, or its friendly case.
-    case: fn(&Field<'_>, bool) -> Figures,
+    case: fn(&Field<'_>, bool) -> Figure,
     /// Whether it may cost [`MOST`] times as much as the friendly case at most. This is so where
     /// both do the same work.
     alike: bool,
-    control: Option<fn(&Field<'_>) -> Figures>,
+    control: Option<fn(&Field<'_>) -> Figure>,
 }
 
-const fn attack(name: Check, case: fn(&Field<'_>, bool) -> Figures, alike: bool) -> Attack {
+const fn attack(name: Check, case: fn(&Field<'_>, bool) -> Figure, alike: bool) -> Attack {
     Attack { name, case, alike, control: None }
 }
 
@@ -123,139 +90,52 @@ const ATTACKS: [Attack; 10] = [
     attack("guessed_roots", floods::guessed_roots, false),
 ];
 
-/// An attack's medians, for the report.
-#[derive(Debug, Serialize)]
-struct Row {
-    attack: Check,
-    ns_hostile: f64,
-    ns_friendly: f64,
-    ratio: f64,
-    /// Whether the ratio is within its limit, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    within: Option<bool>,
-    resident_mib_hostile: f64,
-    resident_mib_friendly: f64,
-    slots_hostile: u64,
-    slots_friendly: u64,
-    driver_share_hostile: f64,
-    driver_share_friendly: f64,
-    /// The ratio of the control: how much the attack costs where it hits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ratio_control: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct Parameters<'a> {
-    #[serde(flatten)]
-    options: &'a Hostile,
-    attacks: &'a [Row],
-}
-
 pub fn run(options: &Hostile) -> Result<Report, Error> {
     let attacks = only(&ATTACKS, |attack| attack.name, &options.only, "attack")?;
     let names: Vec<Check> = attacks.iter().map(|attack| attack.name).collect();
     let checks = Checks::new(&names);
-    let began = Instant::now();
-    let (mut rows, mut operations) = (Vec::new(), 0);
+    let (began, mut ratios) = (Instant::now(), Vec::new());
     for attack in &attacks {
         if interrupt::asked() {
             break;
         }
-        rows.push(compare(attack, options, &checks, &mut operations));
+        ratios.push((attack.name, compare(attack, options, &checks)));
     }
-    let operations = ("operations", operations);
-    let parameters = Parameters { options, attacks: &rows };
-    let mut report =
-        Report::new("hostile", operations, began.elapsed(), options.seed, &checks, &parameters);
-    report.figures.extend(rows.iter().map(|row| (row.attack, row.ratio)));
-    report.tables.push(table(&rows));
-    report.counts.insert("attacks", rows.len() as u64);
+    let done = ("attacks", ratios.len() as u64);
+    let mut report = Report::new("hostile", done, began.elapsed(), options.seed, &checks, options);
+    report.figures.extend(ratios);
+    report.counts.extend([done]);
     Ok(report)
 }
 
-/// A table of an operation's cost, the memory it took, and the driver's share of the time: each
-/// hostile, and friendly.
-fn table(rows: &[Row]) -> Table {
-    let head = ["attack", "ns", "friendly", "times", "MiB", "friendly", "driver %", "friendly"];
-    let row = |row: &Row| {
-        vec![
-            row.attack.replace('_', " "),
-            format!("{:.0}", row.ns_hostile),
-            format!("{:.0}", row.ns_friendly),
-            format!("{:.2}", row.ratio),
-            format!("{:.1}", row.resident_mib_hostile),
-            format!("{:.1}", row.resident_mib_friendly),
-            format!("{:.0}", row.driver_share_hostile * 100.0),
-            format!("{:.0}", row.driver_share_friendly * 100.0),
-        ]
-    };
-    Table {
-        title: "Attacks, and the same work where nobody means harm".into(),
-        head: head.map(String::from).into(),
-        rows: rows.iter().map(row).collect(),
-    }
-}
-
-fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut u64) -> Row {
+/// Runs both cases. Returns how many times as much the attack costs.
+fn compare(attack: &Attack, options: &Hostile, checks: &Checks) -> f64 {
     let (mut hostile, mut friendly, mut control) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let field = Field { options, checks, attack: attack.name, run: run as u64 };
         // The case that runs first finds the caches cold: each case is first in turn.
-        for first in [run % 2 == 0, run % 2 != 0] {
-            let figures = (attack.case)(&field, first);
-            *operations += figures.operations;
-            if first { &mut hostile } else { &mut friendly }.push(figures);
+        for is_hostile in [run % 2 == 0, run % 2 != 0] {
+            let Figure(nanos) = (attack.case)(&field, is_hostile);
+            if is_hostile { &mut hostile } else { &mut friendly }.push(nanos);
         }
-        control.extend(attack.control.map(|case| case(&field)));
+        control.extend(attack.control.map(|case| case(&field).0));
     }
-    let (worse, better) = (medians(&hostile), medians(&friendly));
-    let ratio = worse.nanos / better.nanos;
-    let ratio_control = (!control.is_empty()).then(|| medians(&control).nanos / better.nanos);
-    let row = Row {
-        attack: attack.name,
-        ns_hostile: worse.nanos,
-        ns_friendly: better.nanos,
-        ratio,
-        within: (attack.alike && u64::from(options.size) >= JUDGED).then_some(ratio <= MOST),
-        resident_mib_hostile: worse.resident,
-        resident_mib_friendly: better.resident,
-        slots_hostile: worse.slots as u64,
-        slots_friendly: better.slots as u64,
-        driver_share_hostile: worse.share,
-        driver_share_friendly: better.share,
-        ratio_control,
-    };
-    checks.expect(attack.name, row.within != Some(false), || {
+    let (worse, better) = (median(hostile), median(friendly));
+    let ratio = worse / better;
+    let is_judged = attack.alike && u64::from(options.size) >= JUDGED;
+    checks.expect(attack.name, !is_judged || ratio <= MOST, || {
         format!("{ratio:.2} times what it costs where friendly; at most {MOST} are allowed")
     });
-    eprintln!(
-        "{:15} {:>6.0} ns hostile {:>6.0} friendly {ratio:>5.2} x{}{}",
-        row.attack,
-        row.ns_hostile,
-        row.ns_friendly,
-        if row.within == Some(false) { " !" } else { "  " },
-        ratio_control.map_or(String::new(), |ratio| format!("  ({ratio:.1} x with the secret)")),
-    );
-    row
-}
-
-struct Medians {
-    nanos: f64,
-    resident: f64,
-    slots: f64,
-    share: f64,
-}
-
-fn medians(runs: &[Figures]) -> Medians {
-    let median = |of: &dyn Fn(&Figures) -> f64| {
-        let mut all: Vec<f64> = runs.iter().map(of).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
+    let hit = match control.is_empty() {
+        true => String::new(),
+        false => format!("  ({:.1} x with the secret)", median(control) / better),
     };
-    Medians {
-        nanos: median(&Figures::nanos),
-        resident: median(&|figures| figures.resident as f64 / f64::from(1 << 20)),
-        slots: median(&|figures| figures.slots as f64),
-        share: median(&Figures::share),
-    }
+    let name = attack.name;
+    eprintln!("{name:15} {worse:>6.0} ns hostile {better:>6.0} friendly {ratio:>5.2} x{hit}");
+    ratio
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }

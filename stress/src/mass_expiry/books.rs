@@ -5,7 +5,6 @@
 
 use super::FOREGROUND;
 use crate::checks::Checks;
-use crate::latency::nanos;
 use crate::ledger::{self, Ledger, Story};
 use expiry::{Clock, RemovalCause};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -50,9 +49,6 @@ pub struct Books {
     /// Entries that were renewed or have ended; those reported as expired.
     pub settled: AtomicU64,
     pub told: AtomicU64,
-    /// The first and the last time of a delivery, since the run began.
-    pub stretch: (AtomicU64, AtomicU64),
-    began: Instant,
     /// Operations of each thread; whether an expiry is to be held up, for how long at most.
     pub operations: Vec<AtomicU64>,
     pub holds: AtomicBool,
@@ -75,8 +71,6 @@ impl Books {
             slip: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             told: AtomicU64::new(0),
-            stretch: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
-            began: Instant::now(),
             operations: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             holds: AtomicBool::new(false),
             patience,
@@ -129,10 +123,7 @@ impl Books {
         self.checks.expect("renewed_stay", !before.stays(), || {
             format!("entry {key} has expired, and was renewed")
         });
-        let at = nanos(self.began.elapsed());
         self.told.fetch_add(1, Relaxed);
-        self.stretch.0.fetch_min(at, Relaxed);
-        self.stretch.1.fetch_max(at, Relaxed);
     }
 
     /// The first call holds its caller up until each thread has done some more operations. A thread

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How many keys of its own a thread has, about.
 const OWN: usize = 1024;
+/// One entry in this many is renewed or removed before.
+const RENEWED: u32 = 10;
 /// One operation in this many is on an entry that is about to expire.
 const ENTRIES: u32 = 64;
 
@@ -95,9 +97,8 @@ impl<'a> Foreground<'a> {
                 break;
             }
         }
-        let chosen = (self.part.clone())
-            .filter(|_| self.rng.random_bool(self.shared.options.renew))
-            .collect::<Vec<_>>();
+        let chosen =
+            (self.part.clone()).filter(|_| self.rng.random_ratio(1, RENEWED)).collect::<Vec<_>>();
         for entry in chosen {
             self.take(entry);
         }

@@ -18,7 +18,6 @@ use crate::leap::{lag_beside, Leaping};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, MassExpiry};
 use crate::report::Report;
-use crate::usage::thread_time;
 use books::{Books, Terms};
 use expiry::{Clock, Expired, ExpiryQueue};
 use foreground::Foreground;
@@ -57,18 +56,6 @@ const BEFORE: u8 = 1;
 const DURING: u8 = 2;
 const OVER: u8 = 3;
 
-/// What polls have found.
-#[derive(Default)]
-struct Polls {
-    /// Polls that found something, how long they took by their threads' own time, and how many
-    /// entries they gave.
-    some: AtomicU64,
-    nanos: AtomicU64,
-    gave: AtomicU64,
-    /// The most that one gave.
-    most: AtomicU64,
-}
-
 struct Shared<'a> {
     options: &'a MassExpiry,
     queue: &'a ExpiryQueue<u64>,
@@ -80,7 +67,8 @@ struct Shared<'a> {
     /// Threads that have filled their part, and how much of it each has.
     ready: AtomicUsize,
     filled: Vec<AtomicU64>,
-    polls: Polls,
+    /// The most entries that a poll gave.
+    most: AtomicU64,
 }
 
 impl Shared<'_> {
@@ -92,17 +80,12 @@ impl Shared<'_> {
     /// Polls once. True if there may be more.
     fn poll(&self, found: &mut Vec<Expired<u64>>) -> bool {
         let budget = self.options.budget as usize;
-        let began = thread_time();
         let more = self.queue.poll_into(found, budget).more;
-        let took = thread_time().saturating_sub(began);
         let gave = found.len() as u64;
         if gave == 0 {
             return more;
         }
-        self.polls.some.fetch_add(1, Relaxed);
-        self.polls.nanos.fetch_add(nanos(took), Relaxed);
-        self.polls.gave.fetch_add(gave, Relaxed);
-        self.polls.most.fetch_max(gave, Relaxed);
+        self.most.fetch_max(gave, Relaxed);
         self.books.checks.expect("budget_kept", gave <= budget as u64 + BEGUN, || {
             format!("a poll with a budget of {budget} gave {gave} entries")
         });
@@ -207,7 +190,7 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         phase: AtomicU8::new(FILLING),
         ready: AtomicUsize::new(0),
         filled: (0..threads).map(|_| AtomicU64::new(0)).collect(),
-        polls: Polls::default(),
+        most: AtomicU64::new(0),
     };
     let mut times = [Times::new(), Times::new()];
     let mut live = Live::new("mass-expiry", None);
@@ -221,7 +204,6 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         &books.checks,
         options,
     );
-    report.series = live.finish();
     told(&mut report, &shared, did, times);
     Ok(report)
 }
@@ -256,7 +238,7 @@ fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u6
                 "{}, {told} expired",
                 ["filling", "before", "expiring", "clearing"][usize::from(phase)]
             ),
-            ..Gauge::of_store(shared.queue.metrics())
+            ..Gauge::of_store(&shared.queue.metrics())
         });
     });
     let mut did = [0; 2];
@@ -287,11 +269,9 @@ fn at_rest(shared: &Shared<'_>) {
 
 #[allow(clippy::cast_precision_loss)] // counts below 2^53
 fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Times; 2]) {
-    let (books, polls) = (shared.books, &shared.polls);
+    let books = shared.books;
     let told = books.told.load(Relaxed);
     let [before, during] = times.each_mut().map(|times| times.percentiles());
-    let (first, last) = (books.stretch.0.load(Relaxed), books.stretch.1.load(Relaxed));
-    let took = last.saturating_sub(first) as f64;
     let ratio = during.p99 as f64 / before.p99.max(1) as f64;
     report.counts.extend([
         ("threads", shared.threads as u64),
@@ -300,17 +280,9 @@ fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Tim
         ("expired", told),
         ("foreground_before", did[0]),
         ("foreground_during", did[1]),
-        ("polls_that_gave", polls.some.load(Relaxed)),
-        ("longest_poll_entries", polls.most.load(Relaxed)),
+        ("longest_poll_entries", shared.most.load(Relaxed)),
     ]);
-    report.figures.extend([
-        ("foreground_p99_ratio", ratio),
-        ("ns_an_expiry", took / told.max(1) as f64),
-        (
-            "ns_an_expiry_polled",
-            polls.nanos.load(Relaxed) as f64 / polls.gave.load(Relaxed).max(1) as f64,
-        ),
-    ]);
+    report.figures.insert("foreground_p99_ratio", ratio);
     report.latency.extend([
         ("foreground_before", before),
         ("foreground_during", during),

@@ -281,8 +281,6 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         live.show(done, || Gauge {
             done,
             text: format!("{done} of {total} lines, {} workers started again", workers.restarts),
-            // Deaths, by a kill or a poison, and the pause.
-            faults: workers.restarts + u64::from(options.pause && paused),
             ..Gauge::default()
         });
         if !paused && done > total / 4 {
@@ -306,7 +304,7 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         }
     }
     let took = began.elapsed();
-    let series = live.finish();
+    drop(live);
     publisher.abort();
     collector.abort();
     let results = match collector.await {
@@ -340,7 +338,6 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
     checks.equal("poison_buried_once", "killers that are one dead letter", once, options.poison);
     checks.equal("nothing_else_buried", "other dead letters", others.len() as u64, 0);
     let mut report = Report::new("nats", ("lines", total - missing), took, 0, &checks, options);
-    report.series = series;
     report.counts.extend([
         ("lines", total),
         ("missing", missing),

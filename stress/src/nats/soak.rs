@@ -100,7 +100,6 @@ pub fn run(options: &options::Nats, time: Duration) -> Result<Report, Error> {
         live.show(done, || Gauge {
             done,
             text: format!("{faults} faults, {} workers started again", workers.restarts),
-            faults,
             ..Gauge::default()
         });
         if is_quiet {
@@ -111,7 +110,8 @@ pub fn run(options: &options::Nats, time: Duration) -> Result<Report, Error> {
             next = Instant::now() + Duration::from_millis(rng.random_range(500..6_000));
         }
     }
-    let (took, series, restarts) = (began.elapsed(), live.finish(), workers.restarts);
+    let (took, restarts) = (began.elapsed(), workers.restarts);
+    drop(live);
     drop(workers);
     let records = read(&logs.0)?;
     let count = |of: fn(&history::Event) -> bool| {
@@ -126,7 +126,6 @@ pub fn run(options: &options::Nats, time: Duration) -> Result<Report, Error> {
     let total = records.len() as u64;
     judge(records, &TERMS, &checks);
     let mut report = Report::new("nats", ("records", total), took, options.seed, &checks, options);
-    report.series = series;
     report.counts.extend(counts);
     report.counts.extend([("faults", faults), ("workers_started_again", restarts)]);
     if checks.violations() > 0 {

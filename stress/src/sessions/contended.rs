@@ -9,14 +9,12 @@
 //! the batch is judged key by key (see `stays`): what is still there then is stranded.
 
 use super::stays::{Fate, Found, Part};
-use super::zookeeper::ZooKeeper;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
 use crate::keys::Key;
 use crate::live::{Gauge, Live};
-use crate::options::{Peer, Sessions};
-use crate::pin;
+use crate::options::Sessions;
 use crate::report::Report;
 use crossbeam_utils::CachePadded;
 use expiry::{Clock, ExpiryQueue, LifetimeError, ManualClock, StoreError, Updated};
@@ -35,15 +33,12 @@ const NAMES: [Check; 7] = [
     "queue_empty",
     "threads_met",
 ];
-/// The check that the drive finds strandings where there are some.
-const PEER_STRANDS: Check = "peer_strands";
 
 /// Keys if the options do not say.
 const KEYS: u64 = 2_000_000;
-/// The most keys of a peer, and the longest that it is driven: enough to see its rate.
-const PEER: (u64, Duration) = (500_000, Duration::from_secs(30));
-/// The share of removes where the options do not say.
-const REMOVES: f64 = 0.25;
+/// How long to drive at least, if no two threads were seen at a key at once: on a busy machine one
+/// may do a batch while the other waits for a core.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Keys of a batch.
 const BATCH: usize = 1 << 16;
 /// The longest timeout, in intervals.
@@ -64,19 +59,7 @@ pub struct Update {
     pub tick: u64,
 }
 
-/// A queue that can be driven so.
-pub trait Driven<K>: Sync {
-    /// Inserts the key or renews it, for so many intervals. `None` if the timeout was refused.
-    fn update(&self, key: K, intervals: u64) -> Option<Update>;
-    /// Takes the key out. Whether it was there.
-    fn remove(&self, key: &K) -> bool;
-    /// Reports all that has expired.
-    fn poll(&self, each: &mut dyn FnMut(&K));
-    /// Elements that are there, by the queue's own account.
-    fn left(&self) -> usize;
-}
-
-/// The queue of this crate.
+/// The queue, and its clock.
 struct Ours<K: 'static> {
     queue: ExpiryQueue<K>,
     clock: ManualClock,
@@ -87,18 +70,8 @@ impl<K: Key> Ours<K> {
         let builder = ExpiryQueue::builder().interval(INTERVAL).clock(clock.clone()).seed(seed);
         Ok(Ours { queue: builder.build_manual()?, clock: clock.clone() })
     }
-}
 
-fn ticks(time: Duration) -> u64 {
-    // Hours of simulated time at most.
-    (time.as_nanos() / INTERVAL.as_nanos()) as u64
-}
-
-fn now(clock: &ManualClock) -> Duration {
-    Duration::from_nanos(clock.now())
-}
-
-impl<K: Key> Driven<K> for Ours<K> {
+    /// Inserts the key or renews it, for so many intervals. `None` if the timeout was refused.
     fn update(&self, key: K, intervals: u64) -> Option<Update> {
         let after = INTERVAL * intervals as u32;
         let unchanged = now(&self.clock) + after;
@@ -113,14 +86,17 @@ impl<K: Key> Driven<K> for Ours<K> {
         Some(Update { inserted, tick: ticks(expiry) })
     }
 
+    /// Takes the key out. Whether it was there.
     fn remove(&self, key: &K) -> bool {
         self.queue.remove(key).is_some()
     }
 
-    fn poll(&self, each: &mut dyn FnMut(&K)) {
+    /// Reports all that has expired.
+    fn poll(&self, mut each: impl FnMut(&K)) {
         self.queue.poll().iter().for_each(|key| each(key));
     }
 
+    /// Elements that are there, by the queue's own account.
     fn left(&self) -> usize {
         // Two accounts: of the counters, and of the slots.
         let slots: usize = self.queue.dump().values().map(Vec::len).sum();
@@ -128,122 +104,47 @@ impl<K: Key> Driven<K> for Ours<K> {
     }
 }
 
-/// ZooKeeper's, at the times of this clock.
-struct Theirs<K> {
-    queue: ZooKeeper<K>,
-    clock: ManualClock,
+fn ticks(time: Duration) -> u64 {
+    // Hours of simulated time at most.
+    (time.as_nanos() / INTERVAL.as_nanos()) as u64
 }
 
-impl<K: Key> Theirs<K> {
-    fn new(clock: &ManualClock) -> Self {
-        let queue = ZooKeeper::at(clock.now(), INTERVAL.as_nanos() as u64);
-        Theirs { queue, clock: clock.clone() }
-    }
-}
-
-impl<K: Key> Driven<K> for Theirs<K> {
-    fn update(&self, key: K, intervals: u64) -> Option<Update> {
-        let timeout = INTERVAL * intervals as u32;
-        let (before, after) = self.queue.update(&key, self.clock.now(), timeout.as_nanos() as u64);
-        let tick = ticks(Duration::from_nanos(after));
-        Some(Update { inserted: before.is_none(), tick })
-    }
-
-    fn remove(&self, key: &K) -> bool {
-        self.queue.remove(key)
-    }
-
-    fn poll(&self, each: &mut dyn FnMut(&K)) {
-        self.queue.poll(self.clock.now(), each);
-    }
-
-    fn left(&self) -> usize {
-        self.queue.live()
-    }
+fn now(clock: &ManualClock) -> Duration {
+    Duration::from_nanos(clock.now())
 }
 
 /// How the keys of a batch are driven.
-#[derive(Debug, Clone, Copy)]
 struct Manner {
-    /// Whether there are pollers, and time passes meanwhile.
+    name: &'static str,
+    /// Whether there is a poller, and time passes meanwhile.
     polled: bool,
     /// Share of keys that a thread removes in the end.
     removes: f64,
 }
 
-impl Manner {
-    fn name(self) -> &'static str {
-        match (self.polled, self.removes > 0.0) {
-            (false, false) => "quiet",
-            (false, true) => "removes",
-            (true, false) => "polled",
-            (true, true) => "polled_removes",
-        }
-    }
-}
-
-/// What a drive is to do.
-#[derive(Debug, Clone)]
-struct Plan {
-    /// Threads that meet.
-    threads: usize,
-    /// Threads that poll, where there are any.
-    pollers: usize,
-    /// Taken in turn, a batch each.
-    manners: Vec<Manner>,
-    /// To how many fresh keys at least two threads are to come, in whole batches, as many of each
-    /// manner.
-    keys: u64,
-    /// How long to drive, if that does not come about.
-    longest: Duration,
-    /// How long at least, if no two threads were seen at a key at once: on a busy machine one may
-    /// do a batch while the other waits for a core.
-    patience: Duration,
-    seed: u64,
-}
-
-impl Plan {
-    fn new(options: &Sessions) -> Self {
-        // The runs cover both choices that the options leave open.
-        let polled = options.pollers.map_or(vec![false, true], |pollers| vec![pollers > 0]);
-        let removes = options.removes.map_or(vec![0.0, REMOVES], |rate| vec![rate]);
-        let both = |polled| removes.iter().map(move |&removes| Manner { polled, removes });
-        Plan {
-            threads: options.threads.unwrap_or(2) as usize,
-            pollers: options.pollers.unwrap_or(1) as usize,
-            manners: polled.into_iter().flat_map(both).collect(),
-            keys: options.keys.unwrap_or(KEYS),
-            longest: match (options.seconds, options.keys) {
-                (None, Some(_)) => Duration::MAX,
-                (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
-            },
-            patience: Duration::from_secs(600),
-            seed: options.seed,
-        }
-    }
-}
+/// The manners of driving, taken in turn, a batch each.
+const MANNERS: [Manner; 4] = [
+    Manner { name: "quiet", polled: false, removes: 0.0 },
+    Manner { name: "removes", polled: false, removes: 0.25 },
+    Manner { name: "polled", polled: true, removes: 0.0 },
+    Manner { name: "polled_removes", polled: true, removes: 0.25 },
+];
 
 /// Threads meet on the keys of a batch, and then all time passes. Returns what was found.
-fn batch<K: Key, Q: Driven<K>>(
-    queue: &Q,
-    clock: &ManualClock,
-    plan: &Plan,
-    number: usize,
-) -> Found {
-    let Manner { polled, removes } = plan.manners[number % plan.manners.len()];
-    let pollers = if polled { plan.pollers } else { 0 };
+fn batch<K: Key>(queue: &Ours<K>, clock: &ManualClock, options: &Sessions, number: usize) -> Found {
+    let Manner { polled, removes, .. } = MANNERS[number % MANNERS.len()];
+    let (threads, pollers) = (options.threads as usize, usize::from(polled));
     let first = (number * BATCH) as u64;
     // Which of the batch's keys it is; beyond the batch if it is none of them.
     let place = |key: &K| key.number().checked_sub(first).map_or(usize::MAX, |at| at as usize);
     // The furthest key that a thread has come to, and how many threads are still at the keys.
-    let (furthest, busy) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(plan.threads));
-    let (start, began) = (Barrier::new(plan.threads + pollers), Instant::now());
+    let (furthest, busy) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(threads));
+    let (start, began) = (Barrier::new(threads + pollers), Instant::now());
     let time = || began.elapsed().as_nanos() as u64;
     let meet = |me: usize| {
-        let seed = plan.seed.wrapping_mul(1 << 32).wrapping_add(number as u64);
+        let seed = options.seed.wrapping_mul(1 << 32).wrapping_add(number as u64);
         let mut luck = SmallRng::seed_from_u64(seed.wrapping_mul(64).wrapping_add(me as u64));
         let mut parts = vec![Part::default(); BATCH];
-        pin::worker(me);
         start.wait();
         loop {
             let at = furthest.load(Acquire);
@@ -272,13 +173,12 @@ fn batch<K: Key, Q: Driven<K>>(
         busy.fetch_sub(1, AcqRel);
         parts
     };
-    let poll = |me: usize| {
+    let poll = || {
         let mut told = Vec::new();
-        pin::worker(plan.threads + me);
         start.wait();
         while busy.load(Acquire) > 0 {
             let before = told.len();
-            queue.poll(&mut |key| told.push(place(key)));
+            queue.poll(|key| told.push(place(key)));
             if told.len() == before {
                 std::thread::yield_now();
             }
@@ -287,8 +187,8 @@ fn batch<K: Key, Q: Driven<K>>(
     };
     let (parts, told) = std::thread::scope(|scope| {
         let (meet, poll) = (&meet, &poll);
-        let meeting: Vec<_> = (0..plan.threads).map(|me| scope.spawn(move || meet(me))).collect();
-        let polling: Vec<_> = (0..pollers).map(|me| scope.spawn(move || poll(me))).collect();
+        let meeting: Vec<_> = (0..threads).map(|me| scope.spawn(move || meet(me))).collect();
+        let polling: Vec<_> = (0..pollers).map(|_| scope.spawn(poll)).collect();
         // A panic in a thread is a bug in this program: pass it on.
         let parts = meeting.into_iter().map(|one| one.join().expect("a thread panicked"));
         let parts: Vec<Vec<Part>> = parts.collect();
@@ -306,7 +206,7 @@ fn batch<K: Key, Q: Driven<K>>(
     told.into_iter().for_each(|at| tell(at, 0));
     for _ in 0..LONGEST + 2 {
         let tick = ticks(now(clock));
-        queue.poll(&mut |key| tell(place(key), tick));
+        queue.poll(|key| tell(place(key), tick));
         clock.advance(INTERVAL);
     }
     found.left = queue.left() as u64;
@@ -317,23 +217,29 @@ fn batch<K: Key, Q: Driven<K>>(
     found
 }
 
-/// Drives a queue. Returns what was found, for each manner.
-fn drive<K: Key, Q: Driven<K>>(
-    queue: &Q,
+/// Drives a queue: until at least two threads have come to so many fresh keys, in whole batches, as
+/// many of each manner. Returns what was found, for each manner.
+fn drive<K: Key>(
+    queue: &Ours<K>,
     clock: &ManualClock,
-    plan: &Plan,
+    options: &Sessions,
     live: &mut Live,
 ) -> Vec<Found> {
-    let turns = plan.manners.len();
+    let turns = MANNERS.len();
     let mut found = vec![Found::default(); turns];
+    let longest = match (options.seconds, options.keys) {
+        (None, Some(_)) => Duration::MAX,
+        (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
+    };
+    let keys = options.keys.unwrap_or(KEYS);
     let (began, mut shared, mut met) = (Instant::now(), 0, false);
     for number in 0.. {
         let took = began.elapsed();
-        let wanted = shared < plan.keys && took < plan.longest || !met && took < plan.patience;
+        let wanted = shared < keys && took < longest || !met && took < PATIENCE;
         if number > 0 && number % turns == 0 && (!wanted || interrupt::asked()) {
             break;
         }
-        let came = batch::<K, _>(queue, clock, plan, number);
+        let came = batch(queue, clock, options, number);
         shared += came.shared;
         met |= came.met > 0;
         found[number % turns].add(&came);
@@ -349,39 +255,23 @@ fn drive<K: Key, Q: Driven<K>>(
 ///
 /// If the options make no sense.
 pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
-    let plan = Plan::new(options);
-    if plan.threads < 2 {
+    if options.threads < 2 {
         return Err(Error::Option {
             option: "--threads",
             why: "is 1, and nobody meets alone; use at least 2".into(),
         });
     }
-    let mut names = NAMES.to_vec();
-    names.extend(options.peer.map(|_| PEER_STRANDS));
-    let checks = Checks::new(&names);
+    let checks = Checks::new(&NAMES);
     let clock = ManualClock::new();
-    let queue = Ours::new(&clock, options.seed)?;
-    let mut live = Live::new("sessions", Some(plan.keys));
+    let queue = Ours::<K>::new(&clock, options.seed)?;
+    let mut live = Live::new("sessions", Some(options.keys.unwrap_or(KEYS)));
     let began = Instant::now();
-    let found = drive::<K, _>(&queue, &clock, &plan, &mut live);
+    let found = drive(&queue, &clock, options, &mut live);
     let took = began.elapsed();
-    verdict(&plan, &found, &checks);
-    let peer = options.peer.map(|Peer::Zookeeper| {
-        let clock = ManualClock::new();
-        let queue = Theirs::new(&clock);
-        let (keys, longest) = (plan.keys.min(PEER.0), plan.longest.min(PEER.1));
-        drive::<K, _>(&queue, &clock, &Plan { keys, longest, ..plan.clone() }, &mut live)
-    });
-
-    if let Some(found) = &peer {
-        checks.expect(PEER_STRANDS, total(found).stranded > 0, || {
-            "no key of the peer was stranded: the drive would not have found ours".into()
-        });
-    }
+    verdict(&found, &checks);
     let sum = total(&found);
     let done = ("keys", sum.keys);
     let mut report = Report::new("sessions", done, took, options.seed, &checks, options);
-    report.series = live.finish();
     report.counts.extend([
         done,
         ("keys_shared", sum.shared),
@@ -392,15 +282,6 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         ("meetings_timed", sum.timed),
         ("meetings_met", sum.met),
     ]);
-    for (at, (manner, found)) in plan.manners.iter().zip(&found).enumerate() {
-        let peer = peer.as_ref().map(|found| format!("; peer: {}", line(&found[at])));
-        let peer = peer.unwrap_or_default();
-        report.notes.push(format!("{}: {}{peer}", manner.name(), line(found)));
-    }
-    if let Some(found) = &peer {
-        let sum = total(found);
-        report.counts.extend([("peer_keys", sum.keys), ("peer_stranded", sum.stranded)]);
-    }
     Ok(report)
 }
 
@@ -410,19 +291,9 @@ fn total(found: &[Found]) -> Found {
     sum
 }
 
-/// The result of a manner, in words.
-fn line(found: &Found) -> String {
-    let rate = match found.stranded {
-        0 => "none".into(),
-        stranded => format!("{stranded}, one in {}", found.shared / stranded),
-    };
-    let Found { keys, shared, met, timed, .. } = found;
-    format!("{keys} keys, {shared} shared, met at {met} of {timed}, stranded {rate}")
-}
-
 /// Compares what was found with what may be.
-fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
-    for (manner, found) in plan.manners.iter().zip(found) {
+fn verdict(found: &[Found], checks: &Checks) {
+    for (manner, found) in MANNERS.iter().zip(found) {
         for (check, what, is) in [
             ("none_stranded", "keys still there", found.stranded),
             ("none_lost", "keys with a stay without an end", found.lost),
@@ -431,7 +302,7 @@ fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
             ("zero_refused", "mistaken refusals or acceptances", found.mistaken),
             ("queue_empty", "keys that the queue still counts", found.left),
         ] {
-            checks.equal(check, &format!("{}: {what}", manner.name()), is, 0);
+            checks.equal(check, &format!("{}: {what}", manner.name), is, 0);
         }
     }
     // A run without meetings has shown nothing.
@@ -439,42 +310,4 @@ fn verdict(plan: &Plan, found: &[Found], checks: &Checks) {
     checks.expect("threads_met", sum.met > 0, || {
         format!("of {} keys that were timed, none was a meeting", sum.timed)
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(patience: Duration) -> Plan {
-        Plan {
-            threads: 1,
-            pollers: 0,
-            manners: vec![Manner { polled: false, removes: 0.0 }],
-            keys: 0,
-            longest: Duration::ZERO,
-            patience,
-            seed: 1,
-        }
-    }
-
-    #[test]
-    fn a_drive_waits_for_a_meeting_and_not_for_ever() {
-        // One thread drives, and meets no other.
-        let alone = |patience| {
-            let clock = ManualClock::new();
-            let queue = Ours::<u64>::new(&clock, 1).unwrap();
-            // These keys belong to no batch: one expires, one stays.
-            queue.update(1 << 40, 1);
-            queue.update(1 << 41, 1 << 30);
-            let began = Instant::now();
-            let found = drive(&queue, &clock, &plan(patience), &mut Live::new("", None));
-            (found[0].clone(), began.elapsed())
-        };
-        let (found, _) = alone(Duration::ZERO);
-        assert_eq!((found.keys, found.met), (BATCH as u64, 0));
-        assert_eq!((found.twice, found.left), (1, 1));
-        let patience = Duration::from_secs(1);
-        let (found, took) = alone(patience);
-        assert!(took >= patience && found.met == 0);
-    }
 }

@@ -4,8 +4,6 @@
 
 mod contended;
 mod stays;
-#[path = "../../../benches/src/peers/zookeeper.rs"]
-mod zookeeper;
 
 use crate::error::Error;
 use crate::options::Sessions;

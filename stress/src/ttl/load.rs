@@ -1,13 +1,95 @@
 //! A row's load: requests drawn at random, and what each does with a cache.
 
-use super::mix::{Operation, Row};
 use super::real::Shopper;
 use crate::counts::counts;
+use crate::error::Error;
 use crate::keys::Key;
 use rand::distr::weighted::WeightedIndex;
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Zipf;
+
+#[derive(Debug, Clone, Copy)]
+pub enum Operation {
+    Get,
+    Gets,
+    Set,
+    Add,
+    Cas,
+    Prepend,
+    Incr,
+    Delete,
+}
+
+use Operation::*;
+
+/// What a load is made of.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub cluster: u32,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    /// Requests per key.
+    pub frequency: f64,
+    /// Times to live in seconds, and their shares.
+    pub ttls: &'static [(u64, f64)],
+    /// Operations, and their shares.
+    pub operations: &'static [(Operation, f64)],
+    /// The exponent of the keys' Zipf distribution.
+    pub zipf: f64,
+}
+
+/// Statistics of four of Twitter's caches in March 2020: a selection of those published with the
+/// traces at <https://github.com/twitter/cache-trace>, licensed under CC BY 4.0. Juncheng Yang, Yao
+/// Yue, K. V. Rashmi, "A large scale analysis of hundreds of in-memory cache clusters at Twitter",
+/// OSDI 2020.
+const ROWS: [Row; 4] = [
+    Row {
+        cluster: 23,
+        key_bytes: 35,
+        value_bytes: 224,
+        frequency: 3.9,
+        ttls: &[(120, 0.93), (2_700, 0.05), (5, 0.03)],
+        operations: &[(Set, 0.31), (Get, 0.36), (Incr, 0.30), (Delete, 0.02)],
+        zipf: 0.274,
+    },
+    Row {
+        cluster: 9,
+        key_bytes: 32,
+        value_bytes: 39,
+        frequency: 463.9,
+        ttls: &[(7_200, 0.79), (5_040, 0.06), (3_960, 0.06), (6_840, 0.06)],
+        operations: &[(Get, 0.99)],
+        zipf: 1.6796,
+    },
+    Row {
+        cluster: 11,
+        key_bytes: 24,
+        value_bytes: 170,
+        frequency: 45.7,
+        ttls: &[(432_000, 0.97), (20, 0.03)],
+        operations: &[(Get, 0.96), (Add, 0.02), (Gets, 0.01), (Cas, 0.01)],
+        zipf: 1.4891,
+    },
+    Row {
+        cluster: 53,
+        key_bytes: 36,
+        value_bytes: 9_213,
+        frequency: 27.6,
+        ttls: &[(2_592_000, 0.66), (1_814_400, 0.34)],
+        operations: &[(Get, 0.89), (Set, 0.03), (Prepend, 0.09)],
+        zipf: 1.2061,
+    },
+];
+
+/// The row of this cluster.
+pub fn row(cluster: u32) -> Result<&'static Row, Error> {
+    let found = ROWS.iter().find(|row| row.cluster == cluster);
+    found.ok_or_else(|| Error::Option {
+        option: "--row",
+        why: format!("is none of {:?}", ROWS.each_ref().map(|row| row.cluster)),
+    })
+}
 
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
@@ -31,12 +113,11 @@ impl Load {
     /// A row's requests to so many keys, with times to live divided by `squeeze`.
     pub fn new(row: &Row, keys: usize, squeeze: f64) -> Self {
         let weights = |shares: Vec<f64>| {
-            // The table's shares are above 0, and there is at least one. Keys and exponent are in
-            // range, too.
+            // The shares are above 0. Keys and exponent are in range, too.
             WeightedIndex::new(shares).expect("shares above zero")
         };
         #[allow(clippy::cast_precision_loss)]
-        let rank = Zipf::new(keys as f64, row.zipf.unwrap_or(0.0));
+        let rank = Zipf::new(keys as f64, row.zipf);
         Load {
             operations: row.operations.iter().map(|(operation, _)| *operation).collect(),
             operation: weights(row.operations.iter().map(|(_, share)| *share).collect()),
@@ -76,7 +157,6 @@ pub struct Seen {
 /// A client that sends requests: its counts, and the last value that it may `cas`.
 #[derive(Debug)]
 pub struct Client {
-    fill: bool,
     value_bytes: usize,
     last_gets: Option<(usize, u64)>,
     pub done: Done,
@@ -88,8 +168,6 @@ counts! {
         requests,
         hits,
         misses,
-        /// Misses that inserted.
-        fills,
         /// Requests that inserted, and those that would have if the key had been as they wanted it.
         stored,
         not_stored,
@@ -98,8 +176,8 @@ counts! {
 }
 
 impl Client {
-    pub fn new(row: &Row, fill: bool) -> Self {
-        Client { fill, value_bytes: row.value_bytes, last_gets: None, done: Done::default() }
+    pub fn new(row: &Row) -> Self {
+        Client { value_bytes: row.value_bytes, last_gets: None, done: Done::default() }
     }
 
     pub fn request(&mut self, cache: &mut Shopper<'_, impl Key>, request: Request) {
@@ -107,31 +185,30 @@ impl Client {
         let fresh = (self.value_bytes, request.ttl);
         self.done.requests += 1;
         match request.operation {
-            Operation::Get => {
+            Get => {
                 self.get(cache, request);
             }
-            Operation::Gets => {
+            Gets => {
                 let seen = self.get(cache, request);
                 self.last_gets = seen.map(|seen| (key, seen.number));
             }
-            Operation::Set => {
+            Set => {
                 cache.insert(key, fresh.0, fresh.1);
                 self.done.stored += 1;
             }
-            Operation::Add => {
+            Add => {
                 self.update(cache, key, |seen| seen.is_none().then_some(fresh));
             }
-            Operation::Replace => self.update(cache, key, |seen| seen.map(|_| fresh)),
-            Operation::Cas => {
+            Cas => {
                 let (key, expected) = self.last_gets.take().unwrap_or((key, u64::MAX));
                 let same = |seen: Option<Seen>| seen.filter(|seen| seen.number == expected);
                 self.update(cache, key, |seen| same(seen).map(|_| fresh));
             }
-            Operation::Append | Operation::Prepend => {
+            Prepend => {
                 self.change(cache, key, |length| length + length.div_ceil(8));
             }
-            Operation::Incr | Operation::Decr => self.change(cache, key, |length| length),
-            Operation::Delete => self.done.deleted += u64::from(cache.remove(key)),
+            Incr => self.change(cache, key, |length| length),
+            Delete => self.done.deleted += u64::from(cache.remove(key)),
         }
     }
 
@@ -141,10 +218,7 @@ impl Client {
             Some(_) => self.done.hits += 1,
             None => {
                 self.done.misses += 1;
-                if self.fill {
-                    self.done.fills += 1;
-                    cache.insert(request.key, self.value_bytes, request.ttl);
-                }
+                cache.insert(request.key, self.value_bytes, request.ttl);
             }
         }
         seen
@@ -176,98 +250,6 @@ impl Client {
         self.update(cache, key, |seen| {
             let seen = seen.filter(|seen| seen.rest > 0)?;
             Some((cut(length(seen.length)), seen.rest))
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::mix;
-    use super::super::real::tests::with_shopper;
-    use super::*;
-    use rand::SeedableRng;
-
-    #[test]
-    fn requests_have_the_shares_of_the_row() {
-        let mut row = mix::read(None, Some("23")).unwrap();
-        row.zipf = Some(1.0);
-        let load = Load::new(&row, 1000, 2.0);
-        let mut rng = SmallRng::seed_from_u64(1);
-        let requests: Vec<_> = (0..200_000).map(|_| load.draw(&mut rng)).collect();
-        let share = |of: &dyn Fn(&Request) -> bool| {
-            requests.iter().filter(|request| of(request)).count() as f64 / 2e5
-        };
-        for (operation, expected) in &row.operations {
-            let is = share(&|request| request.operation == *operation);
-            assert!((is - expected).abs() < 0.01, "{operation:?}: {is}");
-        }
-        for (seconds, expected) in &row.ttls {
-            let is = share(&|request| request.ttl == seconds * 500_000_000);
-            assert!((is - expected / 1.01).abs() < 0.01, "{seconds}: {is}");
-        }
-        // Twice as often as the second, and so on: the first of 1000 has 1 / 7.49.
-        assert!((share(&|request| request.key == 0) - 0.1336).abs() < 0.01);
-        assert!(requests.iter().all(|request| request.key < 1000));
-    }
-
-    #[test]
-    fn an_unknown_exponent_and_zero_are_uniform() {
-        for row in ["43", "31"] {
-            let load = Load::new(&mix::read(None, Some(row)).unwrap(), 4, 1.0);
-            let mut rng = SmallRng::seed_from_u64(1);
-            let mut counts = [0u32; 4];
-            (0..40_000).for_each(|_| counts[load.draw(&mut rng).key] += 1);
-            assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
-        }
-    }
-
-    /// Does this with a client, and a cache on a clock that stands still.
-    fn with_cache<T>(
-        fill: bool,
-        act: impl FnOnce(&Row, &mut Client, &mut Shopper<'_, u64>) -> T,
-    ) -> T {
-        let row = mix::read(None, Some("23")).unwrap();
-        with_shopper(|cache, _| act(&row, &mut Client::new(&row, fill), cache))
-    }
-
-    #[test]
-    fn each_operation_does_what_the_help_says() {
-        with_cache(false, |row, client, cache| {
-            let bytes = row.value_bytes;
-            let mut on = |operation, key, ttl| {
-                client.request(cache, Request { operation, key, ttl });
-                cache.get(key).map(|seen| (seen.number, seen.length, seen.rest))
-            };
-            use Operation::*;
-            for nothing in [Get, Gets, Replace, Cas, Append, Prepend, Incr, Decr, Delete] {
-                assert_eq!(on(nothing, 1, 10), None, "{nothing:?}");
-            }
-            assert_eq!(on(Add, 1, 10), Some((0, bytes, 10)));
-            assert_eq!(on(Add, 1, 20), Some((0, bytes, 10)));
-            assert_eq!(on(Set, 1, 30), Some((1, bytes, 30)));
-            assert_eq!(on(Replace, 1, 40), Some((2, bytes, 40)));
-            assert_eq!(on(Cas, 1, 50), Some((2, bytes, 40)), "without a gets");
-            assert_eq!(on(Gets, 1, 50), Some((2, bytes, 40)));
-            assert_eq!(on(Cas, 1, 50), Some((3, bytes, 50)));
-            assert_eq!(on(Gets, 1, 60), Some((3, bytes, 50)));
-            assert_eq!(on(Incr, 1, 60), Some((4, bytes, 50)), "for the rest of its time");
-            assert_eq!(on(Cas, 1, 70), Some((4, bytes, 50)), "it has changed");
-            assert_eq!(on(Prepend, 1, 70), Some((5, bytes + bytes.div_ceil(8), 50)));
-            assert_eq!(on(Delete, 1, 0), None);
-            assert_eq!((client.done.deleted, client.done.hits, client.done.misses), (1, 2, 2));
-        });
-    }
-
-    #[test]
-    fn a_miss_fills_and_values_do_not_grow_for_ever() {
-        with_cache(true, |row, client, cache| {
-            let mut on = |operation| {
-                client.request(cache, Request { operation, key: 0, ttl: 1 << 40 });
-                cache.get(0).map_or(0, |seen| seen.length)
-            };
-            assert_eq!(on(Operation::Get), row.value_bytes);
-            assert!((0..100).all(|_| on(Operation::Append) <= 4 * row.value_bytes));
-            assert_eq!(client.done.fills, 1);
         });
     }
 }

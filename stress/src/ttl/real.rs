@@ -1,7 +1,6 @@
 //! Real time: a row's load from all threads, as fast as they can, and each value's story.
 
 use super::load::{Client, Done, Load, Seen};
-use super::mix::Row;
 use super::value::Value;
 use super::Setting;
 use crate::checks::{Check, Checks};
@@ -12,7 +11,7 @@ use crate::keys::Key;
 use crate::latency::{human, nanos, Recorder, Times};
 use crate::leap::lag_beside;
 use crate::ledger::{self, number, Ledger};
-use crate::live::{Gauge, Live, Series};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
 use crate::report::Report;
@@ -20,7 +19,6 @@ use expiry::expiring_map::Entry;
 use expiry::{Clock, CoarseClock, ExpiringMap, Lifetime, RemovalCause, StoreError};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
-use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +36,7 @@ pub const NAMES: [Check; 9] = [
     "no_surprises",
 ];
 
-/// One operation in this many is timed. A power of two.
+/// One request in this many is timed. A power of two.
 const TIMED: u64 = 64;
 /// After how many requests a thread looks at the time. A power of two.
 const LOOK: u64 = 64;
@@ -46,14 +44,9 @@ const LOOK: u64 = 64;
 /// How often a request looks at an entry again that has changed. No request is that unlucky.
 const ATTEMPTS: u32 = 10_000;
 
-/// What is timed: how long requests of each kind take, and, in an open loop, how long after they
-/// were due they were done.
-const TIMES: [&str; 5] = ["get", "insert", "update", "remove", "done_since_due"];
-const GET: usize = 0;
-const INSERT: usize = 1;
-const UPDATE: usize = 2;
-const REMOVE: usize = 3;
-const SINCE_DUE: usize = 4;
+/// What is timed: how long requests take, and, in an open loop, how long after they were due they
+/// were done.
+const TIMES: [&str; 2] = ["request", "done_since_due"];
 
 /// How the ledger reports.
 const LEDGER: ledger::Names = ledger::Names {
@@ -77,7 +70,6 @@ struct Books {
     /// allowance.
     late: u64,
     requests: AtomicU64,
-    hits: AtomicU64,
 }
 
 impl Books {
@@ -89,7 +81,6 @@ impl Books {
             checks,
             late,
             requests: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
         }
     }
 
@@ -134,30 +125,16 @@ pub struct Shopper<'a, K: Key> {
     books: &'a Books,
     thread: usize,
     inserted: u64,
-    calls: u64,
     /// Entries that had changed since they were looked at.
     changed: u64,
-    times: [Recorder; TIMES.len()],
 }
 
 impl<'a, K: Key> Shopper<'a, K> {
     fn new(
         (map, keys, books): (&'a ExpiringMap<K, Value>, &'a [K], &'a Books),
         thread: usize,
-        times: [Recorder; TIMES.len()],
     ) -> Self {
-        Shopper { map, keys, books, thread, inserted: 0, calls: 0, changed: 0, times }
-    }
-
-    /// Does it, and of some calls notes how long that took.
-    fn timed<T>(&mut self, what: usize, act: impl FnOnce(&mut Self) -> T) -> T {
-        self.calls += 1;
-        let timed = (self.calls & (TIMED - 1) == 0).then(Instant::now);
-        let done = act(self);
-        if let Some(timed) = timed {
-            self.times[what].record(timed.elapsed());
-        }
-        done
+        Shopper { map, keys, books, thread, inserted: 0, changed: 0 }
     }
 
     /// A value that was found by a look that began then.
@@ -227,9 +204,8 @@ impl<'a, K: Key> Shopper<'a, K> {
     }
 
     pub fn get(&mut self, key: usize) -> Option<Seen> {
-        let (map, name, began) = (self.map, &self.keys[key], self.books.time.now());
-        let found = self.timed(GET, |_| map.get(name));
-        found.map(|value| self.seen(&value, began))
+        let began = self.books.time.now();
+        self.map.get(&self.keys[key]).map(|value| self.seen(&value, began))
     }
 
     /// Inserts a new value, or replaces the one that is there.
@@ -237,9 +213,8 @@ impl<'a, K: Key> Shopper<'a, K> {
         let Some((value, after)) = self.value(length, ttl) else {
             return;
         };
-        let (map, name, number) = (self.map, self.keys[key].clone(), value.number);
-        let done = self.timed(INSERT, |_| map.insert_for(name, value, after));
-        match done {
+        let number = value.number;
+        match self.map.insert_for(self.keys[key].clone(), value, after) {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
             Err(refused) => self.refused(refused.error),
         }
@@ -252,24 +227,21 @@ impl<'a, K: Key> Shopper<'a, K> {
         key: usize,
         mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) -> bool {
-        self.timed(UPDATE, |this| {
-            for _ in 0..ATTEMPTS {
-                if let Some(done) = this.try_update(key, &mut wanted) {
-                    return done;
-                }
-                this.changed += 1;
+        for _ in 0..ATTEMPTS {
+            if let Some(done) = self.try_update(key, &mut wanted) {
+                return done;
             }
-            this.books.checks.violated("no_surprises", || {
-                format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
-            });
-            false
-        })
+            self.changed += 1;
+        }
+        self.books.checks.violated("no_surprises", || {
+            format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
+        });
+        false
     }
 
     /// Removes a key. Whether it was there.
     pub fn remove(&mut self, key: usize) -> bool {
-        let (map, name) = (self.map, &self.keys[key]);
-        let removed = self.timed(REMOVE, |_| map.remove(name));
+        let removed = self.map.remove(&self.keys[key]);
         if let Some(old) = &removed {
             self.books.ledger.returned(old.value().number, RemovalCause::Removed);
         }
@@ -277,16 +249,8 @@ impl<'a, K: Key> Shopper<'a, K> {
     }
 }
 
-/// The options and the row, for the report.
-#[derive(Serialize)]
-struct Parameters<'a> {
-    #[serde(flatten)]
-    options: &'a Ttl,
-    load: &'a Row,
-}
-
 pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
-    let (row, threads) = (&setting.row, threads(options.threads));
+    let (row, threads) = (setting.row, threads(options.threads));
     let (time, interval) = (CoarseClock::new(), nanos(setting.interval));
     // A time to live is rounded up, and readings may lag, that for a look-up too.
     let rounding = interval + 2 * lag_beside(&time, interval);
@@ -302,14 +266,12 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     };
     let mut times = std::array::from_fn(|_| Times::new());
     let places = (&map, &*keys, &*books);
-    let (done, changed, took, series) = shoppers(options, setting, places, &mut times, threads);
+    let (done, changed, took) = shoppers(options, setting, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close();
-    let parameters = Parameters { options, load: row };
     let requests = ("requests", done.requests);
-    let mut report = Report::new("ttl", requests, took, options.seed, &books.checks, &parameters);
-    report.series = series;
+    let mut report = Report::new("ttl", requests, took, options.seed, &books.checks, options);
     report.counts.extend(done.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -332,15 +294,12 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     for (name, times) in TIMES.into_iter().zip(&mut times) {
         let times = times.percentiles();
         // The requests of a closed loop were never due.
-        if times.count > 0 || name != TIMES[SINCE_DUE] {
+        if times.count > 0 {
             report.latency.insert(name, times);
         }
     }
     report.latency.insert("expiry_lateness", books.ledger.lateness().percentiles());
     report.notes.push(format!("cluster {}: {:?}", row.cluster, row.operations));
-    if row.zipf.is_none() {
-        report.notes.push("the exponent of the keys is unknown: uniform".into());
-    }
     Ok(report)
 }
 
@@ -352,21 +311,21 @@ fn shoppers<K: Key>(
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     times: &mut [Times; TIMES.len()],
     threads: usize,
-) -> (Done, u64, Duration, Series) {
-    let load = &Load::new(&setting.row, keys.len(), setting.squeeze);
+) -> (Done, u64, Duration) {
+    let load = &Load::new(setting.row, keys.len(), setting.squeeze);
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
     let mut works: Vec<Work<'_, (Done, u64)>> = Vec::new();
     for thread in 0..threads {
-        let recorders = std::array::from_fn(|at| times[at].recorder());
-        let shopper = Shopper::new((map, keys, books), thread, recorders);
+        let recorders = times.each_ref().map(Times::recorder);
+        let shopper = Shopper::new((map, keys, books), thread);
         let pace = Pace::part(options.rate, (thread, threads), 0, options.seed);
         works.push(Box::new(move || {
             let over = || began.elapsed() >= length || interrupt::asked();
-            shop(shopper, (options, setting, load), (pace, began), over)
+            shop(shopper, (options, setting, load), (pace, began), recorders, over)
         }));
     }
-    let shown = if options.rate.is_some() { SINCE_DUE } else { GET };
+    let shown = usize::from(options.rate.is_some());
     let mut live = Live::new("ttl", Some(length.as_millis() as u64));
     let brought = crowd(works, &mut live, |live| {
         let position = began.elapsed().min(length).as_millis() as u64;
@@ -374,18 +333,14 @@ fn shoppers<K: Key>(
             done: books.requests.load(Relaxed),
             latency: Some(times[shown].since()),
             violations: books.checks.violations(),
-            text: format!(
-                "{} hits, lateness max {}",
-                books.hits.load(Relaxed),
-                human(books.ledger.lateness().percentiles().max)
-            ),
-            ..Gauge::of_store(map.metrics())
+            text: format!("lateness max {}", human(books.ledger.lateness().percentiles().max)),
+            ..Gauge::of_store(&map.metrics())
         });
     });
     let (mut done, took) = (Done::default(), began.elapsed());
     brought.iter().for_each(|(one, _)| done.add(one));
     let changed = brought.iter().map(|(_, changed)| changed).sum();
-    (done, changed, took, live.finish())
+    (done, changed, took)
 }
 
 /// A thread's requests, until it is time to stop. Returns what it did, and how often an entry had
@@ -394,13 +349,14 @@ fn shop<K: Key>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
     (mut pace, began): (Option<Pace>, Instant),
+    [mut times, mut since_due]: [Recorder; TIMES.len()],
     over: impl Fn() -> bool,
 ) -> (Done, u64) {
     let books = shopper.books;
     let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut client = Client::new(&setting.row, !options.no_fill);
-    let mut told = Done::default();
+    let mut client = Client::new(setting.row);
+    let mut told = 0;
     // However late it begins, it does something.
     loop {
         for _ in 0..LOOK {
@@ -409,69 +365,26 @@ fn shop<K: Key>(
             if due == Some(None) {
                 break;
             }
-            client.request(&mut shopper, load.draw(&mut rng));
+            let request = load.draw(&mut rng);
+            let timed = (client.done.requests & (TIMED - 1) == 0).then(Instant::now);
+            client.request(&mut shopper, request);
+            if let Some(timed) = timed {
+                times.record(timed.elapsed());
+            }
             if let Some(due) = due.flatten() {
                 let since = began.elapsed().saturating_sub(Duration::from_nanos(due));
-                shopper.times[SINCE_DUE].record(since);
+                since_due.record(since);
             }
         }
-        let fresh = client.done.requests - told.requests;
+        let fresh = client.done.requests - told;
         if fresh == 0 {
             std::thread::yield_now();
         }
         books.requests.fetch_add(fresh, Relaxed);
-        books.hits.fetch_add(client.done.hits - told.hits, Relaxed);
-        told = client.done.clone();
+        told = client.done.requests;
         if over() {
             break;
         }
     }
     (client.done, shopper.changed)
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-    use expiry::ManualClock;
-
-    /// Calls this with a thread's view of a map of few keys, on a clock that stands still, and with
-    /// that map.
-    pub fn with_shopper<T>(
-        act: impl FnOnce(&mut Shopper<'_, u64>, &ExpiringMap<u64, Value>) -> T,
-    ) -> T {
-        let books = Arc::new(Books::new(1, Arc::new(ManualClock::new()), 15));
-        let told = books.clone();
-        let map = ExpiringMap::builder()
-            .clock(books.time.clone())
-            .removal_listener(move |_: &u64, value: &Value, cause| told.told(value, cause))
-            .build_manual()
-            .unwrap();
-        let times = Times::new();
-        let recorders = std::array::from_fn(|_| times.recorder());
-        let done = act(&mut Shopper::new((&map, &[0, 1], &books), 0, recorders), &map);
-        drop(map);
-        books.ledger.close();
-        assert_eq!(books.checks.failing(), [""; 0]);
-        done
-    }
-
-    #[test]
-    fn an_entry_that_has_changed_is_looked_at_again() {
-        with_shopper(|shopper, map| {
-            let (hour, books) = (3_600_000_000_000, shopper.books);
-            let other = Value::new(number(0, 99), 0, hour, 8);
-            let (mut other, mut looks) = (Some(other), Vec::new());
-            let stored = shopper.update(0, |seen| {
-                looks.push(seen.map(|seen| seen.number));
-                if let Some(other) = other.take() {
-                    assert!(map.insert(0, other).is_ok());
-                    books.ledger.accepted(number(0, 99));
-                }
-                Some((8, hour))
-            });
-            assert!(stored && looks == [None, Some(99)], "{looks:?}");
-            assert_eq!(shopper.changed, 1);
-            assert!(!shopper.update(0, |_| None));
-        });
-    }
 }

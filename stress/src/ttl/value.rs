@@ -46,17 +46,3 @@ impl Drop for Value {
 fn fill(number: u64) -> u8 {
     (number ^ number >> 8 ^ number >> 40) as u8
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_is_intact_or_not() {
-        let mut value = Value::new(300, 5, 10, 8);
-        assert!(value.is_intact() && value.len() == 8 && value.due() == 15);
-        value.bytes[4] ^= 1;
-        assert!(!value.is_intact());
-        assert!(Value::new(1, 0, 1, 0).is_intact());
-    }
-}

@@ -64,7 +64,6 @@ impl Worker {
                 let due = tuple.attempt.issued + self.run.late_after;
                 return self.late.push_back((due, tuple));
             }
-            Fault::Stall => std::thread::sleep(self.run.stall_for),
         }
         self.process(&tuple, out);
         out.ack(tuple);

@@ -67,19 +67,6 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn counts_words_and_lines() {
-        let mut direct = Direct::default();
-        let long = "y".repeat(LONGEST_WORD + 1);
-        for text in [format!("a b a\n\n{long} c"), String::new(), "a\n".into()] {
-            assert_eq!(direct.text(text.as_bytes()), text.len() as u64);
-        }
-        assert_eq!((direct.lines, direct.words), (4, 7));
-        for (word, n) in [("a", 3), ("y", 1), (&long[1..], 1)] {
-            assert_eq!(direct.counts[word.as_bytes()], n, "{word}");
-        }
-    }
-
-    #[test]
     fn a_file_that_has_changed_is_a_violation() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"one two\n").unwrap();

@@ -21,15 +21,14 @@ mod words;
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::latency::human;
-use crate::live::{Gauge, Live, Series};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Wordcount};
 use crate::report::Report;
 use attempt::{Books, Piece};
 use bolts::{Stage, Worker};
 use expiry::AckTracker;
 use expiry_topology::{ComponentMetrics, Replay, Topology, TopologyBuilder};
-use faults::{Fault, Faults, FAULTS};
+use faults::{Faults, FAULTS};
 use files::Files;
 use spout::{Reader, SpoutTally};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,7 +60,6 @@ pub struct Run {
     timeout: Duration,
     /// From when on after its issue a line has surely timed out, unless the reaper is slow.
     late_after: Duration,
-    stall_for: Duration,
     /// How many lines a spout may have pending.
     max_pending: usize,
     /// How much text.
@@ -86,7 +84,6 @@ impl Run {
             timeout: options.timeout,
             // A coarse clock may add a little to a deadline; the interval always does.
             late_after: options.timeout + 2 * interval + SURELY,
-            stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
             max_pending: options.max_pending as usize / spouts,
             max_bytes: PENDING_BYTES / spouts,
             stats: Stats::default(),
@@ -105,8 +102,6 @@ struct Stats {
     faults: [AtomicU64; FAULTS.len()],
     /// Tuples that wait for their late ack.
     held: AtomicU64,
-    /// The latest that a timeout was seen after it was due, in nanoseconds.
-    latest: AtomicU64,
 }
 
 /// Runs the scenario.
@@ -126,7 +121,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let began = Instant::now();
     let topology = topology(options, &run).start()?;
     let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);
-    let series = finish(&topology, &run, patience);
+    finish(&topology, &run, patience);
     // There is acking, so there is a tracker.
     let metrics = topology.tracker_metrics().expect("a tracker");
     let components = topology.kill();
@@ -149,9 +144,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
         faults_off: run.faults.off(),
     };
     verdict(&seen, &run.checks);
-    let mut report = verdict::report(&seen, options, took, &run.files, &run.checks);
-    report.series = series;
-    Ok(report)
+    Ok(verdict::report(&seen, options, took, &run.files, &run.checks))
 }
 
 /// The content of a lock. It is whole even if a thread has panicked.
@@ -188,7 +181,7 @@ fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder {
 }
 
 /// Waits until every line has been acked and every late ack sent, or nothing more happens.
-fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
+fn finish(topology: &Topology, run: &Run, patience: Duration) {
     let mut live = Live::new("wordcount", Some(run.files.bytes));
     let (mut before, mut last) = ((0, 0), Instant::now());
     loop {
@@ -218,12 +211,11 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
             break;
         }
     }
-    live.finish()
 }
 
 /// What is shown: what the tracker says, and beside it what the topology does.
 fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
-    let tracked = topology.tracker_metrics().map(Gauge::of_tracker);
+    let tracked = topology.tracker_metrics().as_ref().map(Gauge::of_tracker);
     let mut gauge = tracked.unwrap_or_default();
     gauge.violations = run.checks.violations();
     let [lines, .., count] = components else {
@@ -232,21 +224,15 @@ fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gau
     // What the report's headline counts.
     gauge.done = count.executed;
     gauge.expired = lines.timed_out;
-    gauge.faults = run.stats.faults.iter().map(|count| count.load(Relaxed)).sum();
     gauge.text = format!(
-        "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}",
+        "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed",
         lines.emitted.saturating_sub(lines.replayed),
         lines.pending,
         count.executed,
         lines.failed,
         lines.timed_out,
         lines.replayed,
-        human(run.stats.latest.load(Relaxed)),
     );
-    let stalls = run.stats.faults[Fault::Stall as usize].load(Relaxed);
-    if stalls > 0 {
-        gauge.text += &format!(", {stalls} stalls");
-    }
     gauge
 }
 

@@ -1,12 +1,11 @@
 //! The spout reads lines, and keeps each pending attempt until it receives the outcome.
 
 use super::attempt::{Attempt, Line, Piece};
-use super::files::{Lines, Skip, Text};
 use super::{held, Run};
 use crate::checks::Checks;
 use crate::counts::counts;
-use crate::latency::{nanos, Latency};
-use expiry_topology::{EmitError, Failure, Next, Spout, SpoutCollector};
+use crate::latency::Latency;
+use expiry_topology::{Failure, Next, Spout, SpoutCollector};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -19,8 +18,6 @@ counts! {
     /// What a spout has counted, under the names that the report has for it.
     Counted {
         lines,
-        /// How many of these lines continue a line that was too long.
-        lines_cut,
         bytes,
         /// Attempts begun.
         roots,
@@ -54,6 +51,14 @@ impl SpoutTally {
     }
 }
 
+/// A file that is being read, and the place and the number of its next line.
+struct Reading {
+    file: usize,
+    text: String,
+    at: usize,
+    line: u64,
+}
+
 /// A spout.
 pub struct Reader {
     run: Arc<Run>,
@@ -64,12 +69,8 @@ pub struct Reader {
     next_id: u64,
     /// Text that is pending.
     bytes: usize,
-    /// The file that is being read, and the number of its next line.
-    reading: Option<(usize, Lines<Text>, u64)>,
-    /// The line that was read last.
-    text: Vec<u8>,
-    /// A line that was not emitted, because something is wrong.
-    refused: Option<Line>,
+    /// The file that is being read.
+    reading: Option<Reading>,
     tally: SpoutTally,
 }
 
@@ -82,38 +83,28 @@ impl Reader {
             next_id: 0,
             bytes: 0,
             reading: None,
-            text: Vec::new(),
-            refused: None,
             tally: SpoutTally::default(),
         }
     }
 
-    /// The next line of the input.
+    /// The next line of the input, with its end.
     fn read(&mut self) -> Option<Line> {
         loop {
             if self.reading.is_none() {
-                self.reading = self.run.files.next_text().map(|(file, lines)| (file, lines, 0));
+                let (file, text) = self.run.files.next_text()?;
+                self.reading = Some(Reading { file, text, at: 0, line: 0 });
             }
-            let (file, lines, number) = self.reading.as_mut()?;
-            let before = lines.bytes;
-            let next = lines.next_line(&mut self.text);
-            self.run.stats.bytes.fetch_add(lines.bytes - before, Relaxed);
-            if let Ok(true) = next {
-                self.tally.counts.lines += 1;
-                let id = (*file as u64) << 32 | *number & 0xffff_ffff;
-                *number += 1;
-                return Some(Line { id, text: self.text[..].into() });
-            }
-            let source = &self.run.files.list[*file];
-            // One spout reads it, once.
-            let _ = source.read.set(lines.bytes);
-            self.tally.counts.bytes += lines.bytes;
-            self.tally.counts.lines_cut += lines.cuts;
-            if let Err(error) = next {
-                let why = format!("{error}, after {} bytes, which count", lines.bytes);
-                self.run.files.skip(&source.path, &Skip::unreadable(why));
-            }
-            self.reading = None;
+            let reading = self.reading.as_mut()?;
+            let Some(line) = reading.text[reading.at..].split_inclusive('\n').next() else {
+                self.reading = None;
+                continue;
+            };
+            let id = (reading.file as u64) << 32 | reading.line & 0xffff_ffff;
+            (reading.at, reading.line) = (reading.at + line.len(), reading.line + 1);
+            self.run.stats.bytes.fetch_add(line.len() as u64, Relaxed);
+            self.tally.counts.bytes += line.len() as u64;
+            self.tally.counts.lines += 1;
+            return Some(Line { id, text: line.as_bytes().into() });
         }
     }
 
@@ -132,13 +123,12 @@ impl Reader {
         self.next_id += 1;
         self.bytes += line.text.len();
         let piece = self.begin(id, line, 0);
-        let Err(EmitError { message, .. }) = out.emit(piece, id) else {
+        if out.emit(piece, id).is_ok() {
             return true;
-        };
+        }
         self.run.checks.violated("no_surprises", || "a line was refused".into());
         self.tally.counts.roots -= 1;
         self.end(id, false);
-        self.refused = Some(message.attempt.line.clone());
         false
     }
 
@@ -173,7 +163,7 @@ impl Spout<Piece> for Reader {
             if self.bytes >= self.run.max_bytes {
                 return Next::Idle;
             }
-            let Some(line) = self.refused.take().or_else(|| self.read()) else {
+            let Some(line) = self.read() else {
                 return Next::Done;
             };
             if !self.emit(line, out) {
@@ -204,7 +194,6 @@ impl Spout<Piece> for Reader {
                 not_early(&run.checks, (due, seen), (began, took), run.timeout);
                 let late = seen.saturating_sub(due);
                 self.tally.lateness.record(late);
-                run.stats.latest.fetch_max(nanos(late), Relaxed);
             }
             _ => run.checks.violated("no_surprises", || format!("a root ended so: {failure}")),
         }

@@ -42,30 +42,3 @@ pub fn add(counts: &mut Counts, word: &[u8], more: u64) {
 pub fn show(word: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(word))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn split(line: &[u8]) -> Vec<&[u8]> {
-        words(line).map(|place| &line[place]).collect()
-    }
-
-    #[test]
-    fn words_are_runs_and_long_ones_are_cut() {
-        let naive = "naïve café".as_bytes();
-        let cases: [(&[u8], &[&[u8]]); 4] = [
-            (b"", &[]),
-            (b" \t+-", &[]),
-            (b"let x_1 = f(y);", &[b"let", b"x_1", b"f", b"y"]),
-            (naive, &["naïve".as_bytes(), "café".as_bytes()]),
-        ];
-        for (line, words) in cases {
-            assert_eq!(split(line), words);
-        }
-        let line = vec![b'a'; 2 * LONGEST_WORD + 3];
-        let lengths: Vec<usize> = split(&line).iter().map(|word| word.len()).collect();
-        assert_eq!(lengths, [LONGEST_WORD, LONGEST_WORD, 3]);
-        assert_eq!(split(&line[..LONGEST_WORD]).len(), 1);
-    }
-}

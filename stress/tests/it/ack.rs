@@ -1,9 +1,6 @@
-//! `stress ack`, end to end through the binary, about a second each; and what the program says of
-//! itself.
+//! `stress ack`, end to end through the binary, about a second each.
 
-use crate::common::{self, count, stress, with_all};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use crate::common::{self, count, with_all};
 
 /// Everything that can happen, often, with timeouts that pass within the second.
 const HARD: &str =
@@ -36,22 +33,6 @@ fn chosen_roots_in_order_and_shuffled_in_batches() {
     assert!(count(&report, "held_late") > 0);
 }
 
-#[test]
-fn one_thread_one_edge_and_nothing_but_acks() {
-    let none = "--fail-rate 0 --timeout-rate 0 --duplicate-rate 0 --late-rate 0 --handoff-rate 0";
-    let report =
-        run(&format!("{none} --threads 1 --edges 1 --in-flight 1 --seconds 0.2 --timeout 10s"));
-    assert_eq!(count(&report, "acked"), count(&report, "issued"));
-    assert_eq!(count(&report, "refused"), 0);
-}
-
-#[test]
-fn one_edge_that_comes_before_its_init() {
-    let report =
-        run("--threads 2 --edges 1 --ids chosen --early-rate 0.5 --in-flight 1000 --seconds 0.2");
-    assert!(count(&report, "acked") > count(&report, "completed"), "inits complete roots too");
-}
-
 /// In an open loop as many roots are begun as are due, whatever becomes of them. Each one's time
 /// counts from when it was due.
 #[test]
@@ -62,27 +43,4 @@ fn an_open_loop_goes_by_its_schedule() {
     let issued = count(&report, "issued");
     assert!((1..6_000).contains(&issued), "{issued}");
     assert_eq!(report["figures"]["asked_trees_per_s"], 5000.0);
-}
-
-#[test]
-fn the_help_has_examples() {
-    let asked = stress(&["--help"]);
-    assert_eq!(asked.status.code(), Some(0));
-    let help = String::from_utf8_lossy(&asked.stdout).into_owned();
-    assert!(help.contains("wordcount") && help.contains("Examples:"), "{help}");
-}
-
-/// The program says so, and begins. The tests of `soak` check that all of it passes.
-#[test]
-fn without_a_scenario_all_are_run() {
-    let mut tour = Command::new(env!("CARGO_BIN_EXE_stress"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(tour.stderr.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().contains("--help has them all"));
-    assert!(lines.next().unwrap().unwrap().contains("cycle 0, run 1 of"));
-    tour.kill().unwrap();
-    tour.wait().unwrap();
 }

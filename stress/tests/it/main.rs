@@ -10,6 +10,5 @@ mod nats;
 mod refusals;
 mod report;
 mod sessions;
-mod soak;
 mod ttl;
 mod wordcount;

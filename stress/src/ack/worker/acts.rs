@@ -148,7 +148,6 @@ impl Worker<'_> {
                 self.tally.timed_out += 1;
                 let late = life.at_most.saturating_sub(self.shared.promise.timeout);
                 self.lateness.record(late);
-                self.shared.stats.latest.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
             }
             End::Other => {}
         }

@@ -65,7 +65,7 @@ pub fn passed(output: &Output) -> serde_json::Value {
         assert!(json.get(key).is_some(), "{key} is missing: {text}");
     }
     let checks = json["checks"].as_object().expect("checks by name");
-    assert!(checks.len() >= 5 && checks.values().all(|holds| holds == true), "{text}");
+    assert!(!checks.is_empty() && checks.values().all(|holds| holds == true), "{text}");
     assert_eq!(json["violations"].as_array().map(Vec::len), Some(0));
     json
 }
