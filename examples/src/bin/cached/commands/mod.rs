@@ -189,7 +189,7 @@ impl Session {
         let Some(mut command) = find(name).filter(|_| !name.contains(&b'|')) else {
             return self.unknown(request);
         };
-        if command.kind == Kind::Parent && request.len() > 1 {
+        if command.kind == Parent && request.len() > 1 {
             let child = clipped(request.word(1), 16);
             command = find(&[name, b"|", child].concat()).unwrap_or(command);
         }
@@ -197,7 +197,8 @@ impl Session {
         if words != arity && (arity >= 0 || words < -arity) {
             return wrong_arity(command.name);
         }
-        if self.only_listens() && command.kind != Kind::Subscriber {
+        let exists = command.kind != Parent || words == 1;
+        if self.only_listens() && command.kind != Subscriber && exists {
             return refused(format!(
                 "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
