@@ -4,7 +4,7 @@ use super::{installed, Server};
 use std::process::Command;
 
 /// What a tool prints for these arguments; `None` where it is not installed.
-fn tool(server: &Server, name: &str, arguments: &str) -> Option<String> {
+pub(super) fn tool(server: &Server, name: &str, arguments: &str) -> Option<String> {
     let (host, port) = server.address.rsplit_once(':').unwrap();
     let mut tool = Command::new(name);
     tool.args(["-h", host, "-p", port]).args(arguments.split(' '));
