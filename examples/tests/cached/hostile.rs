@@ -15,7 +15,7 @@ fn malformed_frames_are_answered_with_an_error_and_closed() {
     let server = Server::start(&[]);
     for (bytes, wanted) in [
         (&b"*x\r\n"[..], "-ERR Protocol error: invalid multibulk length\r\n"),
-        (b"*1\r\n$536870912\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
         (b"*1\r\n!4\r\nPING\r\n", "-ERR Protocol error: expected '$', got '!'\r\n"),
         (b"*1\r\n$4\r\nPINGPONG", "-ERR Protocol error: expected CRLF after a bulk\r\n"),
         (b"set k \"v\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
@@ -25,7 +25,7 @@ fn malformed_frames_are_answered_with_an_error_and_closed() {
         assert_eq!(answer(server.raw(), bytes), wanted, "{bytes:?}");
     }
     let page = answer(server.raw(), b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a b\r\n");
-    assert!(page.starts_with("-ERR unknown command 'POST'"), "{page}");
+    assert_eq!(page, "");
     assert_eq!(server.client(2).exists::<_, bool>("a").ok(), Some(false));
     assert_eq!(answer(server.raw(), &[b'x'; 70_000]).matches("too big inline").count(), 1);
 }

@@ -1,95 +1,81 @@
-//! What commands cost: `cargo test --release -p expiry-examples --test cached -- --ignored load`.
+//! What commands cost, beside `redis-server` where it is installed, with `redis-benchmark` as the
+//! client: `cargo test --release -p expiry-examples --test cached -- --ignored load --nocapture`.
 
+use super::tools::tool;
 use super::Server;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const CLIENTS: usize = 16;
-const KEYS: usize = 100_000;
-
-/// A request for a key, and the length of its reply, or 0 where that is not known.
-type Request = fn(usize) -> (String, usize);
-
-/// Sends requests in batches of `depth` for each client, and waits for `length` bytes of replies.
-fn drive(server: &Server, depth: usize, batches: usize, request: Request) {
-    let work = |client: usize| {
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let (mut key, mut replies) = (client * 7919, Vec::new());
-        // The same batches again and again, so that this loop costs little beside the server.
-        let all: Vec<_> = (0..batches.min(KEYS / depth))
-            .map(|_| {
-                let (mut bytes, mut wanted) = (String::new(), 0);
-                for _ in 0..depth {
-                    key = (key + 7919) % KEYS;
-                    let (words, reply) = request(key);
-                    bytes += &format!("*{}\r\n", words.split(' ').count());
-                    words
-                        .split(' ')
-                        .for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
-                    wanted += reply;
-                }
-                (bytes, wanted)
-            })
-            .collect();
-        for (bytes, wanted) in all.iter().cycle().take(batches) {
-            stream.write_all(bytes.as_bytes()).unwrap();
-            replies.resize(*wanted, 0);
-            if *wanted > 0 {
-                stream.read_exact(&mut replies).unwrap();
-            } else {
-                // Replies of unknown length: as many lines as requests.
-                let mut lines = 0;
-                replies.resize(4096, 0);
-                while lines < depth {
-                    let length = stream.read(&mut replies).unwrap();
-                    assert_ne!(length, 0);
-                    lines += replies[..length].iter().filter(|&&byte| byte == b'\n').count();
-                }
-            }
-        }
-    };
-    let work = &work;
-    thread::scope(|scope| {
-        (0..CLIENTS).for_each(|client| drop(scope.spawn(move || work(client))));
-    });
+/// The servers, which take turns.
+fn servers() -> Vec<(&'static str, Server)> {
+    let mut servers = vec![
+        ("cached, 1 worker", Server::start(&["--workers=1"])),
+        ("cached, 2 workers", Server::start(&["--workers=2"])),
+    ];
+    servers.extend(Server::redis(&[]).map(|redis| ("redis-server", redis)));
+    servers
 }
 
 #[test]
-#[ignore = "measures, for some seconds"]
-fn load() {
-    const VALUE: &str = "0123456789012345678901234567890123456789012345678901234567890123";
-    let commands: [(&str, Request); 5] = [
-        ("SET", |key| (format!("SET key:{key:06} {VALUE}"), 5)),
-        ("GET", |key| (format!("GET key:{key:06}"), 5 + 64 + 2)),
-        ("SET EX", |key| (format!("SET key:{key:06} {VALUE} EX 1000"), 5)),
-        ("EXPIRE", |key| (format!("EXPIRE key:{key:06} 1000"), 4)),
-        ("INCR", |key| (format!("INCR n:{key:06}"), 0)),
+#[ignore = "measures, for a minute"]
+fn load_of_commands() {
+    let value = "x".repeat(64);
+    let commands = [
+        ("SET", format!("SET key:__rand_int__ {value}")),
+        ("GET", "GET key:__rand_int__".to_string()),
+        ("SET EX", format!("SET key:__rand_int__ {value} EX 1000")),
+        ("EXPIRE", "EXPIRE key:__rand_int__ 1000".to_string()),
+        ("INCR", "INCR n:__rand_int__".to_string()),
     ];
-    for workers in [1, 2] {
-        let server = Server::start(&[&format!("--workers={workers}")]);
-        // All keys, so that each GET and EXPIRE finds one.
-        let mut stream = server.raw();
-        for key in 0..KEYS {
-            stream.write_all(format!("SET key:{key:06} {VALUE}\r\n").as_bytes()).unwrap();
-            stream.read_exact(&mut [0; 5]).unwrap();
-        }
-        for depth in [1, 16] {
-            for (name, request) in commands {
-                let total = if depth == 1 { 100_000 } else { 2_000_000 };
-                let (spent, began) = (server.cpu(), Instant::now());
-                drive(&server, depth, total / depth / CLIENTS, request);
-                let (spent, time) = (server.cpu() - spent, began.elapsed());
-                let million = |time: Duration| time.as_secs_f64() * 1e6 / total as f64;
+    let servers = servers();
+    let run = |server: &Server, depth: usize, total: usize, command: &str| {
+        let options = format!("-q -c 50 -r 100000 -P {depth} -n {total} {command}");
+        tool(server, "redis-benchmark", &options)
+    };
+    // So that nearly each GET and EXPIRE finds its key.
+    servers.iter().for_each(|(_, server)| drop(run(server, 100, 500_000, &commands[0].1)));
+    for (depth, total) in [(1, 50_000), (16, 500_000)] {
+        for (name, command) in &commands {
+            for (which, server) in &servers {
+                let before = server.cpu();
+                let Some(printed) = run(server, depth, total, command) else {
+                    return;
+                };
+                let spent = (server.cpu() - before).as_secs_f64() * 1e6 / total as f64;
+                let rate = printed.rsplit(" requests per second").nth(1).unwrap();
+                let rate = rate.rsplit(' ').next().unwrap();
                 println!(
-                    "{workers} workers, pipeline {depth:2}, {name:6}: {:.2} s of processor time for \
-                     a million commands, {:.0} a second",
-                    million(spent),
-                    1e6 / million(time),
+                    "pipeline {depth:2}, {name:6}: {which:17}: {rate} a second, {spent:.2} s of \
+                     processor time for a million"
                 );
             }
         }
+    }
+}
+
+#[test]
+#[ignore = "measures, for half a minute"]
+fn load_while_a_million_keys_expire_within_a_second() {
+    for (which, server) in servers() {
+        let mut stream = server.raw();
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let first = now() + Duration::from_secs(8);
+        for batch in 0..1000 {
+            let requests = (0..1000).map(|key| {
+                let deadline = first.as_millis() + key;
+                format!("SET {batch}-{key} v PXAT {deadline}\r\n")
+            });
+            stream.write_all(requests.collect::<String>().as_bytes()).unwrap();
+            stream.read_exact(&mut [0; 5 * 1000]).unwrap();
+        }
+        thread::sleep(first.checked_sub(now()).expect("the keys were set too slowly"));
+        let options = "-c 50 -n 60000 GET none";
+        let Some(printed) = tool(&server, "redis-benchmark", options) else {
+            return;
+        };
+        // "99.902% <= 1.367 milliseconds (cumulative count 59942)"
+        let line = printed.split(['\r', '\n']).find(|line| line.starts_with("99.902% <="));
+        println!("{which:17}: GET: {}", line.unwrap_or(&printed));
     }
 }

@@ -2,13 +2,14 @@
 //! clients that mean no good.
 
 mod client;
+mod compare;
 mod hostile;
 mod load;
 mod tools;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -23,15 +24,32 @@ impl Server {
     fn start(options: &[&str]) -> Self {
         let mut server = Command::new(env!("CARGO_BIN_EXE_cached"));
         server.args(["--port=0"]).args(options).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = server.spawn().unwrap();
+        let (mut server, line) = Self::listening(server.spawn().unwrap(), "listening on ");
+        server.address = line["listening on ".len()..].trim().to_string();
+        server
+    }
+
+    /// Redis's own server; `None` where it is not installed.
+    fn redis(options: &[&str]) -> Option<Self> {
+        // Another process could take the port in between: the server ends then, and so the test.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut server = Command::new("redis-server");
+        server.args(["--port", &free.port().to_string(), "--save", ""]).args(options);
+        let process = installed("redis-server", server.stdout(Stdio::piped()).spawn())?;
+        let (mut server, _) = Self::listening(process, "Ready to accept connections");
+        server.address = free.to_string();
+        Some(server)
+    }
+
+    /// A process that prints this when it listens, and that line.
+    fn listening(mut process: Child, text: &str) -> (Self, String) {
         let mut printed = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
-        while !line.starts_with("listening on ") {
+        while !line.contains(text) {
             line.clear();
             assert_ne!(printed.read_line(&mut line).unwrap(), 0, "it does not listen");
         }
-        let address = line["listening on ".len()..].trim().to_string();
-        Server { process, printed, address }
+        (Server { process, printed, address: String::new() }, line)
     }
 
     /// A client's connection, for `version` 2 or 3 of the protocol.
@@ -81,6 +99,17 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+/// What came of starting a tool of Redis; `None` where it is not installed, which is printed.
+fn installed<T>(name: &str, started: io::Result<T>) -> Option<T> {
+    match started {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            println!("not run: {name} is missing (apt-get install redis-server redis-tools)");
+            None
+        }
+        started => Some(started.unwrap()),
     }
 }
 

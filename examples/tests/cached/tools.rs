@@ -1,23 +1,14 @@
 //! By `redis-cli` and `redis-benchmark`, where they are installed: Debian's package `redis-tools`.
 
-use super::Server;
-use std::io::ErrorKind;
+use super::{installed, Server};
 use std::process::Command;
 
 /// What a tool prints for these arguments; `None` where it is not installed.
-fn tool(server: &Server, name: &str, arguments: &str) -> Option<String> {
+pub(super) fn tool(server: &Server, name: &str, arguments: &str) -> Option<String> {
     let (host, port) = server.address.rsplit_once(':').unwrap();
     let mut tool = Command::new(name);
     tool.args(["-h", host, "-p", port]).args(arguments.split(' '));
-    let output = match tool.output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!(
-                "only the crate `redis` was run: {name} is missing (apt-get install redis-tools)"
-            );
-            return None;
-        }
-        output => output.unwrap(),
-    };
+    let output = installed(name, tool.output())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{name} {arguments}: {text}");
     Some(text)

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::ops::{Range, RangeBounds};
 
-/// A bulk of this length or longer is refused, as soon as its length is known.
+/// A longer bulk is refused, as soon as its length is known.
 pub const MAX_BULK: usize = 512 << 20;
 /// All bytes of one request.
 pub const MAX_REQUEST: usize = 1 << 30;
@@ -113,7 +113,7 @@ impl Requests {
     fn argument(&mut self) -> Done<bool> {
         if self.bulk.is_none() {
             self.bulk = match self.buffer.get(self.at) {
-                Some(b'$') => self.number("bulk count string", "bulk", 0..MAX_BULK as i64)?,
+                Some(b'$') => self.number("bulk count string", "bulk", 0..=MAX_BULK as i64)?,
                 Some(&other) => {
                     return Err(format!("expected '$', got '{}'", char::from(other)).into());
                 }

@@ -12,7 +12,8 @@ use expiry_examples::Done;
 /// The channel of keys that expire. A client that subscribes to another one hears nothing.
 const EXPIRED: &[u8] = b"__keyevent@0__:expired";
 /// The version of Redis whose answers these are.
-const VERSION: &str = "7.0.15";
+const VERSION: &str = "7.2.4";
+const NAMES: &str = "Client names";
 
 pub(super) fn ping(session: &mut Session, request: Request<'_>) -> Done {
     match (request.len(), request.from(1).next()) {
@@ -49,7 +50,7 @@ pub(super) fn hello(session: &mut Session, request: Request<'_>) -> Done {
     let mut name = None;
     while let Some(word) = words.next() {
         match words.next() {
-            Some(value) if is(word, "SETNAME") => name = Some(valid_name(value)?),
+            Some(value) if is(word, "SETNAME") => name = Some(visible(NAMES, value)?),
             Some(_) if is(word, "AUTH") && words.next().is_some() => {}
             _ => return refused(format!("Syntax error in HELLO option '{}'", text(word))),
         }
@@ -68,10 +69,11 @@ pub(super) fn hello(session: &mut Session, request: Request<'_>) -> Done {
     replies.array(0)
 }
 
-fn valid_name(name: &[u8]) -> Done<Vec<u8>> {
-    match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        true => Ok(name.to_vec()),
-        false => refused("Client names cannot contain spaces, newlines or special characters."),
+/// The word, which is for `what`, if it has only visible characters of ASCII.
+fn visible(what: &str, word: &[u8]) -> Done<Vec<u8>> {
+    match word.iter().all(u8::is_ascii_graphic) {
+        true => Ok(word.to_vec()),
+        false => refused(format!("{what} cannot contain spaces, newlines or special characters.")),
     }
 }
 
@@ -81,7 +83,16 @@ pub(super) fn no_subcommand(_: &mut Session, request: Request<'_>) -> Done {
 }
 
 pub(super) fn client_setname(session: &mut Session, request: Request<'_>) -> Done {
-    session.name = valid_name(request.word(2))?;
+    session.name = visible(NAMES, request.word(2))?;
+    session.replies.simple("OK")
+}
+
+pub(super) fn client_setinfo(session: &mut Session, request: Request<'_>) -> Done {
+    let (what, option) = (request.word(2), text(request.word(2)));
+    if !is(what, "LIB-NAME") && !is(what, "LIB-VER") {
+        return refused(format!("Unrecognized option '{option}'"));
+    }
+    visible(&option, request.word(3))?;
     session.replies.simple("OK")
 }
 
@@ -146,7 +157,7 @@ pub(super) fn config_get(session: &mut Session, request: Request<'_>) -> Done {
         ("maxmemory", options.max_memory.unwrap_or(0).to_string()),
         ("maxmemory-policy", policy.map_or(String::new(), |policy| policy.get_name().to_string())),
         ("notify-keyspace-events", "xE".to_string()),
-        ("proto-max-bulk-len", (MAX_BULK - 1).to_string()),
+        ("proto-max-bulk-len", MAX_BULK.to_string()),
         ("save", String::new()),
         ("timeout", options.idle.as_secs().to_string()),
     ];

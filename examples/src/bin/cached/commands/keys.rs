@@ -28,7 +28,6 @@ pub(super) fn r#type(session: &mut Session, request: Request<'_>) -> Done {
 }
 
 pub(super) fn expire(session: &mut Session, request: Request<'_>, when: When) -> Done {
-    let deadline = session.deadline(request, when, request.word(2), i64::MIN)?;
     let mut options = [false; 4];
     for word in request.from(3) {
         match ["NX", "XX", "GT", "LT"].iter().position(|option| is(word, option)) {
@@ -43,6 +42,7 @@ pub(super) fn expire(session: &mut Session, request: Request<'_>, when: When) ->
     if later && sooner {
         return refused("GT and LT options at the same time are not compatible");
     }
+    let deadline = session.deadline(request, when, request.word(2), i64::MIN)?;
     let set = session.retime(request, |old| {
         // No deadline is later than any.
         let now = old.unwrap_or(i64::MAX);
@@ -69,7 +69,8 @@ pub(super) fn ttl(session: &mut Session, request: Request<'_>, when: When) -> Do
         Some(None) => -1,
         Some(Some(deadline)) => {
             let now = if when.from_now { cache.now().as_millis() as i64 } else { 0 };
-            (deadline - now).max(0).saturating_add(when.unit / 2) / when.unit
+            let (left, unit) = ((deadline - now).max(0) as u64, when.unit as u64);
+            ((left + unit / 2) / unit) as i64
         }
     })
 }

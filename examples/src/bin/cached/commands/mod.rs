@@ -9,6 +9,7 @@ use crate::cache::Stored;
 use crate::connections::Server;
 use crate::protocol::{integer, Replies, Request};
 use expiry_examples::Done;
+use memchr::memchr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::broadcast;
@@ -87,7 +88,7 @@ static COMMANDS: &[Command] = &[
     command("client|getname", 2, Own, NO, connection::client_getname),
     command("client|id", 2, Own, NO, |s, _| s.replies.integer(s.id)),
     command("client|info", 2, Own, NO, connection::client_info),
-    command("client|setinfo", 4, Own, NO, |s, _| s.replies.simple("OK")),
+    command("client|setinfo", 4, Own, NO, connection::client_setinfo),
     command("client|setname", 3, Own, NO, connection::client_setname),
     command("command", -1, Parent, NO, connection::command),
     command("command|count", 2, Own, NO, |s, _| s.replies.integer(commands().count())),
@@ -188,7 +189,7 @@ impl Session {
         let Some(mut command) = find(name).filter(|_| !name.contains(&b'|')) else {
             return self.unknown(request);
         };
-        if command.kind == Kind::Parent && request.len() > 1 {
+        if command.kind == Parent && request.len() > 1 {
             let child = clipped(request.word(1), 16);
             command = find(&[name, b"|", child].concat()).unwrap_or(command);
         }
@@ -196,7 +197,8 @@ impl Session {
         if words != arity && (arity >= 0 || words < -arity) {
             return wrong_arity(command.name);
         }
-        if self.only_listens() && command.kind != Kind::Subscriber {
+        let exists = command.kind != Parent || words == 1;
+        if self.only_listens() && command.kind != Subscriber && exists {
             return refused(format!(
                 "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
@@ -218,6 +220,9 @@ impl Session {
         let name = request.word(0);
         // A browser that was led here would go on with a body of a stranger's choice.
         self.closing = is(name, "POST") || is(name, "HOST:");
+        if self.closing {
+            return Ok(());
+        }
         let mut shown = String::new();
         for word in request.from(1) {
             if shown.len() >= 128 {
@@ -258,7 +263,7 @@ impl Session {
 }
 
 /// What a number says about a deadline: milliseconds in its unit, from now or from 1970.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct When {
     unit: i64,
     from_now: bool,
@@ -285,7 +290,9 @@ fn clipped(word: &[u8], most: usize) -> &[u8] {
     &word[..word.len().min(most)]
 }
 
+/// The word, up to a zero byte, where texts end for Redis.
 fn text(word: &[u8]) -> String {
+    let word = &word[..memchr(0, word).unwrap_or(word.len())];
     String::from_utf8_lossy(word).into_owned()
 }
 

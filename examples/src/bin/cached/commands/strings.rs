@@ -27,23 +27,42 @@ pub(super) fn strlen(session: &mut Session, request: Request<'_>) -> Done {
     session.replies.integer(found.map_or(0, |found| found.data.len()))
 }
 
-pub(super) fn set(session: &mut Session, request: Request<'_>) -> Done {
-    let (mut new_only, mut old_only, mut shows, mut keeps) = (false, false, false, false);
-    let (mut words, mut deadline) = (request.from(3), None);
+/// The number for a deadline, where a client gives one, and its kind.
+type Given<'a> = Option<(When, &'a [u8])>;
+
+/// The options among these words: which of the flags there are, and the number for a deadline.
+/// Deadlines of two kinds exclude each other, and the last flag excludes any.
+fn options<'a, const N: usize>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+    flags: [&str; N],
+) -> Done<([bool; N], Given<'a>)> {
+    let (mut set, mut given) = ([false; N], None);
     while let Some(word) = words.next() {
-        match When::option(word) {
-            Some(when) if !keeps && deadline.is_none() => {
-                let number = words.next().ok_or(SYNTAX)?;
-                deadline = Some(session.deadline(request, when, number, 1)?);
+        match flags.iter().position(|flag| is(word, flag)) {
+            Some(flag) => set[flag] = true,
+            None => {
+                let when = When::option(word).ok_or(SYNTAX)?;
+                match given.replace((when, words.next().ok_or(SYNTAX)?)) {
+                    Some((other, _)) if other != when => return refused(SYNTAX),
+                    _ => {}
+                }
             }
-            None if is(word, "NX") && !old_only => new_only = true,
-            None if is(word, "XX") && !new_only => old_only = true,
-            None if is(word, "GET") => shows = true,
-            None if is(word, "KEEPTTL") && deadline.is_none() => keeps = true,
-            _ => return refused(SYNTAX),
         }
     }
-    let new = Stored::new(request.word(2), deadline);
+    match given.is_some() && set[N - 1] {
+        true => refused(SYNTAX),
+        false => Ok((set, given)),
+    }
+}
+
+pub(super) fn set(session: &mut Session, request: Request<'_>) -> Done {
+    let (flags, given) = options(request.from(3), ["NX", "XX", "GET", "KEEPTTL"])?;
+    let [new_only, old_only, shows, keeps] = flags;
+    if new_only && old_only {
+        return refused(SYNTAX);
+    }
+    let deadline = given.map(|(when, number)| session.deadline(request, when, number, 1));
+    let new = Stored::new(request.word(2), deadline.transpose()?);
     let (done, old) = session.server.cache.update(request.word(1), |old| {
         let goes = !(if old.is_some() { new_only } else { old_only });
         let deadline = old.filter(|_| keeps).map_or(new.deadline, |old| old.deadline);
@@ -86,13 +105,13 @@ pub(super) fn getdel(session: &mut Session, request: Request<'_>) -> Done {
 }
 
 pub(super) fn getex(session: &mut Session, request: Request<'_>) -> Done {
-    let option = request.from(2).next();
-    let deadline = match (request.len(), option.and_then(When::option)) {
-        (2, _) => return get(session, request),
-        (3, None) if is(request.word(2), "PERSIST") => None,
-        (4, Some(when)) => Some(session.deadline(request, when, request.word(3), 1)?),
-        _ => return refused(SYNTAX),
-    };
+    let ([persist], given) = options(request.from(2), ["PERSIST"])?;
+    // Without the key, the number is of no interest.
+    if !persist && given.is_none() || !session.server.cache.map.contains_key(request.word(1)) {
+        return get(session, request);
+    }
+    let deadline = given.map(|(when, number)| session.deadline(request, when, number, 1));
+    let deadline = deadline.transpose()?;
     let found = session.retime(request, |_| Some(deadline))?;
     session.replies.bulk_or_null(found.as_deref())
 }
@@ -151,8 +170,8 @@ pub(super) fn append(session: &mut Session, request: Request<'_>) -> Done {
     let length = count(session, request, |old| {
         let (old, more) = (old.unwrap_or_default(), request.word(2));
         match old.len() + more.len() {
-            MAX_BULK.. => refused("string exceeds maximum allowed size (proto-max-bulk-len)"),
-            length => Ok((length, [old, more].concat())),
+            length @ ..=MAX_BULK => Ok((length, [old, more].concat())),
+            _ => refused("string exceeds maximum allowed size (proto-max-bulk-len)"),
         }
     })?;
     session.replies.integer(length)

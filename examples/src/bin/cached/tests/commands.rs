@@ -133,7 +133,7 @@ fn deadlines() {
         pexpireat k 33177117420123 => :1
         pexpiretime k => :33177117420123
         pexpireat k 9223372036854775807 => :1
-        expiretime k => :9223372036854775
+        expiretime k => :9223372036854776
         pttl none => :-2
         persist k => :1
         persist k => :0
@@ -223,7 +223,7 @@ fn of_the_connection() {
         hello 4 => -NOPROTO unsupported protocol version
         hello x => -ERR Protocol version is not an integer or out of range
         hello 2 foo => -ERR Syntax error in HELLO option 'foo'
-        hello 3 auth me secret setname you => %7 $6 server $5 redis $7 version $6 7.0.15 $5 proto :3 $2 id :1 $4 mode $10 standalone $4 role $6 master $7 modules *0
+        hello 3 auth me secret setname you => %7 $6 server $5 redis $7 version $5 7.2.4 $5 proto :3 $2 id :1 $4 mode $10 standalone $4 role $6 master $7 modules *0
         get none => _
         client getname => $3 you
         config get maxmemory => %1 $9 maxmemory $10 7516192768

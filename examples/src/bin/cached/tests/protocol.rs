@@ -59,7 +59,7 @@ fn malformed_frames_are_errors() {
         ("*1\r\n:1\r\n", "expected '$', got ':'"),
         ("*1\r\n$-1\r\n", "invalid bulk length"),
         ("*1\r\n$01\r\n", "invalid bulk length"),
-        ("*1\r\n$536870912\r\n", "invalid bulk length"),
+        ("*1\r\n$536870913\r\n", "invalid bulk length"),
         ("*1\r\n$18446744073709551615\r\n", "invalid bulk length"),
         ("*1\r\n$1\r\nab\r\n", "expected CRLF after a bulk"),
     ] {
@@ -74,10 +74,10 @@ fn malformed_frames_are_errors() {
 #[test]
 fn a_request_of_a_gigabyte_is_refused_before_its_bulk_comes() {
     let mut requests = Requests::default();
-    let half = format!("*3\r\n${}\r\n", MAX_BULK - 1);
+    let half = format!("*3\r\n${}\r\n", MAX_BULK);
     requests.room().extend_from_slice(half.as_bytes());
-    requests.room().resize(half.len() + MAX_BULK - 1, b'x');
-    requests.room().extend_from_slice(format!("\r\n${}\r\n", MAX_BULK - 1).as_bytes());
+    requests.room().resize(half.len() + MAX_BULK, b'x');
+    requests.room().extend_from_slice(format!("\r\n${}\r\n", MAX_BULK).as_bytes());
     assert_eq!(requests.next().unwrap_err().to_string(), "too big request");
 }
 
