@@ -311,6 +311,46 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
     assert_eq!((found.unwrap(), calls), ([(&3, 30), (&4, 40)].into(), 2));
 }
 
+#[test]
+fn a_load_reserves_room_before_its_value_is_there() {
+    let guard_of = |map: &'static ExpiringMap<u64, u32>, key| match map.get_or_guard(&key) {
+        Ok(Loaded::Absent(guard)) => guard,
+        _ => panic!("it has no value"),
+    };
+    let builder = || ExpiringMap::builder().max_weight(100, |_: &u64, value: &u32| *value);
+    let map: &_ = Box::leak(Box::new(builder().build_manual().unwrap()));
+    (0..9).for_each(|key| drop(map.insert(key, 10).unwrap()));
+    let mut guard = guard_of(map, 9);
+    guard.reserve(60).unwrap();
+    guard.reserve(10).unwrap();
+    assert_eq!((map.weight(), map.len()), (Some(100), 4));
+    assert_eq!(map.insert(10, 50).unwrap_err().error, StoreError::Full, "it has evicted all");
+    assert_eq!(guard.reserve(101), Err(StoreError::TooHeavy));
+    assert_eq!((map.weight(), map.len()), (Some(60), 0));
+    drop(guard.insert(50).unwrap());
+    assert_eq!((map.weight(), map.get_cloned(&9)), (Some(50), Some(50)));
+    let mut guard = guard_of(map, 10);
+    guard.reserve(50).unwrap();
+    assert_eq!((map.weight(), map.len()), (Some(100), 1));
+    drop(guard);
+    assert_eq!(map.weight(), Some(50));
+    let (mut failed, mut late) = (guard_of(map, 11), guard_of(map, 12));
+    failed.reserve(10).unwrap();
+    late.reserve(10).unwrap();
+    map.remove(&12);
+    drop(late.insert(10).unwrap());
+    assert!(matches!(failed.insert(101), Err(refused) if refused.error == StoreError::TooHeavy));
+    assert_eq!(map.weight(), Some(50), "neither is in, and nothing is kept");
+
+    let full: &_ = Box::leak(Box::new(ExpiringMap::builder().capacity(1).build_manual().unwrap()));
+    let (mut one, mut two) = (guard_of(full, 1), guard_of(full, 2));
+    assert_eq!((one.reserve(7), two.reserve(7)), (Ok(()), Err(StoreError::Full)));
+    drop(one);
+    full.insert(3, 3).unwrap();
+    full.shutdown();
+    assert_eq!(two.reserve(1), Err(StoreError::Closed));
+}
+
 /// A map whose values live for 10 s and are reloaded after 6 s, and its clock.
 fn reloading() -> (ExpiringMap<u64, u64>, ManualClock) {
     let clock = ManualClock::new();

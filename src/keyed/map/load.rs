@@ -3,6 +3,7 @@
 mod many;
 
 use super::{ExpiringMap, Ref};
+use crate::core::engine::Room;
 use crate::keyed::living::Replaces;
 use crate::keyed::store::{Found, Place, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
@@ -96,6 +97,8 @@ pub struct LoadGuard<'a, K: 'static, V: 'static, S> {
     count: Count<'a, K, V>,
     /// Where the entry lies that is loaded anew.
     stale: Option<Place>,
+    /// What [`reserve`](Self::reserve) keeps.
+    room: Room<'a>,
     loading: Loading<'a, K, V>,
 }
 
@@ -385,7 +388,8 @@ where
                 there => there.and_then(|(_, place)| place),
             };
             let count = Count { store: &self.store, has_inserted: false };
-            let guard = LoadGuard { map: self, count, stale, loading };
+            let room = self.store.engine.admission.room();
+            let guard = LoadGuard { map: self, count, stale, room, loading };
             return Ok(Step::Done(Loaded::Absent(guard)));
         }
     }
@@ -548,6 +552,20 @@ where
         self.loading.key()
     }
 
+    /// Makes room in the map for a value of this weight before the value is in memory: ends what is
+    /// due, and evicts. What is reserved counts as in use until the value is inserted, or this is
+    /// dropped; no other insertion takes it. A second call makes it more, not less. Any value
+    /// weighs 1 where the map has no weigher. A map without a bound has room for all.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooHeavy`], [`StoreError::Full`] where nothing can be evicted, and
+    /// [`StoreError::Closed`].
+    pub fn reserve(&mut self, weight: u32) -> Result<(), StoreError> {
+        let store = &*self.map.store;
+        store.reserve(&mut self.room, u64::from(weight).max(1), store)
+    }
+
     /// Inserts the value, with the map's lifetime, and gives it to the waiting callers too. This
     /// clones it once.
     ///
@@ -574,7 +592,7 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Value<'a, K, V>, InsertError<K, V>> {
-        let LoadGuard { map, mut count, stale, loading } = self;
+        let LoadGuard { map, mut count, stale, room, loading } = self;
         let held = |flight| Ok(Value(Held::Loaded(flight)));
         if loading.is_invalidated() {
             count.has_inserted = true;
@@ -582,7 +600,9 @@ where
         }
         let shared = Outcome::Loaded(value.clone());
         let replaces = stale.map_or(Replaces::Nothing, Replaces::This);
-        let settled = match map.put(loading.key().clone(), value, lifetime.into(), replaces) {
+        let (key, asks) = (loading.key().clone(), map.store.expiry.is_some());
+        let (hash, lifetime) = (map.hash(&key), (lifetime.into(), asks));
+        let settled = match map.put_by(hash, (key, value), lifetime, replaces, room) {
             Ok(settled) => settled,
             Err(refused) => {
                 drop(loading.end(shared));
@@ -609,10 +629,10 @@ where
         Q: Hash + Eq + ?Sized,
         E: Send + Sync + 'static,
     {
-        let LoadGuard { map, count, stale, loading } = self;
+        let LoadGuard { map, count, stale, room, loading } = self;
         let error = Arc::new(error);
         // Before the error is on its way out: the `Drop` of a key may panic.
-        drop((loading.end(Outcome::Failed(error.clone())), count));
+        drop((loading.end(Outcome::Failed(error.clone())), count, room));
         match stale.and_then(|_| map.peek(key)) {
             Some(entry) => Ok(Value(Held::Kept(entry, error))),
             None => Err(LoadError::Failed(error)),

@@ -2,7 +2,7 @@
 
 use super::compute::Altered;
 use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
-use crate::core::engine::Pin;
+use crate::core::engine::{Pin, Room};
 use crate::keyed::living::{Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
 use crate::keyed::store::{Entered, Lent, Place, RemovalCause, Store};
@@ -134,8 +134,9 @@ where
         if self.store.expiry.is_some() {
             return self.insert_asking((key, value), lifetime.into());
         }
-        let hash = self.hash(&key);
-        let settled = self.put_by(hash, (key, value), (lifetime.into(), false), Replaces::Any)?;
+        let (hash, room) = (self.hash(&key), self.store.engine.admission.room());
+        let lifetime = (lifetime.into(), false);
+        let settled = self.put_by(hash, (key, value), lifetime, Replaces::Any, room)?;
         Ok(settled.into_replaced())
     }
 
@@ -175,21 +176,22 @@ where
         lifetime: Lifetimes,
         replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
-        let asks = self.store.expiry.is_some();
-        self.put_by(hash, (key, value), (lifetime, asks), replaces)
+        let (asks, room) = (self.store.expiry.is_some(), self.store.engine.admission.room());
+        self.put_by(hash, (key, value), (lifetime, asks), replaces, room)
     }
 
     /// The loop of an insertion, which may ask a policy for the lifetime.
     #[inline(always)]
-    fn put_by(
-        &self,
+    pub(super) fn put_by<'s>(
+        &'s self,
         hash: u32,
         (key, value): (K, V),
         lifetime: (Lifetimes, bool),
         replaces: Replaces,
-    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        room: Room<'s>,
+    ) -> Result<Settled<'s, K, V>, InsertError<K, V>> {
         let store = &*self.store;
-        let mut offer = store.offer(hash, key, Some(value));
+        let mut offer = store.offer(hash, key, Some(value)).with_room(room);
         if let Err(error) = offer.weigh() {
             return Err(InsertError::of(offer.into_pair(), error));
         }

@@ -79,6 +79,50 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Offer { store: self, hash, weight: 1, room, key: Some(key), value }
     }
 
+    /// Keeps room for an entry of this weight, whose value is yet to come. Ends what is due, and
+    /// evicts. The caller is unpinned.
+    #[cold]
+    pub(in crate::keyed) fn reserve(
+        &self,
+        room: &mut Room<'_>,
+        weight: u64,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) -> Result<(), StoreError> {
+        let weight = if self.weigher.is_some() { weight } else { 1 };
+        if self.engine.admission.is_refusing() {
+            return Err(StoreError::Closed);
+        }
+        room.attempts = 0;
+        while let Err(refused) = room.take(weight) {
+            if self.engine.admission.limit().is_some_and(|limit| weight > limit) {
+                return Err(StoreError::TooHeavy);
+            }
+            let goes_on = match &self.eviction {
+                _ if refused != Refused::Full => false,
+                Some(eviction) => {
+                    self.ends_due(eviction, room, frontend) || self.evict_one(eviction, None, room)
+                }
+                None => {
+                    room.attempts += 1;
+                    room.attempts < ATTEMPTS && self.polls(frontend)
+                }
+            };
+            if !goes_on {
+                return Err(refused.into());
+            }
+        }
+        room.keep(weight);
+        room.attempts = 0;
+        Ok(())
+    }
+
+    /// Ends what is due, if something is. Returns whether it was.
+    fn polls(&self, frontend: &impl Frontend<Pair<K, V>>) -> bool {
+        let now = self.engine.deadlines.clock().now();
+        let due = self.engine.is_due(now);
+        due.then(|| self.engine.poll_beside(now, ROOM, frontend)).is_some()
+    }
+
     /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
     /// afterwards.
     #[inline(always)]
@@ -124,6 +168,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
 }
 
 impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
+    /// The same, with the room that a call has kept for it.
+    #[inline(always)]
+    pub(in crate::keyed) fn with_room(self, room: Room<'s>) -> Self {
+        Offer { room, ..self }
+    }
+
     #[inline(always)]
     pub(in crate::keyed) fn key(&self) -> &K {
         self.key.as_ref().expect(OFFERED)
@@ -366,10 +416,9 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             (Hindered::Behind, _) if engine.catch_up(frontend) => return Ok(()),
             (Hindered::Behind, _) => return Err(LifetimeError::TooLong.into()),
             (Hindered::Refused(StoreError::Full), Some(eviction)) => self.evict(eviction, frontend),
-            (Hindered::Refused(StoreError::Full), None) => self.makes_room(|| {
-                let now = engine.deadlines.clock().now();
-                engine.is_due(now).then(|| engine.poll_beside(now, ROOM, frontend)).is_some()
-            }),
+            (Hindered::Refused(StoreError::Full), None) => {
+                self.makes_room(|| self.store.polls(frontend))
+            }
             // Slots that wait to be freed are room where there is no memory for more.
             (Hindered::Refused(StoreError::OutOfMemory), _) => self.makes_room(|| {
                 let waits = engine.unreclaimed() > 0;
