@@ -183,8 +183,10 @@ fn nightly() -> Vec<Step> {
     let crates = "-p expiry -p expiry-wheel -p expiry-topology";
     let mut steps = vec![
         cargo(
-            "package",
-            &format!("package --locked --allow-dirty {crates} -p expiry-nats -p expiry-tower"),
+            "publication",
+            &format!(
+                "publish --dry-run --locked --allow-dirty {crates} -p expiry-nats -p expiry-tower"
+            ),
         ),
         cargo("licences and advisories", "deny check"),
         cargo(
