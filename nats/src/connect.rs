@@ -51,6 +51,7 @@ pub struct Options {
     client_certificate: Option<(PathBuf, PathBuf)>,
     tls: bool,
     on_event: Option<Hear>,
+    api_prefix: String,
     request_timeout: Duration,
 }
 
@@ -76,6 +77,9 @@ setters! { Options
     /// consumer, an error of the server. A subject that the server does not permit is such an
     /// error. The call must not block.
     on_event(f: impl Fn(&str) + Send + Sync + 'static) => on_event = Some(Arc::new(f));
+    /// The subject of JetStream's API, `$JS.API` by default: `$JS.hub.API` for the domain `hub`, or
+    /// what another account's API is imported as.
+    api_prefix(prefix: &str) => api_prefix = prefix.to_string();
     /// How long a request waits for its answer.
     request_timeout(timeout: Duration) => request_timeout = timeout;
 }
@@ -95,6 +99,7 @@ impl Options {
             client_certificate: None,
             tls: false,
             on_event: None,
+            api_prefix: "$JS.API".to_string(),
             request_timeout: Duration::from_secs(5),
         }
     }
@@ -221,7 +226,7 @@ impl Nats {
     }
 
     /// Uses a client that the caller has connected, with settings that [`Options`] does not have. Of
-    /// the options the names and the request timeout count. The permissions of the guide need the
+    /// the options the names, the API's prefix and the request timeout count. The permissions of the guide need the
     /// inbox prefix `_INBOX.APP.WORKER`.
     ///
     /// # Errors
@@ -235,6 +240,7 @@ impl Nats {
             return Err(NatsError::TooOld { found, needed: NEEDED });
         }
         let context = ContextBuilder::new()
+            .api_prefix(options.api_prefix.as_str())
             .timeout(options.request_timeout)
             .max_ack_inflight(1 << 16)
             .build(client.clone());

@@ -148,6 +148,9 @@ stats! { counted
     gauges {
         /// Messages that are held now.
         held: u64,
+        /// Messages that the consumer had yet to deliver when it delivered last, or when a request
+        /// found no more: the lag. Of a partitioned source, those of the worker's partitions.
+        waiting: u64,
     }
     counters {
         /// Messages that were delivered, redeliveries included.
@@ -194,10 +197,18 @@ type Given<M> = (MessageId, M, Option<Held>);
 
 /// The two ends that a spout task uses.
 struct Link<M> {
-    /// The number of messages that the I/O task holds.
-    held: Arc<AtomicU64>,
+    gauges: Arc<Gauges>,
     messages: Mutex<mpsc::UnboundedReceiver<Given<M>>>,
     outcomes: mpsc::UnboundedSender<Outcome>,
+}
+
+/// What an I/O task reads off itself.
+#[derive(Default)]
+struct Gauges {
+    /// The number of messages that it holds.
+    held: AtomicU64,
+    /// The number of those that its inlets have yet to bring.
+    waiting: AtomicU64,
 }
 
 type Decode<M> = dyn Fn(&Incoming<'_>, Option<&Held>) -> Result<M, String> + Send + Sync;
@@ -310,7 +321,7 @@ impl<M: Send + 'static> StreamSource<M> {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();
             let (shared, options) = (self.shared.clone(), &self.shared.options);
-            let held = Arc::<AtomicU64>::default();
+            let gauges = Arc::<Gauges>::default();
             let (inlets, owned) = match &self.owner {
                 Some(owner) => (BTreeMap::new(), owner.owned.subscribe()),
                 None => {
@@ -320,7 +331,7 @@ impl<M: Send + 'static> StreamSource<M> {
             let mut task = Task {
                 custody: Custody::new(options.ack_wait, options.attempts, options.at_least),
                 shared,
-                held: held.clone(),
+                gauges: gauges.clone(),
                 give,
                 outcomes: outcomes.downgrade(),
                 active: None,
@@ -332,7 +343,7 @@ impl<M: Send + 'static> StreamSource<M> {
             };
             task.owned.mark_changed();
             self.runtime.spawn(task.run(told));
-            Arc::new(Link { held, messages: Mutex::new(messages), outcomes })
+            Arc::new(Link { gauges, messages: Mutex::new(messages), outcomes })
         });
         let stream = self.shared.options.stream.clone();
         StreamSpout { link: link.clone(), waker: context.waker(), stream }
@@ -342,8 +353,14 @@ impl<M: Send + 'static> StreamSource<M> {
     #[must_use]
     pub fn stats(&self) -> SourceStats {
         let links = lock(&self.links);
-        let held = links.values().map(|link| link.held.load(Ordering::Relaxed));
-        self.shared.counts.snapshot(held.sum())
+        let held = links.values().map(|link| link.gauges.held.load(Ordering::Relaxed));
+        let waiting = links.values().map(|link| link.gauges.waiting.load(Ordering::Relaxed));
+        // Without partitions all tasks ask one consumer.
+        let waiting = match self.owner {
+            Some(_) => waiting.sum(),
+            None => waiting.max().unwrap_or(0),
+        };
+        self.shared.counts.snapshot(held.sum(), waiting)
     }
 
     /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts

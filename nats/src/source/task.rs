@@ -1,6 +1,6 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
-use super::{Given, Incoming, MessageId, Outcome, Owned, Shared, DEAD, PULL};
+use super::{Gauges, Given, Incoming, MessageId, Outcome, Owned, Shared, DEAD, PULL};
 use crate::base::count;
 use crate::custody::{Action, Custody, Letter};
 use crate::{clock, Held};
@@ -14,7 +14,7 @@ use expiry_topology::Waker;
 use futures_util::future::ready;
 use futures_util::stream::{once, BoxStream, SelectAll, StreamExt};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -34,7 +34,7 @@ const TRUNCATED: &str = "Expiry-Truncated";
 pub(super) struct Task<M> {
     pub(super) shared: Arc<Shared<M>>,
     pub(super) custody: Custody<MessageId, Received>,
-    pub(super) held: Arc<AtomicU64>,
+    pub(super) gauges: Arc<Gauges>,
     pub(super) give: mpsc::UnboundedSender<Given<M>>,
     /// Weak, so that the task ends when its source and spouts are gone.
     pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
@@ -69,6 +69,8 @@ pub(super) struct Inlet {
     request: u64,
     is_open: bool,
     asked: usize,
+    /// The messages that its consumer has yet to deliver, as far as is known.
+    waiting: u64,
     /// The earliest time of the next request.
     ask_at: Duration,
 }
@@ -133,7 +135,9 @@ impl<M: Send + 'static> Task<M> {
                     }
                 }
             }
-            self.held.store(self.custody.len() as u64, Ordering::Relaxed);
+            self.gauges.held.store(self.custody.len() as u64, Ordering::Relaxed);
+            let waiting = self.inlets.values().map(|inlet| inlet.waiting).sum();
+            self.gauges.waiting.store(waiting, Ordering::Relaxed);
         }
     }
 
@@ -235,6 +239,7 @@ impl<M: Send + 'static> Task<M> {
         match pulled {
             Some(Ok(message)) => {
                 inlet.asked = inlet.asked.saturating_sub(1);
+                inlet.waiting = message.info().map_or(0, |info| info.pending);
                 let received = Received { message, held: inlet.held.clone() };
                 if !is_fenced(&received.held) {
                     self.delivered(received).await;
@@ -242,7 +247,12 @@ impl<M: Send + 'static> Task<M> {
             }
             // The consumer was deleted, or its leader has gone.
             Some(Err(error)) => self.pull_failed(tag.0, error.to_string()),
-            None => (inlet.is_open, inlet.asked) = (false, 0),
+            None => {
+                if inlet.asked > 0 {
+                    inlet.waiting = 0;
+                }
+                (inlet.is_open, inlet.asked) = (false, 0);
+            }
         }
     }
 

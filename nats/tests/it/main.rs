@@ -150,6 +150,19 @@ async fn each_connection_reads_the_credentials_anew() {
 }
 
 #[tokio::test]
+async fn a_prefix_leads_to_the_api_of_a_domain() {
+    let (tell, told) = mpsc::channel();
+    let server = played("2.12.8", move |line| {
+        tell.send(line.to_string()).unwrap();
+        Some(if line.starts_with("PING") { "PONG\r\n" } else { "" })
+    });
+    let options = Options::new("app", "worker").servers([server]).api_prefix("$JS.hub.API");
+    let asked = Nats::connect(options.request_timeout(Duration::from_millis(500))).await;
+    asked.unwrap_err();
+    assert!(told.try_iter().any(|line| line.starts_with("PUB $JS.hub.API.INFO ")));
+}
+
+#[tokio::test]
 async fn brokers_that_do_not_answer_are_waited_for_as_long_as_asked() {
     let silent = server("2.12.8", "PONG\r\n");
     let found = refused("app", "worker", &silent).await;

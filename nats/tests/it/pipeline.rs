@@ -123,6 +123,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     assert!(letters.is_empty());
     let stats = source.stats();
     assert_eq!((stats.acked, stats.dead, stats.naks, stats.held), (998, 5, 2, 0));
+    rig.until("a request finds no more", || source.stats().waiting == 0);
 }
 
 /// Each attempt publishes under the same id, also beside one that has not ended.
@@ -245,14 +246,16 @@ fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
         std::thread::sleep(Duration::from_millis(100)); // a window takes twice `ack_wait`
     };
     let (topology, source) = stage(&worker, options().window(60).ack_wait(3 * SECOND), step);
-    let mut most = 0;
+    let (mut most, mut waiting) = (0, 0);
     rig.until("70 are acked", || {
         most = most.max(source.stats().held);
+        waiting = waiting.max(source.stats().waiting);
         source.stats().acked >= 70
     });
     topology.kill();
     let stats = source.stats();
     assert!(most > 60 && most <= 120 && stats.in_progress > 0, "{most} held, {stats:?}");
+    assert!((380..500).contains(&waiting), "{waiting} waited of 500");
     assert!(executed.lock().unwrap().values().all(|times| *times == 1));
     assert_eq!(stats.redelivered_held, 0);
 }

@@ -9,7 +9,7 @@ use expiry_topology::{sink, ManualClock, TopologyBuilder};
 fn a_panic_while_a_message_is_emitted_loses_no_id() {
     let (give, messages) = mpsc::unbounded_channel();
     let (outcomes, mut told) = mpsc::unbounded_channel();
-    let link = Arc::new(Link { held: Arc::default(), messages: Mutex::new(messages), outcomes });
+    let link = Arc::new(Link { gauges: Arc::default(), messages: Mutex::new(messages), outcomes });
     for sequence in 0..20 {
         let id = MessageId { sequence, published: 0, epoch: None };
         give.send((id, sequence, None)).unwrap();
