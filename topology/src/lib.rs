@@ -111,8 +111,8 @@ pub use collect::{BoltCollector, SpoutCollector};
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use component::StreamSpout;
 pub use component::{
-    basic, concurrent, sink, Basic, Bolt, Concurrent, Context, Counter, Derive, Done, Hook, Next,
-    Seen, Spout, Waker,
+    basic, concurrent, sink, window, Basic, Bolt, Concurrent, Context, Counter, Derive, Done, Hook,
+    Next, Seen, Spout, Waker,
 };
 pub use error::{BuildError, EmitError, Failed};
 pub use metrics::{ComponentMetrics, InputMetrics, Latency};

@@ -8,6 +8,7 @@ mod hook;
 mod spout;
 #[cfg(feature = "stream")]
 mod stream;
+mod window;
 
 pub use basic::{basic, sink, Basic, Derive, Done};
 pub use bolt::Bolt;
@@ -19,3 +20,4 @@ pub use spout::{Next, Spout};
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::StreamSpout;
+pub use window::window;
