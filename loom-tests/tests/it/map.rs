@@ -240,11 +240,8 @@ fn a_value_is_removed_by_its_identity() {
     large("a_value_is_removed_by_its_identity, replaced", || {
         let rig = with(live(10));
         let Entry::Occupied(entry) = rig.entry(1) else { panic!("it is there") };
-        let (replaced, removed) = beside(
-            &rig,
-            |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
-            |_| entry.remove().map(|ended| *ended.value()),
-        );
+        let (replaced, removed) =
+            beside(&rig, |rig| rig.put(20), |_| entry.remove().map(|ended| *ended.value()));
         assert_eq!(rig.get(), Some(20));
         assert!(removed.is_some() != replaced.is_some());
         assert_eq!(removed.or(replaced), Some(10));
