@@ -247,8 +247,8 @@ impl Clock for Moved {
     }
 }
 
-/// A store that is not dropped where an assertion has failed: the checker, and perhaps the store, is
-/// in the middle of an execution then.
+/// A store that is not dropped after a failed assertion: the checker, and perhaps the store, is in
+/// the middle of an execution then.
 pub struct Kept<T>(ManuallyDrop<T>);
 
 impl<T> Kept<T> {

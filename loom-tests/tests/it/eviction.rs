@@ -117,7 +117,7 @@ model!(weights_replaced_beside_a_removal, bounded(2), || {
     fits(&rig, 3);
 });
 
-// A call keeps the permits of what it evicts until it has enough, and gives them back where it finds
+// A call keeps the permits of what it evicts until it has enough, and gives them back if it finds
 // nothing to evict. Guards: each permit is an entry's, a call's, or free.
 model!(a_heavy_insertion_beside_a_light_one, bounded(2), || {
     let rig = weighing(2);

@@ -53,8 +53,8 @@ model!(m2_told_gone_and_touched, || {
     }
 });
 
-// M2 for look-ups, which read the clock before they look: a thread that has not found the entry does
-// not find it later. Guards: a look-up goes by the state of the lease, too.
+// M2 for look-ups, which read the clock first: a thread that has not found the entry does not find
+// it later. Guards: a look-up goes by the state of the lease, too.
 model!(m2_told_gone_and_looked_up, || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| (rig.get(), rig.get()));

@@ -158,8 +158,8 @@ model!(an_ack_of_a_chosen_root_beside_a_timeout_returns_one_token, large, || {
     });
 });
 
-// The last ack beside the init that takes an early entry over. Guards: the init puts owner and token
-// in before it marks the word, and the mark publishes them; W0 against W1.
+// The last ack beside the init that takes an early entry over. Guards: the init writes owner and
+// token before it marks the word, and the mark publishes them.
 model!(an_ack_beside_an_init_returns_the_token, || {
     let rig = Rig::new();
     assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));

@@ -354,8 +354,8 @@ model!(w06_a_noted_slot_changes_hands, || {
     assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
 });
 
-/// A touch sets another deadline for a root whose init has not notified the driver yet. `polled` ticks
-/// later that thread polls. Returns whether the touch came in time.
+/// A touch sets another deadline for a root whose init has not notified the driver yet. That thread
+/// polls `polled` ticks later. Returns whether the touch came in time.
 fn touched_before_its_init_has_told(ticks: u32, polled: u32) -> (Arc<Rig>, bool) {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     let a = aside(&rig, move |rig| {
@@ -371,8 +371,8 @@ fn touched_before_its_init_has_told(ticks: u32, polled: u32) -> (Arc<Rig>, bool)
     (rig, renewed)
 }
 
-// Q6: the touch raises the deadline, and notifies no thread. Guards: the init notifies the driver of
-// the first deadline, by which the driver comes and finds the second.
+// Q6: the touch raises the deadline, and notifies no thread. Guards: the init notifies the driver
+// of the first deadline, by which the driver comes and finds the second.
 model!(q06_renewed_before_its_init_has_told, || {
     let (rig, renewed) = touched_before_its_init_has_told(20, 10);
     if renewed {
