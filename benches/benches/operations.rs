@@ -11,7 +11,7 @@ use expiry_benches::expire::{Due, Expiry};
 use expiry_benches::keyed::{Dash, Key, Map, Papaya, Setup, Store, Time, INTERVAL};
 use expiry_benches::lab::{Lab, Load};
 use expiry_benches::peers::{Chosen, DashRemoveIf, Issued, Nothing, Peer, Touch};
-use expiry_benches::window::{Keys, Order, GROUP};
+use expiry_benches::window::{Order, GROUP};
 use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ fn trees<P: Peer>(
     let group = format!("{what}/{}/{:?}/{}", load.in_flight, load.order, load.threads);
     let mut lab = OnceCell::new();
     bench(c, &group, P::NAME, |iters| {
-        lab.get_or_init(|| Lab::<P>::new(load, Keys::Random));
+        lab.get_or_init(|| Lab::<P>::new(load));
         let lab = lab.get_mut().expect("set above");
         let step = (GROUP * load.threads) as u64;
         let trees = iters.div_ceil(step) * step;

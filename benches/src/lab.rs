@@ -2,7 +2,7 @@
 
 use crate::peers::{Peer, Touch};
 use crate::process::settled;
-use crate::window::{draw, Keys, Order, Window, GROUP};
+use crate::window::{draw, Order, Window, GROUP};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -72,13 +72,13 @@ pub struct Lab<P: Peer> {
 
 impl<P: Peer> Lab<P> {
     /// Makes the peer, fills it up from its default size, lets it settle.
-    pub fn new(load: &Load, keys: Keys) -> Self {
+    pub fn new(load: &Load) -> Self {
         let mut lab = Lab {
             peer: P::new(load.in_flight),
             windows: (0..load.threads)
                 .map(|thread| {
                     let share = load.in_flight / load.threads;
-                    Window::new(thread, share, load.positions[thread].clone(), keys)
+                    Window::new(thread, share, load.positions[thread].clone())
                 })
                 .collect(),
         };
@@ -113,12 +113,8 @@ impl<P: Peer> Lab<P> {
 pub type Round = (f64, Option<usize>);
 
 /// One round of `work` with a fresh peer.
-pub fn round<P: Peer>(
-    load: &Load,
-    keys: Keys,
-    work: impl Fn(&mut Lab<P>, usize) -> Duration,
-) -> Round {
-    let mut lab = Lab::<P>::new(load, keys);
+pub fn round<P: Peer>(load: &Load, work: impl Fn(&mut Lab<P>, usize) -> Duration) -> Round {
+    let mut lab = Lab::<P>::new(load);
     work(&mut lab, load.warm);
     settled();
     let (mut wall, mut trees) = (Duration::ZERO, 0);
@@ -140,7 +136,7 @@ mod tests {
     fn check<P: Peer>() {
         for (threads, order) in [(1, Order::Fifo), (2, Order::Random)] {
             let load = Load::standard(1000, threads, order);
-            let mut lab = Lab::<P>::new(&load, Keys::Random);
+            let mut lab = Lab::<P>::new(&load);
             for batch in [false, true] {
                 lab.run(10 * load.in_flight, batch);
             }

@@ -1,6 +1,6 @@
 //! Figures as they are printed: with their load, their spread, and whether they reach the target.
 
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Spread {
@@ -26,10 +26,6 @@ impl Spread {
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         let (a, b) = (f(self.min), f(self.max));
         Spread { median: f(self.median), min: a.min(b), max: a.max(b) }
-    }
-
-    fn json(self) -> Value {
-        json!({ "median": self.median, "min": self.min, "max": self.max })
     }
 }
 
@@ -57,16 +53,15 @@ impl std::fmt::Display for Target {
     }
 }
 
+#[derive(Default)]
 pub struct Report {
-    json: bool,
-    figures: Vec<Value>,
     /// Figures with a target: name, median, unit, target.
     checks: Vec<(String, f64, String, Target)>,
 }
 
-/// One column of a [row](Table::row): its name, the nanoseconds of processor time, the median of
-/// wall time, and for each store of ours the ratio of its time to this one's.
-pub type Column<'a> = (&'a str, Spread, f64, Vec<(String, Spread)>);
+/// One column of a [row](Table::row): nanoseconds of processor time, and for each store of ours the
+/// ratio of its time to this one's.
+pub type Column = (Spread, Vec<Spread>);
 
 pub struct Table<'a> {
     report: &'a mut Report,
@@ -75,50 +70,32 @@ pub struct Table<'a> {
     name: String,
 }
 
+fn say(text: &str) {
+    println!("{}", text.trim_end_matches(' '));
+}
+
 impl Report {
-    pub fn new(json: bool) -> Self {
-        Report { json, figures: Vec::new(), checks: Vec::new() }
-    }
-
-    fn say(&self, text: &str) {
-        if !self.json {
-            println!("{}", text.trim_end_matches(' '));
-        }
-    }
-
     pub fn table(&mut self, title: String, load: &str) -> Table<'_> {
-        self.say(&format!("\n## {title}\n   {load}"));
+        say(&format!("\n## {title}\n   {load}"));
         Table { report: self, name: title.clone(), title }
     }
 
-    /// Ends the report: prints the table of targets, or the object. Returns whether all are met.
+    /// Ends the report: prints the table of targets. Returns whether all are met.
     pub fn finish(self, seconds: f64) -> bool {
-        let verdicts =
-            self.checks.iter().map(|(name, figure, _, target)| (name, target.reached(*figure)));
-        let met = verdicts.clone().filter(|(_, met)| *met).count();
-        if self.json {
-            let checks: Map<String, Value> =
-                verdicts.map(|(name, met)| (name.clone(), json!(met))).collect();
-            let cores = std::thread::available_parallelism().map_or(0, usize::from);
-            let all = json!({
-                "scenario": "figures", "seconds": seconds, "cores": cores,
-                "figures": self.figures, "checks": checks,
-            });
-            println!("{all}");
-        } else {
-            println!("\n## Targets: {met} of {} are met ({seconds:.0} s)", self.checks.len());
-            for (name, figure, unit, target) in &self.checks {
-                let verdict = if target.reached(*figure) { "met" } else { "SHORT" };
-                println!("   {verdict:<5} {figure:>9.2} {unit:<8} {target:<9}  {name}");
-            }
+        let met = |(_, figure, _, target): &&(_, f64, _, Target)| target.reached(*figure);
+        let (met, all) = (self.checks.iter().filter(met).count(), self.checks.len());
+        println!("\n## Targets: {met} of {all} are met ({seconds:.0} s)");
+        for (name, figure, unit, target) in &self.checks {
+            let verdict = if target.reached(*figure) { "met" } else { "SHORT" };
+            println!("   {verdict:<5} {figure:>9.2} {unit:<8} {target:<9}  {name}");
         }
-        met == self.checks.len()
+        met == all
     }
 }
 
 impl Table<'_> {
     pub fn note(&self, text: &str) {
-        self.report.say(&format!("   {text}"));
+        say(&format!("   {text}"));
     }
 
     pub fn part(&mut self, name: &str) {
@@ -134,20 +111,13 @@ impl Table<'_> {
     }
 
     /// A figure of several columns, some of which may be missing.
-    pub fn row(&mut self, name: &str, columns: &[Option<Column<'_>>]) {
+    pub fn row(&self, name: &str, columns: &[Option<Column>]) {
         let mut text = String::new();
         for column in columns {
             let mut cell = String::new();
-            if let Some((column, nanos, wall, times)) = column {
-                let ratios: Map<String, Value> =
-                    times.iter().map(|(ours, times)| (ours.clone(), times.json())).collect();
-                self.report.figures.push(json!({
-                    "table": self.name, "name": name, "column": column, "unit": "ns",
-                    "figure": nanos.json(), "wall_ns": wall, "ours_over_this": ratios,
-                }));
-                let Spread { median, min, max } = nanos;
+            if let Some((Spread { median, min, max }, times)) = column {
                 cell = format!("{median:.1} [{min:.1} .. {max:.1}]");
-                for (_, times) in times {
+                for times in times {
                     cell += &format!(" x {:.2}", times.median);
                 }
             }
@@ -159,19 +129,16 @@ impl Table<'_> {
     fn line(&self, mark: char, name: &str, unit: &str, figure: Spread, more: &str) {
         let Spread { median, min, max } = figure;
         let figure = format!("{median:>11.2} {unit:<12} [{min:.2} .. {max:.2}]");
-        self.report.say(&format!(" {mark} {name:<44} {figure}  {more}"));
+        say(&format!(" {mark} {name:<44} {figure}  {more}"));
     }
 
     /// A figure without a target.
-    pub fn figure(&mut self, name: &str, unit: &str, figure: Spread) {
+    pub fn figure(&self, name: &str, unit: &str, figure: Spread) {
         self.loaded(name, unit, figure, &json!({}));
     }
 
     /// A figure without a target, and what else there is to say of it.
-    pub fn loaded(&mut self, name: &str, unit: &str, figure: Spread, load: &Value) {
-        self.report.figures.push(json!({
-            "table": self.name, "name": name, "unit": unit, "figure": figure.json(), "load": load,
-        }));
+    pub fn loaded(&self, name: &str, unit: &str, figure: Spread, load: &Value) {
         let load = load.as_object().into_iter().flatten();
         let load: Vec<_> = load.map(|(key, value)| format!("{key} {value}")).collect();
         self.line(' ', name, unit, figure, &load.join(", "));
@@ -182,10 +149,6 @@ impl Table<'_> {
         let pass = target.reached(figure.median);
         let check = (format!("{}: {name}", self.name), figure.median, unit.to_string(), target);
         self.report.checks.push(check);
-        self.report.figures.push(json!({
-            "table": self.name, "name": name, "unit": unit, "figure": figure.json(),
-            "target": target.to_string(), "pass": pass,
-        }));
         let verdict = if pass { "pass" } else { "SHORT" };
         self.line('>', name, unit, figure, &format!("{target}  {verdict}"));
     }

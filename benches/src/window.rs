@@ -12,13 +12,6 @@ pub enum Order {
     Random,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keys {
-    Sequential,
-    /// A bijection of the same counter that looks random.
-    Random,
-}
-
 /// Splitmix64's finaliser: a bijection.
 #[inline]
 pub fn mix(n: u64) -> u64 {
@@ -31,17 +24,6 @@ pub fn mix(n: u64) -> u64 {
 #[inline]
 pub fn below(seed: u64, end: u64) -> u64 {
     ((u128::from(mix(seed)) * u128::from(end)) >> 64) as u64
-}
-
-impl Keys {
-    #[inline]
-    pub fn get(self, thread: usize, n: u64) -> u64 {
-        let n = ((thread as u64) << 48) | (n + 1);
-        match self {
-            Keys::Sequential => n,
-            Keys::Random => mix(n),
-        }
-    }
 }
 
 /// Draws `steps` positions (a multiple of [`GROUP`]) below `window`, distinct within a group. FIFO
@@ -86,12 +68,11 @@ pub struct Window<P: Peer> {
     at: usize,
     begun: u64,
     thread: usize,
-    keys: Keys,
 }
 
 impl<P: Peer> Window<P> {
     /// Room for `in_flight` trees (a multiple of [`GROUP`]), none of them begun.
-    pub fn new(thread: usize, in_flight: usize, order: Arc<[u32]>, keys: Keys) -> Self {
+    pub fn new(thread: usize, in_flight: usize, order: Arc<[u32]>) -> Self {
         assert!(in_flight.is_multiple_of(GROUP) && order.len().is_multiple_of(GROUP));
         let base = ((thread + 1) as u64) << 40;
         let entries = (0..in_flight as u64)
@@ -100,14 +81,14 @@ impl<P: Peer> Window<P> {
                 edges: [1, 2, 3].map(|edge| mix(base + at * 4 + edge)),
             })
             .collect();
-        Window { entries, order, at: 0, begun: 0, thread, keys }
+        Window { entries, order, at: 0, begun: 0, thread }
     }
 
+    /// A key that no thread has had.
     #[inline]
     fn key(&mut self) -> u64 {
-        let key = self.keys.get(self.thread, self.begun);
         self.begun += 1;
-        key
+        mix(((self.thread as u64) << 48) | self.begun)
     }
 
     pub fn fill(&mut self, peer: &P) {

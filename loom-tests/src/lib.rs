@@ -16,7 +16,7 @@
 
 use expiry::model::{Index, Inserted};
 use expiry::{AckTracker, AckTrackerBuilder, Clock, ExpiringMap, ExpiringMapBuilder, RemovalCause};
-use expiry::{Lifetime, ManualClock, Outcome, Reason, ReceiverStream, RootId};
+use expiry::{Lifetime, ManualClock, Outcome, Reason, ReceiverStream, RootId, StoreError};
 use loom::sync::atomic::AtomicUsize as Modelled;
 use loom::sync::{Condvar, Mutex as LoomMutex};
 use std::future::Future;
@@ -247,10 +247,38 @@ impl Clock for Moved {
     }
 }
 
+/// A store that is not dropped after a failed assertion: the checker, and perhaps the store, is in
+/// the middle of an execution then.
+pub struct Kept<T>(ManuallyDrop<T>);
+
+impl<T> Kept<T> {
+    /// Keeps a store.
+    pub fn new(store: T) -> Self {
+        Kept(ManuallyDrop::new(store))
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: the value is dropped here only, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
+
 /// A tracker on a manual clock, and a log of its outcomes.
 pub struct Rig {
     /// The tracker.
-    pub tracker: ManuallyDrop<AckTracker>,
+    pub tracker: Kept<AckTracker>,
     /// Its clock: standing still until a model moves it.
     pub clock: ManualClock,
     told: Arc<Mutex<Vec<Outcome>>>,
@@ -273,7 +301,7 @@ impl Rig {
         let builder =
             builder(&clock).on_outcome(move |outcome: Outcome| into.lock().unwrap().push(outcome));
         let tracker = settings(builder).build_manual().unwrap();
-        Arc::new(Rig { tracker: ManuallyDrop::new(tracker), clock, told })
+        Arc::new(Rig { tracker: Kept::new(tracker), clock, told })
     }
 
     /// A rig that has had an entry, so its first chunk and the table of its index exist. It suits
@@ -385,6 +413,32 @@ impl MapRig {
         self.map.get(&1).map(|value| *value)
     }
 
+    /// Gives key 1 this value. Returns the one that it had.
+    pub fn put(&self, value: u64) -> Option<u64> {
+        self.map.insert(1, value).unwrap().map(|old| *old.value())
+    }
+
+    /// Takes key 1 away. Returns the value that it had.
+    pub fn take(&self) -> Option<u64> {
+        self.map.remove(&1).map(|old| *old.value())
+    }
+
+    /// Inserts a value, or says why not. Drops what it replaces.
+    pub fn try_put(&self, key: u64, value: u64) -> Result<(), StoreError> {
+        self.map.insert(key, value).map(drop).map_err(|refused| refused.error)
+    }
+
+    /// All values that the map has.
+    #[must_use]
+    pub fn left(&self) -> Vec<u64> {
+        let mut left = Vec::new();
+        self.map.retain(|_, &value| {
+            left.push(value);
+            true
+        });
+        left
+    }
+
     /// Each removed value and its cause, in the order of delivery.
     #[must_use]
     pub fn told(&self) -> Vec<(u64, RemovalCause)> {
@@ -413,7 +467,7 @@ impl MapRig {
 /// A tracker with its reaper. The reaper really sleeps; the models ask whether it is woken.
 pub struct Awake {
     /// The tracker. Shut down at the end of the model, which joins the reaper.
-    pub tracker: ManuallyDrop<AckTracker>,
+    pub tracker: Kept<AckTracker>,
     clock: ManualClock,
     told: Arc<(LoomMutex<Vec<Outcome>>, Condvar)>,
 }
@@ -443,7 +497,7 @@ impl Awake {
         let tracker = settings(builder).build().unwrap();
         let made = setup(&tracker);
         loom::explore();
-        let rig = Awake { tracker: ManuallyDrop::new(tracker), clock, told };
+        let rig = Awake { tracker: Kept::new(tracker), clock, told };
         (Arc::new(rig), made)
     }
 
@@ -485,26 +539,6 @@ deref! {
     Rig, tracker, AckTracker;
     Awake, tracker, AckTracker;
     MapRig, map, ExpiringMap<u64, u64>;
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: the value is dropped here only, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.tracker) };
-        }
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        // After a failed assertion the checker, and perhaps the tracker, is in the middle of an
-        // execution.
-        if !std::thread::panicking() {
-            // SAFETY: the value is dropped here only, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.tracker) };
-        }
-    }
 }
 
 /// A task, which counts how often it was woken.

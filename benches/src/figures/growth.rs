@@ -57,7 +57,7 @@ pub fn run(options: &Options, report: &mut Report) {
     // Maxima are noisy: as many rounds as asked for, however large.
     let rounds = options.rounds;
     for entries in options.loads(&[10_000_000]) {
-        let mut table = report.table(
+        let table = report.table(
             format!("growth, empty to {}", count(entries)),
             &format!(
                 "latency of each insert, {rounds} rounds, a process each; the max of a round, and its \

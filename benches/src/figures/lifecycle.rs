@@ -5,7 +5,7 @@ use super::{count, Options};
 use crate::lab::{self, Lab, Load, Round, LEAST};
 use crate::peers::{Chosen, DashEntry, DashRemoveIf, Floor, Issued, Nothing, Peer, Touch};
 use crate::report::{Report, Spread, Table, Target};
-use crate::window::{Keys, Order};
+use crate::window::Order;
 use serde_json::json;
 
 struct Contestant {
@@ -15,18 +15,13 @@ struct Contestant {
     rounds: Vec<Round>,
 }
 
-fn contestant<P: Peer>(keys: Keys, batch: bool) -> Contestant {
-    let how = match (P::NAME == Issued::NAME, keys) {
-        (true, _) => "",
-        (_, Keys::Sequential) => ", sequential keys",
-        (_, Keys::Random) => ", random keys",
-    };
+fn contestant<P: Peer>(batch: bool) -> Contestant {
     let times = if batch { ", by 16" } else { "" };
     let lifecycles = move |lab: &mut Lab<P>, trees| lab.run(trees, batch);
     Contestant {
-        name: format!("{}{how}{times}", P::NAME),
+        name: format!("{}{times}", P::NAME),
         batch,
-        run: Box::new(move |load| lab::round(load, keys, lifecycles)),
+        run: Box::new(move |load| lab::round(load, lifecycles)),
         rounds: Vec::new(),
     }
 }
@@ -48,25 +43,21 @@ const ISSUED: usize = 0;
 const ISSUED_BATCH: usize = 1;
 const CHOSEN: usize = 2;
 const CHOSEN_BATCH: usize = 3;
-const DASH: std::ops::Range<usize> = 5..10;
-const FLOOR: usize = 10;
+const DASH: std::ops::Range<usize> = 4..7;
+const FLOOR: usize = 7;
 
 fn contestants() -> Vec<Contestant> {
-    use Keys::{Random, Sequential};
     vec![
-        contestant::<Issued>(Random, false),
-        contestant::<Issued>(Random, true),
-        contestant::<Chosen>(Random, false),
-        contestant::<Chosen>(Random, true),
-        contestant::<Chosen>(Sequential, false),
-        contestant::<DashRemoveIf>(Random, false),
-        contestant::<DashRemoveIf>(Random, true),
-        contestant::<DashRemoveIf>(Sequential, false),
-        contestant::<DashEntry>(Random, false),
-        contestant::<DashEntry>(Sequential, false),
-        contestant::<Floor>(Random, false),
-        contestant::<Nothing>(Random, false),
-        contestant::<Nothing>(Random, true),
+        contestant::<Issued>(false),
+        contestant::<Issued>(true),
+        contestant::<Chosen>(false),
+        contestant::<Chosen>(true),
+        contestant::<DashRemoveIf>(false),
+        contestant::<DashRemoveIf>(true),
+        contestant::<DashEntry>(false),
+        contestant::<Floor>(false),
+        contestant::<Nothing>(false),
+        contestant::<Nothing>(true),
     ]
 }
 
@@ -136,7 +127,7 @@ fn cell(options: &Options, report: &mut Report, load: &Load, in_flight: usize) {
 
 fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
     let (in_flight, threads) = (load.in_flight, load.threads);
-    // This compares with the best of dashmap's forms and kinds of keys, by their medians. Single
+    // This compares with the best of dashmap's forms, by their medians. Single
     // operations are beside single ones, batches beside whatever is fastest.
     let best = |batches: bool| {
         let dash = all[DASH].iter().filter(|dash| batches || !dash.batch);
@@ -181,14 +172,14 @@ fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
 /// alone.
 pub fn touch(options: &Options, report: &mut Report) {
     fn entry<P: Touch>() -> (&'static str, fn(&Load) -> f64) {
-        (P::NAME, |load| lab::round::<P>(load, Keys::Random, Lab::touch).0)
+        (P::NAME, |load| lab::round::<P>(load, Lab::touch).0)
     }
     let all = [entry::<Issued>(), entry::<Chosen>(), entry::<DashRemoveIf>(), entry::<Nothing>()];
     for in_flight in options.loads(&[1_000_000]) {
         for order in [Order::Fifo, Order::Random] {
             let load = Load::standard(in_flight, 1, order);
             let rounds = options.rounds_at(in_flight);
-            let mut table = report.table(
+            let table = report.table(
                 format!("touch, {} in flight, {order:?}", count(in_flight)),
                 &format!("{} in flight, {rounds} rounds of {} touches", load.in_flight, load.trees),
             );

@@ -41,22 +41,20 @@ enum Figure {
     Pending,
     /// Maps that evict, and caches.
     Hits,
-    /// All of the next five.
+    /// All of the next four.
     Keyed,
     KeyedMaps,
     KeyedQueues,
     KeyedExpiry,
     KeyedMemory,
-    /// 40 values of 8 MiB, removed or replaced in an idle process.
-    KeyedDrops,
     Topology,
     All,
 }
 
-use Figure::{KeyedDrops, KeyedExpiry, KeyedMaps, KeyedMemory, KeyedQueues};
+use Figure::{KeyedExpiry, KeyedMaps, KeyedMemory, KeyedQueues};
 
 /// Parts of another figure.
-const KEYED: [Figure; 5] = [KeyedMaps, KeyedQueues, KeyedExpiry, KeyedMemory, KeyedDrops];
+const KEYED: [Figure; 4] = [KeyedMaps, KeyedQueues, KeyedExpiry, KeyedMemory];
 
 impl Figure {
     fn run(self, options: &Options, report: &mut Report) {
@@ -77,7 +75,6 @@ impl Figure {
             Figure::KeyedQueues => keyed::courses(options, report, Kind::Queues),
             Figure::KeyedExpiry => keyed::expiry(options, report),
             Figure::KeyedMemory => keyed::memory(options, report),
-            Figure::KeyedDrops => keyed::drops(options, report),
             Figure::Topology => topology::run(options, report),
             // Each figure on its own is wanted, too.
             Figure::All => {}
@@ -120,9 +117,6 @@ struct Options {
     /// How long the reaper is watched; more than the timeout of 30.
     #[arg(long, value_name = "N", default_value = "40", value_parser = positive)]
     seconds: usize,
-    /// Print one object.
-    #[arg(long)]
-    json: bool,
     /// Exit with 1 if a figure is short of what was asked.
     #[arg(long)]
     strict: bool,
@@ -161,11 +155,9 @@ impl Options {
         self.only.iter().all(|only| name.contains(only))
     }
 
-    /// Prints progress, unless the output is JSON.
+    /// Prints progress.
     fn say(&self, what: &str) {
-        if !self.json {
-            eprintln!("   .. {what}");
-        }
+        eprintln!("   .. {what}");
     }
 
     /// Runs every subject in every round, in turn: A B C A B C. What came of it, by subject.
@@ -228,7 +220,7 @@ pub fn main() -> ExitCode {
     }
     let options = Options::parse();
     let began = Instant::now();
-    let mut report = Report::new(options.json);
+    let mut report = Report::default();
     for figure in Figure::value_variants().iter().filter(|figure| options.wants(**figure)) {
         figure.run(&options, &mut report);
     }

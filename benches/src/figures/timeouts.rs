@@ -2,7 +2,7 @@
 //! take, and how late they wake.
 
 use super::{count, name, numbers, Options};
-use crate::process::{resident, settled, Took};
+use crate::process::{resident, settled};
 use crate::report::{Report, Spread, Target};
 use crate::timeouts::{self, Bare, Guard, Load, Ours, Pingora, Tokio, PATIENCE};
 use serde_json::{json, Value};
@@ -15,7 +15,7 @@ const EACH: usize = 1_000_000;
 /// The most that a timeout of each peer but the first may add, as a share of what the peer's adds.
 const LIMITS: [f64; 4] = [1.0, 0.25, 1.0, 0.6];
 
-fn entry<G: Guard>() -> (&'static str, fn(&Load) -> Took) {
+fn entry<G: Guard>() -> (&'static str, fn(&Load) -> f64) {
     (G::NAME, |load| timeouts::run::<G>(load, PATIENCE))
 }
 
@@ -43,24 +43,18 @@ pub fn run(options: &Options, report: &mut Report) {
             entry::<timeouts::TokioAlternative>(),
         ];
         let took = options.in_turn(rounds, &peers, |peer| peer.0.to_string(), |peer| peer.1(&load));
-        for (what, of) in [
-            ("processor", (|took: &Took| took.cpu) as fn(&Took) -> f64),
-            ("wall", |took| took.wall),
-        ] {
-            let bare: Vec<f64> = took[0].iter().map(of).collect();
-            let over = |(took, bare)| -> f64 { took - bare };
-            let added = took[1..].iter().map(|took| took.iter().map(of).zip(&bare).map(over));
-            let added: Vec<Vec<f64>> = added.map(Iterator::collect).collect();
-            table.figure(&format!("{}, {what}", Bare::NAME), "ns/future", Spread::of(bare));
-            for ((name, _), added) in peers[1..].iter().zip(&added) {
-                let name = format!("{name}, timeout: added, {what}");
-                table.figure(&name, "ns/future", Spread::of(added.iter().copied()));
-            }
-            for ((theirs, (name, _)), limit) in added.iter().zip(&peers[1..]).zip(LIMITS).skip(1) {
-                let name = format!("added, of that of {name}, {what}");
-                let share = Spread::ratio(&added[0], theirs);
-                table.check(&name, "times", share, Target::AtMost(limit));
-            }
+        let over = |(took, bare): (&f64, &f64)| took - bare;
+        let added = took[1..].iter().map(|guarded| guarded.iter().zip(&took[0]).map(over));
+        let added: Vec<Vec<f64>> = added.map(Iterator::collect).collect();
+        table.figure(Bare::NAME, "ns/future", Spread::of(took[0].iter().copied()));
+        for ((name, _), added) in peers[1..].iter().zip(&added) {
+            let name = format!("{name}, timeout: added");
+            table.figure(&name, "ns/future", Spread::of(added.iter().copied()));
+        }
+        for ((theirs, (name, _)), limit) in added.iter().zip(&peers[1..]).zip(LIMITS).skip(1) {
+            let name = format!("added, of that of {name}");
+            let share = Spread::ratio(&added[0], theirs);
+            table.check(&name, "times", share, Target::AtMost(limit));
         }
     }
 }
@@ -138,7 +132,7 @@ pub fn serve(peer: &str, entries: usize) -> Option<Value> {
 pub fn sleeps(options: &Options, report: &mut Report) {
     for entries in options.loads(&[1_000_000]) {
         let rounds = options.rounds;
-        let mut table = report.table(
+        let table = report.table(
             format!("sleeps, {} at once", count(entries)),
             &format!("a task each, two workers; due evenly over {OVER:?}; {rounds} round(s), a process each"),
         );

@@ -218,7 +218,7 @@ fn words_of_channels(lines: &Arc<Vec<String>>) -> f64 {
 /// Words counted in a topology, with and without acking, and by channels.
 fn words(options: &Options, report: &mut Report) {
     let (lines, rounds) = (lines(200_000), options.rounds);
-    let mut table = report.table(
+    let table = report.table(
         format!("words counted: spout, split, {COUNTERS} counters"),
         &format!("{} lines of {WORDS_A_LINE} words, {rounds} rounds", lines.len()),
     );

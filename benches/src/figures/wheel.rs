@@ -140,13 +140,9 @@ fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: 
     );
     let run = |one: &Contestant| (one.operations)(load);
     let courses = options.in_turn(rounds, all, |one| one.name.to_string(), run);
-    let part = |ops: &[Op]| {
-        let sum = |course: &Course| ops.iter().map(|&op| course[op as usize]).sum();
-        let of = |courses: &Vec<Course>| courses.iter().map(sum).collect();
-        Part { unit: "ns", all, rounds: courses.iter().map(of).collect() }
-    };
     for (op, name) in Op::ALL {
-        let part = part(&[op]);
+        let of = |courses: &Vec<Course>| courses.iter().map(|course| course[op as usize]).collect();
+        let part = Part { unit: "ns", all, rounds: courses.iter().map(of).collect() };
         table.part(name);
         part.print(&mut table);
         // The allocator decides what growing costs, and a clear-away is the work of the structure
@@ -157,20 +153,6 @@ fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: 
         let fastest = |one: &Contestant| judged && (one.asked || !mostly_empty);
         let twice = entries == 1_000_000 && matches!(op, Op::Schedule | Op::Cancel);
         part.judge(&mut table, fastest, twice.then_some(2.0));
-    }
-    // One operation alone says little of a lazy contestant, or of one that sorts when scheduling.
-    let sums: [(&str, &[Op]); 2] = [
-        (
-            "schedule, move, cancel and clear away",
-            &[Op::Schedule, Op::Reschedule, Op::Cancel, Op::Clear],
-        ),
-        ("schedule and fire, 1 s steps", &[Op::Schedule, Op::FireSeconds]),
-    ];
-    for (name, ops) in sums {
-        let part = part(ops);
-        table.part(name);
-        part.print(&mut table);
-        part.judge(&mut table, |_| due == Due::Random, None);
     }
 }
 

@@ -85,8 +85,6 @@ fn queues_do_what_the_model_does() {
     story::<String, (), QueueByHandle<String>>();
     story::<u64, (), ZooKeeper<u64>>();
     story::<Arc<str>, (), ZooKeeper<Arc<str>>>();
-    story::<Arc<str>, (), DelayQueue<Arc<str>, ()>>();
-    story::<u64, (), Sharded<u64, ()>>();
 }
 
 #[test]

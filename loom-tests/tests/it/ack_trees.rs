@@ -133,15 +133,6 @@ fn one_completes(rig: &Rig, root: impl Into<RootId>, a: Acked, b: Acked) {
 
 type Acked = Result<Ack, AckError>;
 
-// S4: the two last siblings. Exactly one of them completes the tree.
-model!(s04_last_two_edges, || {
-    let rig = Rig::new();
-    let root = rig.issue(3 ^ 5, 10).unwrap();
-    let (a, b) = beside(&rig, move |rig| rig.ack(root, 3), |rig| rig.ack(root, 5));
-    one_completes(&rig, root, a, b);
-    assert!(rig.is_empty());
-});
-
 /// The answers to a batch of acks, in order.
 fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
     let mut all = Vec::new();
@@ -434,30 +425,6 @@ model!(s10_merge_against_fail_and_ack, costly(1, 3), || {
         (_, Ok(Done::Now)) => assert!(matches!(before[..], [Reason::Failed { .. }])),
         _ => {}
     }
-    assert!(rig.is_empty());
-});
-
-// An init merges early acks beside the last ack. The tree completes once, whichever comes last, and
-// with the init's owner. Guards: the owner is written before the word's swap, W0 against W1.
-model!(s10_merge_against_the_last_ack, || {
-    let rig = Rig::new();
-    assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
-    let (init, acked) = beside(&rig, |rig| rig.init(1, 3 ^ 5, 10), |rig| rig.ack(1, 5));
-    assert_eq!(init, Ok(()));
-    assert!(matches!(acked, Ok(Ack::Completed | Ack::Pending | Ack::Held)), "{acked:?}");
-    assert_eq!(rig.outcomes(1), [Reason::Acked]);
-    assert_eq!(rig.told()[0].owner, 10);
-    assert!(rig.is_empty());
-});
-
-// An early fail and its init: the init reports it, with the culprit.
-model!(s10_early_fail_against_init, || {
-    let rig = Rig::used();
-    let (failed, _) =
-        beside(&rig, |rig| rig.fail_by(1, 9), |rig| assert_eq!(rig.init(1, 3, 10), Ok(())));
-    assert!(matches!(failed, Ok(Done::Now | Done::Held)), "{failed:?}");
-    assert!(matches!(rig.outcomes(1)[..], [Reason::Failed { by: Some(9) }]), "{:?}", rig.told());
-    assert_eq!(rig.told()[0].owner, 10);
     assert!(rig.is_empty());
 });
 

@@ -15,19 +15,9 @@ fn full(capacity: usize) -> MapRig {
 // what the index names.
 model!(eviction_beside_an_insertion, || {
     let rig = MapRig::used(|builder| builder.max_capacity(1));
-    let (a, b) = beside(
-        &rig,
-        |rig| rig.insert(1, 10).map(drop),
-        |rig| rig.insert(2, 20).map(drop).map_err(|refused| refused.error),
-    );
-    let a = a.map_err(|refused| refused.error);
+    let (a, b) = beside(&rig, |rig| rig.try_put(1, 10), |rig| rig.try_put(2, 20));
     assert!(rig.len() <= 1);
-    let mut left = Vec::new();
-    rig.map.retain(|_, &value| {
-        left.push(value);
-        true
-    });
-    let evicted: Vec<_> = rig.told();
+    let (left, evicted) = (rig.left(), rig.told());
     // A call is refused only where the other one is in the middle of its insertion.
     let refused = [&a, &b].into_iter().filter(|done| done.is_err()).count();
     assert!([a, b].iter().all(|done| matches!(done, Ok(()) | Err(StoreError::Full))));
@@ -41,7 +31,7 @@ model!(eviction_beside_an_insertion, || {
 model!(eviction_beside_a_removal, || {
     let rig = full(1);
     let a = aside(&rig, |rig| rig.remove(&1).is_some());
-    let b = rig.insert(2, 20).map(drop).map_err(|refused| refused.error);
+    let b = rig.try_put(2, 20);
     let removed = a.join().unwrap();
     let cause = if removed { RemovalCause::Removed } else { RemovalCause::Size };
     assert_eq!(rig.told(), [(10, cause)]);
@@ -53,15 +43,12 @@ model!(eviction_beside_a_removal, || {
 // Guards: as above, by the old lease.
 model!(eviction_beside_a_replacement, bounded(1), || {
     let rig = full(1);
-    let a = aside(&rig, |rig| rig.insert(1, 11).map(drop).map_err(|refused| refused.error));
-    let b = rig.insert(2, 20).map(drop).map_err(|refused| refused.error);
+    let a = aside(&rig, |rig| rig.try_put(1, 11));
+    let b = rig.try_put(2, 20);
     let a = a.join().unwrap();
     let refused = [&a, &b].into_iter().filter(|done| done.is_err()).count();
     let mut told: Vec<_> = rig.ends().into_iter().map(|(value, _)| value).collect();
-    rig.map.retain(|_, &value| {
-        told.push(value);
-        true
-    });
+    told.extend(rig.left());
     told.sort_unstable();
     assert_eq!(told.len() + refused, 3, "{told:?}");
     told.dedup();
@@ -86,9 +73,7 @@ model!(eviction_beside_a_read, || {
 model!(two_evictions, light, || {
     let rig = full(2);
     at_once(|| drop(rig.insert(2, 20).unwrap()));
-    beside(&rig, |rig| rig.insert(3, 30).map(drop), |rig| rig.insert(4, 40).map(drop).unwrap())
-        .0
-        .unwrap();
+    assert_eq!(beside(&rig, |rig| rig.try_put(3, 30), |rig| rig.try_put(4, 40)), (Ok(()), Ok(())));
     assert_eq!((rig.len(), rig.told().len()), (2, 2));
     assert!(rig.told().iter().all(|&(_, cause)| cause == RemovalCause::Size));
 });
@@ -102,14 +87,7 @@ fn weighing(bound: usize) -> MapRig {
 
 /// No permit was lost, and none was made.
 fn fits(rig: &MapRig, bound: u64) {
-    let sum: u64 = {
-        let mut sum = 0;
-        rig.map.retain(|_, &weight| {
-            sum += weight;
-            true
-        });
-        sum
-    };
+    let sum: u64 = rig.left().into_iter().sum();
     assert!(sum <= bound, "{sum}");
     rig.map.clear();
     let before = rig.told().len();
@@ -139,16 +117,12 @@ model!(weights_replaced_beside_a_removal, bounded(2), || {
     fits(&rig, 3);
 });
 
-// A call keeps the permits of what it evicts until it has enough, and gives them back where it finds
+// A call keeps the permits of what it evicts until it has enough, and gives them back if it finds
 // nothing to evict. Guards: each permit is an entry's, a call's, or free.
 model!(a_heavy_insertion_beside_a_light_one, bounded(2), || {
     let rig = weighing(2);
     at_once(|| (1..3).for_each(|key| drop(rig.insert(key, 1).unwrap())));
-    let (heavy, light) = beside(
-        &rig,
-        |rig| rig.insert(3, 2).map(drop).map_err(|refused| refused.error),
-        |rig| rig.insert(4, 1).map(drop).map_err(|refused| refused.error),
-    );
+    let (heavy, light) = beside(&rig, |rig| rig.try_put(3, 2), |rig| rig.try_put(4, 1));
     assert!([heavy, light].iter().all(|done| matches!(done, Ok(()) | Err(StoreError::Full))));
     fits(&rig, 2);
 });
@@ -160,7 +134,7 @@ model!(a_heavy_insertion_beside_a_light_one, bounded(2), || {
 model!(a_lowered_bound_beside_an_insertion, bounded(2), || {
     let rig = full(2);
     at_once(|| drop(rig.insert(2, 20).unwrap()));
-    let a = aside(&rig, |rig| rig.insert(3, 30).map(drop).map_err(|refused| refused.error));
+    let a = aside(&rig, |rig| rig.try_put(3, 30));
     rig.map.set_max_capacity(1).unwrap();
     let a = a.join().unwrap();
     assert!(rig.len() <= 1 && rig.map.weight() <= Some(1));

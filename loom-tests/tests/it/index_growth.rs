@@ -15,7 +15,7 @@ use loom_tests::{
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-fn one_of_two(a: Inserted, b: Inserted) {
+pub(crate) fn one_of_two(a: Inserted, b: Inserted) {
     assert!(
         matches!((a, b), (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)),
         "{a:?} {b:?}"
@@ -38,6 +38,13 @@ const INSERT: Put = |index, slot| index.insert(5, slot, EITHER);
 
 /// The fast way, where that is simple.
 const INIT: Put = |index, slot| index.init(5, slot, EITHER);
+
+/// An index with one key, put there the fast way.
+fn inited(key: u32, slot: u32) -> Arc<Index> {
+    let index = index();
+    assert_eq!(index.init(key, slot, |_| false), Inserted::Done);
+    index
+}
 
 /// Two threads put key 5 in, one of which does something to the index first.
 fn put_twice<R>(index: &Arc<Index>, put: Put, first: impl FnOnce(&Index) -> R) {
@@ -386,8 +393,7 @@ model!(deferred_the_same_key_again, || {
 /// or between reading the header and its swap. Meanwhile the table is emptied, retired, put to use
 /// again, and filled with another key.
 fn removal_across_two_lives(remove: fn(&Index, u32, u32) -> bool) {
-    let index = index();
-    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    let index = inited(5, 1);
     beside(&index, |index| another_life(index), |index| remove(index, 5, 1));
     assert_eq!(all(&index, 9), [2], "another key's word was taken");
     index.migrate(100);
@@ -449,8 +455,7 @@ fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
 // W13, the fast way, where the key lies in the overflow bucket: as [`w13_spilled_duplicate`].
 // Guards: an index bucket that has spilled is not simple.
 model!(w13_spilled_duplicate_at_home, || {
-    let index = index();
-    assert_eq!(index.init(4, 7, |_| false), Inserted::Done);
+    let index = inited(4, 7);
     put_twice(&index, INIT, |index| index.remove_found(4, 7));
 });
 
@@ -491,16 +496,14 @@ model!(grace_stale_publisher_at_home, || put_twice(&index(), INIT, retire));
 // As [`deferred_removal_beside_a_copy`], for a removal that knows the word's place. Guards: the
 // header in the swap that clears the bit, CLOSED in what it returns.
 model!(deferred_removal_at_home_beside_a_copy, light, || {
-    let index = index();
-    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    let index = inited(5, 1);
     removed_meanwhile(&index, Index::remove_found, grow_and_migrate);
 });
 
 // A removal knows the place of its word. Meanwhile the index grows, and in the new table another
 // key's word has that place. Guards: such a removal compares the word.
 model!(w07_removal_at_home_beside_growth, || {
-    let index = index();
-    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    let index = inited(5, 1);
     let a = aside(&index, |index| index.remove_found(5, 1));
     index.grow();
     // Key 7 has the same index bucket in a table of two.
@@ -520,8 +523,7 @@ fn found_in_its_second_occupancy(
     then: fn(&Index),
     find: fn(&Index, &AtomicU32) -> Option<u32>,
 ) {
-    let index = index();
-    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    let index = inited(5, 1);
     let occupancy = Arc::new(AtomicU32::new(1));
     let (other, slot) = (index.clone(), occupancy.clone());
     let a = thread::spawn(move || find(&other, &slot));

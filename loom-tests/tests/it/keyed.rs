@@ -1,9 +1,9 @@
 //! The races of keyed stores (M1 to M5, W15 and W16, and those that they share with the queue),
 //! through the public interface.
 
+use crate::polling::{keys, queue, Queue};
 use expiry::{ExpiryQueue, Handle, ManualClock, RemovalCause, Updated};
-use loom_tests::{aside, at_once, beside, deep, large, model, thread, MapRig, TICK};
-use std::sync::Arc;
+use loom_tests::{aside, at_once, beside, deep, large, model, MapRig, TICK};
 use std::time::Duration;
 
 /// A map with a time to live of ten ticks.
@@ -28,11 +28,7 @@ fn pass(rig: &MapRig) {
 // Guards: the swap of the lease to `FORWARD` has one winner.
 model!(two_replacements, large, || {
     let rig = with_10();
-    let (a, b) = beside(
-        &rig,
-        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
-        |rig| rig.insert(1, 30).unwrap().map(|old| *old.value()),
-    );
+    let (a, b) = beside(&rig, |rig| rig.put(20), |rig| rig.put(30));
     let left = match (a, b) {
         (Some(10), Some(20)) => 30,
         (Some(30), Some(10)) => 20,
@@ -51,7 +47,7 @@ model!(m2_a_helper_comes_too_late, deep(2), || {
     let rig = with_10();
     let a = aside(&rig, |rig| {
         rig.insert(1, 20).unwrap();
-        rig.remove(&1).map(|old| *old.value())
+        rig.take()
     });
     rig.insert(1, 30).unwrap();
     let a = a.join().unwrap();
@@ -70,11 +66,7 @@ model!(m2_a_helper_comes_too_late, deep(2), || {
 model!(w16_replace_and_expire, || {
     let rig = with_10();
     rig.advance(10);
-    let (_, old) = beside(
-        &rig,
-        |rig| while rig.poll(usize::MAX).more {},
-        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
-    );
+    let (_, old) = beside(&rig, |rig| while rig.poll(usize::MAX).more {}, |rig| rig.put(20));
     // Its time was up when the insertion began: it is never found alive.
     assert_eq!(old, None);
     assert_eq!(rig.ends(), [(10, RemovalCause::Expired)]);
@@ -87,11 +79,7 @@ model!(w16_replace_and_expire, || {
 // M5, D4: a removal meets a replacement. Guards: as before.
 model!(m5_replace_and_remove, large, || {
     let rig = with_10();
-    let (a, b) = beside(
-        &rig,
-        |rig| rig.remove(&1).map(|old| *old.value()),
-        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
-    );
+    let (a, b) = beside(&rig, |rig| rig.take(), |rig| rig.put(20));
     match (a, b) {
         // Removed, then inserted; or replaced, then removed.
         (Some(10), None) => assert_eq!(rig.get(), Some(20)),
@@ -174,11 +162,7 @@ model!(w15_get_and_replace, || {
 // M2: a value that has expired does not come back. Guards: fresh node, fresh slot or generation.
 model!(m2_two_inserts_of_a_fresh_key, large, || {
     let rig = MapRig::used(|builder| builder.time_to_live(TICK * 10));
-    let (a, b) = beside(
-        &rig,
-        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
-        |rig| rig.insert(1, 30).unwrap().map(|old| *old.value()),
-    );
+    let (a, b) = beside(&rig, |rig| rig.put(20), |rig| rig.put(30));
     let left = match (a, b) {
         (None, Some(20)) => 30,
         (Some(30), None) => 20,
@@ -190,21 +174,10 @@ model!(m2_two_inserts_of_a_fresh_key, large, || {
     assert_eq!(rig.ends().len(), 2);
 });
 
-/// A queue of one shard.
-fn queue() -> (Arc<ExpiryQueue<u64>>, ManualClock) {
-    let clock = ManualClock::new();
-    let queue = ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
-    (Arc::new(queue.build_manual().unwrap()), clock)
-}
-
-fn expired(queue: &ExpiryQueue<u64>) -> Vec<u64> {
-    queue.poll().iter().map(|key| **key).collect()
-}
-
 /// Everything comes out, each once, and nothing stays.
 fn drain(queue: &ExpiryQueue<u64>, clock: &ManualClock) -> Vec<u64> {
     clock.advance(TICK * 100);
-    let expired = expired(queue);
+    let expired = keys(&queue.poll());
     assert!(queue.is_empty(), "immortal");
     expired
 }
@@ -215,8 +188,7 @@ fn is_new(updated: Updated) -> bool {
 
 // Q1, Q8: a key is removed while it is updated. It is there or it is not, and if it is, it expires.
 model!(q1_q8_update_and_remove, || {
-    let (queue, clock) = queue();
-    queue.update(1, TICK * 5).unwrap();
+    let (queue, clock) = queue(|queue| queue, &[(1, 5)]);
     let (a, fresh) = beside(
         &queue,
         |queue| queue.remove(&1).is_some(),
@@ -230,8 +202,7 @@ model!(q1_q8_update_and_remove, || {
 
 // Q2, Q3: two updates with different timeouts. The key expires, once, by one of them.
 model!(q2_q3_two_updates, || {
-    let (queue, clock) = queue();
-    queue.update(1, TICK * 5).unwrap();
+    let (queue, clock) = queue(|queue| queue, &[(1, 5)]);
     let (a, b) = beside(
         &queue,
         |queue| is_new(queue.update(1, TICK * 2).unwrap()),
@@ -239,16 +210,16 @@ model!(q2_q3_two_updates, || {
     );
     assert!(!a && !b);
     clock.advance(TICK * 2);
-    let early = expired(&queue);
+    let early = queue.poll();
     clock.advance(TICK * 7);
-    let late = expired(&queue);
+    let late = queue.poll();
     assert_eq!(early.len() + late.len(), 1, "{early:?} {late:?}");
     assert!(queue.is_empty(), "immortal");
 });
 
 // Q2 for a fresh key: two threads meet on it.
 model!(q2_two_updates_of_a_fresh_key, large, || {
-    let (queue, clock) = queue();
+    let (queue, clock) = queue(|queue| queue, &[]);
     at_once(|| {
         assert!(is_new(queue.update(99, TICK).unwrap()));
         assert_eq!(drain(&queue, &clock), [99]);
@@ -264,11 +235,10 @@ model!(q2_two_updates_of_a_fresh_key, large, || {
 
 // Q4, Q5: an update is interrupted until its own deadline comes, and another thread polls.
 model!(q4_q5_stalled_update_and_poll, || {
-    let (queue, clock) = queue();
-    let (other, time) = (queue.clone(), clock.clone());
-    let a = thread::spawn(move || {
-        time.advance(TICK * 3);
-        expired(&other).len()
+    let (queue, clock) = queue(|queue| queue, &[]);
+    let a = aside(&(queue.clone(), clock.clone()), |(queue, clock)| {
+        clock.advance(TICK * 3);
+        queue.poll().len()
     });
     assert!(is_new(queue.update(1, TICK * 2).unwrap()));
     assert_eq!(a.join().unwrap() + drain(&queue, &clock).len(), 1);
@@ -277,12 +247,12 @@ model!(q4_q5_stalled_update_and_poll, || {
 /// A touch meets the poll of its key's old deadline. If the touch returns "renewed", the key lives
 /// on. If not, the key has expired, and stays so.
 fn touch_and_poll(touch: impl FnOnce(&ExpiryQueue<u64>, Handle) -> bool) {
-    let (queue, clock) = queue();
+    let (queue, clock) = queue(|queue| queue, &[]);
     let Updated::Inserted { handle, .. } = queue.update(1, TICK * 2).unwrap() else {
         panic!("it is new")
     };
     clock.advance(TICK * 2);
-    let (a, renewed) = beside(&queue, |queue| expired(queue).len(), |queue| touch(queue, handle));
+    let (a, renewed) = beside(&queue, |queue| queue.poll().len(), |queue| touch(queue, handle));
     assert_eq!(a, usize::from(!renewed));
     assert_eq!(queue.len(), usize::from(renewed));
     assert_eq!(drain(&queue, &clock).len(), usize::from(renewed));
@@ -300,13 +270,12 @@ model!(q6_touch_by_handle_and_poll, || {
 
 // Q10: two pollers. Each key goes to one of them.
 model!(q10_two_pollers, || {
-    let (queue, clock) = queue();
-    queue.update(1, TICK).unwrap();
-    queue.update(2, TICK * 2).unwrap();
+    let (queue, clock) = queue(|queue| queue, &[(1, 1), (2, 2)]);
     clock.advance(TICK * 2);
-    let (a, mut all) = beside(&queue, |queue| expired(queue), |queue| expired(queue));
+    let poll = |queue: &Queue| keys(&queue.poll());
+    let (a, mut all) = beside(&queue, poll, poll);
     all.extend(a);
-    all.extend(expired(&queue));
+    all.extend(poll(&queue));
     all.sort_unstable();
     assert_eq!(all, [1, 2]);
     assert!(queue.is_empty());
@@ -315,7 +284,7 @@ model!(q10_two_pollers, || {
 // W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards:
 // the thread that ends a late entry reports that.
 model!(w08_update_and_shutdown, || {
-    let (queue, _) = queue();
+    let (queue, _) = queue(|queue| queue, &[]);
     let (a, left) =
         beside(&queue, |queue| queue.update(1, TICK * 2).is_ok(), |queue| queue.shutdown());
     assert_eq!(a, left.len() == 1);

@@ -15,8 +15,8 @@
 //! A poll may end every root that may be due, or not: the models in `wheel_inbox_reaper` check that
 //! it must. In the end time passes, and nothing may be left.
 
-use expiry::{Ack, AckError, Done, Reason, Root, RootId};
-use loom_tests::{explore, preemptions, setting, thread, Rig, TICK, TIMEOUT};
+use expiry::{Ack, AckError, Done, Reason, RootId};
+use loom_tests::{aside, explore, preemptions, setting, Rig, TIMEOUT};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -44,22 +44,24 @@ enum Op {
     Guest,
 }
 
-/// What became of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Answer {
-    Ok,
-    Duplicate,
-    NotLive,
-    Completed,
-    /// Pending or held: an ack that comes while an init merges may be called either.
+/// What an operation did, or why it did nothing.
+type Answer = Result<Did, AckError>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    Began,
+    /// An ack was pending or held: one that comes while an init merges may be called either.
     Counted,
-    Now,
-    Held,
+    Completed,
+    /// A fail or a reset.
+    Done(Done),
     Polled,
 }
 
+const NOT_LIVE: Answer = Err(AckError::NotLive);
+
 /// An operation as it was seen, and the ticks at which it began and had ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy)]
 struct Seen {
     op: Op,
     answer: Answer,
@@ -154,36 +156,24 @@ impl Op {
         }
     }
 
-    fn run(self, rig: &Rig, issued: Root) -> Seen {
+    fn run(self, rig: &Rig, issued: expiry::Root) -> Seen {
         let id = |object| match object {
             Object::Issued => RootId::Issued(issued),
             Object::Chosen => RootId::Chosen(KEY),
         };
         let began = rig.tick();
-        let done = |done| match done {
-            Ok(Done::Now) => Answer::Now,
-            Ok(Done::Held) => Answer::Held,
-            Err(AckError::NotLive) => Answer::NotLive,
-            Err(error) => panic!("{self:?}: {error}"),
-        };
         let answer = match self {
-            Op::Init(xor) => match rig.init(KEY, xor, 1) {
-                Ok(()) => Answer::Ok,
-                Err(AckError::Duplicate) => Answer::Duplicate,
-                Err(error) => panic!("{self:?}: {error}"),
-            },
-            Op::Ack(object, xor) => match rig.ack(id(object), xor) {
-                Ok(Ack::Completed) => Answer::Completed,
-                Ok(Ack::Pending | Ack::Held) => Answer::Counted,
-                Err(AckError::NotLive) => Answer::NotLive,
-                Err(error) => panic!("{self:?}: {error}"),
-            },
-            Op::Fail(object) => done(rig.fail(id(object))),
-            Op::Reset(object) => done(rig.reset_timeout(id(object))),
+            Op::Init(xor) => rig.init(KEY, xor, 1).map(|()| Did::Began),
+            Op::Ack(object, xor) => rig.ack(id(object), xor).map(|ack| match ack {
+                Ack::Completed => Did::Completed,
+                Ack::Pending | Ack::Held => Did::Counted,
+            }),
+            Op::Fail(object) => rig.fail(id(object)).map(Did::Done),
+            Op::Reset(object) => rig.reset_timeout(id(object)).map(Did::Done),
             Op::Poll(ticks) => {
-                rig.clock.advance(TICK * ticks);
+                rig.advance(ticks);
                 rig.poll(1000);
-                Answer::Polled
+                Ok(Did::Polled)
             }
             Op::Guest => {
                 let guest = rig.issue(9, 99).unwrap();
@@ -195,7 +185,7 @@ impl Op {
                     Err(AckError::NotLive) => assert!(ends.len() <= 1),
                     other => panic!("{other:?}"),
                 }
-                Answer::Ok
+                Ok(Did::Completed)
             }
         };
         Seen { op: self, answer, began, ended: rig.tick() }
@@ -206,108 +196,99 @@ impl Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Absent,
-    /// Signs of it have come, and its init has not.
-    Early {
-        word: u64,
-        failed: bool,
-        due: u32,
-    },
-    Live {
-        word: u64,
-        due: u32,
-    },
+    There(Root),
     /// Only issued roots stay ended.
     Ended,
 }
 
-/// A step of the model: the next state, whether the model gives the same answer, and whether the
-/// same operation ends the root later.
-struct Step {
-    state: State,
-    answer: Option<Answer>,
-    closing: bool,
-    end: Option<End>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Root {
+    /// If not, signs of it have come, and its init has not.
+    live: bool,
+    word: u64,
+    /// A fail has come before the init.
+    failed: bool,
+    due: u32,
+}
+
+use State::{Absent, Ended, There};
+
+impl Object {
+    /// What it is after its end.
+    fn gone(self) -> State {
+        if self == Object::Issued {
+            Ended
+        } else {
+            Absent
+        }
+    }
+}
+
+/// A step of an operation: the next state, the end that it reports, and the answer. Without an
+/// answer the operation has yet to end the root.
+type Step = (State, Option<End>, Option<Answer>);
+
+/// The steps that the model allows.
+fn steps(object: Object, state: State, seen: &Seen) -> Vec<Step> {
+    let due = seen.began + TIMEOUT;
+    let plain = |state, did| (state, None, Some(Ok(did)));
+    let sign = |word, failed| There(Root { live: false, word, failed, due });
+    // The edges may have cancelled out.
+    let summed = |root: Root, did| {
+        let answer = (!root.live || root.word != 0).then_some(Ok(did));
+        (There(root), None, answer)
+    };
+    let step = match (seen.op, state) {
+        (Op::Poll(_) | Op::Guest, _) => plain(state, Did::Polled),
+        (_, Ended) => (state, None, Some(NOT_LIVE)),
+        (Op::Init(word), Absent) => {
+            plain(There(Root { live: true, word, failed: false, due }), Did::Began)
+        }
+        (Op::Ack(_, xor), Absent) => plain(sign(xor, false), Did::Counted),
+        (Op::Fail(_), Absent) => plain(sign(0, true), Did::Done(Done::Held)),
+        (Op::Reset(_), Absent) => plain(sign(0, false), Did::Done(Done::Held)),
+        (Op::Init(_), There(root)) if root.live => (state, None, Some(Err(AckError::Duplicate))),
+        (Op::Init(_), There(root)) if root.failed => {
+            (object.gone(), Some(End::Failed), Some(Ok(Did::Began)))
+        }
+        (Op::Init(xor), There(root)) => {
+            summed(Root { live: true, word: root.word ^ xor, due, ..root }, Did::Began)
+        }
+        (Op::Ack(_, xor), There(root)) => {
+            summed(Root { word: root.word ^ xor, ..root }, Did::Counted)
+        }
+        (Op::Fail(_), There(root)) if root.live => {
+            (object.gone(), Some(End::Failed), Some(Ok(Did::Done(Done::Now))))
+        }
+        (Op::Fail(_), There(root)) => {
+            plain(There(Root { failed: true, ..root }), Did::Done(Done::Held))
+        }
+        (Op::Reset(_), There(root)) if root.live => {
+            plain(There(Root { due, ..root }), Did::Done(Done::Now))
+        }
+        (Op::Reset(_), There(_)) => plain(state, Did::Done(Done::Held)),
+    };
+    let mut steps = vec![step];
+    match (seen.op, state) {
+        (Op::Poll(_), There(root)) if root.due <= seen.ended => {
+            let end = root.live.then_some(End::TimedOut);
+            steps.push((object.gone(), end, Some(Ok(Did::Polled))));
+        }
+        // It may have found a chosen root ending: it does nothing then.
+        _ if object == Object::Chosen => steps.push((state, None, Some(NOT_LIVE))),
+        _ => {}
+    }
+    steps
 }
 
 /// The state of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Place {
     state: State,
-    /// How many of each thread's operations are done, and whether the next one has closed the root
-    /// already.
+    /// How many of each thread's operations are done, and whether the next one has yet to end the
+    /// root.
     done: Vec<(usize, bool)>,
     ends: Vec<End>,
-}
-
-fn step(object: Object, state: State, seen: &Seen) -> Vec<Step> {
-    let due = seen.began + TIMEOUT;
-    let gone = if object == Object::Issued { State::Ended } else { State::Absent };
-    let plain = |state, answer| Step { state, answer: Some(answer), closing: false, end: None };
-    let ending =
-        |end, answer| Step { state: gone, answer: Some(answer), closing: false, end: Some(end) };
-    let mut steps = Vec::new();
-    // The operation may have found a chosen root ending: it does nothing then.
-    if object == Object::Chosen && seen.answer == Answer::NotLive {
-        steps.push(plain(state, Answer::NotLive));
-    }
-    match (seen.op, state) {
-        (Op::Poll(_), _) => {
-            steps.push(plain(state, Answer::Polled));
-            match state {
-                State::Live { due, .. } if due <= seen.ended => {
-                    steps.push(ending(End::TimedOut, Answer::Polled))
-                }
-                State::Early { due, .. } if due <= seen.ended => {
-                    steps.push(plain(gone, Answer::Polled))
-                }
-                _ => {}
-            }
-        }
-        (Op::Guest, _) => {}
-        (_, State::Ended) => steps.push(plain(state, Answer::NotLive)),
-        (Op::Init(xor), State::Absent) => {
-            steps.push(plain(State::Live { word: xor, due }, Answer::Ok))
-        }
-        (Op::Init(_), State::Early { failed: true, .. }) => {
-            steps.push(ending(End::Failed, Answer::Ok))
-        }
-        (Op::Init(xor), State::Early { word, .. }) => {
-            let word = word ^ xor;
-            let closing = word == 0;
-            let answer = (!closing).then_some(Answer::Ok);
-            steps.push(Step { state: State::Live { word, due }, answer, closing, end: None });
-        }
-        (Op::Init(_), State::Live { .. }) => steps.push(plain(state, Answer::Duplicate)),
-        (Op::Ack(_, xor), State::Absent) => {
-            steps.push(plain(State::Early { word: xor, failed: false, due }, Answer::Counted));
-        }
-        (Op::Ack(_, xor), State::Early { word, failed, due }) => {
-            steps.push(plain(State::Early { word: word ^ xor, failed, due }, Answer::Counted));
-        }
-        (Op::Ack(_, xor), State::Live { word, due }) => {
-            let word = word ^ xor;
-            let closing = word == 0;
-            let answer = (!closing).then_some(Answer::Counted);
-            steps.push(Step { state: State::Live { word, due }, answer, closing, end: None });
-        }
-        (Op::Fail(_), State::Absent) => {
-            steps.push(plain(State::Early { word: 0, failed: true, due }, Answer::Held));
-        }
-        (Op::Fail(_), State::Early { word, due, .. }) => {
-            steps.push(plain(State::Early { word, failed: true, due }, Answer::Held));
-        }
-        (Op::Fail(_), State::Live { .. }) => steps.push(ending(End::Failed, Answer::Now)),
-        (Op::Reset(_), State::Absent) => {
-            steps.push(plain(State::Early { word: 0, failed: false, due }, Answer::Held));
-        }
-        (Op::Reset(_), State::Early { word, failed, .. }) => {
-            steps.push(plain(State::Early { word, failed, due }, Answer::Held));
-        }
-        (Op::Reset(_), State::Live { word, .. }) => {
-            steps.push(plain(State::Live { word, due }, Answer::Now))
-        }
-    }
-    steps
 }
 
 /// Whether some order of the operations gives these answers and these ends.
@@ -335,68 +316,65 @@ fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]
             };
             if closing {
                 // The second half of a completion.
-                let gone = if object == Object::Issued { State::Ended } else { State::Absent };
-                let won =
-                    if matches!(seen.op, Op::Init(_)) { Answer::Ok } else { Answer::Completed };
-                let lost =
-                    if matches!(seen.op, Op::Init(_)) { Answer::Ok } else { Answer::NotLive };
-                if matches!(place.state, State::Live { .. }) && seen.answer == won {
-                    go(gone, Some(End::Acked), (done + 1, false));
-                }
-                if !matches!(place.state, State::Live { .. }) && seen.answer == lost {
-                    go(place.state, None, (done + 1, false));
+                let (won, lost) = match seen.op {
+                    Op::Init(_) => (Ok(Did::Began), Ok(Did::Began)),
+                    _ => (Ok(Did::Completed), NOT_LIVE),
+                };
+                match place.state {
+                    There(Root { live: true, .. }) => {
+                        if seen.answer == won {
+                            go(object.gone(), Some(End::Acked), (done + 1, false));
+                        }
+                    }
+                    state if seen.answer == lost => go(state, None, (done + 1, false)),
+                    _ => {}
                 }
                 continue;
             }
-            for step in step(object, place.state, seen) {
-                if step.closing {
-                    go(step.state, None, (done, true));
-                } else if step.answer == Some(seen.answer) {
-                    go(step.state, step.end, (done + 1, false));
+            for (state, end, answer) in steps(object, place.state, seen) {
+                if answer.is_none() {
+                    go(state, None, (done, true));
+                } else if answer == Some(seen.answer) {
+                    go(state, end, (done + 1, false));
                     if matches!(seen.op, Op::Poll(_)) {
                         // It goes on, and may come upon the next occupancy.
-                        go(step.state, step.end, (done, false));
+                        go(state, end, (done, false));
                     }
                 }
             }
         }
-        if last {
-            // Time passes until nothing is left.
-            let mut ends = place.ends.clone();
-            if matches!(place.state, State::Live { .. }) {
-                ends.push(End::TimedOut);
-            }
-            ends.sort_unstable();
-            if ends == told {
-                return true;
-            }
+        // Time passes until nothing is left.
+        let times_out = matches!(place.state, There(Root { live: true, .. }));
+        let mut ends = place.ends;
+        ends.extend(times_out.then_some(End::TimedOut));
+        ends.sort_unstable();
+        if last && ends == told {
+            return true;
         }
     }
     false
 }
 
+/// The root that is issued before the threads start.
+const ISSUED: State = There(Root { live: true, word: 3 ^ 5, failed: false, due: TIMEOUT });
+
 fn check(program: &Program) {
     let rig = Rig::new();
     let issued = rig.issue(3 ^ 5, 2).unwrap();
     let setup: Vec<Seen> = program.setup.iter().map(|op| op.run(&rig, issued)).collect();
-    let handles: Vec<_> = program.threads[1..]
-        .iter()
-        .map(|ops| {
-            let (rig, ops) = (rig.clone(), ops.clone());
-            thread::spawn(move || -> Vec<Seen> {
-                ops.iter().map(|op| op.run(&rig, issued)).collect()
-            })
-        })
-        .collect();
-    let mut threads =
-        vec![program.threads[0].iter().map(|op| op.run(&rig, issued)).collect::<Vec<_>>()];
-    threads.extend(handles.into_iter().map(|handle| handle.join().unwrap()));
+    let run = |ops: &Vec<Op>| {
+        let ops = ops.clone();
+        move |rig: &Arc<Rig>| ops.iter().map(|op| op.run(rig, issued)).collect::<Vec<_>>()
+    };
+    let others: Vec<_> = program.threads[1..].iter().map(|ops| aside(&rig, run(ops))).collect();
+    let mut threads = vec![run(&program.threads[0])(&rig)];
+    threads.extend(others.into_iter().map(|thread| thread.join().unwrap()));
     rig.pass(11);
     rig.pass(11);
     assert!(rig.is_empty(), "{program:?}: something is left: {threads:?}");
     for (object, root, initial) in [
-        (Object::Issued, RootId::Issued(issued), State::Live { word: 3 ^ 5, due: TIMEOUT }),
-        (Object::Chosen, RootId::Chosen(KEY), State::Absent),
+        (Object::Issued, RootId::Issued(issued), ISSUED),
+        (Object::Chosen, RootId::Chosen(KEY), Absent),
     ] {
         let about = |seen: &[Seen]| -> Vec<Seen> {
             seen.iter().filter(|seen| seen.op.is_about(object)).copied().collect()
@@ -405,7 +383,7 @@ fn check(program: &Program) {
         // The setup comes before everything: it begins the first thread's order, and those of the
         // others.
         let initial =
-            about(&setup).iter().fold(initial, |state, seen| step(object, state, seen)[0].state);
+            about(&setup).iter().fold(initial, |state, seen| steps(object, state, seen)[0].0);
         histories.retain(|history| !history.is_empty());
         let mut told: Vec<End> = rig
             .outcomes(root)
@@ -457,36 +435,19 @@ fn generated_programs_of_odd_seeds() {
 /// The checker itself: it explains what is right, and not what is wrong.
 #[test]
 fn the_checker_tells_right_from_wrong() {
-    let seen = |op, answer| Seen { op, answer, began: 0, ended: 0 };
-    let live = State::Live { word: 3, due: TIMEOUT };
-    let ack = |answer| vec![seen(Op::Ack(Object::Issued, 3), answer)];
-    let fail = |answer| vec![seen(Op::Fail(Object::Issued), answer)];
-    let object = Object::Issued;
-    assert!(explained(
-        object,
-        live,
-        &[ack(Answer::Completed), fail(Answer::NotLive)],
-        &[End::Acked]
-    ));
-    assert!(explained(object, live, &[ack(Answer::NotLive), fail(Answer::Now)], &[End::Failed]));
-    assert!(!explained(object, live, &[ack(Answer::Completed), fail(Answer::Now)], &[End::Acked]));
-    assert!(!explained(
-        object,
-        live,
-        &[ack(Answer::Completed), fail(Answer::NotLive)],
-        &[End::Acked, End::Failed]
-    ));
-    assert!(!explained(
-        object,
-        live,
-        &[ack(Answer::NotLive), fail(Answer::NotLive)],
-        &[End::TimedOut]
-    ));
-    assert!(!explained(
-        object,
-        live,
-        &[ack(Answer::Completed), ack(Answer::Completed)],
-        &[End::Acked]
-    ));
-    assert!(!explained(object, live, &[vec![seen(Op::Poll(1), Answer::Polled)]], &[]));
+    let seen = |op, answer| vec![Seen { op, answer, began: 0, ended: 0 }];
+    let ack = |answer| seen(Op::Ack(Object::Issued, 3 ^ 5), answer);
+    let fail = |answer| seen(Op::Fail(Object::Issued), answer);
+    let (completed, failed) = (Ok(Did::Completed), Ok(Did::Done(Done::Now)));
+    for (right, threads, told) in [
+        (true, vec![ack(completed), fail(NOT_LIVE)], vec![End::Acked]),
+        (true, vec![ack(NOT_LIVE), fail(failed)], vec![End::Failed]),
+        (false, vec![ack(completed), fail(failed)], vec![End::Acked]),
+        (false, vec![ack(completed), fail(NOT_LIVE)], vec![End::Acked, End::Failed]),
+        (false, vec![ack(NOT_LIVE), fail(NOT_LIVE)], vec![End::TimedOut]),
+        (false, vec![ack(completed), ack(completed)], vec![End::Acked]),
+        (false, vec![seen(Op::Poll(1), Ok(Did::Polled))], vec![]),
+    ] {
+        assert_eq!(explained(Object::Issued, ISSUED, &threads, &told), right, "{threads:?}");
+    }
 }

@@ -53,8 +53,8 @@ model!(m2_told_gone_and_touched, || {
     }
 });
 
-// M2 for look-ups, which read the clock before they look: a thread that has not found the entry does
-// not find it later. Guards: a look-up goes by the state of the lease, too.
+// M2 for look-ups, which read the clock first: a thread that has not found the entry does not find
+// it later. Guards: a look-up goes by the state of the lease, too.
 model!(m2_told_gone_and_looked_up, || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| (rig.get(), rig.get()));
@@ -240,11 +240,8 @@ fn a_value_is_removed_by_its_identity() {
     large("a_value_is_removed_by_its_identity, replaced", || {
         let rig = with(live(10));
         let Entry::Occupied(entry) = rig.entry(1) else { panic!("it is there") };
-        let (replaced, removed) = beside(
-            &rig,
-            |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
-            |_| entry.remove().map(|ended| *ended.value()),
-        );
+        let (replaced, removed) =
+            beside(&rig, |rig| rig.put(20), |_| entry.remove().map(|ended| *ended.value()));
         assert_eq!(rig.get(), Some(20));
         assert!(removed.is_some() != replaced.is_some());
         assert_eq!(removed.or(replaced), Some(10));

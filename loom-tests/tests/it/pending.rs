@@ -24,15 +24,18 @@ impl Rig {
         self.table.take(self.ticket).unwrap_or(0)
     }
 
+    fn poll(&self) -> u64 {
+        self.table.poll().into_iter().sum()
+    }
+
     /// The sum of what a round finds, and whatever the table has left.
     fn end(&self) -> u64 {
         self.clock.advance(TICK * 100);
-        let polled: u64 = self.table.poll().into_iter().sum();
-        let left: u64 = self.table.shutdown().into_iter().sum();
+        let left = self.poll() + self.table.shutdown().into_iter().sum::<u64>();
         let metrics = self.table.metrics();
         let ended = metrics.taken + metrics.expired + metrics.closed;
         assert_eq!((metrics.live, metrics.inserted), (0, ended));
-        polled + left
+        left
     }
 }
 
@@ -48,8 +51,7 @@ model!(g1_take_and_take, || {
 model!(g1_take_and_expire, || {
     let rig = Rig::new();
     rig.clock.advance(TICK);
-    let polls = |rig: &Rig| rig.table.poll().into_iter().sum::<u64>();
-    let (there, here) = beside(&rig, Rig::take, polls);
+    let (there, here) = beside(&rig, Rig::take, Rig::poll);
     assert_eq!(there + here + rig.end(), 1);
 });
 
@@ -59,10 +61,9 @@ model!(g1_insert_and_poll, || {
     let rig = Rig::new();
     rig.clock.advance(TICK);
     let inserts = |rig: &Rig| assert!(rig.table.insert(2, TICK).is_ok());
-    let ((), found) = beside(&rig, inserts, |rig| rig.table.poll().into_iter().sum::<u64>());
+    let ((), found) = beside(&rig, inserts, Rig::poll);
     rig.clock.advance(TICK * 2);
-    let polled: u64 = rig.table.poll().into_iter().sum();
-    assert_eq!((found + polled, rig.end()), (3, 0));
+    assert_eq!((found + rig.poll(), rig.end()), (3, 0));
 });
 
 // A value is inserted, and another one taken, beside a shutdown. Guards: each is refused, taken or
@@ -124,13 +125,21 @@ impl ByKey {
     }
 
     fn poll(&self) -> u64 {
-        self.map.poll().into_iter().map(PendingEntry::into_value).sum()
+        sum(self.map.poll())
+    }
+
+    fn shut(&self) -> u64 {
+        sum(self.map.shutdown())
     }
 
     fn end(&self) -> u64 {
         self.clock.advance(TICK * 100);
-        self.poll() + self.map.shutdown().into_iter().map(PendingEntry::into_value).sum::<u64>()
+        self.poll() + self.shut()
     }
+}
+
+fn sum(entries: Vec<PendingEntry<u64, u64>>) -> u64 {
+    entries.into_iter().map(PendingEntry::into_value).sum()
 }
 
 // The value of a key is taken while another thread replaces it. Guards: each of the two values
@@ -152,9 +161,7 @@ model!(g2_replace_and_expire, bounded(1), || {
 // shutdown.
 model!(g2_replace_beside_a_shutdown, || {
     let rig = ByKey::new();
-    let shuts =
-        |rig: &ByKey| rig.map.shutdown().into_iter().map(PendingEntry::into_value).sum::<u64>();
-    let (there, here) = beside(&rig, ByKey::insert, shuts);
+    let (there, here) = beside(&rig, ByKey::insert, ByKey::shut);
     assert_eq!(there + here + rig.end(), 3);
 });
 
@@ -171,7 +178,7 @@ model!(g2_a_refused_key_beside_a_look_up, || {
         }
     };
     let shuts = |rig: &ByKey| {
-        let left = rig.map.shutdown().into_iter().map(PendingEntry::into_value).sum::<u64>();
+        let left = rig.shut();
         rig.map.contains_key(&8);
         left
     };
@@ -184,7 +191,6 @@ model!(g2_a_refused_key_beside_a_look_up, || {
 model!(g2_cancel_all_beside_a_touch, || {
     let rig = ByKey::new();
     let touches = |rig: &ByKey| rig.map.touch(&7, TICK * 10).unwrap();
-    let taken = |rig: &ByKey| rig.map.cancel_all().into_iter().map(PendingEntry::into_value).sum();
-    let (_, taken): (bool, u64) = beside(&rig, touches, taken);
+    let (_, taken) = beside(&rig, touches, |rig| sum(rig.map.cancel_all()));
     assert_eq!((taken, rig.end()), (1, 0));
 });

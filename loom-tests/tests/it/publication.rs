@@ -1,6 +1,7 @@
 //! Orderings whose weakening no other model noticed (`cargo xtask mutate`). What one thread did is
 //! visible to the other, by each way in which the other can learn of it.
 
+use crate::index_growth::{found_meanwhile, one_of_two};
 use expiry::model::{Inserted, Mail};
 use expiry::{Ack, AckError, Done, Reason, RemovalCause, Root};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,10 +21,8 @@ fn a_completion_sees_what_was_done(rig: Arc<Rig>, ack: impl Fn(&Rig, u64) -> Ack
             assert_eq!(done[1 - mine].load(Ordering::Relaxed), 1, "completed before");
         }
     };
-    let other = (rig.clone(), done.clone());
-    let a = thread::spawn(move || work(&other.0, &other.1, 0));
-    work(&rig, &done, 1);
-    a.join().unwrap();
+    let both = (rig.clone(), done);
+    beside(&both, move |(rig, done)| work(rig, done, 0), |(rig, done)| work(rig, done, 1));
     assert!(rig.is_empty());
 }
 
@@ -106,9 +105,7 @@ model!(the_last_place_of_a_hash, || {
 model!(w12_migrate_over_of_a_spilled_word, || {
     let index = index_with(&[(4, 7), (5, 1)]);
     index.grow();
-    let (a, _) =
-        beside(&index, |index| index.find(5, |slot| slot == 1), |index| index.migrate(100));
-    assert_eq!(a, Some(1));
+    found_meanwhile(&index, |index| index.migrate(100));
 });
 
 /// W12 where another index bucket shares the overflow bucket of the migrated word, reserves that
@@ -213,10 +210,7 @@ model!(w07_growth_closed_by_a_third, large, || {
     let b = index.insert(5, 2, EITHER);
     let a = a.join().unwrap();
     assert_eq!(c.join().unwrap(), Inserted::Done);
-    assert!(
-        matches!((a, b), (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)),
-        "{a:?} {b:?}"
-    );
+    one_of_two(a, b);
     assert_eq!(all(&index, 5).len(), 1);
 });
 

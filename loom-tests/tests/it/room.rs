@@ -1,7 +1,7 @@
 //! Tasks that wait for room: no task sleeps beside a free slot.
 
 use expiry::{Ack, CapacityReady, Closed, RootId, ShutdownMode};
-use loom_tests::{large, model, thread, Rig, Task};
+use loom_tests::{aside, large, model, thread, Rig, Task};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -29,13 +29,8 @@ impl Full {
             // SAFETY: the waiter holds a share of the rig, and drops its future before that.
             unsafe { &*Arc::as_ptr(&self.rig) }
         };
-        Waiter {
-            room: rig.room(),
-            task: Task::new(),
-            seen: None,
-            answer: None,
-            _rig: self.rig.clone(),
-        }
+        let (room, _rig) = (rig.room(), self.rig.clone());
+        Waiter { room, task: Task::new(), seen: None, answer: None, _rig }
     }
 
     /// A waiter that waits already.
@@ -48,8 +43,8 @@ impl Full {
 
     /// Ends the root at `at`, in another thread.
     fn ends(&self, at: usize) -> thread::JoinHandle<()> {
-        let (rig, root) = (self.rig.clone(), self.roots[at]);
-        thread::spawn(move || assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed)))
+        let root = self.roots[at];
+        aside(&self.rig, move |rig| assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed)))
     }
 }
 
@@ -131,8 +126,8 @@ model!(p2_free_and_poll, || {
 model!(p2_overtaken, large, || {
     let full = Full::new(1);
     let mut waiter = full.waiting();
-    let (rig, root) = (full.rig.clone(), full.roots[0]);
-    let a = thread::spawn(move || {
+    let root = full.roots[0];
+    let a = aside(&full.rig, move |rig| {
         let _ = rig.ack(root, EDGE);
         let root = rig.issue(EDGE, 43).unwrap();
         assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed));
@@ -172,8 +167,8 @@ model!(p3_free_beside_another_who_comes, || {
 model!(p4_shutdown_and_wait, || {
     let full = Full::new(1);
     let mut waiter = full.waiter();
-    let rig = full.rig.clone();
-    let a = thread::spawn(move || drop(rig.shutdown_async(ShutdownMode::Drain(Duration::MAX))));
+    let drains = ShutdownMode::Drain(Duration::MAX);
+    let a = aside(&full.rig, move |rig| drop(rig.shutdown_async(drains)));
     waiter.poll();
     a.join().unwrap();
     let mut waiters = [waiter];

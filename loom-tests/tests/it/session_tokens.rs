@@ -1,23 +1,23 @@
 //! Tokens of sessions: each comes back once, however its session ends. Loom's cell fails where a
 //! thread takes a token twice, or without having seen it put in.
 
-use crate::tokens::Token;
-use expiry::{
-    ManualClock, NewSession, SessionId, SessionInfo, SessionTracker, StoreError, Tracked,
-};
-use loom_tests::{at_once, beside, model, TICK};
-use std::mem::{take, ManuallyDrop};
+use crate::tokens::{Token, Tokens};
+use expiry::{ManualClock, NewSession, SessionId, SessionInfo, SessionTracker};
+use expiry::{SessionTrackerBuilder, StoreError, Tracked};
+use loom_tests::{at_once, beside, model, Kept, TICK};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-/// A tracker by itself, polled, of one shard, and every token that has come back. Its sessions live
-/// for ten ticks.
+/// A tracker by itself, polled, of one shard. Its sessions live for ten ticks.
 struct Rig {
-    sessions: ManuallyDrop<SessionTracker<Token>>,
+    sessions: Kept<SessionTracker<Token>>,
     clock: ManualClock,
-    back: Mutex<Vec<Token>>,
-    given: AtomicUsize,
-    dropped: Arc<AtomicUsize>,
+    tokens: Tokens,
+}
+
+fn builder<T: Send + 'static>(clock: &ManualClock) -> SessionTrackerBuilder<T> {
+    let builder = SessionTracker::builder().with_tokens().interval(TICK).first_id(2).shards(1);
+    builder.seed(7).clock(clock.clone())
 }
 
 impl Rig {
@@ -25,12 +25,8 @@ impl Rig {
     fn new() -> Arc<Rig> {
         at_once(|| {
             let clock = ManualClock::new();
-            let builder =
-                SessionTracker::builder().with_tokens().interval(TICK).first_id(2).shards(1);
-            let sessions = builder.seed(7).clock(clock.clone()).build_manual().unwrap();
-            let (back, given, dropped) = Default::default();
-            let sessions = ManuallyDrop::new(sessions);
-            let rig = Rig { sessions, clock, back, given, dropped };
+            let sessions = Kept::new(builder(&clock).build_manual().unwrap());
+            let rig = Rig { sessions, clock, tokens: Tokens::default() };
             rig.track().unwrap();
             assert!(rig.remove());
             Arc::new(rig)
@@ -39,31 +35,24 @@ impl Rig {
 
     /// Puts session 1 in. Returns whether it was not there.
     fn track(&self) -> Result<bool, StoreError> {
-        self.given.fetch_add(1, Relaxed);
-        let token = Token(self.dropped.clone());
-        match self.sessions.track(SessionId(1), TICK * 10, NewSession::from(1).token(token)) {
+        let session = NewSession::from(1).token(self.tokens.give());
+        match self.sessions.track(SessionId(1), TICK * 10, session) {
             Ok(Tracked::Added(_)) => Ok(true),
             Ok(Tracked::Renewed(_, back) | Tracked::Closing(back)) => {
-                self.keep([back]);
+                self.tokens.keep([back]);
                 Ok(false)
             }
             Err(refused) => {
-                self.keep([refused.token]);
+                self.tokens.keep([refused.token]);
                 Err(refused.error)
             }
         }
     }
 
-    fn keep(&self, tokens: impl IntoIterator<Item = Token>) {
-        self.back.lock().unwrap().extend(tokens);
-    }
-
     /// Keeps the tokens of sessions that have ended. Returns how many there are.
     fn kept(&self, ended: impl IntoIterator<Item = SessionInfo<Token>>) -> usize {
-        let tokens: Vec<_> = ended.into_iter().map(|session| session.token).collect();
-        let count = tokens.len();
-        self.keep(tokens);
-        count
+        let ended = ended.into_iter();
+        ended.map(|session| self.tokens.keep([session.token])).count()
     }
 
     fn remove(&self) -> bool {
@@ -82,18 +71,7 @@ impl Rig {
     fn end(&self) {
         self.shut();
         self.poll();
-        let back = take(&mut *self.back.lock().unwrap());
-        assert_eq!(self.dropped.load(Relaxed), 0, "the tracker has dropped a token");
-        assert_eq!(back.len(), self.given.load(Relaxed), "a token is lost");
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: the value is dropped here only, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.sessions) };
-        }
+        self.tokens.end();
     }
 }
 
@@ -140,12 +118,10 @@ model!(two_creations_of_a_session_return_one_token, || {
 model!(a_token_is_lent_beside_the_end_of_its_session, || {
     let dropped = Arc::new(AtomicUsize::new(0));
     let sessions = at_once(|| {
-        let builder = SessionTracker::builder().with_tokens().interval(TICK).first_id(2).shards(1);
-        let builder = builder.seed(7).clock(ManualClock::new()).lend_tokens();
-        let sessions = builder.build_manual().unwrap();
+        let sessions = builder(&ManualClock::new()).lend_tokens().build_manual().unwrap();
         let token = Arc::new(Token(dropped.clone()));
         sessions.track(SessionId(1), TICK * 10, NewSession::from(1).token(token)).unwrap();
-        Arc::new(ManuallyDrop::new(sessions))
+        Arc::new(Kept::new(sessions))
     });
     let (lent, ended) = beside(
         &sessions,
@@ -158,8 +134,7 @@ model!(a_token_is_lent_beside_the_end_of_its_session, || {
     );
     assert_eq!(dropped.load(Relaxed), 0, "it was handed out");
     drop((lent, ended));
-    let sessions = Arc::into_inner(sessions).unwrap();
     assert!(sessions.shutdown().is_empty());
-    drop(ManuallyDrop::into_inner(sessions));
+    drop(sessions);
     assert_eq!(dropped.load(Relaxed), 1);
 });

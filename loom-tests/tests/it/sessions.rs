@@ -140,18 +140,6 @@ model!(two_closers, || {
     assert!(a != b);
 });
 
-// A removal meets the expiry: exactly one of them ends the session.
-model!(remove_and_expiry, || {
-    let rig = Rig::new();
-    let id = rig.create().id();
-    rig.advance(10);
-    let (removed, mut expired) =
-        beside(&rig, move |rig| rig.remove(id).is_some(), |rig| rig.expired());
-    expired.extend(rig.drain());
-    assert_eq!(expired.len(), usize::from(!removed));
-    assert!(rig.is_empty());
-});
-
 // Two threads upgrade a session: the result of one of them says that it did so.
 model!(two_upgraders, || {
     let rig = Rig::new();
@@ -232,29 +220,6 @@ model!(set_owner_closing_and_remove, || {
         Err(SessionError::Unknown) => {}
         other => panic!("{other:?}"),
     }
-});
-
-// W8: a creation meets the shutdown: it is refused, or what it created is returned.
-model!(w08_create_and_shutdown, || {
-    let rig = Rig::new();
-    let (created, left) =
-        beside(&rig, |rig| rig.sessions.create(TICK * 10, 1), |rig| rig.shutdown());
-    assert_eq!(left.len(), usize::from(created.is_ok()), "{created:?}");
-    assert!(rig.is_empty());
-    assert_eq!(rig.drain(), []);
-});
-
-// As before, where the slot block exists already.
-model!(w08_create_beside_another_and_shutdown, large, || {
-    let rig = Rig::new();
-    let a = aside(&rig, |rig| {
-        let first = rig.sessions.create(TICK * 10, 1);
-        let second = rig.sessions.create(TICK * 20, 2);
-        usize::from(first.is_ok()) + usize::from(second.is_ok())
-    });
-    let left = rig.shutdown();
-    assert_eq!(left.len(), a.join().unwrap());
-    assert!(rig.is_empty());
 });
 
 // W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the
@@ -444,17 +409,6 @@ model!(two_creations, large, || {
     });
     let b = rig.create().id();
     assert_ne!(a.join().unwrap(), b);
-});
-
-// Two pollers, and a session that expires: one of them has it.
-model!(two_pollers, || {
-    let rig = Rig::new();
-    let id = rig.create().id();
-    rig.advance(10);
-    let (a, mut all) = beside(&rig, |rig| rig.expired(), |rig| rig.expired());
-    all.extend(a);
-    all.extend(rig.expired());
-    assert_eq!(all, [id]);
 });
 
 // A creation meets the adoption of the id that it is about to issue: there are two sessions, with

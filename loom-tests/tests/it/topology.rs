@@ -3,7 +3,7 @@
 
 use expiry_topology::model::{Bell, Call, Gate, Jam, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom_tests::{model, thread};
+use loom_tests::{aside, model};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,15 +37,12 @@ impl Queue {
 model!(no_bell_is_missed, || {
     let (bell, sleeper) = Bell::new();
     let queue = Queue(Arc::new(AtomicU32::new(0)));
-    let senders: Vec<_> = (0..2)
-        .map(|_| {
-            let (bell, queue) = (bell.clone(), queue.clone());
-            thread::spawn(move || {
-                queue.push();
-                bell.ring();
-            })
+    let senders = [(); 2].map(|()| {
+        aside(&(bell.clone(), queue.clone()), |(bell, queue)| {
+            queue.push();
+            bell.ring();
         })
-        .collect();
+    });
     let mut seen = 0;
     while seen < 2 {
         bell.sleep(&sleeper, Duration::MAX, || queue.len() > seen);
@@ -60,15 +57,12 @@ model!(no_bell_is_missed, || {
 model!(no_call_is_missed, || {
     let (bell, sleeper) = Bell::new();
     let (call, sent) = (Arc::new(Call::new(bell.clone())), Arc::new(AtomicU32::new(0)));
-    let senders: Vec<_> = [(); 2]
-        .map(|()| {
-            let (call, sent) = (call.clone(), sent.clone());
-            thread::spawn(move || {
-                sent.fetch_add(1, Ordering::Relaxed);
-                call.call();
-            })
+    let senders = [(); 2].map(|()| {
+        aside(&(call.clone(), sent.clone()), |(call, sent)| {
+            sent.fetch_add(1, Ordering::Relaxed);
+            call.call();
         })
-        .into();
+    });
     let mut seen = 0;
     while seen < 2 {
         if call.take() {
@@ -89,22 +83,14 @@ model!(nobody_sleeps_beside_an_empty_queue, || {
     let room = Arc::new(Room::default());
     let queue = Queue(Arc::new(AtomicU32::new(2)));
     let has_room = |queue: &Queue| queue.len() <= 1;
-    let take = {
-        let (bell, room, queue) = (bell.clone(), room.clone(), queue.clone());
-        move || {
+    let other = aside(&queue, |queue| queue.push_up_to(2));
+    let owner = aside(&(bell.clone(), room.clone(), queue.clone()), move |(bell, room, queue)| {
+        for _ in 0..2 {
             queue.pop();
-            if has_room(&queue) && room.is_wanted() {
+            if has_room(queue) && room.is_wanted() {
                 bell.ring();
             }
         }
-    };
-    let other = {
-        let queue = queue.clone();
-        thread::spawn(move || queue.push_up_to(2))
-    };
-    let owner = thread::spawn(move || {
-        take();
-        take();
     });
     while !has_room(&queue) {
         bell.sleep(&sleeper, Duration::MAX, || {
@@ -124,18 +110,15 @@ model!(a_jam_that_is_over_wakes_the_spout, || {
     let jam = Arc::new(Jam::new(vec![bell.clone()]));
     jam.begin();
     jam.begin();
-    let tasks: Vec<_> = [false, true]
-        .map(|again| {
-            let jam = jam.clone();
-            thread::spawn(move || {
+    let tasks = [false, true].map(|again| {
+        aside(&jam, move |jam| {
+            jam.end();
+            if again {
+                jam.begin();
                 jam.end();
-                if again {
-                    jam.begin();
-                    jam.end();
-                }
-            })
+            }
         })
-        .into();
+    });
     while jam.is_on() {
         bell.sleep(&sleeper, Duration::MAX, || !jam.is_on());
     }
@@ -150,15 +133,13 @@ model!(nobody_comes_through_a_closed_gate, || {
     assert!(visitor.enter(&gate) && visitor.is_inside());
     visitor.leave();
     let emitted = Arc::new(AtomicU32::new(0));
-    let spout = {
-        let (gate, visitor, emitted) = (gate.clone(), visitor.clone(), emitted.clone());
-        thread::spawn(move || {
-            if visitor.enter(&gate) {
-                emitted.fetch_add(1, Ordering::Relaxed);
-                visitor.leave();
-            }
-        })
-    };
+    let all = (gate.clone(), visitor.clone(), emitted.clone());
+    let spout = aside(&all, |(gate, visitor, emitted)| {
+        if visitor.enter(gate) {
+            emitted.fetch_add(1, Ordering::Relaxed);
+            visitor.leave();
+        }
+    });
     gate.set(false);
     if !visitor.is_inside() {
         let before = emitted.load(Ordering::Relaxed);

@@ -92,15 +92,6 @@ model!(w04_a_shared_reaper_is_woken_by_each_of_its_stores, light, || {
     drop(other);
 });
 
-// W4 where another thread polls beside the reaper, and empties the inbox before the reaper
-// announces its sleep. Guards: the announcement is compared with the wheels.
-model!(w04_a_poll_beside_the_reaper, light, || {
-    let rig = Awake::new();
-    beside(&rig, |rig| rig.poll(100), |rig| rig.issue_for(3, 10, after(2)).unwrap());
-    rig.pass(2);
-    assert_eq!(rig.wait_for(1)[0].owner, 10);
-});
-
 // W4 where a poll beside the reaper scans a slot block just when a pusher wants to know what to
 // announce. The pusher reads "never", and the poll must announce what it then files.
 model!(w04_a_poll_scans_beside_the_reaper, costly(1, 3), || {
@@ -265,35 +256,6 @@ model!(w08_shutdown_beside_a_poll, || {
     assert!(rig.is_empty());
 });
 
-/// Root 1 was cancelled, or its init refused.
-fn cancelled_or_refused(rig: &Rig, begun: Result<(), AckError>) {
-    match begun {
-        Ok(()) => assert_eq!(rig.outcomes(1), [Reason::Cancelled]),
-        Err(AckError::Closed) => assert_eq!(rig.outcomes(1), []),
-        other => panic!("{other:?}"),
-    }
-    assert!(rig.is_empty());
-}
-
-// W8 for a chosen root, in a slot block that is there already.
-model!(w08_shutdown_beside_an_init, || {
-    let rig = Rig::new();
-    let before = rig.issue(7, 9).unwrap();
-    let (begun, _) =
-        beside(&rig, |rig| rig.init(1, 3, 10), |rig| rig.shutdown(ShutdownMode::Cancel));
-    assert_eq!(rig.outcomes(before), [Reason::Cancelled]);
-    cancelled_or_refused(&rig, begun);
-});
-
-// W8 for an init that merges early acks, and an early ack.
-model!(w08_shutdown_beside_a_merge, || {
-    let rig = Rig::new();
-    assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
-    let (begun, _) =
-        beside(&rig, |rig| rig.init(1, 3 ^ 5, 10), |rig| rig.shutdown(ShutdownMode::Cancel));
-    cancelled_or_refused(&rig, begun);
-});
-
 // W8 with the reaper, which is stopped and joined: it does not sleep through it, and no outcome is
 // delivered twice.
 model!(w08_shutdown_stops_the_reaper, || {
@@ -392,47 +354,42 @@ model!(w06_a_noted_slot_changes_hands, || {
     assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
 });
 
-// Q6 for a root whose init has not notified the driver yet: a touch raises its deadline, and
-// notifies no thread. Guards: the init notifies the driver of the first deadline, by which the
-// driver comes and finds the second.
-model!(q06_renewed_before_its_init_has_told, || {
+/// A touch sets another deadline for a root whose init has not notified the driver yet. That thread
+/// polls `polled` ticks later. Returns whether the touch came in time.
+fn touched_before_its_init_has_told(ticks: u32, polled: u32) -> (Arc<Rig>, bool) {
     let rig = Rig::with(|builder| builder.early_capacity(0));
-    let renewed = aside(&rig, |rig| {
-        let renewed = rig.reset_timeout_for(1, after(20));
-        if renewed == Ok(Done::Now) {
-            rig.advance(10);
+    let a = aside(&rig, move |rig| {
+        let renewed = rig.reset_timeout_for(1, after(ticks)) == Ok(Done::Now);
+        if renewed {
+            rig.advance(polled);
             rig.poll(100);
         }
         renewed
     });
     assert_eq!(rig.init(1, 3, 10), Ok(()));
-    let renewed = renewed.join().unwrap();
-    if renewed == Ok(Done::Now) {
+    let renewed = a.join().unwrap();
+    (rig, renewed)
+}
+
+// Q6: the touch raises the deadline, and notifies no thread. Guards: the init notifies the driver
+// of the first deadline, by which the driver comes and finds the second.
+model!(q06_renewed_before_its_init_has_told, || {
+    let (rig, renewed) = touched_before_its_init_has_told(20, 10);
+    if renewed {
         rig.pass(0);
         assert_eq!(rig.outcomes(1), [], "expired after it was renewed");
     }
     rig.pass(10);
-    assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+    assert!(timed_out(&rig.outcomes(1)), "{renewed}");
 });
 
-// W11 for a root whose init has not notified the driver yet: a touch lowers its deadline, and it
-// expires by that. Guards: the touch notifies the driver.
+// W11: the touch lowers the deadline, and the root expires by that. It does not expire at the poll
+// if the init has taken the slot block's flag, and has yet to put the block into the inbox (W10).
+// Guards: the touch notifies the driver.
 model!(w11_shortened_before_its_init_has_told, || {
-    let rig = Rig::with(|builder| builder.early_capacity(0));
-    let renewed = aside(&rig, |rig| {
-        let renewed = rig.reset_timeout_for(1, after(2));
-        if renewed == Ok(Done::Now) {
-            // It does not expire yet if the init has taken the slot block's flag, and has yet to
-            // put the block into the inbox (W10).
-            rig.advance(2);
-            rig.poll(100);
-        }
-        renewed
-    });
-    assert_eq!(rig.init(1, 3, 10), Ok(()));
-    let renewed = renewed.join().unwrap();
-    rig.pass(if renewed == Ok(Done::Now) { 0 } else { 10 });
-    assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+    let (rig, renewed) = touched_before_its_init_has_told(2, 2);
+    rig.pass(if renewed { 0 } else { 10 });
+    assert!(timed_out(&rig.outcomes(1)), "{renewed}");
 });
 
 // W11: two touches lower a deadline, one further than the other. Whichever comes second, the root

@@ -15,10 +15,8 @@ pub fn measure<K: Key, V: Value, S: Store<K, V>>(
     threads: usize,
 ) -> Json {
     let course = course::run::<K, V, S>(&Load::new(entries, threads, kind));
-    let cell = |op: Op, order: Order| {
-        let took = course[op.cell(order)];
-        (order.name().to_string(), json!({ "cpu": took.cpu, "wall": took.wall }))
-    };
+    let cell =
+        |op: Op, order: Order| (order.name().to_string(), json!({ "cpu": course[op.cell(order)] }));
     let orders = |op: Op| Map::from_iter(Order::ALL.map(|order| cell(op, order)));
     let cells = kind.ops().iter().map(|&op| (op.name().to_string(), Json::Object(orders(op))));
     json!({ "name": S::NAME, "does": S::DOES, "cells": Map::from_iter(cells) })
@@ -28,7 +26,7 @@ pub fn measure<K: Key, V: Value, S: Store<K, V>>(
 const fn stores(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Maps => &["map", "dashmap", "papaya", "sharded-map", "moka", "nothing-map"],
-        Kind::Queues => &["queue", "queue-by-handle", "zookeeper", "sharded", "nothing"],
+        Kind::Queues => &["queue", "queue-by-handle", "zookeeper", "nothing"],
     }
 }
 
@@ -146,9 +144,9 @@ struct Cells<'a> {
 impl Cells<'_> {
     /// Nanoseconds of a cell in each round, less those of the harness in the same round. None where
     /// the cell was not measured.
-    fn net(&self, subject: &Subject, what: &str, order: Order) -> Option<Vec<f64>> {
+    fn net(&self, subject: &Subject, order: Order) -> Option<Vec<f64>> {
         let nanos = |subject: &Subject| -> Vec<f64> {
-            let cell = |round: &Json| number(&round["cells"][self.op.name()][order.name()], what);
+            let cell = |round: &Json| number(&round["cells"][self.op.name()][order.name()], "cpu");
             subject.rounds.iter().map(cell).collect()
         };
         let mut net = nanos(subject);
@@ -160,7 +158,7 @@ impl Cells<'_> {
     }
 
     fn ratio(&self, ours: &Subject, theirs: &Subject, order: Order) -> Option<Spread> {
-        Some(Spread::ratio(&self.net(ours, "cpu", order)?, &self.net(theirs, "cpu", order)?))
+        Some(Spread::ratio(&self.net(ours, order)?, &self.net(theirs, order)?))
     }
 
     fn ours(&self) -> impl Iterator<Item = &Subject> {
@@ -171,14 +169,13 @@ impl Cells<'_> {
         table.columns(self.op.name(), &Order::ALL.map(Order::name));
         for subject in self.subjects {
             let columns = Order::ALL.map(|order| {
-                let nanos = Spread::of(self.net(subject, "cpu", order)?);
-                let wall = Spread::of(self.net(subject, "wall", order)?).median;
+                let nanos = Spread::of(self.net(subject, order)?);
                 let theirs = !is_alone(subject.store) && !is_ours(subject.store);
                 let compared =
                     |ours: &&Subject| theirs || subject.is_older && ours.store == subject.store;
-                let times = |ours: &Subject| Some((ours.name(), self.ratio(ours, subject, order)?));
+                let times = |ours: &Subject| self.ratio(ours, subject, order);
                 let times = self.ours().filter(compared).filter_map(times).collect();
-                Some((order.name(), nanos, wall, times))
+                Some((nanos, times))
             });
             table.row(&subject.name(), &columns);
         }

@@ -6,12 +6,12 @@ mod memory;
 
 pub use courses::courses;
 pub use expiry::expiry;
-pub use memory::{drops, memory};
+pub use memory::memory;
 
 use crate::keyed::course::Kind;
 use crate::keyed::{
-    Dash, DelayQueue, Key, Map, Moka, Nothing, Papaya, QueueByHandle, QueueByKey, Sharded, Store,
-    Value, ZooKeeper,
+    Dash, Key, Map, Moka, Nothing, Papaya, QueueByHandle, QueueByKey, Sharded, Store, Value,
+    ZooKeeper,
 };
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -39,13 +39,10 @@ fn measure<K: Key, R: Key>(store: &str, entries: usize, threads: Option<usize>) 
         "papaya" => (Maps, run::<K, u64, Papaya<K, u64>>),
         "sharded-map" => (Maps, run::<R, u64, Sharded<R, u64>>),
         "moka" => (Maps, run::<K, u64, Moka<K, u64>>),
-        "delay-queue-map" => (Maps, run::<R, u64, DelayQueue<R, u64>>),
         "nothing-map" => (Maps, run::<K, u64, Nothing>),
         "queue" => (Queues, run::<K, (), QueueByKey<K>>),
         "queue-by-handle" => (Queues, run::<K, (), QueueByHandle<K>>),
         "zookeeper" => (Queues, run::<R, (), ZooKeeper<R>>),
-        "sharded" => (Queues, run::<R, (), Sharded<R, ()>>),
-        "delay-queue" => (Queues, run::<R, (), DelayQueue<R, ()>>),
         "nothing" => (Queues, run::<K, (), Nothing>),
         _ => return None,
     };
@@ -57,7 +54,6 @@ pub fn serve(task: &str, what: &str, entries: usize) -> Option<Json> {
     let (store, keys, threads) = match (task, &what.splitn(3, '/').collect::<Vec<_>>()[..]) {
         ("keyed", &[store, keys]) => (store, keys, None),
         ("course", &[store, keys, threads]) => (store, keys, Some(threads.parse().ok()?)),
-        ("drops", &[how]) => return memory::serve_drops(how, entries),
         _ => return None,
     };
     match keys {
