@@ -539,7 +539,13 @@ impl Run {
         self.map.shutdown();
         let refused = self.map.insert("late".to_string(), 0).unwrap_err();
         same!(refused.error, StoreError::Closed);
+        let refused = self.map.upsert("late".to_string(), |_| (0, ())).unwrap_err();
+        same!(refused.error, StoreError::Closed);
         prop_assert!(self.map.is_empty() && self.map.iter().next().is_none());
+        for key in &keys {
+            let found = self.map.get(key).is_some() || self.map.touch(key);
+            prop_assert!(!found && self.map.remaining(key).is_none(), "{key} is there");
+        }
         self.compare(Vec::new())
     }
 }
