@@ -39,7 +39,7 @@ pub type Target = fn(&[u8]);
 /// All targets, by the names of their corpora.
 pub const TARGETS: &[(&str, Target)] = &[
     ("ack", |bytes| from_bytes(bytes, |_| Ok(Ack(Mix::KEPT)))),
-    ("map", |bytes| from_bytes(bytes, |_| Ok(Map))),
+    ("map", |bytes| from_bytes(bytes, |_| Ok(Map { loads: false }))),
     ("pending", |bytes| from_bytes(bytes, |_| Ok(Pending))),
     ("queue", queue::from_bytes),
     ("rotating", |bytes| from_bytes(bytes, |_| Ok(Rotating))),

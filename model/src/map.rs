@@ -6,7 +6,8 @@ use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
-    ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
+    ExpiringMap, Expiry, Lifetime, LifetimeError, Lifetimes, LoadError, ManualClock, RemovalCause,
+    StoreError,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -21,7 +22,20 @@ fn ms(ms: u64) -> Duration {
 }
 
 /// Histories of an `ExpiringMap`.
-pub struct Map;
+pub struct Map {
+    /// With loads, of a map that reloads or has a policy. The fuzzer knows neither.
+    pub loads: bool,
+}
+
+/// How a map is built; times are in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    live: Option<u64>,
+    idle: Option<u64>,
+    refresh: Option<u64>,
+    /// Has the policy [`ByValue`].
+    asks: bool,
+}
 
 /// A step, and the key that it is about.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +57,10 @@ enum Act {
     Entry(Deed, Meanwhile),
     Upsert,
     Compute(Decision),
+    /// The load fails, or has a value with these times.
+    Load(Option<(Term, Term)>),
+    /// Of so many keys from this one on.
+    LoadMany(u8),
     /// What is even.
     Retain,
     Iterate,
@@ -50,13 +68,16 @@ enum Act {
     Poll(usize),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Term {
     Default,
     Never,
     Zero,
     After(u64),
 }
+
+/// The time to live and the time to idle of a call that gives none.
+const BY_DEFAULT: (Term, Term) = (Term::Default, Term::Default);
 
 #[derive(Debug, Clone, Copy)]
 enum Deed {
@@ -110,17 +131,31 @@ fn meanwhile(bytes: &mut Unstructured<'_>) -> Result<Meanwhile> {
 }
 
 impl Histories for Map {
-    /// The time to live and the time to idle.
-    type Setup = (Option<u64>, Option<u64>);
+    type Setup = Setup;
     type Op = Op;
 
     fn setup(&self, bytes: &mut Unstructured<'_>) -> Result<Self::Setup> {
         let time = |bytes: &mut Unstructured<'_>| bytes.int_in_range(INTERVAL..=9000);
-        Ok((perhaps(bytes, time)?, perhaps(bytes, time)?))
+        let (live, idle) = (perhaps(bytes, time)?, perhaps(bytes, time)?);
+        let asks = self.loads && bytes.arbitrary()?;
+        let reloads = live.filter(|_| self.loads && !asks);
+        let refresh = reloads.map(|live| bytes.int_in_range(1..=live - 1)).transpose()?;
+        Ok(Setup { live, idle, refresh, asks })
     }
 
     fn op(&self, bytes: &mut Unstructured<'_>) -> Result<Op> {
         let key = bytes.int_in_range(0..=5u8)?;
+        if self.loads && bytes.int_in_range(0..=3u8)? == 0 {
+            let valid = |bytes: &mut Unstructured<'_>| {
+                let or_default = |term| if term == Term::Zero { Term::Default } else { term };
+                Ok((or_default(term(bytes)?), or_default(term(bytes)?)))
+            };
+            let load = match bytes.arbitrary()? {
+                true => Act::Load(perhaps(bytes, valid)?),
+                false => Act::LoadMany(bytes.int_in_range(1..=3)?),
+            };
+            return Ok(Op(key, load));
+        }
         let act = match bytes.int_in_range(0..=35u8)? {
             0..=5 => Act::Insert(term(bytes)?, term(bytes)?),
             6..=9 => Act::Get,
@@ -145,8 +180,8 @@ impl Histories for Map {
         Ok(Op(key, act))
     }
 
-    fn run(&self, &(live, idle): &Self::Setup, ops: &[Op]) -> Found {
-        let mut run = Run::new(live, idle);
+    fn run(&self, setup: &Setup, ops: &[Op]) -> Found {
+        let mut run = Run::new(*setup);
         each(ops, |_, &op| run.step(op))?;
         run.finish()
     }
@@ -171,6 +206,60 @@ impl Term {
             Term::After(after) => Ok(Some(after)),
         }
     }
+}
+
+/// A policy whose answers follow from the value, and from the time that is left, up to 10 s.
+struct ByValue;
+
+impl ByValue {
+    fn created(value: u64) -> (Term, Term) {
+        match value % 4 {
+            0 => (Term::Default, Term::Default),
+            1 => (Term::After(3000), Term::Default),
+            2 => (Term::Default, Term::After(2500)),
+            _ => (Term::Never, Term::Never),
+        }
+    }
+
+    /// `None` keeps the lifetime.
+    fn updated(value: u64, left: u64) -> Option<(Term, Term)> {
+        match value % 3 {
+            0 => None,
+            1 => Some((Term::After(left + 1000), Term::After(2000))),
+            _ => Some((Term::Default, Term::Default)),
+        }
+    }
+
+    fn read(value: u64, left: u64) -> Option<Term> {
+        match value % 5 {
+            0 | 1 => None,
+            2 => Some(Term::After(4000)),
+            3 => Some(Term::After(left / 2 + 1)),
+            _ => Some(Term::Never),
+        }
+    }
+}
+
+impl Expiry<String, u64> for ByValue {
+    fn created(&self, _: &String, value: &u64) -> Lifetimes {
+        lifetimes(ByValue::created(*value))
+    }
+
+    fn updated(&self, _: &String, value: &u64, left: Duration) -> Lifetimes {
+        ByValue::updated(*value, up_to_10_s(left)).map_or(Lifetimes::new().keep(), lifetimes)
+    }
+
+    fn read(&self, _: &String, value: &u64, left: Duration) -> Option<Lifetime> {
+        ByValue::read(*value, up_to_10_s(left)).map(Term::timeout)
+    }
+}
+
+fn up_to_10_s(left: Duration) -> u64 {
+    left.min(ms(10_000)).as_millis() as u64
+}
+
+fn lifetimes((live, idle): (Term, Term)) -> Lifetimes {
+    Lifetimes::new().live(live.timeout()).idle(idle.timeout())
 }
 
 /// Gives some keys the same hash.
@@ -211,8 +300,7 @@ struct Run {
     clock: ManualClock,
     told: Told<Ended>,
     now: u64,
-    live: Option<u64>,
-    idle: Option<u64>,
+    setup: Setup,
     entries: BTreeMap<String, Entered>,
     /// The ends that this step must deliver to the listener.
     ended: Vec<Ended>,
@@ -220,7 +308,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(live: Option<u64>, idle: Option<u64>) -> Self {
+    fn new(setup: Setup) -> Self {
         let (clock, told) = (ManualClock::new(), Told::new());
         let tell = told.listener();
         let mut builder = ExpiringMap::builder()
@@ -230,11 +318,13 @@ impl Run {
             .removal_listener(move |key: &String, value: &u64, cause| {
                 tell((key.clone(), *value, cause))
             });
-        set!(builder.time_to_live(live.map(ms)));
-        set!(builder.time_to_idle(idle.map(ms)));
+        set!(builder.time_to_live(setup.live.map(ms)));
+        set!(builder.time_to_idle(setup.idle.map(ms)));
+        set!(builder.refresh_after(setup.refresh.map(ms)));
+        set!(builder.expiry(setup.asks.then_some(ByValue)));
         let map = builder.hasher(BuildHasherDefault::default()).build_manual().unwrap();
         let (entries, ended) = (BTreeMap::new(), Vec::new());
-        Run { map: Arc::new(map), clock, told, now: 0, live, idle, entries, ended, values: 0 }
+        Run { map: Arc::new(map), clock, told, now: 0, setup, entries, ended, values: 0 }
     }
 
     fn fresh(&mut self) -> u64 {
@@ -246,14 +336,44 @@ impl Run {
         time.map_or(u64::MAX, |time| (self.now + time).div_ceil(INTERVAL) * INTERVAL)
     }
 
-    fn enter(&mut self, key: &str, value: u64, live: Option<u64>, idle: Option<u64>) {
-        let (bound, unused_until) = (self.end_after(live), self.end_after(idle));
-        let entered = Entered { value, bound, idle, unused_until };
+    /// An entry with these times, or those that the policy answers, unless they are refused. Where
+    /// the policy keeps the lifetime the time to idle begins anew if the call `uses` the entry.
+    fn enter(
+        &mut self,
+        key: &str,
+        value: u64,
+        given: (Term, Term),
+        uses: bool,
+    ) -> std::result::Result<(), LifetimeError> {
+        let old = self.living(key);
+        let says_nothing = given == BY_DEFAULT;
+        let times = match old.filter(|_| self.setup.asks && says_nothing) {
+            Some(old) => ByValue::updated(value, self.left(&old)),
+            None if self.setup.asks && says_nothing => Some(ByValue::created(value)),
+            None => Some(given),
+        };
+        let entered = match (times, old) {
+            (Some((live, idle)), _) => {
+                let bound = self.end_after(live.resolve(self.setup.live)?);
+                let idle = idle.resolve(self.setup.idle)?;
+                Entered { value, bound, idle, unused_until: self.end_after(idle) }
+            }
+            (None, old) => {
+                let old = old.expect("it was asked about");
+                let unused_until = if uses { self.end_after(old.idle) } else { old.unused_until };
+                Entered { value, unused_until, ..old }
+            }
+        };
         if let Some(old) = self.entries.insert(key.to_string(), entered) {
             let over = old.end() <= self.now;
             let cause = if over { RemovalCause::Expired } else { RemovalCause::Replaced };
             self.ended.push((key.to_string(), old.value, cause));
         }
+        Ok(())
+    }
+
+    fn enter_by_default(&mut self, key: &str, value: u64) {
+        self.enter(key, value, BY_DEFAULT, false).expect("the settings are valid");
     }
 
     fn leave(&mut self, key: &str, cause: RemovalCause) {
@@ -269,17 +389,51 @@ impl Run {
         self.living(key).map(|entered| entered.value)
     }
 
+    fn left(&self, entered: &Entered) -> u64 {
+        (entered.end() - self.now).min(10_000)
+    }
+
+    /// Whether a load of the key, which has a value, is a reload.
+    fn is_stale(&self, key: &str) -> bool {
+        let (Setup { live, refresh, .. }, entered) = (self.setup, self.entries[key]);
+        let left = live.zip(refresh).map(|(live, refresh)| live - refresh);
+        left.is_some_and(|left| entered.bound <= self.now + left)
+    }
+
+    /// Its time to idle begins anew.
+    fn prolongs(&mut self, key: &str) -> Entered {
+        let idle = self.entries[key].idle;
+        let unused_until = self.end_after(idle);
+        let entered = self.entries.get_mut(key).unwrap();
+        entered.unused_until = unused_until;
+        *entered
+    }
+
     fn uses(&mut self, key: &str) {
-        let idle = self.entries.get(key).and_then(|entered| entered.idle);
-        if let Some(idle) = idle {
-            let unused_until = self.end_after(Some(idle));
-            self.entries.entry(key.to_string()).and_modify(|it| it.unused_until = unused_until);
+        let entered = self.prolongs(key);
+        let says = ByValue::read(entered.value, self.left(&entered));
+        if let Some(time) = says.filter(|_| self.setup.asks) {
+            self.ends_after(key, time).expect("the answer is valid");
         }
     }
 
-    fn touches(&mut self, key: &str, live: Option<u64>) {
-        self.uses(key);
-        self.entries.get_mut(key).unwrap().bound = self.end_after(live);
+    fn ends_after(&mut self, key: &str, time: Term) -> std::result::Result<(), LifetimeError> {
+        let bound = self.end_after(time.resolve(self.setup.live)?);
+        self.entries.get_mut(key).unwrap().bound = bound;
+        Ok(())
+    }
+
+    fn touches(&mut self, key: &str, time: Term) -> std::result::Result<(), LifetimeError> {
+        let old = self.entries[key];
+        let time = match time {
+            Term::Default if self.setup.asks => {
+                ByValue::updated(old.value, self.left(&old)).map(|(live, _)| live)
+            }
+            time => Some(time),
+        };
+        time.map_or(Ok(()), |time| self.ends_after(key, time))?;
+        self.prolongs(key);
+        Ok(())
     }
 
     /// The map has removed the key, or has found no living entry.
@@ -294,22 +448,23 @@ impl Run {
         self.now += time;
     }
 
-    fn step(&mut self, Op(key, act): Op) -> Found {
-        let key = &*format!("key {key}");
+    fn step(&mut self, Op(number, act): Op) -> Found {
+        let key = &*format!("key {number}");
         let owned = key.to_string();
         let here = self.value(key);
         let mut told = Vec::new();
         match act {
             Act::Insert(live, idle) => {
                 let value = self.fresh();
-                let life = Lifetimes::new().live(live.timeout()).idle(idle.timeout());
-                let got = self.map.insert_for(owned, value, life);
-                match (live.resolve(self.live), idle.resolve(self.idle)) {
-                    (Ok(live), Ok(idle)) => {
-                        same!(got.unwrap().map(|old| *old.value()), here);
-                        self.enter(key, value, live, idle);
-                    }
-                    (Err(error), _) | (_, Err(error)) => {
+                let got = self.map.insert_for(owned, value, lifetimes((live, idle)));
+                let got = got.map(|old| old.map(|old| *old.value()));
+                match self.enter(key, value, (live, idle), false) {
+                    Ok(()) => same!(got.unwrap(), here),
+                    Err(error) => {
+                        // In a map with a policy an entry whose time is up makes way first.
+                        if self.setup.asks && here.is_none() {
+                            self.removes(key, false);
+                        }
                         let refused = got.unwrap_err();
                         let refused = (&*refused.key, refused.value, refused.error);
                         same!(refused, (key, value, error.into()));
@@ -334,11 +489,12 @@ impl Run {
                 same!(self.map.remaining(key), left);
             }
             Act::Touch(time) => {
-                let live = time.resolve(self.live);
-                same!(self.map.touch_for(key, time.timeout()), live.map(|_| here.is_some()));
-                if let (Ok(live), Some(_)) = (live, here) {
-                    self.touches(key, live);
-                }
+                let touched = self.map.touch_for(key, time.timeout());
+                let is = match here {
+                    Some(_) => self.touches(key, time).map(|()| true),
+                    None => time.resolve(None).map(|_| false),
+                };
+                same!(touched, is);
             }
             Act::Remove => {
                 let got = self.map.remove(key).map(|ended| *ended.value());
@@ -358,7 +514,7 @@ impl Run {
                 same!(*self.map.entry(owned).or_insert(value).unwrap(), here.unwrap_or(value));
                 match here {
                     Some(_) => self.uses(key),
-                    None => self.enter(key, value, self.live, self.idle),
+                    None => self.enter_by_default(key, value),
                 }
             }
             Act::Entry(deed, meanwhile) => self.through_an_entry(key, deed, meanwhile)?,
@@ -371,9 +527,31 @@ impl Run {
                 });
                 same!(got.unwrap(), value);
                 same!(seen, [here]);
-                self.enter(key, value, self.live, self.idle);
+                self.enter(key, value, BY_DEFAULT, true).expect("the settings are valid");
             }
             Act::Compute(decision) => self.computes(key, decision)?,
+            Act::Load(result) => {
+                let (value, mut called) = (self.fresh(), false);
+                let load = || {
+                    called = true;
+                    result.map(|times| (value, lifetimes(times))).ok_or(())
+                };
+                let got = match self.map.try_get_or_insert_with(key, load) {
+                    Ok(value) => Some(*value),
+                    Err(LoadError::Failed(_)) => None,
+                    Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+                };
+                if here.is_some() {
+                    self.uses(key);
+                }
+                let loads = here.is_none() || self.is_stale(key);
+                let loaded = result.filter(|_| loads);
+                if let Some(times) = loaded {
+                    self.enter(key, value, times, false).expect("the times are valid");
+                }
+                same!((got, called), (loaded.map_or(here, |_| Some(value)), loads));
+            }
+            Act::LoadMany(count) => self.loads_many(number, count)?,
             Act::Retain => {
                 self.map.retain(|_, value| value % 2 == 1);
                 let keys: Vec<String> = self.entries.keys().cloned().collect();
@@ -420,14 +598,40 @@ impl Run {
         Ok(())
     }
 
+    /// As that many loads of single keys, none of which is a reload, and some of which come to
+    /// nothing.
+    fn loads_many(&mut self, first: u8, count: u8) -> Found {
+        let keys: Vec<String> = (first..first + count).map(|key| format!("key {key}")).collect();
+        let values: BTreeMap<&String, u64> = keys.iter().map(|key| (key, self.fresh())).collect();
+        let (mut asked, mut missing, mut is) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let got = self.map.get_or_insert_many(&keys, |keys| {
+            asked.extend_from_slice(keys);
+            let loaded = keys.iter().map(|&key| (key.clone(), values[key]));
+            loaded.filter(|(_, value)| value % 3 > 0).collect::<Vec<_>>()
+        });
+        for key in &keys {
+            if let Some(here) = self.value(key) {
+                self.uses(key);
+                is.insert(key, here);
+                continue;
+            }
+            missing.push(key);
+            if values[key] % 3 > 0 {
+                self.enter_by_default(key, values[key]);
+                is.insert(key, values[key]);
+            }
+        }
+        asked.sort();
+        same!(asked, missing);
+        same!(got.unwrap().into_iter().collect::<BTreeMap<_, _>>(), is);
+        Ok(())
+    }
+
     fn computes(&mut self, key: &str, decision: Decision) -> Found {
         let (here, value, mut seen) = (self.value(key), self.fresh(), Vec::new());
         let deed = match decision {
             Decision::Keep => Compute::Keep,
-            Decision::Put(live, idle) => {
-                let life = Lifetimes::new().live(live.timeout()).idle(idle.timeout());
-                Compute::PutFor(value, life)
-            }
+            Decision::Put(live, idle) => Compute::PutFor(value, lifetimes((live, idle))),
             Decision::Touch(time) => Compute::Touch(time.timeout()),
             Decision::Remove => Compute::Remove,
         };
@@ -438,33 +642,34 @@ impl Run {
         });
         same!(seen, [here]);
         // An entry whose time is up makes way, whatever is decided.
-        match here {
-            Some(_) => self.uses(key),
-            None => self.removes(key, false),
+        match (here, decision) {
+            (Some(_), Decision::Keep) => self.uses(key),
+            // Before the policy is asked, which a replacement asks first.
+            (Some(_), Decision::Touch(_)) => _ = self.prolongs(key),
+            (Some(_), _) => {}
+            (None, _) => self.removes(key, false),
         }
         let is = match decision {
             Decision::Keep => Ok(here),
-            Decision::Put(live, idle) => match (live.resolve(self.live), idle.resolve(self.idle)) {
-                (Ok(live), Ok(idle)) => {
-                    self.enter(key, value, live, idle);
-                    Ok(Some(value))
-                }
-                (Err(error), _) | (_, Err(error)) => Err((Some(value), error.into())),
-            },
-            Decision::Touch(time) => match time.resolve(self.live) {
-                Ok(live) => {
-                    if here.is_some() {
-                        self.touches(key, live);
-                    }
-                    Ok(here)
-                }
-                Err(error) => Err((None, error.into())),
-            },
+            Decision::Put(live, idle) => {
+                let entered = self.enter(key, value, (live, idle), true);
+                entered.map(|()| Some(value)).map_err(|error| (Some(value), error.into()))
+            }
+            Decision::Touch(time) => {
+                let touched = match here {
+                    Some(_) => self.touches(key, time),
+                    None => time.resolve(None).map(|_| ()),
+                };
+                touched.map(|()| here).map_err(|error| (None, error.into()))
+            }
             Decision::Remove => {
                 self.removes(key, true);
                 Ok(None)
             }
         };
+        if is.is_err() && here.is_some() {
+            self.prolongs(key);
+        }
         match got {
             Ok(got) => same!(Ok((got.was().copied(), got.is().copied())), is.map(|is| (here, is))),
             Err(refused) => {
@@ -487,12 +692,12 @@ impl Run {
             Meanwhile::Insert => {
                 let value = self.fresh();
                 map.insert(key.to_string(), value).unwrap();
-                self.enter(key, value, self.live, self.idle);
+                self.enter_by_default(key, value);
             }
             Meanwhile::Remove => self.removes(key, map.remove(key).is_some()),
             Meanwhile::Touch => {
                 if map.touch(key) {
-                    self.touches(key, self.live);
+                    self.touches(key, Term::Default).expect("the settings are valid");
                 }
             }
             Meanwhile::Pass(time) => self.pass(time),
@@ -516,7 +721,7 @@ impl Run {
             }
             (Entry::Occupied(entry), Deed::Insert) => {
                 same!(entry.insert(value).ok().map(|old| *old), before);
-                self.enter(key, value, self.live, self.idle);
+                self.enter_by_default(key, value);
             }
             (Entry::Vacant(entry), _) => {
                 same!(before, None);
@@ -526,7 +731,7 @@ impl Run {
                     self.uses(key);
                 } else {
                     same!(got, Ok(value));
-                    self.enter(key, value, self.live, self.idle);
+                    self.enter_by_default(key, value);
                 }
             }
         }
@@ -539,7 +744,13 @@ impl Run {
         self.map.shutdown();
         let refused = self.map.insert("late".to_string(), 0).unwrap_err();
         same!(refused.error, StoreError::Closed);
+        let refused = self.map.upsert("late".to_string(), |_| (0, ())).unwrap_err();
+        same!(refused.error, StoreError::Closed);
         prop_assert!(self.map.is_empty() && self.map.iter().next().is_none());
+        for key in &keys {
+            let found = self.map.get(key).is_some() || self.map.touch(key);
+            prop_assert!(!found && self.map.remaining(key).is_none(), "{key} is there");
+        }
         self.compare(Vec::new())
     }
 }

@@ -43,13 +43,8 @@ impl std::hash::Hash for Counted {
 
 fn a_polled_map(many: usize) {
     let (clock, there) = (ManualClock::new(), Arc::default());
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND)
-        .interval(SECOND)
-        .shards(4)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let builder = ExpiringMap::builder().time_to_live(SECOND).interval(SECOND).shards(4);
+    let map = builder.clock(clock.clone()).build_manual().unwrap();
     for key in 0..many as u64 {
         map.insert(Counted::new(key, &there), Counted::new(key, &there)).unwrap();
     }
@@ -63,12 +58,8 @@ fn a_polled_map(many: usize) {
 
 fn a_polled_queue(many: usize) {
     let (clock, there) = (ManualClock::new(), Arc::default());
-    let queue = ExpiryQueue::builder()
-        .interval(SECOND)
-        .shards(4)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let builder = ExpiryQueue::builder().interval(SECOND).shards(4).clock(clock.clone());
+    let queue = builder.build_manual().unwrap();
     for key in 0..many as u64 {
         queue.update(Counted::new(key, &there), SECOND).unwrap();
     }
@@ -85,11 +76,8 @@ fn a_polled_queue(many: usize) {
 
 fn a_map_with_a_reaper(many: usize) {
     let there = Arc::default();
-    let map = ExpiringMap::builder()
-        .time_to_live(Duration::from_millis(1))
-        .interval(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let builder = ExpiringMap::builder().time_to_live(Duration::from_millis(1));
+    let map = builder.interval(Duration::from_millis(1)).build().unwrap();
     for key in 0..many as u64 {
         map.insert(key, Counted::new(key, &there)).unwrap();
     }

@@ -10,12 +10,8 @@ pub fn touches_of_ended_sessions_are_not_kept_for_ever() {
     let ten = Duration::from_secs(10);
     for expire in [false, true] {
         let clock = ManualClock::new();
-        let sessions = SessionTracker::builder()
-            .shards(1)
-            .collect_touches()
-            .clock(clock.clone())
-            .build_manual()
-            .unwrap();
+        let builder = SessionTracker::builder().shards(1).collect_touches().clock(clock.clone());
+        let sessions = builder.build_manual().unwrap();
         let kept = sessions.create(ten * 1_000_000, 1).unwrap();
         sessions.touch_by(&kept).unwrap();
         // One at a time, and then all at once.

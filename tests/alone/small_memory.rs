@@ -34,11 +34,8 @@ pub fn a_store_of_sixteen_shards_with_one_entry_is_small() {
     const MINUTE: Duration = Duration::from_secs(60);
     let map = |shards| {
         move || {
-            let map = ExpiringMap::<u64, u64>::builder()
-                .shards(shards)
-                .time_to_live(MINUTE)
-                .build_manual()
-                .unwrap();
+            let builder = ExpiringMap::<u64, u64>::builder().shards(shards).time_to_live(MINUTE);
+            let map = builder.build_manual().unwrap();
             map.insert(1, 1).unwrap();
             map
         }
@@ -46,12 +43,8 @@ pub fn a_store_of_sixteen_shards_with_one_entry_is_small() {
     let costs = [1, 16, 256].map(|shards| cost(&format!("map, {shards} shards"), map(shards)));
     let polled = cost("map, 16 shards, polled until the entry has expired", || {
         let clock = ManualClock::new();
-        let map = ExpiringMap::<u64, u64>::builder()
-            .shards(16)
-            .time_to_live(MINUTE)
-            .clock(clock.clone())
-            .build_manual()
-            .unwrap();
+        let builder = ExpiringMap::<u64, u64>::builder().shards(16).time_to_live(MINUTE);
+        let map = builder.clock(clock.clone()).build_manual().unwrap();
         map.insert(1, 1).unwrap();
         map.poll(1000);
         clock.advance(2 * MINUTE);

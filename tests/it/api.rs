@@ -50,6 +50,8 @@ macro_rules! build {
             [builder.clone().build(), builder.clock(ManualClock::new()).build_manual()];
         let [reaped, store] = built.map(Result::unwrap);
         is_handle(&reaped);
+        let has_reaper = |store: &$store| format!("{store:?}").contains("reaper: true");
+        assert!(has_reaper(&reaped) && !has_reaper(&store));
         let _: (usize, bool, $metrics) = (store.len(), store.is_empty(), store.metrics());
         #[cfg(feature = "async")]
         drop::<expiry::CapacityReady<'_>>(store.room());

@@ -1,7 +1,7 @@
 //! `ExpiringMap::compute`. What each decision does in each state is asserted by the histories of
 //! `oracle.rs`.
 
-use crate::support::on_threads;
+use crate::support::{on_threads, MS, SECOND};
 use expiry::expiring_map::{Compute, Computed, Loaded};
 use expiry::{
     ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
@@ -9,8 +9,6 @@ use expiry::{
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 type Map = ExpiringMap<u64, u64>;
 
@@ -123,8 +121,8 @@ fn no_increment_is_lost() {
     let ended = Arc::new(AtomicU64::new(0));
     let sum = ended.clone();
     let map = ExpiringMap::builder()
-        .time_to_idle(Duration::from_millis(1))
-        .interval(Duration::from_millis(1))
+        .time_to_idle(MS)
+        .interval(MS)
         .removal_listener(move |_: &u64, count: &u64, cause| {
             if cause != RemovalCause::Replaced {
                 sum.fetch_add(*count, Relaxed);

@@ -4,11 +4,12 @@
 //! call runs a value's `Drop`, and what is slow, stuck or pinned in one store delays no other
 //! store.
 
-use crate::support::{wait_for, GENEROUS, MS};
+use crate::rig;
+use crate::support::{panics, wait_for, GENEROUS, HOUR, MS, SECOND};
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{mpsc, Arc, Mutex, OnceLock};
+use std::sync::{mpsc, Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +18,6 @@ use crate::support::clocks;
 mod once;
 
 use census::{Census, Counted};
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Runs `test` on a thread of its own, and fails if that hangs. A test that hangs leaks its thread.
 fn within(test: impl FnOnce() + Send + 'static) {
@@ -88,13 +87,8 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
             let (census, running) = (Census::new(), Arc::new(AtomicUsize::new(0)));
             let started = Arc::new(AtomicUsize::new(0));
             let clock = ManualClock::new();
-            let outer = ExpiringMap::builder()
-                .time_to_live(100 * MS)
-                .interval(100 * MS)
-                .shards(4)
-                .clock(clocks::Moved(clock.clone()))
-                .build()
-                .unwrap();
+            let builder = ExpiringMap::builder().time_to_live(100 * MS).interval(100 * MS);
+            let outer = builder.shards(4).clock(clocks::Moved(clock.clone())).build().unwrap();
             for key in 0..MAPS {
                 let (running, started) = (running.clone(), started.clone());
                 let first = AtomicBool::new(true);
@@ -249,28 +243,31 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
 
 type Listened = ExpiringMap<u64, Counted>;
 
-/// A call, of the map and for key 0, whose listener is stuck, holds back nothing that other threads
-/// end in the same map.
-fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send + 'static) {
-    let (census, clock, door) = (Census::new(), ManualClock::new(), Door::default());
-    let entered = Arc::new(AtomicBool::new(false));
+/// A map, its clock, what lets the listener go on that is stuck at the first such end, and whether
+/// it has come there.
+fn stuck_at(end: fn(u64, RemovalCause) -> bool) -> (Listened, ManualClock, Opens, Arc<AtomicBool>) {
+    let (door, entered) = (Door::default(), Arc::new(AtomicBool::new(false)));
     let (waits, enters) = (door.clone(), entered.clone());
-    let map: Listened = ExpiringMap::builder()
-        .interval(SECOND)
-        .clock(clock.clone())
-        .removal_listener(move |&key: &u64, _: &Counted, _| {
-            if key == 0 && !enters.swap(true, SeqCst) {
+    let (map, clock) = rig::map(|map| {
+        map.shards(1).removal_listener(move |&key: &u64, _: &Counted, cause| {
+            if end(key, cause) && !enters.swap(true, SeqCst) {
                 waits.pass();
             }
         })
-        .build_manual()
-        .unwrap();
+    });
+    (map, clock, Opens(door), entered)
+}
+
+/// A call, of the map and for key 0, whose listener is stuck, holds back nothing that other threads
+/// end in the same map.
+fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send + 'static) {
+    let census = Census::new();
+    let (map, clock, opens, entered) = stuck_at(|key, _| key == 0);
     map.insert_for(0, Counted::new(&census), 10 * SECOND).unwrap();
-    let map = Arc::new(map);
-    let (theirs, opens) = (map.clone(), Opens(door));
     if what == "expired" {
         clock.advance(20 * SECOND);
     }
+    let theirs = map.clone();
     let caller = thread::spawn(move || call(&theirs));
     wait_for("the listener is called", || entered.load(SeqCst));
     let before = census.left();
@@ -288,7 +285,7 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
     drop(opens);
     caller.join().unwrap();
     assert!(map.flush(GENEROUS));
-    drop(Arc::into_inner(map));
+    drop(map);
     assert_eq!(census.left(), 0, "{what}");
 }
 
@@ -341,29 +338,24 @@ impl Eq for Odd {}
 /// pinned, and what the insertion returns is still there.
 #[test]
 fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
-    type Overtaken = ExpiringMap<Odd, Counted>;
     let mut overtaken = [0; 2];
     for (call, before) in (0..2).flat_map(|call| (0..6).map(move |before| (call, before))) {
         let (census, compared) = (Census::new(), clocks::Delayed::default());
-        let (this, flushed) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
-        let (theirs, flushes) = (this.clone(), flushed.clone());
+        let flushed = Arc::new(AtomicUsize::new(0));
         let caller = thread::current().id();
-        let map = ExpiringMap::builder()
-            .shards(1)
-            .removal_listener(move |_: &Odd, value: &Counted, cause| {
+        let map = Arc::new_cyclic(|map: &Weak<ExpiringMap<Odd, Counted>>| {
+            let (map, flushes) = (map.clone(), flushed.clone());
+            let listener = move |_: &Odd, value: &Counted, cause| {
                 if (value.id(), cause, thread::current().id()) == (2, RemovalCause::Closed, caller)
                 {
-                    let map: &std::sync::Weak<Overtaken> = theirs.get().unwrap();
                     let map = map.upgrade().unwrap();
                     assert!(map.metrics().unreclaimed > 0, "there is something to wait for");
                     assert!(map.flush(GENEROUS), "the caller is not pinned");
                     flushes.fetch_add(1, SeqCst);
                 }
-            })
-            .build_manual()
-            .unwrap();
-        let map = Arc::new(map);
-        this.set(Arc::downgrade(&map)).unwrap();
+            };
+            ExpiringMap::builder().shards(1).removal_listener(listener).build_manual().unwrap()
+        });
         let key = |id| Odd(id, compared.clone());
         map.insert(key(1), Counted::of(&census, 1)).unwrap();
         let closes = map.clone();
@@ -397,23 +389,12 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
 /// A shutdown ends entry after entry: other threads' removals meanwhile are reclaimed.
 #[test]
 fn a_listener_of_a_shutdown_that_is_stuck_holds_back_nothing() {
-    let (census, door) = (Census::new(), Door::default());
-    let entered = Arc::new(AtomicBool::new(false));
-    let (waits, enters) = (door.clone(), entered.clone());
-    let map = ExpiringMap::builder()
-        .shards(1)
-        .removal_listener(move |_: &u64, _: &Counted, cause| {
-            if cause == RemovalCause::Closed && !enters.swap(true, SeqCst) {
-                waits.pass();
-            }
-        })
-        .build_manual()
-        .unwrap();
+    let census = Census::new();
+    let (map, _, opens, entered) = stuck_at(|_, cause| cause == RemovalCause::Closed);
     for key in 0..1000 {
         map.insert(key, Counted::new(&census)).unwrap();
     }
-    let map = Arc::new(map);
-    let (theirs, opens) = (map.clone(), Opens(door));
+    let theirs = map.clone();
     let caller = thread::spawn(move || theirs.shutdown());
     wait_for("the listener is called", || entered.load(SeqCst));
     let removed = (0..1000).filter(|key| map.remove(key).is_some()).count();
@@ -424,7 +405,7 @@ fn a_listener_of_a_shutdown_that_is_stuck_holds_back_nothing() {
     });
     drop(opens);
     caller.join().unwrap();
-    drop(Arc::into_inner(map));
+    drop(map);
     assert_eq!(census.left(), 0);
 }
 
@@ -481,8 +462,7 @@ fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Bad, Bad>, &Arc<Cens
     let map = ExpiringMap::builder().build_manual().unwrap();
     let bad = |key| Bad::new(key, false, &census);
     map.insert(bad(0), bad(0)).unwrap();
-    let acts = std::panic::AssertUnwindSafe(|| act(&map, &census));
-    assert!(std::panic::catch_unwind(acts).is_err(), "{what}");
+    assert!(panics(|| act(&map, &census)), "{what}");
     for key in 1..200 {
         map.insert(bad(key), bad(key)).unwrap();
     }
@@ -522,8 +502,8 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
         });
     }
     still_reclaims("upsert, the closure", |map, census| {
-        let _ = map
-            .upsert(Bad::new(0, false, census), |_| -> (Bad, ()) { panic!("as it is meant to") });
+        let panics = |_: Option<&Bad>| -> (Bad, ()) { panic!("as it is meant to") };
+        let _ = map.upsert(Bad::new(0, false, census), panics);
     });
     // What the closures hold is dropped before the result is on its way out.
     for key in [0, 1] {
@@ -634,16 +614,14 @@ fn a_flush_waits_for_other_threads_readers() {
 /// Removes an entry of the map when it is dropped, or waits at a door.
 enum Acts {
     Waits { _until: Stuck },
-    Removes(Arc<OnceLock<std::sync::Weak<ExpiringMap<u64, Acts>>>>, u64),
+    Removes(Weak<ExpiringMap<u64, Acts>>, u64),
     Nothing,
 }
 
 impl Drop for Acts {
     fn drop(&mut self) {
         if let Acts::Removes(map, key) = self {
-            if let Some(map) = map.get().and_then(std::sync::Weak::upgrade) {
-                drop(map.remove(key));
-            }
+            _ = map.upgrade().and_then(|map| map.remove(key).map(drop));
         }
     }
 }
@@ -653,9 +631,8 @@ impl Drop for Acts {
 #[test]
 fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
     let (door, entered) = (Door::default(), Arc::new(AtomicBool::new(false)));
-    let this = Arc::new(OnceLock::new());
     let map = Arc::new(ExpiringMap::builder().build_manual().unwrap());
-    this.set(Arc::downgrade(&map)).unwrap();
+    let this = Arc::downgrade(&map);
     let stuck = Stuck { door: door.clone(), entered: entered.clone() };
     map.insert(0, Acts::Waits { _until: stuck }).unwrap();
     map.insert(1, Acts::Removes(this.clone(), 2)).unwrap();
@@ -676,24 +653,18 @@ fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
 
 /// Calls its own map when it is dropped.
 struct Reenters {
-    map: Arc<OnceLock<std::sync::Weak<ExpiringMap<u64, Reenters>>>>,
+    map: Weak<ExpiringMap<u64, Reenters>>,
     again: u64,
     _counted: Counted,
 }
 
 impl Drop for Reenters {
     fn drop(&mut self) {
-        let Some(map) = self.map.get().and_then(std::sync::Weak::upgrade) else {
-            return;
-        };
+        let Some(map) = self.map.upgrade() else { return };
         assert!(map.get(&0).is_some());
         if self.again > 0 {
-            let census = self._counted.census().clone();
-            let value = Reenters {
-                map: self.map.clone(),
-                again: self.again - 1,
-                _counted: Counted::new(&census),
-            };
+            let (again, _counted) = (self.again - 1, Counted::new(self._counted.census()));
+            let value = Reenters { map: self.map.clone(), again, _counted };
             // What is replaced, and what is removed, is dropped later.
             drop(map.insert(1, value));
             drop(map.remove(&1));
@@ -707,11 +678,10 @@ impl Drop for Reenters {
 fn a_drop_may_call_its_own_map() {
     for reaper in [false, true] {
         within(move || {
-            let (census, this) = (Census::new(), Arc::new(OnceLock::new()));
-            let builder = ExpiringMap::builder().interval(MS);
+            let (census, builder) = (Census::new(), ExpiringMap::builder().interval(MS));
             let map = if reaper { builder.build() } else { builder.build_manual() };
             let map = Arc::new(map.unwrap());
-            this.set(Arc::downgrade(&map)).unwrap();
+            let this = Arc::downgrade(&map);
             let value =
                 |again| Reenters { map: this.clone(), again, _counted: Counted::new(&census) };
             map.insert(0, value(0)).unwrap();
@@ -923,7 +893,7 @@ fn what_waits_to_be_dropped_is_bounded() {
 #[test]
 fn what_has_ended_in_a_bounded_map_is_a_share_of_the_bound() {
     type Map = ExpiringMap<u64, Counted>;
-    let builder = || Map::builder().time_to_live(Duration::from_secs(3600));
+    let builder = || Map::builder().time_to_live(HOUR);
     let weighs = |bound, weight| builder().max_weight(bound, move |_, _| weight);
     let maps = [
         (64, weighs(64, 1)),
@@ -955,18 +925,13 @@ fn what_has_ended_in_a_bounded_map_is_a_share_of_the_bound() {
     }
 }
 
-/// The same with a reaper, and threads. A thread that is not running while it is pinned, or while
-/// it drops a batch, holds some back: so the bound is a wide one.
 /// A map with a manual clock, and the milliseconds until all that has ended is dropped.
 fn in_milliseconds() -> (ExpiringMap<u64, Counted>, impl Fn(&Census) -> u32) {
-    let clock = ManualClock::new();
-    let interval = Duration::from_millis(1);
-    let map = ExpiringMap::builder().interval(interval).clock(clock.clone()).build_manual();
-    let map: ExpiringMap<u64, Counted> = map.unwrap();
+    let (map, clock) = rig::map(|map| map.interval(MS));
     let driven = map.clone();
     let count = move |census: &Census| {
         let passes = |_: &u32| {
-            clock.advance(interval);
+            clock.advance(MS);
             driven.poll(usize::MAX);
             census.left() > 0
         };
@@ -994,9 +959,9 @@ fn values_are_dropped_soon_after_a_reader_has_gone() {
     for key in 0..10 {
         map.insert(key, Counted::new(&census)).unwrap();
     }
-    let (say, said) = std::sync::mpsc::channel();
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
+    let (say, said) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    thread::scope(|scope| {
         let lent = &map;
         let reader = scope.spawn(move || {
             let kept = lent.get(&0);

@@ -1,237 +1,141 @@
 //! Stores whose handlers shut each other down. A thread that is inside a handler, a listener or a
 //! waker of any store waits for no other store, so every pair comes to its end.
 
-use crate::support::{poll_with, wait_for, waker, GENEROUS, MS};
+use crate::support::{poll_with, wait_for, waker, GENEROUS, HOUR, MS};
 use expiry::{
-    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetimes, ManualClock, Outcome, PendingMap,
-    PendingTable, RemovalCause, ShutdownMode,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, PendingMap, PendingTable,
+    RemovalCause, SessionInfo, SessionTracker, ShutdownMode, Timeouts, WhenFull,
 };
-use expiry::{Lifetime, SessionInfo, SessionTracker, Timeouts, WhenFull};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier, OnceLock};
 use std::time::Duration;
 
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// A store of which one entry ends soon and another one would live for an hour.
-trait Subject: Send + Sync {
-    fn shut(&self);
-    /// Whether nothing is left and nothing comes in.
-    fn is_down(&self) -> bool;
-    /// Drives it, where it has no reaper.
-    fn poll(&self) {}
-}
-
 /// What the end of the first entry calls.
 type Event = Arc<dyn Fn() + Send + Sync>;
 
-/// A tracker, and whether its thread polls it.
-struct Acks(AckTracker, bool);
-
-impl Subject for Acks {
-    fn shut(&self) {
-        let _ = self.0.shutdown(ShutdownMode::Return);
-    }
-
-    fn is_down(&self) -> bool {
-        self.0.is_empty() && self.0.issue(edge(), 1).is_err()
-    }
-
-    fn poll(&self) {
-        if self.1 {
-            self.0.poll(1000);
-        }
-    }
+/// A store of which one entry ends soon and another one would live for an hour.
+struct Subject {
+    shut: Box<dyn Fn() + Send + Sync>,
+    /// Whether nothing is left and nothing comes in.
+    is_down: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Drives it, where it has no reaper.
+    poll: Box<dyn Fn() + Send + Sync>,
 }
 
-fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
+/// What the tests do to one store: it has to be cloned for each of the three.
+macro_rules! subject {
+    ($store:ident, $shut:expr, $is_down:expr, $poll:expr) => {{
+        let (shut, polled) = ($store.clone(), $store.clone());
+        let store = $store;
+        Subject {
+            shut: Box::new(move || _ = $shut(&shut)),
+            is_down: Box::new(move || store.is_empty() && $is_down(&store)),
+            poll: Box::new(move || _ = $poll(&polled)),
+        }
+    }};
+}
+
+fn acks_of(tracker: AckTracker, polled: bool) -> Subject {
+    tracker.issue(edge(), 1).unwrap();
+    tracker.issue_for(edge(), 2, MS).unwrap();
+    subject!(
+        tracker,
+        |it: &AckTracker| it.shutdown(ShutdownMode::Return),
+        |it: &AckTracker| it.issue(edge(), 1).is_err(),
+        |it: &AckTracker| polled.then(|| it.poll(1000))
+    )
+}
+
+fn acks(event: Event, polled: bool) -> Subject {
     let handler = move |outcome: Outcome| {
         if outcome.is_timed_out() {
             event();
         }
     };
     let builder = AckTracker::builder().timeout(HOUR).interval(MS).on_outcome(handler);
-    let tracker = match polled {
-        true => builder.build_manual(),
-        false => builder.build(),
-    };
-    let tracker = tracker.unwrap();
-    tracker.issue(edge(), 1).unwrap();
-    tracker.issue_for(edge(), 2, Lifetime::After(MS)).unwrap();
-    Box::new(Acks(tracker, polled))
+    let tracker = if polled { builder.build_manual() } else { builder.build() };
+    acks_of(tracker.unwrap(), polled)
 }
 
 /// Its event is the waker of a task that waits for an outcome in the channel.
-fn acks_with_a_channel(event: Event) -> Box<dyn Subject> {
+fn acks_with_a_channel(event: Event) -> Subject {
     let builder = AckTracker::builder().timeout(HOUR).interval(MS);
     let (tracker, outcomes) = builder.build_manual_with_channel(8, WhenFull::Wait).unwrap();
     let mut outcomes = outcomes.into_stream();
-    let calls = waker(move || event());
     let mut next = Box::pin(async move { outcomes.recv().await });
-    assert!(poll_with(&mut next, &calls).is_pending());
+    assert!(poll_with(&mut next, &waker(move || event())).is_pending());
     std::mem::forget(next);
-    tracker.issue(edge(), 1).unwrap();
-    tracker.issue_for(edge(), 2, Lifetime::After(MS)).unwrap();
-    Box::new(Acks(tracker, true))
+    acks_of(tracker, true)
 }
 
-impl Subject for ExpiryQueue<u64> {
-    fn shut(&self) {
-        let _ = self.shutdown();
-    }
-
-    fn is_down(&self) -> bool {
-        self.is_empty() && self.update(7, HOUR).is_err()
-    }
-}
-
-fn queue(event: Event) -> Box<dyn Subject> {
+fn queue(event: Event) -> Subject {
     let builder = ExpiryQueue::builder().interval(MS);
     let queue = builder.expiry_listener(move |_: &u64| event()).build().unwrap();
     queue.update(1, HOUR).unwrap();
     queue.update(2, MS).unwrap();
-    Box::new(queue)
+    type Queue = ExpiryQueue<u64>;
+    subject!(queue, Queue::shutdown, |it: &Queue| it.update(7, HOUR).is_err(), |_| ())
 }
 
-/// A table, and whether its thread polls it.
-struct Table(PendingTable<u64>, bool);
-
-impl Subject for Table {
-    fn shut(&self) {
-        let _ = self.0.shutdown();
-    }
-
-    fn is_down(&self) -> bool {
-        self.0.is_empty() && self.0.insert(7, HOUR).is_err()
-    }
-
-    fn poll(&self) {
-        if self.1 {
-            let _ = self.0.poll();
-        }
-    }
-}
-
-fn table(event: Event, polled: bool) -> Box<dyn Subject> {
+fn table(event: Event, polled: bool) -> Subject {
     let builder = PendingTable::builder().expiry_listener(move |_: u64| event());
-    let table = match polled {
-        true => builder.build_manual(),
-        false => builder.build(),
-    };
-    let table = table.unwrap();
+    let table = if polled { builder.build_manual() } else { builder.build() }.unwrap();
     table.insert(1, HOUR).unwrap();
     table.insert(2, MS).unwrap();
-    Box::new(Table(table, polled))
+    type Table = PendingTable<u64>;
+    subject!(table, Table::shutdown, |it: &Table| it.insert(7, HOUR).is_err(), |it: &Table| polled
+        .then(|| it.poll()))
 }
 
-impl Subject for PendingMap<u64, u64> {
-    fn shut(&self) {
-        let _ = self.shutdown();
-    }
-
-    fn is_down(&self) -> bool {
-        self.is_empty() && self.insert(7, 7, HOUR).is_err()
-    }
-}
-
-fn pending_map(event: Event) -> Box<dyn Subject> {
+fn pending_map(event: Event) -> Subject {
     let builder = PendingMap::builder().interval(MS);
     let map = builder.expiry_listener(move |_: &u64, _: u64| event()).build().unwrap();
     map.insert(1, 1, HOUR).unwrap();
     map.insert(2, 2, MS).unwrap();
-    Box::new(map)
+    type Map = PendingMap<u64, u64>;
+    subject!(map, Map::shutdown, |it: &Map| it.insert(7, 7, HOUR).is_err(), |_| ())
 }
 
-impl Subject for SessionTracker {
-    fn shut(&self) {
-        let _ = self.shutdown();
-    }
-
-    fn is_down(&self) -> bool {
-        self.is_empty() && self.create(HOUR, 7).is_err()
-    }
-}
-
-fn sessions(event: Event) -> Box<dyn Subject> {
+fn sessions(event: Event) -> Subject {
     let builder = SessionTracker::builder().interval(MS);
     let sessions = builder.expiry_listener(move |_: SessionInfo| event()).build().unwrap();
     sessions.create(HOUR, 1).unwrap();
     sessions.create(MS, 2).unwrap();
-    Box::new(sessions)
+    let is_down = |it: &SessionTracker| it.create(HOUR, 7).is_err();
+    subject!(sessions, SessionTracker::shutdown, is_down, |_| ())
 }
 
-struct Map(ExpiringMap<u64, u64>, bool);
-
-impl Subject for Map {
-    fn shut(&self) {
-        self.0.shutdown();
-    }
-
-    fn is_down(&self) -> bool {
-        self.0.is_empty() && self.0.insert(7, 7).is_err()
-    }
-
-    fn poll(&self) {
-        if self.1 {
-            self.0.poll(1000);
-        }
-    }
-}
-
-fn map(event: Event, polled: bool) -> Box<dyn Subject> {
+fn map(event: Event, polled: bool) -> Subject {
     let listener = move |_: &u64, _: &u64, cause| {
         if cause == RemovalCause::Expired {
             event();
         }
     };
     let builder = ExpiringMap::builder().interval(MS).removal_listener(listener);
-    let map = match polled {
-        true => builder.build_manual(),
-        false => builder.build(),
-    };
-    let map = map.unwrap();
+    let map = if polled { builder.build_manual() } else { builder.build() }.unwrap();
     map.insert(1, 1).unwrap();
-    map.insert_for(2, 2, Lifetimes::new().live(Lifetime::After(MS))).unwrap();
-    Box::new(Map(map, polled))
+    map.insert_for(2, 2, MS).unwrap();
+    type Map = ExpiringMap<u64, u64>;
+    subject!(map, Map::shutdown, |it: &Map| it.insert(7, 7).is_err(), |it: &Map| polled
+        .then(|| it.poll(1000)))
 }
 
-impl Subject for Timeouts {
-    fn shut(&self) {
-        self.shutdown();
-    }
-
-    fn is_down(&self) -> bool {
-        self.is_empty() && poll_with(&mut self.sleep(HOUR), &waker(|| ())).is_ready()
-    }
-
-    fn poll(&self) {
-        Timeouts::poll(self, 1000);
-    }
-}
-
-fn timeouts(event: Event) -> Box<dyn Subject> {
+fn timeouts(event: Event) -> Subject {
     let timeouts = Timeouts::builder().interval(MS).build_manual().unwrap();
-    let timeouts: &'static Timeouts = Box::leak(Box::new(timeouts));
+    let lent: &'static Timeouts = Box::leak(Box::new(timeouts.clone()));
     for (after, waker) in [(HOUR, waker(|| ())), (MS, waker(move || event()))] {
-        let sleep = Box::leak(Box::new(timeouts.sleep(after)));
+        let sleep = Box::leak(Box::new(lent.sleep(after)));
         assert!(poll_with(sleep, &waker).is_pending());
     }
-    struct Leaked(&'static Timeouts);
-    impl Subject for Leaked {
-        fn shut(&self) {
-            self.0.shut();
-        }
-        fn is_down(&self) -> bool {
-            self.0.is_down()
-        }
-        fn poll(&self) {
-            Subject::poll(self.0);
-        }
-    }
-    Box::new(Leaked(timeouts))
+    subject!(
+        timeouts,
+        Timeouts::shutdown,
+        |it: &Timeouts| poll_with(&mut it.sleep(HOUR), &waker(|| ())).is_ready(),
+        |it: &Timeouts| it.poll(1000)
+    )
 }
 
-type Make = fn(Event) -> Box<dyn Subject>;
+type Make = fn(Event) -> Subject;
 
 const KINDS: [(&str, Make); 11] = [
     ("tracker", |event| acks(event, false)),
@@ -250,24 +154,24 @@ const KINDS: [(&str, Make); 11] = [
 /// Builds two stores. The event of each shuts the other one down, at the same time.
 fn pair(makes: [Make; 2]) {
     let meet = Arc::new(Barrier::new(2));
-    let stores: Arc<[OnceLock<Box<dyn Subject>>; 2]> = Arc::default();
+    let stores: Arc<[OnceLock<Subject>; 2]> = Arc::default();
     let (told, events) = mpsc::channel();
     for at in [0, 1] {
         let (meet, other, told) = (meet.clone(), stores.clone(), told.clone());
         let event: Event = Arc::new(move || {
             meet.wait();
             wait_for("the other store", || other[1 - at].get().is_some());
-            other[1 - at].get().unwrap().shut();
+            (other[1 - at].get().unwrap().shut)();
             told.send(()).unwrap();
         });
         assert!(stores[at].set(makes[at](event)).is_ok());
     }
-    let done = || stores.iter().all(|store| store.get().unwrap().is_down());
+    let done = || stores.iter().all(|store| (store.get().unwrap().is_down)());
     std::thread::scope(|scope| {
         for store in stores.iter() {
             scope.spawn(|| {
                 wait_for("both to be down", || {
-                    store.get().unwrap().poll();
+                    (store.get().unwrap().poll)();
                     done()
                 })
             });
@@ -308,8 +212,7 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
         let builder = ExpiringMap::builder().interval(MS).shards(1);
         let builder = builder.clock(clock.clone()).removal_listener(listener);
         let map = maps[at].get_or_init(|| builder.build_manual().unwrap());
-        let soon = Lifetimes::new().live(Lifetime::After(MS));
-        map.insert_for(1, 1, soon).unwrap();
+        map.insert_for(1, 1, MS).unwrap();
         map.insert(2, 2).unwrap();
     }
     clock.advance(Duration::from_secs(3600 * 24 * 365 * 10));

@@ -2,21 +2,18 @@
 //! `oracle.rs`.
 
 use crate::rig;
+use crate::support::{panics, wait_for, Told, GENEROUS, MS, SECOND};
 use expiry::expiring_map::Entry;
 use expiry::{
-    BuildError, ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause,
-    StoreError, StoreShardMetrics, TimeCacheMap,
+    BuildError, Clock, ExpiringMap, ExpiringMapBuilder, Lifetime, LifetimeError, Lifetimes,
+    ManualClock, RemovalCause, StoreError, StoreShardMetrics, TimeCacheMap,
 };
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-
-use crate::support::GENEROUS;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 fn pass<K, V>(map: &ExpiringMap<K, V>, clock: &ManualClock, by: Duration)
 where
@@ -29,11 +26,7 @@ where
 
 #[test]
 fn bad_times_are_refused_and_nothing_is_lost() {
-    let map = ExpiringMap::builder()
-        .interval(Duration::from_millis(1))
-        .clock(ManualClock::new())
-        .build_manual()
-        .unwrap();
+    let (map, _) = rig::map(|map| map.interval(MS));
     map.insert("a".to_string(), 1).unwrap();
     let after = Lifetime::After;
     let cases = [
@@ -59,47 +52,28 @@ fn bad_times_are_refused_and_nothing_is_lost() {
     assert_eq!(map.touch_for("a", after(Duration::MAX)), Err(LifetimeError::TooLong));
     assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
     let builder = || ExpiringMap::<u8, u8>::builder();
-    assert_eq!(
-        builder().time_to_live(Duration::ZERO).build_manual().err(),
-        Some(BuildError::ZeroTimeout)
-    );
-    assert_eq!(
-        builder().time_to_idle(Duration::ZERO).build_manual().err(),
-        Some(BuildError::ZeroTimeout)
-    );
-    assert!(matches!(
-        builder().time_to_live(SECOND).interval(SECOND * 2).build_manual().err(),
-        Some(BuildError::IntervalAboveTimeout { .. })
-    ));
-    assert!(matches!(
-        builder()
-            .time_to_idle(Duration::MAX)
-            .interval(Duration::from_millis(1))
-            .build_manual()
-            .err(),
-        Some(BuildError::TimeoutTooLong { .. })
-    ));
+    let refused = |builder: ExpiringMapBuilder<u8, u8>| builder.build_manual().unwrap_err();
+    assert_eq!(refused(builder().time_to_live(Duration::ZERO)), BuildError::ZeroTimeout);
+    assert_eq!(refused(builder().time_to_idle(Duration::ZERO)), BuildError::ZeroTimeout);
+    let error = refused(builder().time_to_live(SECOND).interval(SECOND * 2));
+    assert!(matches!(error, BuildError::IntervalAboveTimeout { .. }));
+    let error = refused(builder().time_to_idle(Duration::MAX).interval(MS));
+    assert!(matches!(error, BuildError::TimeoutTooLong { .. }));
 }
 
 #[test]
 fn a_full_map_refuses_keys_and_replaces_values() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder().capacity(100).clock(clock.clone()).build_manual().unwrap();
+    let (map, _) = rig::map(|map| map.capacity(100));
     for key in 0..100u64 {
         map.insert(key, key.to_string()).unwrap();
     }
     let refused = map.insert(100, "late".to_string()).unwrap_err();
-    assert_eq!(
-        (refused.key, refused.value.as_str(), refused.error),
-        (100, "late", StoreError::Full)
-    );
+    assert_eq!((refused.key, &*refused.value, refused.error), (100, "late", StoreError::Full));
     let refused = map.entry(100).or_insert("late".to_string()).unwrap_err();
     assert_eq!(refused.error, StoreError::Full);
     assert_eq!(*map.insert(7, "new".to_string()).unwrap().unwrap().value(), "7");
-    assert_eq!(
-        map.upsert(7, |old| (format!("{} again", old.unwrap()), "result")).unwrap(),
-        "result"
-    );
+    let again = |old: Option<&String>| (format!("{} again", old.unwrap()), "result");
+    assert_eq!(map.upsert(7, again).unwrap(), "result");
     assert_eq!(map.get_cloned(&7).unwrap(), "new again");
     map.remove(&7).unwrap();
     map.insert(100, "in".to_string()).unwrap();
@@ -143,12 +117,11 @@ fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
     map.insert(Touchy(1), held.clone()).unwrap();
     for bad in [&BAD_HASH, &BAD_EQ] {
         bad.set(true);
-        let panics = |f: &dyn Fn()| catch_unwind(AssertUnwindSafe(f)).is_err();
-        assert!(panics(&|| drop(map.get(&Touchy(1)))));
-        assert!(panics(&|| drop(map.insert(Touchy(1), held.clone()))));
-        assert!(panics(&|| drop(map.remove(&Touchy(1)))));
-        assert!(panics(&|| assert!(map.touch(&Touchy(1)))));
-        assert!(panics(&|| drop(map.entry(Touchy(1)).or_insert(held.clone()))));
+        assert!(panics(|| drop(map.get(&Touchy(1)))));
+        assert!(panics(|| drop(map.insert(Touchy(1), held.clone()))));
+        assert!(panics(|| drop(map.remove(&Touchy(1)))));
+        assert!(panics(|| _ = map.touch(&Touchy(1))));
+        assert!(panics(|| drop(map.entry(Touchy(1)).or_insert(held.clone()))));
         bad.set(false);
         assert_eq!(map.len(), 1);
         assert!(map.touch(&Touchy(1)));
@@ -163,17 +136,7 @@ fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
     map.insert(Touchy(1), held.clone()).unwrap();
     assert_eq!(map.len(), 1);
     // What did not get in has been dropped too.
-    until(|| Arc::strong_count(&held) == 2);
-}
-
-/// Waits until what is retired has been dropped, which takes until all threads that are pinned now
-/// have unpinned.
-fn until(done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < GENEROUS, "retired, and never dropped");
-        std::thread::yield_now();
-    }
+    wait_for("its drop", || Arc::strong_count(&held) == 2);
 }
 
 /// A value whose `Drop` panics if it is an odd one: one of 50.
@@ -200,7 +163,7 @@ fn a_panic_of_a_values_drop_loses_nothing_else() {
     }
     pass(&map, &clock, SECOND * 11);
     map.insert(5000, Odd(0, dropped.clone())).unwrap();
-    until(|| dropped.load(Relaxed) == 1100);
+    wait_for("all drops", || dropped.load(Relaxed) == 1100);
     assert!(map.metrics().drop_panics >= before + 22);
     assert_eq!(map.len(), 1);
 }
@@ -222,49 +185,33 @@ fn a_listener_that_panics_delays_nobody() {
     assert_eq!(*map.remove(&0).unwrap().value(), 7);
     pass(&map, &clock, SECOND * 11);
     assert_eq!((told.load(Relaxed), map.len()), (101, 0));
-    let metrics = map.metrics();
-    assert_eq!(metrics.listener_panics, 101);
-    assert_eq!(
-        (
-            metrics.total.inserted,
-            metrics.total.replaced,
-            metrics.total.removed,
-            metrics.total.expired
-        ),
-        (100, 1, 1, 99)
-    );
+    assert_eq!(map.metrics().listener_panics, 101);
+    let total = map.metrics().total;
+    let ends = (total.replaced, total.removed, total.expired);
+    assert_eq!((total.inserted, ends), (100, (1, 1, 99)));
 }
 
 type Shared = ExpiringMap<u64, u64>;
 
-/// A map whose listener has the map, with a thread or by hand.
+/// A map whose listener has the map, by hand or, without a clock, with a thread.
 fn reentrant(
     clock: Option<&ManualClock>,
     f: impl Fn(&Shared, u64, RemovalCause) + Send + Sync + 'static,
 ) -> Arc<Shared> {
-    let own: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-    let listener = own.clone();
-    let mut builder = ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .removal_listener(move |key: &u64, _: &u64, cause| {
-            if let Some(map) = listener.get().and_then(Weak::upgrade) {
+    Arc::new_cyclic(|own: &Weak<Shared>| {
+        let own = own.clone();
+        let builder = ExpiringMap::builder().removal_listener(move |key: &u64, _: &u64, cause| {
+            if let Some(map) = own.upgrade() {
                 f(&map, *key, cause);
             }
         });
-    if let Some(clock) = clock {
-        builder = builder.clock(clock.clone());
-    }
-    let map = match clock {
-        Some(_) => builder.build_manual(),
-        None => builder
-            .time_to_live(Duration::from_millis(1))
-            .interval(Duration::from_millis(1))
-            .build(),
-    };
-    let map = Arc::new(map.unwrap());
-    own.set(Arc::downgrade(&map)).unwrap();
-    map
+        let timed = |time| builder.time_to_live(10 * time).interval(time);
+        match clock {
+            Some(clock) => timed(SECOND).clock(clock.clone()).build_manual(),
+            None => timed(MS / 10).build(),
+        }
+        .unwrap()
+    })
 }
 
 #[test]
@@ -336,46 +283,21 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
 }
 
 #[test]
-fn after_its_end_a_map_refuses_and_finds_nothing() {
-    let map = ExpiringMap::builder().build().unwrap();
-    map.insert(1u64, "one".to_string()).unwrap();
-    let one = map.get(&1).unwrap();
-    map.shutdown();
-    map.shutdown();
-    assert_eq!(one.value(), "one", "lent is lent");
-    assert!(map.get(&1).is_none() && map.remaining(&1).is_none() && !map.touch(&1));
-    let refused = map.insert(2, "two".to_string()).unwrap_err();
-    assert_eq!(
-        (refused.key, refused.value.as_str(), refused.error),
-        (2, "two", StoreError::Closed)
-    );
-    assert_eq!(map.upsert(2, |_| (String::new(), ())).unwrap_err().error, StoreError::Closed);
-    assert_eq!(map.metrics().total.closed, 1);
-}
-
-#[test]
 fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
     for buckets in [2usize, 3, 5, 11] {
         let expiration = SECOND * 10;
         let window = expiration + expiration / u32::try_from(buckets - 1).unwrap();
-        let clock = ManualClock::new();
-        let expired: Arc<Mutex<Vec<u64>>> = Arc::default();
-        let (slow, list) = (clock.clone(), expired.clone());
-        let map = TimeCacheMap::builder(expiration)
-            .buckets(buckets)
-            .clock(clock.clone())
-            .expiry_listener(move |key: &u64, put_at: &Duration| {
-                assert_eq!(Duration::from_millis(*key * 313), *put_at);
-                list.lock().unwrap().push(*key);
-                // A third of a second each: a block full of them takes longer than the interval.
-                slow.advance(SECOND / 3);
-            })
-            .build_manual()
-            .unwrap();
-        let now = || {
-            use expiry::Clock;
-            Duration::from_nanos(clock.now())
-        };
+        let (clock, told) = (ManualClock::new(), Told::default());
+        let (slow, tell) = (clock.clone(), told.handler());
+        let builder = TimeCacheMap::builder(expiration).buckets(buckets).clock(clock.clone());
+        let builder = builder.expiry_listener(move |key: &u64, put_at: &Duration| {
+            assert_eq!(Duration::from_millis(*key * 313), *put_at);
+            tell(*key);
+            // A third of a second each: a block full of them takes longer than the interval.
+            slow.advance(SECOND / 3);
+        });
+        let map = builder.build_manual().unwrap();
+        let now = || Duration::from_nanos(Clock::now(&clock));
         let mut put = Vec::new();
         for key in 0..100u64 {
             let at = Duration::from_millis(key * 313);
@@ -401,7 +323,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
                 assert!(age < window || map.get(&key).is_none(), "{age:?} of {window:?}");
             }
         }
-        assert_eq!(expired.lock().unwrap().len(), put.len());
+        assert_eq!(told.len(), put.len());
     }
 }
 
@@ -434,15 +356,9 @@ fn entries_and_upserts_may_have_lifetimes_of_their_own() {
 
 #[test]
 fn a_full_map_ends_what_is_due_before_it_refuses() {
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = told.clone();
+    let told = Told::default();
     let (map, clock) = rig::map(|map| {
-        map.time_to_live(SECOND * 10).capacity(100).removal_listener(
-            move |_: &u64, _: &u64, cause| {
-                assert_eq!(cause, RemovalCause::Expired);
-                counter.fetch_add(1, Relaxed);
-            },
-        )
+        map.time_to_live(SECOND * 10).capacity(100).removal_listener(told.removals())
     });
     let fill = |keys: std::ops::Range<u64>| {
         let inserted = keys.map(|key| map.insert(key, key));
@@ -450,11 +366,12 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     };
     assert_eq!(fill(0..150), 100);
     clock.advance(SECOND * 9);
-    assert_eq!((fill(200..201), told.load(Relaxed)), (0, 0));
+    assert_eq!((fill(200..201), told.len()), (0, 0));
     clock.advance(SECOND * 2);
     // No thread polls.
     assert_eq!(fill(200..350), 100);
-    assert_eq!((told.load(Relaxed), map.len()), (100, 100));
+    assert!(told.take().iter().all(|&(key, cause)| key < 100 && cause == RemovalCause::Expired));
+    assert_eq!((map.metrics().total.expired, map.len()), (100, 100));
     assert!(map.contains_key(&200) && !map.contains_key(&0));
     // However often room was looked for.
     assert_eq!(map.metrics().refused, 101);
@@ -604,11 +521,11 @@ fn a_flush_and_a_shutdown_leave_the_callers_wake_up_alone() {
     let is_kept = |what: &str, call: &dyn Fn()| {
         std::thread::current().unpark();
         call();
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         std::thread::park_timeout(GENEROUS);
         assert!(began.elapsed() < GENEROUS, "{what}");
     };
-    is_kept("flush", &|| assert!(!map.flush(Duration::from_millis(20))));
+    is_kept("flush", &|| assert!(!map.flush(20 * MS)));
     drop(kept);
     is_kept("shutdown", &|| map.shutdown());
 }
@@ -617,25 +534,21 @@ fn a_flush_and_a_shutdown_leave_the_callers_wake_up_alone() {
 #[test]
 fn a_clock_that_panics_does_not_end_the_reaper() {
     #[derive(Debug)]
-    struct PanicsOnce(expiry::MonotonicClock, std::sync::atomic::AtomicBool);
+    struct PanicsOnce(expiry::MonotonicClock, AtomicBool);
     impl expiry::Clock for PanicsOnce {
         fn now(&self) -> u64 {
             let reaper = std::thread::current().name() == Some("expiry-reaper");
-            if reaper && !self.1.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            if reaper && !self.1.swap(true, Relaxed) {
                 std::panic::resume_unwind(Box::new("a clock that is broken for a moment"));
             }
             self.0.now()
         }
     }
     let clock = PanicsOnce(expiry::MonotonicClock::new(), false.into());
-    let map = ExpiringMap::builder()
-        .time_to_live(Duration::from_millis(2))
-        .interval(Duration::from_millis(1))
-        .clock(clock)
-        .build()
-        .unwrap();
+    let map =
+        ExpiringMap::builder().time_to_live(2 * MS).interval(MS).clock(clock).build().unwrap();
     map.insert(1, 1).unwrap();
-    crate::support::wait_for("the entry to expire", || map.is_empty());
+    wait_for("the entry to expire", || map.is_empty());
     assert_eq!(map.metrics().listener_panics, 1);
 }
 
@@ -643,7 +556,7 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
 #[test]
 fn a_time_cache_has_a_thread_of_its_own() {
     let (sender, expired) = std::sync::mpsc::channel();
-    let map = TimeCacheMap::builder(Duration::from_millis(20))
+    let map = TimeCacheMap::builder(20 * MS)
         .expiry_listener(move |key: &u64, value: &u64| sender.send((*key, *value)).unwrap())
         .build()
         .unwrap();
@@ -669,9 +582,7 @@ fn a_replacement_may_keep_the_lifetime() {
     ];
     let keep = Lifetimes::from(SECOND * 30).keep();
     for replace in calls {
-        let clock = ManualClock::new();
-        let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
-        let map = map.build_manual().unwrap();
+        let (map, clock) = rig::map(|map| map);
         map.insert_for(1, 1, SECOND * 10).unwrap();
         clock.advance(SECOND * 6);
         replace(&map, keep);
@@ -694,9 +605,7 @@ fn a_replacement_may_keep_the_lifetime() {
 /// times.
 #[test]
 fn a_kept_time_to_idle_and_a_new_key() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
-    let map = map.build_manual().unwrap();
+    let (map, clock) = rig::map(|map| map);
     let lifetime = Lifetimes::from(SECOND * 30).idle(SECOND * 10);
     map.insert_for(1, 1, lifetime.keep()).unwrap();
     assert_eq!(map.remaining(&1), Some(SECOND * 10));

@@ -1,6 +1,6 @@
 //! `ExpiringMapBuilder::expiry`: which call asks the policy what, and what its answers do.
 
-use crate::support::on_threads;
+use crate::support::{on_threads, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     BuildError, ExpiringMap, ExpiringMapBuilder, Expiry, Lifetime, LifetimeError, Lifetimes,
@@ -10,8 +10,6 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 type Map = ExpiringMap<u64, u64>;
 

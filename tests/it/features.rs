@@ -10,7 +10,8 @@
 
 use crate::support::clocks::{Lagging, Moved, LAG, LAGS};
 use crate::support::{
-    after, let_pass, manual, manual_with, pass, settle, wait_for, Told, GENEROUS, MS,
+    after, each_once, let_pass, manual, manual_with, on_threads, panics, pass, settle, wait_for,
+    Told, GENEROUS, HOUR, MS, SECOND,
 };
 use expiry::{
     edge, Ack, AckError, AckTracker, Done, ExpiringMap, ExpiryQueue, Lateness, Lifetime,
@@ -18,10 +19,8 @@ use expiry::{
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 // ---- A: ack trees ----
 
@@ -30,15 +29,9 @@ const SECOND: Duration = Duration::from_secs(1);
 fn a05_latency_sampling() {
     for (rate, least, most) in [(0.0, 0, 0), (1.0, 1000, 1000), (0.5, 350, 650), (0.05, 10, 120)] {
         let (tracker, clock, told) = manual_with(|builder| builder.latency_sampling(rate));
-        let roots: Vec<RootId> = (0..1000)
-            .map(|n| match n % 2 {
-                0 => tracker.issue(1, 0).unwrap().into(),
-                _ => {
-                    tracker.init(n, 1, 0).unwrap();
-                    n.into()
-                }
-            })
-            .collect();
+        let mut roots: Vec<RootId> = (0..500).map(RootId::from).collect();
+        (0..500).for_each(|id| tracker.init(id, 1, 0).unwrap());
+        roots.extend((0..500).map(|_| RootId::from(tracker.issue(1, 0).unwrap())));
         clock.advance(10 * MS);
         for root in roots {
             tracker.ack(root, 1).unwrap();
@@ -82,15 +75,9 @@ fn a05_a_latency_contains_no_lag_of_the_clock() {
 /// A6: edge ids are never zero and differ, across threads too; all bits of them vary.
 #[test]
 fn a06_edge_ids() {
-    let draw = || (0..20_000).map(|_| edge()).collect::<Vec<u64>>();
-    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(draw)).collect();
-    let mut all = draw();
-    for thread in threads {
-        all.extend(thread.join().unwrap());
-    }
+    let all = on_threads(5, |_| (0..20_000).map(|_| edge()).collect::<Vec<u64>>()).concat();
     assert!(!all.contains(&0));
-    let distinct: HashSet<u64> = all.iter().copied().collect();
-    assert_eq!(distinct.len(), all.len());
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     for bit in 0..64 {
         let set = all.iter().filter(|&id| id >> bit & 1 == 1).count();
         assert!((45_000..55_000).contains(&set), "bit {bit}: {set} of 100,000");
@@ -188,8 +175,8 @@ fn a09_no_anchor() {
 fn a10_timeouts_off_allows_any_interval() {
     let built = AckTracker::builder()
         .timeouts_off()
-        .interval(Duration::from_secs(60))
-        .early_timeout(Duration::from_secs(120))
+        .interval(60 * SECOND)
+        .early_timeout(120 * SECOND)
         .build_manual();
     assert!(built.is_ok(), "{:?}", built.err());
 }
@@ -270,34 +257,6 @@ fn a13_an_id_has_16_random_bits() {
     assert!(same < 20, "two trackers give the same bits to {same} of {IDS} roots");
 }
 
-/// A14: held early arrivals have a cap and a metric; beyond it they are refused, and room is made
-/// by inits and time.
-#[test]
-fn a14_early_arrivals_are_capped() {
-    let (tracker, clock, told) = manual_with(|builder| builder.early_capacity(3));
-    assert_eq!(tracker.ack(1, 9), Ok(Ack::Held));
-    assert_eq!(tracker.fail(2), Ok(Done::Held));
-    assert_eq!(tracker.reset_timeout(3), Ok(Done::Held));
-    assert_eq!(tracker.ack(4, 9), Err(AckError::EarlyFull));
-    assert_eq!(tracker.fail(4), Err(AckError::EarlyFull));
-    assert_eq!(tracker.reset_timeout(4), Err(AckError::EarlyFull));
-    // More for one that is held takes no more room; an init needs none.
-    assert_eq!(tracker.ack(1, 8), Ok(Ack::Held));
-    assert_eq!(tracker.init(5, 9, 0), Ok(()));
-    let total = tracker.metrics().total;
-    assert_eq!((total.early_held, total.early_refused), (3, 3));
-    tracker.init(2, 1, 0).unwrap();
-    assert!(told.only().is_failed());
-    assert_eq!(tracker.ack(4, 9), Ok(Ack::Held));
-    assert_eq!(tracker.ack(6, 9), Err(AckError::EarlyFull));
-    pass(&tracker, &clock, 101 * MS);
-    assert_eq!(tracker.ack(6, 9), Ok(Ack::Held));
-    assert_eq!(tracker.metrics().total.early_merged, 1);
-    let (none, ..) = manual_with(|builder| builder.early_capacity(0));
-    assert_eq!(none.ack(1, 9), Err(AckError::EarlyFull));
-    assert!(none.is_empty());
-}
-
 // ---- what becomes of dropped handles, and of a dropped tracker ----
 
 /// `OnDrop::LetTimeOut`, the default: a dropped tuple leaves its tree to time out.
@@ -329,11 +288,10 @@ fn a_dropped_tuple_fails_its_trees() {
     line.ack().unwrap();
     word.ack().unwrap();
     assert!(told.only().is_acked());
-    let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    assert!(panics(|| {
         let _tuple = Tuple::root(&tracker, 4).unwrap();
         std::panic::resume_unwind(Box::new("lost its way"));
     }));
-    assert!(thrown.is_err());
     assert_eq!(told.only().reason, Reason::Failed { by: None });
 }
 
@@ -341,37 +299,24 @@ fn a_dropped_tuple_fails_its_trees() {
 /// even poll.
 #[test]
 fn a_handler_may_call_the_tracker() {
-    let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
-    let told = Told::default();
-    let clock = ManualClock::new();
-    let record = told.handler();
-    let tracker = Arc::new(
-        AckTracker::builder()
-            .timeout(100 * MS)
-            .interval(MS)
-            .clock(clock.clone())
-            .on_outcome({
-                let home = home.clone();
-                move |outcome: Outcome| {
-                    record(outcome);
-                    let Some(tracker) = home.get().and_then(Weak::upgrade) else {
-                        return;
-                    };
-                    // The message is replayed, as its next attempt, until the owner says 0.
-                    if outcome.owner > 0 {
-                        let next = tracker.issue(3, outcome.owner - 1).unwrap();
-                        tracker.init(next.to_bits(), 1, 0).unwrap();
-                        tracker.ack(next.to_bits(), 1).unwrap();
-                        tracker.reset_timeout(next).unwrap();
-                        let _ = tracker.poll(10);
-                        tracker.fail(next).unwrap();
-                    }
-                }
-            })
-            .build_manual()
-            .unwrap(),
-    );
-    home.set(Arc::downgrade(&tracker)).unwrap();
+    let (told, clock) = (Told::default(), ManualClock::new());
+    let tracker = Arc::new_cyclic(|home: &Weak<AckTracker>| {
+        let (record, home) = (told.handler(), home.clone());
+        let builder = AckTracker::builder().timeout(100 * MS).interval(MS).clock(clock.clone());
+        let builder = builder.on_outcome(move |outcome: Outcome| {
+            record(outcome);
+            // The message is replayed, as its next attempt, until the owner says 0.
+            if let Some(tracker) = home.upgrade().filter(|_| outcome.owner > 0) {
+                let next = tracker.issue(3, outcome.owner - 1).unwrap();
+                tracker.init(next.to_bits(), 1, 0).unwrap();
+                tracker.ack(next.to_bits(), 1).unwrap();
+                tracker.reset_timeout(next).unwrap();
+                let _ = tracker.poll(10);
+                tracker.fail(next).unwrap();
+            }
+        });
+        builder.build_manual().unwrap()
+    });
     let root = tracker.issue(1, 3).unwrap();
     tracker.ack(root, 1).unwrap();
     // One acked, three replays that failed, and three acked on the way.
@@ -415,11 +360,8 @@ fn a_handler_that_panics_in_an_ack() {
 /// F2, W4: a reaper that sleeps for an hour wakes for what is due in 20 ms, be it new or renewed.
 #[test]
 fn f02_the_reaper_wakes_for_an_earlier_deadline() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .timeout(Duration::from_secs(3600))
-        .interval(MS)
-        .build_with_channel(10, WhenFull::Wait)
-        .unwrap();
+    let builder = AckTracker::builder().timeout(HOUR).interval(MS);
+    let (tracker, outcomes) = builder.build_with_channel(10, WhenFull::Wait).unwrap();
     let far = tracker.issue(1, 1).unwrap();
     let_pass(20 * MS); // so that it sleeps
     tracker.issue_for(1, 2, after(20 * MS)).unwrap();
@@ -534,22 +476,17 @@ fn f02_a_shutdown_finds_all_chunks() {
 /// what is left.
 #[test]
 fn f02_a_handler_may_have_the_reaper_stop() {
-    let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
     let told = Told::default();
-    let record = told.handler();
-    let handler = {
-        let home = home.clone();
-        move |outcome: Outcome| {
+    let tracker = Arc::new_cyclic(|home: &Weak<AckTracker>| {
+        let (record, home) = (told.handler(), home.clone());
+        let builder = AckTracker::builder().timeout(10 * MS).on_outcome(move |outcome: Outcome| {
             record(outcome);
-            let tracker = home.get().and_then(Weak::upgrade);
-            if let Some(tracker) = tracker.filter(|_| outcome.is_timed_out()) {
+            if let Some(tracker) = home.upgrade().filter(|_| outcome.is_timed_out()) {
                 assert!(tracker.shutdown(ShutdownMode::Cancel).is_empty());
             }
-        }
-    };
-    let builder = AckTracker::builder().timeout(10 * MS).on_outcome(handler);
-    let tracker = Arc::new(builder.build().unwrap());
-    home.set(Arc::downgrade(&tracker)).unwrap();
+        });
+        builder.build().unwrap()
+    });
     tracker.issue_for(1, 0, Lifetime::Never).unwrap();
     tracker.issue(1, 1).unwrap();
     wait_for("what is left to be cancelled", || told.len() == 2);
@@ -562,18 +499,12 @@ fn f02_a_handler_may_have_the_reaper_stop() {
 #[test]
 fn f02_acks_count_while_draining() {
     let told = Told::default();
-    let tracker = AckTracker::builder()
-        .timeout(Duration::from_secs(3600))
-        .on_outcome(told.handler())
-        .build()
-        .unwrap();
+    let tracker = AckTracker::builder().timeout(HOUR).on_outcome(told.handler()).build().unwrap();
     let roots: Vec<Root> = (0..100).map(|n| tracker.issue(1, n).unwrap()).collect();
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| tracker.shutdown(ShutdownMode::Drain(GENEROUS)));
-        wait_for("new roots to be refused", || match tracker.issue(0, 1000) {
-            Ok(_) => false,
-            Err(error) => error == AckError::Closed,
-        });
+        let refused = || tracker.issue(0, 1000) == Err(AckError::Closed);
+        wait_for("new roots to be refused", refused);
         for (n, &root) in roots.iter().enumerate() {
             if n % 2 == 0 {
                 assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
@@ -584,9 +515,9 @@ fn f02_acks_count_while_draining() {
         assert!(drain.join().unwrap().is_empty());
     });
     let told: Vec<Outcome> = told.take().into_iter().filter(|told| told.owner < 1000).collect();
-    assert_eq!(told.len(), 100);
-    assert_eq!(told.iter().filter(|outcome| outcome.is_acked()).count(), 50);
-    assert_eq!(told.iter().filter(|outcome| outcome.is_failed()).count(), 50);
+    let acked = told.iter().filter(|outcome| outcome.is_acked()).count();
+    let failed = told.iter().filter(|outcome| outcome.is_failed()).count();
+    assert_eq!((acked, failed, told.len()), (50, 50, 100));
 }
 
 /// F3: a poll that had budget to spare has seen everything, also what came after an earlier poll
@@ -613,7 +544,7 @@ fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
 #[test]
 fn f03_jumps_of_years_are_neither_early_nor_lost() {
     let year = Duration::from_secs(365 * 24 * 3600);
-    for interval in [Duration::from_micros(10), MS, Duration::from_secs(1)] {
+    for interval in [Duration::from_micros(10), MS, SECOND] {
         let (tracker, clock, told) =
             manual_with(|builder| builder.interval(interval).timeout(10 * interval).shards(1));
         for years in [1, 2, 40] {
@@ -635,7 +566,7 @@ fn f03_jumps_of_years_are_neither_early_nor_lost() {
 #[test]
 fn f03_nothing_is_early_after_the_clock_went_backwards() {
     let (tracker, clock, told) = manual();
-    pass(&tracker, &clock, Duration::from_secs(1000));
+    pass(&tracker, &clock, 1000 * SECOND);
     clock.set(0);
     let root = tracker.issue(1, 0).unwrap();
     settle(&tracker);
@@ -644,7 +575,7 @@ fn f03_nothing_is_early_after_the_clock_went_backwards() {
     told.only();
     // Nothing is lost either.
     tracker.issue(1, 0).unwrap();
-    clock.set(Duration::from_secs(1001).as_nanos() as u64);
+    clock.set((1001 * SECOND).as_nanos() as u64);
     settle(&tracker);
     assert!(told.only().is_timed_out());
 }
@@ -714,43 +645,33 @@ fn f04_a_full_channel_may_wait() {
     assert!(outcomes.next_within(MS).is_none());
 }
 
-/// F4: a full channel may spill into a second queue: no thread waits, nothing is lost, it is
-/// counted.
+/// F4: or spill into a second queue, by which no thread waits and nothing is lost; or drop. Each is
+/// counted, as is what comes when the receiver has gone.
 #[test]
-fn f04_a_full_channel_may_spill() {
-    let (tracker, outcomes) =
-        AckTracker::builder().build_with_channel(10, WhenFull::Spill).unwrap();
-    for owner in 0..100 {
-        tracker.issue(0, owner).unwrap();
-    }
-    assert_eq!(outcomes.len(), 100);
-    assert_eq!(tracker.metrics().spilled, 90);
+fn f04_a_full_channel_may_spill_or_drop() {
+    let roots = |when_full, length, count| {
+        let (tracker, outcomes) =
+            AckTracker::builder().build_with_channel(length, when_full).unwrap();
+        (0..count).for_each(|owner| _ = tracker.issue(0, owner).unwrap());
+        (tracker, outcomes)
+    };
+    let counts = |tracker: &AckTracker| {
+        let metrics = tracker.metrics();
+        (metrics.spilled, metrics.undelivered, metrics.total.acked)
+    };
+    let (tracker, outcomes) = roots(WhenFull::Spill, 10, 100);
+    assert_eq!((outcomes.len(), counts(&tracker)), (100, (90, 0, 100)));
     let mut list = Vec::new();
     assert_eq!(Outcomes::drain_into(&outcomes, &mut list, 15), 15);
     assert_eq!(Outcomes::drain_into(&outcomes, &mut list, 1000), 85);
-    let owners: HashSet<u64> = list.iter().map(|outcome| outcome.owner).collect();
-    assert_eq!(owners, (0..100).collect());
-    assert_eq!(tracker.metrics().undelivered, 0);
-}
-
-/// F4: or drop, which is counted, as is what comes when the receiver has gone.
-#[test]
-fn f04_a_full_channel_may_drop() {
-    let (tracker, outcomes) = AckTracker::builder().build_with_channel(10, WhenFull::Drop).unwrap();
-    for owner in 0..100 {
-        tracker.issue(0, owner).unwrap();
-    }
-    assert_eq!(outcomes.len(), 10);
-    assert_eq!(tracker.metrics().undelivered, 90);
-    assert_eq!(tracker.metrics().total.acked, 100);
-    drop(outcomes);
+    each_once(list.iter().map(|outcome| outcome.owner).collect(), 100);
+    let (tracker, outcomes) = roots(WhenFull::Drop, 10, 100);
+    assert_eq!((outcomes.len(), counts(&tracker)), (10, (0, 90, 100)));
     for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
-        let (tracker, outcomes) = AckTracker::builder().build_with_channel(1, when_full).unwrap();
+        let (tracker, outcomes) = roots(when_full, 1, 0);
         drop(outcomes);
-        for owner in 0..5 {
-            tracker.issue(0, owner).unwrap();
-        }
-        assert_eq!(tracker.metrics().undelivered, 5, "{when_full:?}");
+        (0..5).for_each(|owner| _ = tracker.issue(0, owner).unwrap());
+        assert_eq!(counts(&tracker), (0, 5, 5), "{when_full:?}");
     }
 }
 
@@ -778,9 +699,8 @@ fn f06_hostile_keys() {
             assert_eq!(tracker.ack(key, key | 1), Ok(Ack::Completed));
         }
         let told = told.take();
-        assert_eq!(told.len(), keys.len());
         assert!(told.iter().all(|told| told.root == RootId::Chosen(told.owner)));
-        assert!(tracker.is_empty());
+        assert_eq!((told.len(), tracker.len()), (keys.len(), 0));
     }
     // An issued root's bits as a chosen id: the two kinds never meet.
     let root = tracker.issue(1, 1).unwrap();
@@ -810,7 +730,7 @@ fn f07_the_reaper_reports_its_work() {
 #[test]
 fn f07_the_reaper_is_busy_while_a_listener_runs() {
     let clock = ManualClock::new();
-    clock.advance(3600 * SECOND);
+    clock.advance(HOUR);
     let works = clock.clone();
     let queue = ExpiryQueue::builder().interval(MS).clock(Moved(clock.clone()));
     let queue = queue.expiry_listener(move |_: &u64| works.advance(10 * SECOND)).build().unwrap();

@@ -1,20 +1,13 @@
 //! Handles that clone, builders that clone, and what every store can be built as.
 
-use crate::support::Task;
+use crate::rig;
+use crate::support::{Task, HOUR, MS, SECOND};
 use expiry::{
     edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause, SessionTracker,
-    StoreError, TimeCacheMap, Timeouts, WhenFull,
+    StoreError, Timeouts, WhenFull,
 };
 use std::sync::mpsc;
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_secs(3600);
-
-/// Whether a store with a reaper has one.
-fn has_reaper(store: &impl std::fmt::Debug) -> bool {
-    format!("{store:?}").contains("reaper: true")
-}
 
 #[test]
 fn a_store_ends_with_its_last_handle() {
@@ -52,23 +45,23 @@ fn queues_sessions_and_timeouts_end_with_their_last_handle() {
     let (queue, keys) = ExpiryQueue::builder().build_with_channel(8, WhenFull::Wait).unwrap();
     let other = queue.clone();
     drop(queue);
-    other.update(1, LONG).unwrap();
+    other.update(1, HOUR).unwrap();
     drop(other);
     assert!(task.block_on(keys.into_stream().recv()).is_none());
 
     let (sessions, ended) =
         SessionTracker::builder().first_id(1).build_with_channel(8, WhenFull::Wait).unwrap();
     let other = sessions.clone();
-    let first = sessions.create(LONG, 7).unwrap();
+    let first = sessions.create(HOUR, 7).unwrap();
     drop(sessions);
-    assert_ne!(other.create(LONG, 8).unwrap().id(), first.id(), "an id was issued twice");
+    assert_ne!(other.create(HOUR, 8).unwrap().id(), first.id(), "an id was issued twice");
     drop(other);
     assert!(task.block_on(ended.into_stream().recv()).is_none());
 
     let timeouts = Timeouts::new().unwrap();
     let other = timeouts.clone();
     drop(timeouts);
-    assert_eq!(task.block_on(other.sleep(Duration::from_millis(1))), Ok(()));
+    assert_eq!(task.block_on(other.sleep(MS)), Ok(()));
 }
 
 #[test]
@@ -84,29 +77,6 @@ fn a_builder_builds_more_than_one_store() {
     assert_eq!(maps[1].insert(3, 3).unwrap_err().error, StoreError::Full);
     drop(maps);
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2]);
-}
-
-#[test]
-fn build_has_a_reaper_and_build_manual_has_none() {
-    let queue = || ExpiryQueue::<u64>::builder();
-    let sessions = SessionTracker::builder;
-    let map = || ExpiringMap::<u64, u64>::builder();
-    let cache = || TimeCacheMap::<u64, u64>::builder(SECOND);
-    let tracker = AckTracker::builder;
-    assert!(has_reaper(&queue().build().unwrap()));
-    assert!(has_reaper(&queue().build_with_channel(1, WhenFull::Drop).unwrap().0));
-    assert!(!has_reaper(&queue().build_manual().unwrap()));
-    assert!(!has_reaper(&queue().build_manual_with_channel(1, WhenFull::Drop).unwrap().0));
-    assert!(has_reaper(&sessions().build().unwrap()));
-    assert!(has_reaper(&sessions().build_with_channel(1, WhenFull::Drop).unwrap().0));
-    assert!(!has_reaper(&sessions().build_manual().unwrap()));
-    assert!(!has_reaper(&sessions().build_manual_with_channel(1, WhenFull::Drop).unwrap().0));
-    assert!(has_reaper(&map().build().unwrap()) && !has_reaper(&map().build_manual().unwrap()));
-    assert!(has_reaper(&ExpiringMap::<u64, u64>::new(SECOND).unwrap()));
-    assert!(has_reaper(&cache().build().unwrap()) && !has_reaper(&cache().build_manual().unwrap()));
-    assert!(has_reaper(&tracker().build().unwrap()));
-    assert!(!has_reaper(&tracker().build_manual().unwrap()));
-    assert!(has_reaper(&Timeouts::new().unwrap()));
 }
 
 /// Polls of a store with a listener call it, and return nothing.
@@ -134,8 +104,8 @@ fn a_listener_hears_of_expiry_only() {
 /// Keys expire in a queue that reports to no thread.
 #[test]
 fn a_queue_without_a_listener_ends_its_keys_unheard() {
-    let queue = ExpiryQueue::builder().interval(Duration::from_millis(1)).build().unwrap();
-    queue.update(7, Duration::from_millis(1)).unwrap();
+    let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+    queue.update(7, MS).unwrap();
     while !queue.is_empty() {
         std::thread::yield_now();
     }
@@ -165,31 +135,10 @@ fn sessions_expire_into_a_channel() {
     assert!(task.block_on(stream.recv()).is_none(), "the stream ends with the shutdown");
 }
 
-/// A thread that waits for room in the sessions' channel is let go by the shutdown.
-#[test]
-fn a_full_channel_of_sessions_holds_up_no_shutdown() {
-    let builder = SessionTracker::builder().interval(Duration::from_millis(1));
-    let (sessions, ended) = builder.build_with_channel(1, WhenFull::Wait).unwrap();
-    for owner in 0..10 {
-        sessions.create(Duration::from_millis(1), owner).unwrap();
-    }
-    while ended.is_empty() {
-        std::thread::yield_now();
-    }
-    let left = sessions.shutdown().len();
-    let mut got = 0;
-    while ended.try_next().is_some() {
-        got += 1;
-    }
-    assert_eq!(left + got, 10);
-}
-
 /// A thread without a reaper that sleeps for as long as polls say ends each entry at its time.
 #[test]
 fn a_poll_says_when_to_come_back() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
-    let map = map.build_manual().unwrap();
+    let (map, clock) = rig::map(|map| map);
     for key in 1..=3 {
         map.insert_for(key, (), 10 * SECOND * key).unwrap();
     }

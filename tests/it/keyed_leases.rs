@@ -4,6 +4,7 @@
 
 use crate::rig;
 use crate::support::clocks;
+use crate::support::{HOUR, MS, SECOND};
 
 use clocks::{Delayed, Lagging, LAG, LAGS};
 use expiry::expiring_map::Entry;
@@ -14,9 +15,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
 
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident,)*) => {
@@ -574,8 +572,8 @@ fn a_key_that_room_is_made_for_in_a_queue_lives_its_full_time() {
         .expiry_listener(move |_: &u64| passing.advance(600 * SECOND))
         .build_manual()
         .unwrap();
-    queue.update(1, 3600 * SECOND).unwrap();
-    clock.advance(3600 * SECOND);
+    queue.update(1, HOUR).unwrap();
+    clock.advance(HOUR);
     let updated = queue.update(2, 10 * SECOND).unwrap();
     let due = 4210 * SECOND;
     assert!(matches!(updated, Updated::Inserted { expiry, .. } if expiry == due));

@@ -1,6 +1,7 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
-use crate::support::{on_threads, wait_for};
+use crate::rig;
+use crate::support::{on_threads, wait_for, SECOND};
 use expiry::expiring_map::Loaded;
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
 use std::collections::HashMap;
@@ -91,18 +92,13 @@ fn a_guard_inserts_or_hands_over() {
 
 #[test]
 fn the_value_chooses_its_lifetime() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .interval(Duration::from_secs(1))
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let (map, clock) = rig::map(|map| map);
     for seconds in [2, 5] {
         let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
         let load = || Ok::<_, ()>((seconds, lifetime));
         assert_eq!(*map.try_get_or_insert_with(&seconds, load).unwrap(), seconds);
     }
-    clock.advance(Duration::from_secs(4));
+    clock.advance(4 * SECOND);
     assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
 }
 
@@ -355,9 +351,9 @@ fn a_load_reserves_room_before_its_value_is_there() {
 fn reloading() -> (ExpiringMap<u64, u64>, ManualClock) {
     let clock = ManualClock::new();
     let builder = ExpiringMap::builder()
-        .time_to_live(Duration::from_secs(10))
-        .refresh_after(Duration::from_secs(6))
-        .interval(Duration::from_secs(1))
+        .time_to_live(10 * SECOND)
+        .refresh_after(6 * SECOND)
+        .interval(SECOND)
         .statistics(true)
         .clock(clock.clone());
     (builder.build_manual().unwrap(), clock)
@@ -374,7 +370,7 @@ fn a_refresh_time_is_below_the_time_to_live() {
         built.map(drop).unwrap_err()
     };
     for live in [None, Some(1), Some(2)] {
-        let (refresh_after, time_to_live) = (Duration::from_secs(2), live.map(Duration::from_secs));
+        let (refresh_after, time_to_live) = (2 * SECOND, live.map(Duration::from_secs));
         assert_eq!(refused(live, 2), BuildError::RefreshTooLate { refresh_after, time_to_live });
     }
     assert_eq!(refused(Some(1), 0), BuildError::ZeroTimeout);
@@ -385,9 +381,9 @@ fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
     let (map, clock) = reloading();
     let load = |value| *map.get_or_insert_with(&1, || value).unwrap();
     assert_eq!(load(1), 1);
-    clock.advance(Duration::from_secs(5));
+    clock.advance(5 * SECOND);
     assert_eq!(load(2), 1, "it is not old");
-    clock.advance(Duration::from_secs(2));
+    clock.advance(2 * SECOND);
     let reloaded = map.get_or_insert_with(&1, || {
         assert_eq!(load(3), 1, "this very thread");
         thread::scope(|scope| {
@@ -399,26 +395,26 @@ fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
     });
     assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (5, Some(5)));
     assert_eq!((load(6), map.metrics().loads, map.metrics().total.replaced), (5, 2, 1));
-    clock.advance(Duration::from_secs(9));
+    clock.advance(9 * SECOND);
     assert!(map.contains_key(&1), "its lifetime has begun anew");
 }
 
 #[test]
 fn a_touch_makes_a_value_new_and_a_use_does_not() {
     let (map, clock) = reloading();
-    let idle = Lifetimes::new().idle(Duration::from_secs(100));
+    let idle = Lifetimes::new().idle(100 * SECOND);
     for (key, lifetime) in [(1, Lifetimes::new()), (2, idle)] {
         let load = |value| *map.get_or_insert_with(&key, || value).unwrap();
         for (touches, then) in [(true, 1), (false, 2)] {
             map.insert_for(key, 1, lifetime).unwrap();
-            clock.advance(Duration::from_secs(5));
+            clock.advance(5 * SECOND);
             assert!(if touches { map.touch(&key) } else { map.get(&key).is_some() });
-            clock.advance(Duration::from_secs(2));
+            clock.advance(2 * SECOND);
             assert_eq!(load(2), then, "{key}");
         }
     }
     map.insert_for(3, 1, expiry::Lifetime::Never).unwrap();
-    clock.advance(Duration::from_secs(1000));
+    clock.advance(1000 * SECOND);
     assert_eq!(*map.get_or_insert_with(&3, || 2).unwrap(), 1);
 }
 
@@ -426,14 +422,14 @@ fn a_touch_makes_a_value_new_and_a_use_does_not() {
 fn a_reload_that_fails_or_panics_leaves_the_old_value() {
     let (map, clock) = reloading();
     map.insert(1, 1).unwrap();
-    clock.advance(Duration::from_secs(7));
+    clock.advance(7 * SECOND);
     let fail = || map.try_get_or_insert_with(&1, || Err("an outage")).map(|value| *value);
     assert_eq!(fail().unwrap(), 1);
     let panics = || map.get_or_insert_with(&1, || panic!("as this test wants it")).map(|one| *one);
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert_eq!((map.get_cloned(&1), map.metrics().failed_loads), (Some(1), 2));
     assert_eq!(*map.get_or_insert_with(&1, || 2).unwrap(), 2, "the next caller tries again");
-    clock.advance(Duration::from_secs(10));
+    clock.advance(10 * SECOND);
     assert!(matches!(fail(), Err(LoadError::Failed(error)) if *error == "an outage"));
 }
 
@@ -451,7 +447,7 @@ fn a_call_that_changes_the_key_beats_a_reload_under_way() {
     for (change, left) in changes.into_iter().chain([(remove, None), (ExpiringMap::clear, None)]) {
         let (map, clock) = reloading();
         map.insert(1, 1).unwrap();
-        clock.advance(Duration::from_secs(7));
+        clock.advance(7 * SECOND);
         let reloaded = map.get_or_insert_with(&1, || {
             change(&map);
             2
@@ -464,11 +460,11 @@ fn a_call_that_changes_the_key_beats_a_reload_under_way() {
 fn a_reload_of_a_value_that_expires_meanwhile_goes_in_and_ends_the_wait() {
     let (map, clock) = reloading();
     map.insert(1, 1).unwrap();
-    clock.advance(Duration::from_secs(7));
+    clock.advance(7 * SECOND);
     thread::scope(|scope| {
         let mut waiter = None;
         let reloaded = map.get_or_insert_with(&1, || {
-            clock.advance(Duration::from_secs(4));
+            clock.advance(4 * SECOND);
             let wait = || *map.get_or_insert_with(&1, || panic!("it waits")).unwrap();
             waiter = Some(scope.spawn(wait));
             wait_for("it has asked", || map.metrics().misses == 1);
@@ -487,7 +483,7 @@ fn a_value_whose_own_lifetime_is_short_is_due_at_once() {
         *map.try_get_or_insert_with(&1, || Ok::<_, ()>((value, lifetime))).unwrap()
     };
     assert_eq!((load(1, 5), load(2, 5)), (1, 1));
-    clock.advance(Duration::from_secs(1));
+    clock.advance(SECOND);
     assert_eq!((load(3, 4), load(4, 20), load(5, 20)), (3, 4, 4));
 }
 
@@ -544,7 +540,7 @@ fn a_bulk_load_chooses_lifetimes_or_fails_for_all_that_wait() {
     let lifetime = |seconds| Lifetimes::new().live(Duration::from_secs(seconds));
     let load = |_: &[&u64]| Ok::<_, ()>([(1, 10, lifetime(2)), (2, 20, lifetime(9))]);
     assert_eq!(map.try_get_or_insert_many(&[1, 2], load).unwrap().len(), 2);
-    clock.advance(Duration::from_secs(5));
+    clock.advance(5 * SECOND);
     assert_eq!((map.contains_key(&1), map.contains_key(&2)), (false, true));
 }
 
@@ -752,7 +748,7 @@ mod tasks {
         let map = ExpiringMap::builder().clock(clock.clone()).max_capacity(1).build_manual();
         let (map, task) = (map.unwrap(), Task::new());
         let ends: [&dyn Fn(); 3] =
-            [&|| drop(map.remove(&1)), &|| clock.advance(Duration::from_secs(2)), &|| {
+            [&|| drop(map.remove(&1)), &|| clock.advance(2 * SECOND), &|| {
                 drop((0..100).map(|key| map.insert(2 + key, 0)).collect::<Vec<_>>())
             }];
         for end in ends {
@@ -761,7 +757,7 @@ mod tasks {
             };
             let mut second = pin!(map.get_or_insert_async(&1, async { panic!("it waits") }));
             assert!(task.poll(&mut second).is_pending());
-            drop(guard.insert_for(5, Duration::from_secs(1)).unwrap());
+            drop(guard.insert_for(5, SECOND).unwrap());
             end();
             assert!(!map.contains_key(&1));
             assert_eq!(*task.block_on(second).unwrap(), 5);
@@ -772,7 +768,7 @@ mod tasks {
     fn a_task_reloads_an_old_value_and_others_do_not_wait() {
         let ((map, clock), task, other) = (reloading(), Task::new(), Task::new());
         map.insert(1, 1).unwrap();
-        clock.advance(Duration::from_secs(7));
+        clock.advance(7 * SECOND);
         let mut cancelled = Box::pin(map.get_or_insert_async(&1, pending()));
         assert!(task.poll(&mut cancelled).is_pending());
         let load = |value| map.get_or_insert_async(&1, ready(value));
@@ -788,11 +784,8 @@ mod tasks {
     #[test]
     fn a_task_loads_a_value_that_chooses_its_lifetime() {
         let clock = ManualClock::new();
-        let map = ExpiringMap::builder()
-            .interval(Duration::from_secs(1))
-            .clock(clock.clone())
-            .build_manual()
-            .unwrap();
+        let map =
+            ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
         let task = Task::new();
         for seconds in [2, 5] {
             let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
@@ -800,7 +793,7 @@ mod tasks {
                 map.try_get_or_insert_async(&seconds, ready(Ok::<_, ()>((seconds, lifetime))));
             assert_eq!(*task.block_on(pin!(load)).unwrap(), seconds);
         }
-        clock.advance(Duration::from_secs(4));
+        clock.advance(4 * SECOND);
         assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
     }
 

@@ -1,7 +1,8 @@
 //! What callers can ask of entries: how long they have left, which are next, and how ids are
 //! written.
 
-use crate::support::{GENEROUS, MS};
+use crate::rig;
+use crate::support::{GENEROUS, HOUR, MS, SECOND};
 use expiry::{
     edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetime, ManualClock, ParseIdError, RemovalCause,
     Root, RootId, SessionId, TimeCacheMap,
@@ -9,12 +10,9 @@ use expiry::{
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const SECOND: Duration = Duration::from_secs(1);
-
 #[test]
 fn the_soonest_come_first_and_without_what_is_over() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let (map, clock) = rig::map(|map| map);
     let queue =
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     // In no order, and more than are kept at a time.
@@ -41,8 +39,7 @@ fn the_soonest_come_first_and_without_what_is_over() {
 
 #[test]
 fn the_latest_come_first_and_without_what_never_expires() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let (map, clock) = rig::map(|map| map);
     let queue =
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     for key in (1..=502_u32).map(|n| n * 7 % 503) {
@@ -65,12 +62,12 @@ fn what_expires_says_when() {
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
     let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     let before = Instant::now();
-    map.insert_for("an hour", (), 3600 * SECOND).unwrap();
+    map.insert_for("an hour", (), HOUR).unwrap();
     map.insert_for("ever", (), Lifetime::Never).unwrap();
-    queue.update("an hour", 3600 * SECOND).unwrap();
+    queue.update("an hour", HOUR).unwrap();
     for at in [map.expires_at("an hour"), queue.expires_at("an hour")] {
         let left = at.unwrap() - before;
-        assert!(left >= 3600 * SECOND - MS && left < 3600 * SECOND + GENEROUS, "{left:?}");
+        assert!(left >= HOUR - MS && left < HOUR + GENEROUS, "{left:?}");
     }
     assert_eq!(
         (map.expires_at("ever"), map.expires_at("none"), queue.expires_at("none")),
@@ -82,7 +79,7 @@ fn what_expires_says_when() {
     let until = map.expires_at("an hour").unwrap();
     map.insert_for("as long", (), until).unwrap();
     let left = map.remaining("as long").unwrap();
-    assert!(left <= 3600 * SECOND + 10 * MS, "{left:?}");
+    assert!(left <= HOUR + 10 * MS, "{left:?}");
 }
 
 #[test]
@@ -182,7 +179,7 @@ fn drain_waits_for_what_is_there_and_refuses_what_is_new() {
     }
     // What stays is left to the shutdown.
     let sessions = SessionTracker::builder().build().unwrap();
-    sessions.create(3600 * SECOND, 7).unwrap();
+    sessions.create(HOUR, 7).unwrap();
     assert!(!sessions.drain(MS) && sessions.create(SECOND, 8).is_err());
     assert_eq!(sessions.shutdown().len(), 1);
 }
@@ -203,7 +200,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     assert!(task.block_on(map.drain_async(Duration::ZERO)), "it has been drained");
     // What stays is left to the shutdown, which wakes the future, too.
     let sessions = SessionTracker::builder().build().unwrap();
-    sessions.create(3600 * SECOND, 7).unwrap();
+    sessions.create(HOUR, 7).unwrap();
     assert!(!task.block_on(sessions.drain_async(MS)));
     let mut drained = std::pin::pin!(sessions.drain_async(Duration::MAX));
     assert!(task.poll(&mut drained).is_pending());

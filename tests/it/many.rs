@@ -1,10 +1,9 @@
 //! Many keys in a row: guards, and calls for several keys at once.
 
+use crate::support::{MS, SECOND};
 use expiry::{ExpiringMap, ManualClock, RemovalCause, StoreError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_guard_finds_what_a_look_up_finds() {
@@ -131,7 +130,7 @@ fn a_listener_that_touch_many_calls_runs_unpinned() {
     let clock = ManualClock::new();
     let map = ExpiringMap::builder()
         .time_to_live(10 * SECOND)
-        .interval(Duration::from_millis(1))
+        .interval(MS)
         .clock(clock.clone())
         .removal_listener(|&key: &i32, _: &i32, cause| {
             if cause == expiry::RemovalCause::Expired && key < 2 {

@@ -1,6 +1,7 @@
 //! Publishing through the facade `metrics`: what a recorder gets to see, and that repeating it
 //! counts nothing twice.
 
+use crate::support::SECOND;
 use expiry::publish::{describe, Labels};
 use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, Lateness, Lifetimes, ManualClock};
 use metrics::{
@@ -10,9 +11,6 @@ use metrics::{
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Keeps what is recorded, by name and labels as Prometheus writes them.
 #[derive(Default)]
@@ -79,12 +77,8 @@ impl Kept {
 #[test]
 fn a_tracker_s_counters_are_set_and_never_added() {
     let (kept, clock) = (Kept::default(), ManualClock::new());
-    let tracker = AckTracker::builder()
-        .timeout(10 * SECOND)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let builder = AckTracker::builder().timeout(10 * SECOND).interval(SECOND).clock(clock.clone());
+    let tracker = builder.build_manual().unwrap();
     let [acked, failed, _expired] = [1, 2, 3].map(|owner| {
         let edge = edge();
         (tracker.issue(edge, owner).unwrap(), edge)
@@ -171,12 +165,8 @@ fn a_store_by_shards_sums_to_its_total() {
 #[test]
 fn the_lateness_of_a_shard_is_published_in_place_of_the_sum() {
     let (kept, clock) = (Kept::default(), ManualClock::new());
-    let tracker = AckTracker::builder()
-        .shards(4)
-        .clock(clock.clone())
-        .timeout(SECOND)
-        .build_manual()
-        .unwrap();
+    let builder = AckTracker::builder().shards(4).clock(clock.clone()).timeout(SECOND);
+    let tracker = builder.build_manual().unwrap();
     for owner in 0..10_000 {
         tracker.issue(edge(), owner).unwrap();
     }

@@ -53,7 +53,13 @@ fn histories_at_the_capacity_match_the_oracle() {
 
 #[test]
 fn histories_of_maps_match_the_oracle() {
-    random(Map, (400, 11), 200);
+    random(Map { loads: false }, (400, 11), 200);
+}
+
+/// D10: single and bulk loads, of maps that reload old values, or ask a policy for lifetimes.
+#[test]
+fn histories_of_maps_that_load_match_the_oracle() {
+    random(Map { loads: true }, (400, 19), 200);
 }
 
 #[test]

@@ -2,14 +2,12 @@
 //! beside each other is asserted by `stress histories`.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{wait_for, GENEROUS, MS};
+use crate::support::{wait_for, GENEROUS, HOUR, MS, SECOND};
 use expiry::{
     LifetimeError, ManualClock, PendingTable, PendingTableBuilder, StoreError, Ticket, WhenFull,
 };
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 fn manual<T: Send + 'static>(clock: &ManualClock) -> PendingTableBuilder<T> {
     PendingTable::builder().interval(MS).clock(clock.clone())
@@ -154,7 +152,7 @@ fn a_listener_may_use_its_table() {
         .unwrap();
     *place.lock().unwrap() = Some(table.clone());
     table.insert(2, SECOND).unwrap();
-    table.insert(100, 3600 * SECOND).unwrap();
+    table.insert(100, HOUR).unwrap();
     for _ in 0..3 {
         clock.advance(2 * SECOND);
         let _ = table.poll();
@@ -168,7 +166,7 @@ mod by_key {
 
     use super::{sized, SECOND};
     use crate::drops::census;
-    use crate::support::{each_once, on_threads, wait_for, GENEROUS, MS};
+    use crate::support::{each_once, on_threads, wait_for, GENEROUS, HOUR, MS};
     use expiry::{Lifetime, LifetimeError, ManualClock, PendingMap, PendingMapBuilder};
     use expiry::{PendingMapError, StoreError, WhenFull};
     use std::collections::HashSet;
@@ -342,7 +340,7 @@ mod by_key {
             let mut mine = Vec::new();
             for n in 0..EACH {
                 let (value, key) = (n * THREADS + thread, n % 16);
-                let timeout = if n % 4 == 0 { MS } else { 3600 * SECOND };
+                let timeout = if n % 4 == 0 { MS } else { HOUR };
                 mine.extend(map.insert(key, Box::new(value), timeout).unwrap());
                 let _ = (map.contains_key(&key), map.touch(&(n % 7), 2 * MS));
                 if n % 3 == 0 {

@@ -2,21 +2,18 @@
 //! are asserted after each step of the histories of `oracle.rs`.
 
 use crate::rig;
-use crate::support::Random;
+use crate::support::{each_once, on_threads, wait_for, Random, MS, SECOND};
 use expiry::{
     BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause,
 };
-use expiry::{
-    ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
-};
+use expiry::{ManualClock, SessionTracker, StoreError, Updated, WhenFull};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 fn builder(clock: &ManualClock) -> ExpiryQueueBuilder<u64> {
     ExpiryQueue::builder().interval(SECOND).clock(clock.clone())
@@ -63,9 +60,7 @@ fn a_poll_with_a_budget_carries_the_rest_forward() {
         }
     }
     assert!(polls >= 20_000 / 116);
-    let mut keys: Vec<u64> = expired.iter().map(|key| **key).collect();
-    keys.sort_unstable();
-    assert!(keys.into_iter().eq(0..20_000));
+    each_once(expired.iter().map(|key| **key).collect(), 20_000);
 }
 
 /// W6: a handle is of one stay, also where the same key has come again into the same slot.
@@ -87,103 +82,76 @@ fn a_handle_of_an_earlier_stay_renews_nothing() {
     assert_eq!(queue.touch_by(last, SECOND * 2), Ok(true));
 }
 
+thread_local! {
+    /// How many ends this thread has reported.
+    static TOLD: Cell<usize> = const { Cell::new(0) };
+    static IS_SLOW: Cell<bool> = const { Cell::new(false) };
+}
+
 /// C7: while one poller is held up in one shard, others poll the rest, and do not wait.
 #[test]
 fn a_slow_poller_holds_up_one_shard_only() {
-    const KEYS: u64 = 40_000;
-    let clock = ManualClock::new();
-    let told: Arc<Mutex<HashMap<ThreadId, usize>>> = Arc::default();
-    let slow: Arc<Mutex<Option<ThreadId>>> = Arc::default();
-    let meet = Arc::new(Barrier::new(2));
-    let map = {
-        let (told, slow, meet) = (told.clone(), slow.clone(), meet.clone());
-        ExpiringMap::builder()
-            .time_to_live(SECOND)
-            .interval(SECOND)
-            .shards(2)
-            .clock(clock.clone())
-            .removal_listener(move |_: &u64, (): &(), cause| {
-                assert_eq!(cause, RemovalCause::Expired);
-                let me = std::thread::current().id();
-                *told.lock().unwrap().entry(me).or_default() += 1;
-                let is_slow = slow.lock().unwrap().take_if_is(me);
-                if is_slow {
-                    meet.wait(); // it is at a shard
-                    meet.wait(); // it may go on
-                }
-            })
-            .build_manual()
-            .unwrap()
-    };
+    const KEYS: usize = 40_000;
+    let (meet, all) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    let (meets, counts) = (meet.clone(), all.clone());
+    let (map, clock) = rig::map(|map| {
+        map.time_to_live(SECOND).shards(2).removal_listener(move |_: &usize, (): &(), cause| {
+            assert_eq!(cause, RemovalCause::Expired);
+            TOLD.set(TOLD.get() + 1);
+            counts.fetch_add(1, Relaxed);
+            if IS_SLOW.replace(false) {
+                meets.wait(); // it is at a shard
+                meets.wait(); // it may go on
+            }
+        })
+    });
     for key in 0..KEYS {
         map.insert(key, ()).unwrap();
     }
     clock.advance(SECOND);
-    let (mine, left, more) = std::thread::scope(|scope| {
+    let (mine, left, more) = thread::scope(|scope| {
         scope.spawn(|| {
-            *slow.lock().unwrap() = Some(std::thread::current().id());
+            IS_SLOW.set(true);
             map.poll(usize::MAX);
         });
         meet.wait();
         // All but what the other one is at; and there is no more to be had.
         let first = map.poll(usize::MAX);
-        let mine = told.lock().unwrap().get(&std::thread::current().id()).copied();
+        let mine = TOLD.get();
         let second = map.poll(usize::MAX);
         let left = map.len();
         meet.wait();
-        (mine.unwrap_or(0), left, first.more || second.more)
+        (mine, left, first.more || second.more)
     });
     assert!(!more, "what is left is the other one's");
-    assert!(mine > 0 && mine < KEYS as usize, "{mine}");
-    assert_eq!(left, KEYS as usize - mine - 1);
+    assert!(mine > 0 && mine < KEYS, "{mine}");
+    assert_eq!(left, KEYS - mine - 1);
     assert!(!map.poll(usize::MAX).more && map.is_empty());
-    assert_eq!(told.lock().unwrap().values().sum::<usize>(), KEYS as usize);
-}
-
-trait TakeIfIs {
-    fn take_if_is(&mut self, id: ThreadId) -> bool;
-}
-
-impl TakeIfIs for Option<ThreadId> {
-    fn take_if_is(&mut self, id: ThreadId) -> bool {
-        let is = *self == Some(id);
-        if is {
-            *self = None;
-        }
-        is
-    }
+    assert_eq!(all.load(Relaxed), KEYS);
 }
 
 /// A listener that polls its own map finds nothing, and does not recurse.
 #[test]
 fn a_poll_in_a_listener_finds_nothing() {
     let clock = ManualClock::new();
-    let (depth, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let map = Arc::new_cyclic(|map: &std::sync::Weak<ExpiringMap<u64, ()>>| {
-        // What fails in a listener is caught.
-        let (map, depth, wrong) = (map.clone(), depth.clone(), wrong.clone());
-        ExpiringMap::builder()
-            .time_to_live(SECOND)
-            .interval(SECOND)
-            .shards(4)
-            .clock(clock.clone())
-            .removal_listener(move |_: &u64, (): &(), cause| {
-                if cause == RemovalCause::Expired {
-                    let outer = depth.fetch_add(1, Relaxed);
-                    let more = map.upgrade().unwrap().poll(usize::MAX).more;
-                    depth.fetch_sub(1, Relaxed);
-                    wrong.fetch_add(usize::from(outer != 0 || more), Relaxed);
-                }
-            })
-            .build_manual()
-            .unwrap()
+        let (map, depth) = (map.clone(), AtomicUsize::new(0));
+        let builder = ExpiringMap::builder().time_to_live(SECOND).interval(SECOND).shards(4);
+        let builder = builder.clock(clock.clone()).removal_listener(move |_, (), cause| {
+            if cause == RemovalCause::Expired {
+                assert_eq!(depth.fetch_add(1, Relaxed), 0, "it recursed");
+                assert!(!map.upgrade().unwrap().poll(usize::MAX).more);
+                depth.fetch_sub(1, Relaxed);
+            }
+        });
+        builder.build_manual().unwrap()
     });
     for key in 0..20_000 {
         map.insert(key, ()).unwrap();
     }
     clock.advance(SECOND);
     assert!(!map.poll(usize::MAX).more && map.is_empty());
-    assert_eq!(wrong.load(Relaxed), 0, "it recursed");
+    assert_eq!(map.metrics().listener_panics, 0);
 }
 
 /// Q10, C5: many pollers with small budgets beside many updaters. Every stay of a key comes out
@@ -192,85 +160,38 @@ fn a_poll_in_a_listener_finds_nothing() {
 fn pollers_share_and_lose_nothing() {
     const UPDATERS: u64 = 3;
     const EACH: u64 = 30_000;
-    let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_millis(1)).shards(4));
+    let (queue, clock) = rig::queue(|queue| queue.interval(MS).shards(4));
     let working = AtomicUsize::new(UPDATERS as usize);
-    let polled = std::thread::scope(|scope| {
-        for updater in 0..UPDATERS {
-            let (queue, clock, working) = (&queue, &clock, &working);
-            scope.spawn(move || {
-                let mut random = Random(updater + 1);
-                for at in 0..EACH {
-                    let timeout = Duration::from_millis(1 + random.next() % 20);
-                    queue.update(updater * EACH + at, timeout).unwrap();
-                    if at % 64 == 0 {
-                        clock.advance(Duration::from_millis(1));
-                    }
+    let polled = on_threads(2 * UPDATERS, |thread| {
+        let (mut random, mut expired) = (Random(thread + 1), Vec::new());
+        if thread < UPDATERS {
+            for at in 0..EACH {
+                let timeout = Duration::from_millis(1 + random.next() % 20);
+                queue.update(thread * EACH + at, timeout).unwrap();
+                if at % 64 == 0 {
+                    clock.advance(MS);
                 }
-                working.fetch_sub(1, Release);
-            });
+            }
+            working.fetch_sub(1, Release);
+            return expired;
         }
-        let pollers: Vec<_> = (0..3)
-            .map(|_| {
-                let (queue, clock, working) = (&queue, &clock, &working);
-                scope.spawn(move || {
-                    let mut expired = Vec::new();
-                    loop {
-                        let last = working.load(Acquire) == 0;
-                        queue.poll_into(&mut expired, 50);
-                        if last && queue.wait_time().is_none() {
-                            return expired;
-                        }
-                        if last {
-                            clock.advance(Duration::from_millis(1));
-                        }
-                    }
-                })
-            })
-            .collect();
-        let polled = pollers.into_iter().map(|poller| poller.join().unwrap());
-        polled.collect::<Vec<_>>()
+        loop {
+            let last = working.load(Acquire) == 0;
+            queue.poll_into(&mut expired, 50);
+            if last && queue.wait_time().is_none() {
+                return expired;
+            }
+            if last {
+                clock.advance(MS);
+            }
+        }
     });
-    let mut keys: Vec<u64> = polled.iter().flatten().map(|key| **key).collect();
-    keys.sort_unstable();
-    assert!(keys.into_iter().eq(0..UPDATERS * EACH));
+    each_once(polled.iter().flatten().map(|key| **key).collect(), UPDATERS * EACH);
     assert!(queue.is_empty());
     // Threads that drove different shards at the same time have counted for themselves.
     let metrics = queue.metrics();
     assert_eq!(metrics.total.expired, UPDATERS * EACH);
     assert_eq!(metrics.total.lateness.total(), UPDATERS * EACH);
-}
-
-/// F7: counters shard by shard, and how late expirations were seen.
-#[test]
-fn metrics_are_by_shard_and_say_how_late() {
-    let (queue, clock) = rig::queue(|queue| queue.shards(4));
-    for key in 0..400 {
-        queue.update(key, SECOND * 5).unwrap();
-    }
-    for key in 0..10 {
-        assert!(queue.remove(&key).is_some());
-    }
-    let before = queue.metrics();
-    assert_eq!((before.shards.len(), before.total.lateness.total()), (4, 0));
-    assert_eq!(before.total.lateness.quantile(0.5), None);
-    clock.advance(SECOND * 8);
-    while !queue.poll().is_empty() {}
-    let metrics = queue.metrics();
-    let sum = |of: fn(&StoreShardMetrics) -> u64| metrics.shards.iter().map(of).sum::<u64>();
-    assert_eq!((sum(|shard| shard.inserted), metrics.total.inserted), (400, 400));
-    assert_eq!((sum(|shard| shard.removed), metrics.total.removed), (10, 10));
-    assert_eq!((sum(|shard| shard.expired), metrics.total.expired), (390, 390));
-    assert_eq!((sum(|shard| shard.live), metrics.total.live), (0, 0));
-    // Three seconds are between 2^31 and 2^32 ns.
-    assert_eq!(metrics.total.lateness.counts[31], 390);
-    assert_eq!(metrics.total.lateness.total(), 390);
-    for shard in &metrics.shards {
-        assert_eq!(
-            (shard.lateness.counts[31], shard.lateness.total()),
-            (shard.expired, shard.expired)
-        );
-    }
-    assert_eq!((metrics.reaper_rounds, metrics.reaper_busy), (0, Duration::ZERO));
 }
 
 /// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20
@@ -358,7 +279,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
             break;
         }
         assert!(round < 10_000);
-        clock.advance(Duration::from_millis(8));
+        clock.advance(8 * MS);
     }
     for second in 50..=70 {
         at(&clock, second.max(52));
@@ -556,42 +477,38 @@ fn a_pause_grace_of_zero_is_refused() {
 fn what_a_touch_has_ended_after_a_jump_is_polled() {
     let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_micros(10)));
     let months = Duration::from_secs(120 * 24 * 3600);
-    queue.update("a", Duration::from_secs(1)).unwrap();
+    queue.update("a", SECOND).unwrap();
     clock.advance(months);
-    assert_eq!(queue.touch(&"a", Duration::from_secs(1)), Ok(false));
+    assert_eq!(queue.touch(&"a", SECOND), Ok(false));
     assert_eq!(queue.wait_time(), Some(Duration::ZERO));
-    queue.update("b", Duration::from_secs(1)).unwrap();
+    queue.update("b", SECOND).unwrap();
     let expired: Vec<_> = queue.poll().iter().map(|key| (**key, key.expiry())).collect();
-    assert_eq!(expired, [("a", Duration::from_secs(1))]);
+    assert_eq!(expired, [("a", SECOND)]);
     clock.advance(months);
-    queue.update("c", Duration::from_secs(1)).unwrap();
+    queue.update("c", SECOND).unwrap();
     let mut expired = Vec::new();
     while queue.poll_into(&mut expired, 1).more {}
     assert_eq!(expired.iter().map(|key| **key).collect::<Vec<_>>(), ["b"]);
     assert_eq!(queue.len(), 1);
 }
 
-/// A queue with a reaper and a channel of one, into which keys expire.
-fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<Expired<u64>>) {
-    let builder = ExpiryQueue::builder().interval(Duration::from_millis(1));
-    let (queue, channel) = builder.build_with_channel(1, when_full).unwrap();
-    for key in 0..keys {
-        queue.update(key, Duration::from_millis(1)).unwrap();
-    }
-    (queue, channel)
-}
-
+/// The channel has one place, and is full.
 #[test]
 fn a_shutdown_does_not_wait_for_who_reads_the_channel() {
-    let (queue, channel) = with_channel(WhenFull::Wait, 100);
-    while channel.is_empty() {
-        std::thread::yield_now();
-    }
-    let left = queue.shutdown();
-    let mut all: Vec<u64> = left.iter().map(|key| *key.key()).collect();
-    all.extend(std::iter::from_fn(|| channel.try_next()).map(|key| *key.key()));
-    all.sort_unstable();
-    assert_eq!(all, (0..100).collect::<Vec<_>>());
+    let builder = ExpiryQueue::builder().interval(MS);
+    let (queue, channel) = builder.build_with_channel(1, WhenFull::Wait).unwrap();
+    (0..100).for_each(|key| _ = queue.update(key, MS).unwrap());
+    wait_for("the first key", || !channel.is_empty());
+    let mut all: Vec<u64> = queue.shutdown().iter().map(|key| **key).collect();
+    all.extend(std::iter::from_fn(|| channel.try_next()).map(|key| *key));
+    each_once(all, 100);
+    let builder = SessionTracker::builder().interval(MS);
+    let (sessions, channel) = builder.build_with_channel(1, WhenFull::Wait).unwrap();
+    (0..100).for_each(|owner| _ = sessions.create(MS, owner).unwrap());
+    wait_for("the first session", || !channel.is_empty());
+    let mut all: Vec<u64> = sessions.shutdown().iter().map(|gone| gone.owner).collect();
+    all.extend(std::iter::from_fn(|| channel.try_next()).map(|gone| gone.owner));
+    each_once(all, 100);
 }
 
 #[test]
@@ -603,9 +520,9 @@ fn a_shutdown_returns_what_there_was() {
     queue.remove(&3);
     let handle = queue.get(&1).unwrap().1;
     assert_eq!(seconds(&queue.shutdown()), [(3, 2), (5, 1)]);
-    assert_eq!(queue.update(4, Duration::from_secs(1)), Err(StoreError::Closed));
-    assert_eq!(queue.touch(&1, Duration::from_secs(1)), Ok(false));
-    assert_eq!(queue.touch_by(handle, Duration::from_secs(1)), Ok(false));
+    assert_eq!(queue.update(4, SECOND), Err(StoreError::Closed));
+    assert_eq!(queue.touch(&1, SECOND), Ok(false));
+    assert_eq!(queue.touch_by(handle, SECOND), Ok(false));
     assert!(queue.is_empty() && queue.poll().is_empty());
     assert_eq!(seconds(&queue.shutdown()), []);
 }
@@ -614,13 +531,13 @@ fn a_shutdown_returns_what_there_was() {
 fn a_key_is_looked_at_without_touching_it() {
     let (queue, clock) = rig::queue(|queue| queue);
     assert_eq!(queue.get(&1), None);
-    queue.update(1, Duration::from_secs(5)).unwrap();
-    clock.advance(Duration::from_secs(2));
+    queue.update(1, 5 * SECOND).unwrap();
+    clock.advance(2 * SECOND);
     let (expiry, handle) = queue.get(&1).unwrap();
-    assert_eq!(expiry, Duration::from_secs(5));
-    assert!(queue.touch_by(handle, Duration::from_secs(5)).unwrap());
-    assert_eq!(queue.get(&1).unwrap().0, Duration::from_secs(7));
-    clock.advance(Duration::from_secs(5));
+    assert_eq!(expiry, 5 * SECOND);
+    assert!(queue.touch_by(handle, 5 * SECOND).unwrap());
+    assert_eq!(queue.get(&1).unwrap().0, 7 * SECOND);
+    clock.advance(5 * SECOND);
     assert!(queue.contains(&1), "nobody has polled it");
     assert_eq!(seconds(&queue.poll()), [(7, 1)]);
     assert!(!queue.contains(&1));
@@ -693,25 +610,13 @@ fn looks_again(clock: &Staged, poll: impl Fn() -> usize + Sync) {
 #[test]
 fn a_poller_looks_again_where_another_has_been() {
     let clock = Staged::default();
-    let queue = ExpiryQueue::builder()
-        .interval(SECOND)
-        .shards(1)
-        .pause_grace(SECOND * 100)
-        .clock(clock.clone());
-    let queue = queue.build_manual().unwrap();
+    let queue = ExpiryQueue::builder().interval(SECOND).shards(1).pause_grace(SECOND * 100);
+    let queue = queue.clock(clock.clone()).build_manual().unwrap();
     queue.update(1, SECOND).unwrap();
     looks_again(&clock, || queue.poll().len());
-}
-
-#[test]
-fn a_poller_of_sessions_looks_again_where_another_has_been() {
     let clock = Staged::default();
-    let sessions = SessionTracker::builder()
-        .interval(SECOND)
-        .shards(1)
-        .pause_grace(SECOND * 100)
-        .clock(clock.clone());
-    let sessions = sessions.build_manual().unwrap();
+    let sessions = SessionTracker::builder().interval(SECOND).shards(1).pause_grace(SECOND * 100);
+    let sessions = sessions.clock(clock.clone()).build_manual().unwrap();
     sessions.create(SECOND, 1).unwrap();
     looks_again(&clock, || sessions.poll().len());
 }
@@ -740,7 +645,5 @@ fn a_dump_has_a_key_that_comes_again_once() {
     for key in 0..100 {
         queue.update(Moving(key), SECOND * 10).unwrap();
     }
-    let mut keys: Vec<u64> = queue.dump().into_values().flatten().map(|key| key.0).collect();
-    keys.sort_unstable();
-    assert_eq!(keys, Vec::from_iter(0..100));
+    each_once(queue.dump().into_values().flatten().map(|key| key.0).collect(), 100);
 }

@@ -1,16 +1,12 @@
 //! One reaper for many stores.
 
-use crate::support::{wait_for, GENEROUS, MS};
+use crate::support::{wait_for, GENEROUS, HOUR, MS, SECOND};
 use expiry::{
     edge, AckTracker, BuildError, Clock, ExpiringMap, ExpiryQueue, MonotonicClock, Outcome,
     PendingTable, Reaper, SessionTracker, ShutdownMode, Timeouts, WhenFull,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, OnceLock};
-use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// How many threads of this process have this name, of 15 bytes at most.
 #[cfg(target_os = "linux")]

@@ -2,11 +2,9 @@
 //!
 //! Each function takes the settings that the test is about, and returns the store and its clock.
 
+use crate::support::SECOND;
 use expiry::{ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder, ManualClock};
 use std::hash::{BuildHasher, Hash};
-use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// A map with intervals of a second.
 pub fn map<K, V, S>(

@@ -1,6 +1,6 @@
 //! Waiting for room: by wakers that count, and under tokio.
 
-use crate::support::{bad_drop, cloning, poll_with, waker, Task};
+use crate::support::{bad_drop, cloning, poll_with, waker, Task, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     edge, AckError, AckTracker, CapacityReady, Closed, ExpiringMap, ExpiryQueue, ManualClock,
@@ -13,17 +13,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 const READY: Poll<Result<(), Closed>> = Poll::Ready(Ok(()));
 
 /// A full queue of so many keys, from 0 on.
 fn full(capacity: u64) -> ExpiryQueue<u64> {
-    let queue = ExpiryQueue::builder()
-        .capacity(usize::try_from(capacity).unwrap())
-        .clock(ManualClock::new())
-        .build_manual()
-        .unwrap();
+    let builder = ExpiryQueue::builder().capacity(usize::try_from(capacity).unwrap());
+    let queue = builder.clock(ManualClock::new()).build_manual().unwrap();
     (0..capacity).for_each(|key| enter(&queue, key));
     assert_eq!(queue.update(capacity, SECOND), Err(StoreError::Full));
     queue

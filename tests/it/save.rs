@@ -1,10 +1,9 @@
 //! Deadlines that travel with entries: `Ref`s, and maps that are saved and loaded again.
 
+use crate::support::SECOND;
 use expiry::expiring_map::Saved;
 use expiry::{ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, StoreError};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 type Map = ExpiringMap<u64, u64>;
 

@@ -2,7 +2,7 @@
 //! a leader collects, is asserted by the histories of `oracle.rs`, and on threads by `stress
 //! histories`.
 
-use crate::support::wait_for;
+use crate::support::{wait_for, MS, SECOND};
 use expiry::{
     BuildError, ManualClock, NewSession, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked,
@@ -10,8 +10,6 @@ use expiry::{
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// A tracker that is polled, with intervals of a second and ids from 1 on.
 fn polled_with(
@@ -181,7 +179,7 @@ fn a_shutdown_returns_what_there_is() {
 }
 
 fn reaped(handler: impl Fn(SessionInfo) + Send + Sync + 'static) -> SessionTracker {
-    let builder = SessionTracker::builder().interval(Duration::from_millis(1));
+    let builder = SessionTracker::builder().interval(MS);
     builder.expiry_listener(handler).build().unwrap()
 }
 
@@ -221,17 +219,17 @@ fn a_handler_that_calls_back() {
         let n = count.fetch_add(1, AcqRel) as u64;
         let _ = sessions.poll();
         if n < 20 {
-            let next = sessions.create(Duration::from_millis(1), n).unwrap();
+            let next = sessions.create(MS, n).unwrap();
             sessions.touch_by(&next).unwrap();
         } else {
-            let last = sessions.create(Duration::from_secs(1000), n).unwrap();
+            let last = sessions.create(1000 * SECOND, n).unwrap();
             sessions.set_closing(last.id()).unwrap();
             assert!(sessions.shutdown().is_empty(), "the reaper ends them");
         }
     });
     let sessions = Arc::new(sessions);
     assert!(tracker.set(Arc::downgrade(&sessions)).is_ok());
-    sessions.create(Duration::from_millis(1), 0).unwrap();
+    sessions.create(MS, 0).unwrap();
     wait_for("twenty generations", || told.load(Acquire) == 21);
     wait_for("the end", || sessions.is_empty());
     assert_eq!(sessions.metrics().listener_panics, 0);

@@ -1,5 +1,6 @@
 //! Settings from configuration files: there and back, and what the format or the builder refuses.
 
+use crate::support::{MS, SECOND};
 use expiry::settings::{
     AckTrackerSettings, ExpiringMapSettings, ExpiryQueueSettings, PendingMapSettings,
     PendingTableSettings, SessionTrackerSettings,
@@ -12,9 +13,6 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::fmt::Debug;
 use std::time::Duration;
-
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
 
 fn read<T: DeserializeOwned>(text: &str) -> T {
     toml::from_str(text).unwrap_or_else(|why| panic!("{text}: {why}"))

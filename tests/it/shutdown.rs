@@ -1,7 +1,7 @@
 //! Shutting down without blocking a thread: by wakers that count, and under tokio.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{self, Task};
+use crate::support::{self, Task, HOUR, MS, SECOND};
 use expiry::timeouts::TimerError;
 use expiry::{
     edge, AckError, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, Reason,
@@ -13,10 +13,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
-/// Long enough for a test to hang by.
-const LONG: Duration = Duration::from_secs(3600);
 
 fn block_on<F: Future>(future: F) -> F::Output {
     Task::new().block_on(future)
@@ -55,7 +51,7 @@ fn draining_ends_with_the_last_root() {
     let edges = [edge(), edge()];
     let roots = edges.map(|edge| tracker.issue(edge, 42).unwrap());
     let task = Task::new();
-    let mut ended = pin!(tracker.shutdown_async(ShutdownMode::Drain(LONG)));
+    let mut ended = pin!(tracker.shutdown_async(ShutdownMode::Drain(HOUR)));
     assert!(task.poll(&mut ended).is_pending());
     assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
     tracker.ack(roots[0], edges[0]).unwrap();
@@ -73,7 +69,7 @@ fn draining_ends_with_the_last_root() {
 fn what_a_limit_cuts_short_is_cancelled() {
     let (tracker, told) = tracker();
     tracker.issue(edge(), 1).unwrap();
-    let drained = tracker.shutdown_async(ShutdownMode::Drain(Duration::from_millis(2)));
+    let drained = tracker.shutdown_async(ShutdownMode::Drain(2 * MS));
     assert!(block_on(drained).is_empty());
     assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
 }
@@ -158,7 +154,7 @@ fn a_tracker_that_is_polled_drains_as_it_is_polled() {
     let tracker = AckTracker::builder().build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
     let woken = task.woken();
-    let mut drained = pin!(tracker.shutdown_async(ShutdownMode::Drain(LONG)));
+    let mut drained = pin!(tracker.shutdown_async(ShutdownMode::Drain(HOUR)));
     assert!(task.poll(&mut drained).is_pending());
     tracker.shutdown(ShutdownMode::Cancel);
     assert_eq!(task.woken(), woken + 1);
@@ -178,17 +174,17 @@ fn a_tracker_that_is_polled_drains_as_it_is_polled() {
 fn a_queue_gives_back_what_there_was() {
     let (queue, expired) = ExpiryQueue::builder().build_with_channel(8, WhenFull::Wait).unwrap();
     for key in [2, 1, 3] {
-        queue.update(key, LONG * u32::try_from(key).unwrap()).unwrap();
+        queue.update(key, HOUR * u32::try_from(key).unwrap()).unwrap();
     }
     drop(queue.shutdown_async());
-    assert_eq!(queue.update(4, LONG).err(), Some(StoreError::Closed));
+    assert_eq!(queue.update(4, HOUR).err(), Some(StoreError::Closed));
     let left = block_on(queue.shutdown_async());
     assert_eq!(left.iter().map(|key| **key).collect::<Vec<u64>>(), [1, 2, 3]);
     assert!(block_on(queue.shutdown_async()).is_empty());
     assert!(block_on(expired.into_stream().recv()).is_none());
 
     let polled = ExpiryQueue::builder().build_manual().unwrap();
-    polled.update(7, LONG).unwrap();
+    polled.update(7, HOUR).unwrap();
     let ended = polled.shutdown_async();
     assert!(polled.is_empty());
     assert_eq!(*block_on(ended)[0], 7);
@@ -206,7 +202,7 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
             builder.build_manual()
         };
         let queue = queue.unwrap();
-        queue.update(7, LONG).unwrap();
+        queue.update(7, HOUR).unwrap();
         drop(queue.shutdown_async());
         queue
     };
@@ -215,7 +211,7 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
         let sessions =
             if reaper { builder.expiry_listener(|_| ()).build() } else { builder.build_manual() };
         let sessions = sessions.unwrap();
-        sessions.create(LONG, 7).unwrap();
+        sessions.create(HOUR, 7).unwrap();
         drop(sessions.shutdown_async());
         sessions
     };
@@ -230,7 +226,7 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     for (reaper, ends) in [(true, true), (true, false), (false, false)] {
         let end = || {
             if ends {
-                std::thread::sleep(Duration::from_millis(20)); // the reaper, mostly
+                std::thread::sleep(20 * MS); // the reaper, mostly
             }
         };
         let (one, two) = (queue(reaper), queue(reaper));
@@ -265,7 +261,7 @@ fn what_is_kept_is_given_once_or_dropped() {
         let builder = ExpiryQueue::builder();
         let queue = builder.expiry_listener(|_: &Counted| {}).build().unwrap();
         for key in 0..5 {
-            queue.update(Counted::of(&census, key), LONG).unwrap();
+            queue.update(Counted::of(&census, key), HOUR).unwrap();
         }
         drop(queue.shutdown_async());
         if asks {
@@ -282,7 +278,7 @@ fn a_maps_listener_is_told_before_the_end() {
     for manual in [false, true] {
         let ends = Arc::new(AtomicUsize::new(0));
         let told = ends.clone();
-        let builder = ExpiringMap::builder().time_to_live(LONG).removal_listener(
+        let builder = ExpiringMap::builder().time_to_live(HOUR).removal_listener(
             move |_: &u64, _: &u64, cause| {
                 assert_eq!(cause, RemovalCause::Closed);
                 told.fetch_add(1, Ordering::SeqCst);
@@ -302,10 +298,10 @@ fn a_maps_listener_is_told_before_the_end() {
 fn what_waits_in_timeouts_is_told() {
     let timeouts = Timeouts::new().unwrap();
     let task = Task::new();
-    let mut sleep = pin!(timeouts.sleep(LONG));
+    let mut sleep = pin!(timeouts.sleep(HOUR));
     assert!(task.poll(&mut sleep).is_pending());
     let ended = timeouts.shutdown_async();
-    assert_eq!(block_on(timeouts.sleep(LONG)), Err(TimerError::Closed));
+    assert_eq!(block_on(timeouts.sleep(HOUR)), Err(TimerError::Closed));
     block_on(ended);
     assert_eq!(task.woken(), 1);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
@@ -341,15 +337,11 @@ fn a_shutdown_beside_a_slow_handler_sleeps() {
         let (slept, ran) = slept_and_ran(thread);
         support::wait_for("sleep", || {
             let (slept_now, ran_now) = slept_and_ran(thread);
-            slept_now >= slept + 20 || ran_now > ran + Duration::from_millis(300)
+            slept_now >= slept + 20 || ran_now > ran + (300 * MS)
         });
     };
-    let map = ExpiringMap::builder()
-        .time_to_live(Duration::from_millis(1))
-        .interval(Duration::from_millis(1))
-        .removal_listener(slow)
-        .build()
-        .unwrap();
+    let builder = ExpiringMap::builder().time_to_live(MS).interval(MS).removal_listener(slow);
+    let map = builder.build().unwrap();
     map.insert(1, 1).unwrap();
     in_handler.recv().unwrap();
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
@@ -358,5 +350,5 @@ fn a_shutdown_beside_a_slow_handler_sleeps() {
     waits.store(thread as usize, Ordering::SeqCst);
     map.shutdown();
     let took = slept_and_ran(thread).1 - ran;
-    assert!(took < Duration::from_millis(100), "it ran for {took:?}");
+    assert!(took < 100 * MS, "it ran for {took:?}");
 }

@@ -1,7 +1,7 @@
 //! Streams of what has ended: by wakers that count, and under tokio.
 
 use crate::support::clocks::Moved;
-use crate::support::{bad_drop, on_threads, poll_with, waker, Task};
+use crate::support::{bad_drop, on_threads, poll_with, waker, Task, SECOND};
 use crate::threads::begin_until_closed;
 use expiry::{
     edge, AckTracker, ExpiryQueue, ManualClock, Outcome, Outcomes, Reason, ReceiverStream, Root,
@@ -11,7 +11,6 @@ use futures_core::Stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 fn owner(task: &Arc<Task>, stream: &mut ReceiverStream<Outcome>) -> u64 {
     match task.next(stream) {
@@ -77,7 +76,7 @@ fn who_waits_is_woken_once() {
 /// stream.
 #[test]
 fn without_a_reaper_a_poll_wakes() {
-    let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    let (clock, second) = (ManualClock::new(), SECOND);
     let builder = AckTracker::builder().timeout(second).clock(clock.clone());
     let (tracker, outcomes) = builder.build_manual_with_channel(8, WhenFull::Spill).unwrap();
     let builder = ExpiryQueue::builder().clock(clock.clone());
@@ -358,7 +357,7 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
 #[test]
 fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     let clock = ManualClock::new();
-    let builder = AckTracker::builder().timeout(Duration::from_secs(60));
+    let builder = AckTracker::builder().timeout(60 * SECOND);
     let builder = builder.clock(Moved(clock.clone()));
     let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
     let tracker = Arc::new(tracker);
@@ -369,7 +368,7 @@ fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     });
     let mut stream = outcomes.into_stream();
     assert!(stream.poll_recv(&mut Context::from_waker(&last)).is_pending());
-    clock.advance(Duration::from_secs(70));
+    clock.advance(70 * SECOND);
     while tracker.poll(1000).more {}
     ends_after(stream, 1);
 }

@@ -2,12 +2,11 @@
 //! everything, and a poll finds another one at its shard. Races for the outcomes of roots are in
 //! `stress ack` and `stress histories`.
 
-use crate::support::{on_threads, wait_for, GENEROUS, MS};
+use crate::support::{on_threads, wait_for, GENEROUS, HOUR, MS, SECOND};
 use expiry::{AckError, AckTracker, ManualClock, Outcome, RootId, ShutdownMode};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 const THREADS: u64 = 4;
 
@@ -20,7 +19,7 @@ fn wait_for_one_table(tracker: &AckTracker) {
 
 #[test]
 fn growth_wakes_the_reaper() {
-    let tracker = AckTracker::builder().timeout(Duration::from_secs(3600)).build().unwrap();
+    let tracker = AckTracker::builder().timeout(HOUR).build().unwrap();
     for round in 0..20 {
         for id in round * 10_000..(round + 1) * 10_000 {
             tracker.init(id, 1, 0).unwrap();
@@ -32,11 +31,11 @@ fn growth_wakes_the_reaper() {
 /// In the first interval of a store, until the end of which the reaper sleeps.
 #[test]
 fn growth_wakes_the_reaper_in_the_first_interval() {
-    let hour = Duration::from_secs(3600);
+    let hour = HOUR;
     let builder = AckTracker::builder().timeout(100 * hour).interval(hour);
     let tracker = builder.build().unwrap();
     // The reaper has looked around by then.
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::sleep(20 * MS);
     (0..10_000).for_each(|id| tracker.init(id, 1, 0).unwrap());
     wait_for_one_table(&tracker);
 }
@@ -91,7 +90,7 @@ fn a_shutdown_in_the_midst_of_everything() {
         let told = Arc::new(Mutex::new(Vec::<Outcome>::new()));
         let record = told.clone();
         let tracker = AckTracker::builder()
-            .timeout(if round < 3 { 2 * MS } else { Duration::from_secs(60) })
+            .timeout(if round < 3 { 2 * MS } else { 60 * SECOND })
             .interval(MS)
             .shards(2)
             .on_outcome(move |outcome: Outcome| record.lock().unwrap().push(outcome))
@@ -132,7 +131,7 @@ fn one_overdue(
     let builder = AckTracker::builder().shards(1).clock(clock.clone());
     let tracker = tracker.get_or_init(|| builder.on_outcome(handler).build_manual().unwrap());
     tracker.issue(1, 0).unwrap();
-    clock.advance(Duration::from_secs(3600));
+    clock.advance(HOUR);
     tracker
 }
 

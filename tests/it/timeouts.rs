@@ -2,7 +2,7 @@
 //! do in each state is asserted by random histories beside the model (`model/tests/corpus.rs`).
 
 use crate::support::clocks::{Lagging, LAG, LAGS};
-use crate::support::{bad_drop, cloning, on_threads, poll_with, waker, Task, MS};
+use crate::support::{bad_drop, cloning, on_threads, poll_with, waker, Task, MS, SECOND};
 use expiry::timeouts::{self, Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::{pending, poll_fn, ready, Future};
@@ -84,7 +84,7 @@ fn a_shutdown_closes_nothing_whose_time_was_up() {
 #[test]
 fn a_waker_that_panics_when_another_takes_its_place_leaves_nothing_behind() {
     // The second is further off than a lease can say.
-    for after in [Duration::from_secs(1), Duration::from_secs(86_400 * 100)] {
+    for after in [SECOND, Duration::from_secs(86_400 * 100)] {
         let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
         let task = Task::new();
         let mut sleep = timeouts.sleep(after);
@@ -129,7 +129,7 @@ fn the_first_limit_after_a_jump_of_years() {
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
     let (timeouts, clock) = manual(|settings| settings);
     let (task, other) = (Task::new(), Task::new());
-    let limit = || timeouts.timeout(Duration::from_secs(30), never());
+    let limit = || timeouts.timeout(30 * SECOND, never());
     let (mut before, mut after) = (limit(), limit());
     assert!(task.poll(&mut before).is_pending());
     // More than a lease can express.
@@ -139,9 +139,9 @@ fn the_first_limit_after_a_jump_of_years() {
     // The lease has said less than the timeout: the other one is woken in vain.
     assert_eq!((task.woken(), other.woken()), (1, 1));
     assert!(other.poll(&mut after).is_pending());
-    pass(&timeouts, &clock, Duration::from_secs(29));
+    pass(&timeouts, &clock, 29 * SECOND);
     assert_eq!(other.woken(), 1);
-    pass(&timeouts, &clock, Duration::from_secs(2));
+    pass(&timeouts, &clock, 2 * SECOND);
     assert_eq!(other.woken(), 2);
     assert_eq!(timeouts.metrics().registered, 3);
 }
@@ -435,7 +435,7 @@ fn a_waker_that_shuts_down_in_the_reapers_round_closes_all() {
     let (mut first, mut second) = (timeouts.sleep(20 * MS), timeouts.sleep(3_600_000 * MS));
     assert!(poll_with(&mut second, &tells).is_pending());
     assert!(poll_with(&mut first, &last).is_pending());
-    receiver.recv_timeout(Duration::from_secs(60)).expect("within an hour");
+    receiver.recv_timeout(60 * SECOND).expect("within an hour");
     let closed = Poll::Ready(Err(TimerError::Closed));
     assert_eq!(poll_with(&mut second, &tells), closed);
 }
@@ -515,7 +515,7 @@ async fn work(timeouts: &Timeouts, rounds: u32) {
         let after = MS * (1 + round % 3);
         assert_eq!(timeouts.timeout(after, never()).await, Err(TimeoutError::Elapsed));
         assert!(began.elapsed() >= after);
-        let ready = timeouts.timeout(Duration::from_secs(600), timeouts.sleep(after));
+        let ready = timeouts.timeout(600 * SECOND, timeouts.sleep(after));
         assert_eq!(ready.await, Ok(Ok(())));
         let mut interval = timeouts.interval(after);
         for _ in 0..3 {
@@ -523,7 +523,7 @@ async fn work(timeouts: &Timeouts, rounds: u32) {
         }
         assert!(began.elapsed() >= 4 * after);
         // Abandoned.
-        let mut sleep = timeouts.sleep(Duration::from_secs(600));
+        let mut sleep = timeouts.sleep(600 * SECOND);
         let abandoned = timeouts.timeout(MS, &mut sleep).await;
         assert_eq!(abandoned, Err(TimeoutError::Elapsed));
     }
@@ -587,8 +587,7 @@ fn a_shutdown_under_tokio() {
             let timeouts = timeouts.clone();
             runtime.spawn(async move {
                 loop {
-                    let ended =
-                        timeouts.timeout(Duration::from_secs(600), tokio::task::yield_now());
+                    let ended = timeouts.timeout(600 * SECOND, tokio::task::yield_now());
                     if ended.await.is_err() {
                         break;
                     }
@@ -673,7 +672,7 @@ fn a_sleep_moves_from_one_runtime_to_another() {
 fn an_interval_that_starts_later_ticks_from_there_on() {
     let clock = ManualClock::new();
     let timeouts = Timeouts::builder().clock(clock.clone()).build_manual().unwrap();
-    let second = Duration::from_secs(1);
+    let second = SECOND;
     let mut beat = timeouts.interval_at(Instant::now() + 1000 * second, second);
     let task = Task::new();
     clock.advance(998 * second);
@@ -690,9 +689,9 @@ fn an_interval_that_starts_later_ticks_from_there_on() {
 #[test]
 fn an_interval_that_began_earlier_keeps_its_phase() {
     let clock = ManualClock::new();
-    clock.advance(Duration::from_secs(100));
+    clock.advance(100 * SECOND);
     let timeouts = Timeouts::builder().clock(clock.clone()).build_manual().unwrap();
-    let second = Duration::from_secs(1);
+    let second = SECOND;
     let start = Instant::now().checked_sub(5 * second / 2).unwrap();
     let mut beat = timeouts.interval_at(start, second).missed_tick(MissedTick::Skip);
     let task = Task::new();
@@ -707,7 +706,7 @@ fn an_interval_that_began_earlier_keeps_its_phase() {
 fn an_interval_of_a_clock_whose_ticks_are_centuries_can_be_polled() {
     let builder = Timeouts::builder().interval(Duration::from_secs(293 * 365 * 86_400));
     let timeouts = builder.clock(ManualClock::new()).build_manual().unwrap();
-    let mut beat = timeouts.interval(Duration::from_secs(1));
+    let mut beat = timeouts.interval(SECOND);
     let task = Task::new();
     assert!(tick(&task, &mut beat) && !tick(&task, &mut beat));
 }

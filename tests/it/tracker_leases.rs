@@ -2,13 +2,13 @@
 //! latencies are right for years, and a renewal in the middle of an init holds.
 
 use crate::support::clocks;
+use crate::support::{HOUR, MS, SECOND};
 
 use clocks::Delayed;
 use expiry::{Ack, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason, RootId};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(1);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The tracker that a handler acts on, and the outcomes that the handler got.
@@ -49,41 +49,51 @@ impl Scene {
 
 const FAILED: Reason = Reason::Failed { by: None };
 
-/// `fail_all` looks for the owner's roots first. One of them ends before its turn comes: the
-/// handler that gets the first failure acks it. The call must not fail what it did not see.
-#[test]
-fn fail_all_leaves_a_chosen_root_alone_that_ends_before_its_turn() {
-    let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
-        assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed));
+/// `fail_all` looks for the owner's roots, of which there are two, first. The handler that gets the
+/// first failure acts on the other root before its turn comes. Returns how many have failed.
+fn fail_all_beside(act: fn(&AckTracker, u64)) -> (Scene, Arc<AckTracker>, usize) {
+    let (scene, tracker) = Scene::new(move |tracker, failed| {
+        act(tracker, if failed == RootId::Chosen(1) { 2 } else { 1 });
     });
-    for id in [1_u64, 2] {
+    for id in [1, 2] {
         tracker.init(id, 7, 42).unwrap();
     }
-    assert_eq!(tracker.fail_all(42), 1);
-    assert_eq!((scene.told(FAILED), scene.told(Reason::Acked)), (1, 1));
+    let failed = tracker.fail_all(42);
+    assert_eq!(scene.told(FAILED), failed);
+    (scene, tracker, failed)
+}
+
+/// It must not fail what it did not see.
+#[test]
+fn fail_all_leaves_a_chosen_root_alone_that_ends_before_its_turn() {
+    let (scene, tracker, failed) =
+        fail_all_beside(|tracker, other| assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed)));
+    assert_eq!((failed, scene.told(Reason::Acked)), (1, 1));
     let total = tracker.metrics().total;
     assert_eq!((total.early_held, total.late, total.failed), (0, 0, 1));
     assert_eq!(tracker.len(), 0);
 }
 
-/// The same, where the id is in flight again by then: that is another attempt, which `fail_all` did
-/// not see.
+/// The id is in flight again by then: that is another attempt, which `fail_all` did not see.
 #[test]
 fn fail_all_leaves_a_later_attempt_under_the_same_id_alone() {
-    let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
+    let (scene, tracker, failed) = fail_all_beside(|tracker, other| {
         assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed));
         // The slots of both are free, and the new attempts may have them.
         tracker.init(other, 7, 42).unwrap();
-        tracker.init(3_u64, 7, 42).unwrap();
+        tracker.init(3, 7, 42).unwrap();
     });
-    for id in [1_u64, 2] {
-        tracker.init(id, 7, 42).unwrap();
-    }
-    assert_eq!(tracker.fail_all(42), 1);
-    assert_eq!((scene.told(FAILED), scene.told(Reason::Acked)), (1, 1));
+    assert_eq!((failed, scene.told(Reason::Acked)), (1, 1));
     assert_eq!(tracker.owned_by(42).len(), 2);
+}
+
+/// A root that is renewed between the look and its turn is the same root still.
+#[test]
+fn fail_all_ends_a_root_that_was_renewed_meanwhile() {
+    let (_, tracker, failed) = fail_all_beside(|tracker, other| {
+        assert_eq!(tracker.reset_timeout_for(other, HOUR), Ok(Done::Now));
+    });
+    assert_eq!((failed, tracker.len()), (2, 0));
 }
 
 #[test]
@@ -103,27 +113,12 @@ fn fail_all_counts_the_issued_roots_that_it_ends() {
     assert_eq!((tracker.len(), tracker.metrics().total.late), (1, 0));
 }
 
-/// A root that is renewed between the look and its turn is the same root still.
-#[test]
-fn fail_all_ends_a_root_that_was_renewed_meanwhile() {
-    let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
-        let hour = 3600 * SECOND;
-        assert_eq!(tracker.reset_timeout_for(other, hour), Ok(Done::Now));
-    });
-    for id in [1_u64, 2] {
-        tracker.init(id, 7, 42).unwrap();
-    }
-    assert_eq!(tracker.fail_all(42), 2);
-    assert_eq!((scene.told(FAILED), tracker.len()), (2, 0));
-}
-
 /// Trackers of all kinds of settings: a timeout, none; a short interval, a long one.
 fn settings() -> Vec<(&'static str, expiry::AckTrackerBuilder)> {
     let builder = || AckTracker::builder().latency_sampling(1.0);
     vec![
         ("default", builder()),
-        ("short", builder().timeout(Duration::from_millis(10))),
+        ("short", builder().timeout(10 * MS)),
         ("long", builder().timeout(YEAR)),
         ("no timeout", builder().timeouts_off()),
         ("exact", builder().timeout(SECOND).interval(Duration::from_micros(10))),
@@ -224,10 +219,10 @@ fn an_init_that_has_to_poll_first_is_not_over_when_it_returns() {
     let slow = clock.clone();
     let tracker = AckTracker::builder()
         .timeout(30 * SECOND)
-        .interval(Duration::from_millis(1))
+        .interval(MS)
         .shards(1)
         .clock(clock.clone())
-        .on_outcome(move |_: Outcome| slow.advance(3600 * SECOND))
+        .on_outcome(move |_: Outcome| slow.advance(HOUR))
         .build_manual()
         .unwrap();
     tracker.issue(7, 1).unwrap();

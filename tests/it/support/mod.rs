@@ -5,9 +5,11 @@
 
 pub mod clocks;
 
-use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Reason, RootId};
+use expiry::RootId;
+use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Reason, RemovalCause};
 use futures_core::Stream;
 use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,25 +21,45 @@ pub const GENEROUS: Duration = Duration::from_secs(30);
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// Everything that a tracker has delivered.
-#[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Outcome>>>);
+pub const SECOND: Duration = Duration::from_secs(1);
 
-impl Told {
-    pub fn handler(&self) -> impl Fn(Outcome) + Send + Sync + 'static {
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// Everything that a store has reported to its handler.
+#[derive(Clone)]
+pub struct Told<T = Outcome>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Default for Told<T> {
+    fn default() -> Self {
+        Told(Arc::default())
+    }
+}
+
+impl<T: Send + 'static> Told<T> {
+    pub fn handler(&self) -> impl Fn(T) + Send + Sync + 'static {
         let told = self.0.clone();
-        move |outcome: Outcome| told.lock().unwrap().push(outcome)
+        move |event| told.lock().unwrap().push(event)
     }
 
     /// What was delivered since the last time.
-    pub fn take(&self) -> Vec<Outcome> {
+    pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
     pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
     }
+}
 
+impl<K: Copy + Send + 'static> Told<(K, RemovalCause)> {
+    /// For a map.
+    pub fn removals<V>(&self) -> impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static {
+        let tell = self.handler();
+        move |&key, _, cause| tell((key, cause))
+    }
+}
+
+impl Told {
     /// The one outcome that was delivered since the last time.
     pub fn only(&self) -> Outcome {
         let told = self.take();
@@ -151,6 +173,11 @@ pub fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
     let data: *const &(dyn Fn() + Sync) = does;
     // SAFETY: nothing is owned; the callers keep what it borrows until their wakers are gone.
     unsafe { Waker::from_raw(RawWaker::new(data.cast(), VTABLE)) }
+}
+
+/// Whether it panics.
+pub fn panics(call: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(call)).is_err()
 }
 
 /// What so many threads return, which run this at the same time, each with its number.
