@@ -50,10 +50,9 @@ use std::time::Duration;
 ///     .tick_every(Duration::from_secs(1));
 /// topology.bolt("seen", seen.instances()).shuffle(&joins);
 /// let mut topology = topology.simulate(&clock)?;
-/// topology.run(100);
+/// topology.settle(100);
 /// assert_eq!(seen.all(), [(1, true)]);
-/// clock.advance(minute);
-/// assert!(topology.run(100));
+/// assert!(topology.run(200)); // until the minute has passed
 /// assert_eq!(seen.all(), [(1, true), (2, false)]);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```

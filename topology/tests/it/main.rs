@@ -17,3 +17,4 @@ mod restart;
 mod streams;
 mod threads;
 mod trees;
+mod windows;
