@@ -96,7 +96,7 @@ fn announced_bulks_and_arrays_take_no_memory() {
     }
     let _: String = redis::cmd("PING").query(&mut server.client(2)).unwrap();
     let grown = server.memory().saturating_sub(before);
-    // Of the megabyte that is reserved for each no page is touched.
+    // 64 kB are reserved for each.
     assert!(grown < 20_000, "{grown} kB");
 }
 

@@ -4,6 +4,8 @@ use crate::protocol::MAX_REQUEST;
 use expiry::expiring_map::Compute;
 use expiry::{BuildError, EvictionPolicy, ExpiringMap, Lifetime, RemovalCause, StoreError};
 use expiry_examples::Done;
+use smallvec::SmallVec;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
@@ -19,7 +21,8 @@ const EVENTS: usize = 1 << 16;
 /// The error of a write that finds the memory full.
 pub const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 
-pub type Key = Box<[u8]>;
+/// A short key has no memory of its own, and a look-up compares it where it finds it.
+pub type Key = SmallVec<[u8; 24]>;
 pub type Map = ExpiringMap<Key, Stored>;
 
 /// A value, and when it expires: in milliseconds since 1970.
@@ -67,6 +70,23 @@ fn weight(key: &[u8], stored: &Stored) -> usize {
     key.len() + stored.data.len() + OVERHEAD
 }
 
+/// The deadline, or [`PASSED`] if it has passed now.
+pub fn given(deadline: i64, now: i64) -> i64 {
+    if deadline > now {
+        deadline
+    } else {
+        PASSED
+    }
+}
+
+/// What the client is told where the map has refused a write.
+fn error(refused: StoreError) -> Box<dyn Error + Send + Sync> {
+    match refused {
+        StoreError::Full | StoreError::TooHeavy | StoreError::OutOfMemory => FULL.into(),
+        other => other.into(),
+    }
+}
+
 impl Cache {
     /// A cache whose entries weigh at most so many bytes, if that is bounded.
     pub fn new(bound: Option<usize>, policy: Policy) -> Result<Self, BuildError> {
@@ -101,23 +121,29 @@ impl Cache {
     }
 
     /// The time since 1970.
-    pub fn now(&self) -> Duration {
+    fn since_1970(&self) -> Duration {
         self.start.1 + self.start.0.elapsed()
     }
 
-    /// A deadline that is given now: [`PASSED`] if it has passed.
-    pub fn given(&self, deadline: i64) -> i64 {
-        if deadline > self.now().as_millis() as i64 {
-            deadline
-        } else {
-            PASSED
-        }
+    /// The time since 1970, in milliseconds.
+    pub fn now(&self) -> i64 {
+        self.since_1970().as_millis() as i64
     }
 
     /// Puts an entry in, or in the place of the key's. [`PASSED`] as a deadline removes that. One
     /// whose deadline passes before this expires like any other.
-    pub fn insert(&self, key: &[u8], stored: &Stored) -> Done {
-        self.update(key, |_| Ok((Some(stored.clone()), ())))
+    pub fn insert(&self, key: &[u8], stored: Stored) -> Done {
+        if self.bound.is_some() {
+            return self.update(key, |_| Ok((Some(stored.clone()), ())));
+        }
+        // One look-up, where an update takes two.
+        if let Compute::PutFor(stored, lifetime) = self.step(key, None, Some(stored))? {
+            let put = self.map.insert_for(key.into(), stored, lifetime);
+            put.map_err(|refused| error(refused.error))?;
+        } else {
+            self.map.remove(key);
+        }
+        Ok(())
     }
 
     /// Looks at a key's entry, and puts in what `change` makes of it, if anything, as one step: if
@@ -138,13 +164,8 @@ impl Cache {
             answer = Some(result);
             step
         });
-        match (done.map_err(|refused| refused.error), answer) {
-            (Ok(_), Some(result)) => result,
-            (Err(StoreError::Full | StoreError::TooHeavy | StoreError::OutOfMemory), _) => {
-                Err(FULL.into())
-            }
-            (done, _) => Err(done.err().unwrap_or(StoreError::Changed).into()),
-        }
+        done.map_err(|refused| error(refused.error))?;
+        answer.unwrap_or_else(|| Err(error(StoreError::Changed)))
     }
 
     /// What the map is to do with a key that has the old entry and is to have the new one.
@@ -156,7 +177,7 @@ impl Cache {
             return Ok(Compute::Remove);
         }
         let left = stored.deadline.map(|deadline| {
-            let left = Duration::from_millis(deadline as u64).saturating_sub(self.now());
+            let left = Duration::from_millis(deadline as u64).saturating_sub(self.since_1970());
             left.clamp(Duration::from_nanos(1), LONGEST)
         });
         let (freed, weight) = (old.map_or(0, |old| weight(key, old)), weight(key, &stored));

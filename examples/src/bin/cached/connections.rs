@@ -17,6 +17,9 @@ use tokio::task::coop::consume_budget;
 /// Replies are sent when so many bytes wait, or when no request is left.
 pub const BATCH: usize = 64 << 10;
 
+/// Room for the replies to some requests at once.
+const REPLIES: usize = 2 << 10;
+
 /// What all connections share.
 pub struct Server {
     pub options: Options,
@@ -67,7 +70,7 @@ impl Server {
             id += 1;
             let (server, stopping) = (self.clone(), stopping.clone());
             tokio::spawn(async move {
-                let session = Session::new(server.clone(), id, address.to_string());
+                let session = Session::new(server.clone(), id);
                 if let Err(error) = server.serve(stream, session, stopping).await {
                     eprintln!("{address}: {error}");
                 }
@@ -154,6 +157,7 @@ impl Server {
 /// whether there may be more. An error is the last reply.
 fn execute(requests: &mut Requests, session: &mut Session) -> (usize, Done<bool>) {
     let mut done = 0;
+    session.replies.bytes.reserve(REPLIES);
     while session.replies.bytes.len() < BATCH && !session.closing {
         match requests.next() {
             Ok(Some(request)) => session.execute(request),

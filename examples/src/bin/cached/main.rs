@@ -25,6 +25,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
+// glibc is slow at freeing what another thread has allocated, as the reaper does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A cache that speaks the Redis protocol. It asks for no password: let only friends reach it.
 #[derive(Parser)]
 pub struct Options {

@@ -2,8 +2,6 @@
 
 use expiry_examples::Done;
 use memchr::memchr;
-use std::fmt::Display;
-use std::io::Write;
 use std::ops::{Range, RangeBounds};
 
 /// A longer bulk is refused, as soon as its length is known.
@@ -14,7 +12,7 @@ const MAX_ARGUMENTS: i64 = 1 << 20;
 /// The longest inline request, and the longest line with a length.
 const MAX_LINE: usize = 64 << 10;
 /// How much a connection reads at once, at least and at most.
-const READ: (usize, usize) = (16 << 10, 1 << 20);
+const READ: (usize, usize) = (16 << 10, 64 << 10);
 const QUOTES: &str = "unbalanced quotes in request";
 
 /// One request: its command's name and arguments, lent from the buffer that they were read into.
@@ -242,7 +240,7 @@ impl Replies {
     }
 
     pub fn simple(&mut self, text: &str) -> Done {
-        self.line(b'+', text)
+        self.line(b'+', text.as_bytes())
     }
 
     /// An error, with the code that follows a `-`, or else `ERR`. Its text may have words of the
@@ -250,18 +248,18 @@ impl Replies {
     pub fn error(&mut self, text: &str) -> Done {
         let text = text.replace(['\r', '\n'], " ");
         match text.strip_prefix('-') {
-            Some(coded) => self.line(b'-', coded),
-            None => self.line(b'-', format_args!("ERR {text}")),
+            Some(coded) => self.line(b'-', coded.as_bytes()),
+            None => self.line(b'-', format!("ERR {text}").as_bytes()),
         }
     }
 
-    pub fn integer(&mut self, number: impl Display) -> Done {
-        self.line(b':', number)
+    pub fn integer(&mut self, number: impl itoa::Integer) -> Done {
+        self.number(b':', number)
     }
 
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) -> Done {
         let bytes = bytes.as_ref();
-        self.line(b'$', bytes.len())?;
+        self.number(b'$', bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         self.bytes.extend_from_slice(b"\r\n");
         Ok(())
@@ -271,8 +269,8 @@ impl Replies {
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) -> Done {
         match bytes {
             Some(bytes) => self.bulk(bytes),
-            None if self.version == 3 => self.line(b'_', ""),
-            None => self.line(b'$', -1),
+            None if self.version == 3 => self.line(b'_', b""),
+            None => self.line(b'$', b"-1"),
         }
     }
 
@@ -284,27 +282,34 @@ impl Replies {
 
     /// The next `length` replies are one.
     pub fn array(&mut self, length: usize) -> Done {
-        self.line(b'*', length)
+        self.number(b'*', length)
     }
 
     /// The next `pairs` pairs of replies are one.
     pub fn map(&mut self, pairs: usize) -> Done {
         match self.version {
-            3 => self.line(b'%', pairs),
+            3 => self.number(b'%', pairs),
             _ => self.array(2 * pairs),
         }
     }
 
     /// As [`array`](Self::array), of a message that answers no request.
     pub fn push(&mut self, length: usize) -> Done {
-        self.line(if self.version == 3 { b'>' } else { b'*' }, length)
+        self.number(if self.version == 3 { b'>' } else { b'*' }, length)
     }
 
-    fn line(&mut self, kind: u8, text: impl Display) -> Done {
-        match self.overflows() {
-            true => Err("too many replies wait".into()),
-            false => Ok(write!(self.bytes, "{}{text}\r\n", char::from(kind))?),
+    fn number(&mut self, kind: u8, number: impl itoa::Integer) -> Done {
+        self.line(kind, itoa::Buffer::new().format(number).as_bytes())
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) -> Done {
+        if self.overflows() {
+            return Err("too many replies wait".into());
         }
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! All entries in a file, as the requests that set them: `SET key data PXAT deadline`. The last
 //! request, an `ECHO`, has a checksum of all words before it.
 
-use crate::cache::{Cache, Stored, FULL};
+use crate::cache::{given, Cache, Stored, FULL};
 use crate::connections::BATCH;
 use crate::protocol::{integer, Replies, Requests};
 use expiry_examples::Done;
@@ -60,13 +60,13 @@ pub fn load(path: &Path, cache: &Cache) -> Done<u64> {
         while let Some(request) = requests.next()? {
             let deadline = match (request.word(0), request.len()) {
                 (b"SET", 3) => None,
-                (b"SET", 5) => integer(request.word(4)).map(|deadline| cache.given(deadline)),
+                (b"SET", 5) => integer(request.word(4)).map(|time| given(time, cache.now())),
                 (b"ECHO", 2) if request.word(1) == sum.to_string().as_bytes() => return Ok(loaded),
                 (b"ECHO", 2) => return Err("the checksum is wrong".into()),
                 _ => return Err("this is no snapshot".into()),
             };
             sum = request.from(0).fold(sum, add);
-            match cache.insert(request.word(1), &Stored::new(request.word(2), deadline)) {
+            match cache.insert(request.word(1), Stored::new(request.word(2), deadline)) {
                 Ok(()) => loaded += 1,
                 // As many as the memory holds.
                 Err(error) if error.to_string() == FULL => {}

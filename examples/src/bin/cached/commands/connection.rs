@@ -1,9 +1,6 @@
 //! Commands about the connection, the server, and what a client subscribes to.
 
-use super::{
-    clipped, commands, find, is, lower, refused, text, wrong_arity, Command, Kind, Request,
-    Session, INTEGER,
-};
+use super::{clipped, is, lower, refused, text, wrong_arity, Request, Session, INTEGER};
 use crate::protocol::{integer, MAX_BULK};
 use crate::{glob, snapshot};
 use clap::ValueEnum;
@@ -98,52 +95,6 @@ pub(super) fn client_setinfo(session: &mut Session, request: Request<'_>) -> Don
 
 pub(super) fn client_getname(session: &mut Session, _: Request<'_>) -> Done {
     session.replies.bulk_or_null(Some(&*session.name).filter(|name| !name.is_empty()))
-}
-
-pub(super) fn client_info(session: &mut Session, _: Request<'_>) -> Done {
-    session.replies.bulk(format!(
-        "id={} addr={} name={} db=0 sub={} psub={} resp={}\n",
-        session.id,
-        session.address,
-        text(&session.name),
-        session.subscriptions.iter().filter(|(pattern, _)| !pattern).count(),
-        session.subscriptions.iter().filter(|(pattern, _)| *pattern).count(),
-        session.replies.version,
-    ))
-}
-
-/// `COMMAND`, and `COMMAND INFO`, which may name those that it wants.
-pub(super) fn command(session: &mut Session, request: Request<'_>) -> Done {
-    if request.len() > 1 && !is(request.word(1), "INFO") {
-        return no_subcommand(session, request);
-    }
-    let mut wanted: Vec<_> = request.from(request.len().min(2)).map(find).collect();
-    if wanted.is_empty() {
-        wanted.extend(commands().map(Some));
-    }
-    session.replies.array(wanted.len())?;
-    wanted.into_iter().try_for_each(|command| match command {
-        Some(command) => describe(session, command),
-        None => session.replies.bulk_or_null(None),
-    })
-}
-
-/// Name, arity, flags, where keys are; and no categories, tips, keys' rules and subcommands.
-fn describe(session: &mut Session, command: &Command) -> Done {
-    let replies = &mut session.replies;
-    replies.array(10)?;
-    replies.bulk(command.name)?;
-    replies.integer(command.arity)?;
-    replies.array(1)?;
-    replies.simple(match command.kind {
-        Kind::Read | Kind::Slow => "readonly",
-        Kind::Write => "write",
-        Kind::Own | Kind::Parent => "fast",
-        Kind::Subscriber => "pubsub",
-    })?;
-    let (first, last, step) = command.keys;
-    [first, last, step].iter().try_for_each(|place| replies.integer(place))?;
-    (0..4).try_for_each(|_| replies.array(0))
 }
 
 /// The options, as Redis names them.

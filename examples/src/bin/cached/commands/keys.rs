@@ -68,7 +68,7 @@ pub(super) fn ttl(session: &mut Session, request: Request<'_>, when: When) -> Do
         None => -2,
         Some(None) => -1,
         Some(Some(deadline)) => {
-            let now = if when.from_now { cache.now().as_millis() as i64 } else { 0 };
+            let now = if when.from_now { cache.now() } else { 0 };
             let (left, unit) = ((deadline - now).max(0) as u64, when.unit as u64);
             ((left + unit / 2) / unit) as i64
         }
@@ -89,10 +89,10 @@ pub(super) fn flushall(session: &mut Session, request: Request<'_>) -> Done {
 /// is another one in each process.
 pub(super) fn randomkey(session: &mut Session, _: Request<'_>) -> Done {
     let cache = &session.server.cache;
-    let (map, now) = (&cache.map, cache.now());
-    let skipped = now.subsec_nanos() as usize % map.len().clamp(1, 100);
+    let map = &cache.map;
+    let skipped = cache.now() as usize % map.len().clamp(1, 100);
     let entry = map.iter().nth(skipped).or_else(|| map.iter().next());
-    session.replies.bulk_or_null(entry.as_ref().map(|entry| &**entry.key()))
+    session.replies.bulk_or_null(entry.as_ref().map(|entry| &entry.key()[..]))
 }
 
 pub(super) fn keys(session: &mut Session, request: Request<'_>) -> Done {

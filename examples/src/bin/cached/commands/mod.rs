@@ -5,7 +5,7 @@ mod connection;
 mod keys;
 mod strings;
 
-use crate::cache::Stored;
+use crate::cache::{given, Stored};
 use crate::connections::Server;
 use crate::protocol::{integer, Replies, Request};
 use expiry_examples::Done;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::broadcast;
 use tokio::task::block_in_place;
-use Kind::{Own, Parent, Read, Slow, Subscriber, Write};
+use Kind::{Parent, Plain, Slow, Subscriber};
 
 /// One client's connection, but for its bytes.
 pub struct Session {
@@ -25,7 +25,6 @@ pub struct Session {
     /// The client has asked to be disconnected.
     pub closing: bool,
     id: i64,
-    address: String,
     name: Vec<u8>,
     /// Channels, and patterns of channels (with `true`).
     subscriptions: BTreeSet<(bool, Vec<u8>)>,
@@ -47,104 +46,90 @@ struct Command {
     /// How many words it has, the name included; if negative, at least so many.
     arity: i64,
     kind: Kind,
-    /// Its first key, its last (from the end, if negative), and the step between keys.
-    keys: (i64, i64, i64),
     run: fn(&mut Session, Request<'_>) -> Done,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Read,
-    Write,
+    /// Takes no time.
+    Plain,
     /// Goes over all keys, or waits for the disk. Other connections leave its worker thread.
     Slow,
-    /// Of the connection, or the server.
-    Own,
     /// What a client may ask for while it subscribes.
     Subscriber,
     /// Has subcommands, `parent|child` in the table. Runs where the client asks for none of them.
     Parent,
 }
 
-const NO: (i64, i64, i64) = (0, 0, 0);
-const ONE: (i64, i64, i64) = (1, 1, 1);
-const ALL: (i64, i64, i64) = (1, -1, 1);
-const PAIRS: (i64, i64, i64) = (1, -1, 2);
-
 const fn command(
     name: &'static str,
     arity: i64,
     kind: Kind,
-    keys: (i64, i64, i64),
     run: fn(&mut Session, Request<'_>) -> Done,
 ) -> Command {
-    Command { name, arity, kind, keys, run }
+    Command { name, arity, kind, run }
 }
 
 /// By name.
 static COMMANDS: &[Command] = &[
-    command("append", 3, Write, ONE, strings::append),
-    command("client", -2, Parent, NO, connection::no_subcommand),
-    command("client|getname", 2, Own, NO, connection::client_getname),
-    command("client|id", 2, Own, NO, |s, _| s.replies.integer(s.id)),
-    command("client|info", 2, Own, NO, connection::client_info),
-    command("client|setinfo", 4, Own, NO, connection::client_setinfo),
-    command("client|setname", 3, Own, NO, connection::client_setname),
-    command("command", -1, Parent, NO, connection::command),
-    command("command|count", 2, Own, NO, |s, _| s.replies.integer(commands().count())),
-    command("command|docs", -2, Own, NO, |s, _| s.replies.map(0)),
-    command("command|info", -2, Own, NO, connection::command),
-    command("config", -2, Parent, NO, connection::no_subcommand),
-    command("config|get", -3, Own, NO, connection::config_get),
-    command("config|set", -4, Own, NO, connection::config_set),
-    command("dbsize", 1, Read, NO, |s, _| s.replies.integer(s.server.cache.map.len())),
-    command("decr", 2, Write, ONE, |s, r| strings::add(s, r, -1)),
-    command("decrby", 3, Write, ONE, strings::decrby),
-    command("del", -2, Write, ALL, |s, r| keys::count(s, r, |map, k| map.remove(k).is_some())),
-    command("echo", 2, Own, NO, |s, r| s.replies.bulk(r.word(1))),
-    command("exists", -2, Read, ALL, |s, r| keys::count(s, r, |map, key| map.contains_key(key))),
-    command("expire", -3, Write, ONE, |s, r| keys::expire(s, r, EX)),
-    command("expireat", -3, Write, ONE, |s, r| keys::expire(s, r, EXAT)),
-    command("expiretime", 2, Read, ONE, |s, r| keys::ttl(s, r, EXAT)),
-    command("flushall", -1, Slow, NO, keys::flushall),
-    command("flushdb", -1, Slow, NO, keys::flushall),
-    command("get", 2, Read, ONE, strings::get),
-    command("getdel", 2, Write, ONE, strings::getdel),
-    command("getex", -2, Write, ONE, strings::getex),
-    command("getset", 3, Write, ONE, strings::getset),
-    command("hello", -1, Own, NO, connection::hello),
-    command("incr", 2, Write, ONE, |s, r| strings::add(s, r, 1)),
-    command("incrby", 3, Write, ONE, strings::incrby),
-    command("incrbyfloat", 3, Write, ONE, strings::incrbyfloat),
-    command("info", -1, Own, NO, connection::info),
-    command("keys", 2, Slow, NO, keys::keys),
-    command("mget", -2, Read, ALL, strings::mget),
-    command("mset", -3, Write, PAIRS, strings::mset),
-    command("msetnx", -3, Write, PAIRS, strings::msetnx),
-    command("persist", 2, Write, ONE, keys::persist),
-    command("pexpire", -3, Write, ONE, |s, r| keys::expire(s, r, PX)),
-    command("pexpireat", -3, Write, ONE, |s, r| keys::expire(s, r, PXAT)),
-    command("pexpiretime", 2, Read, ONE, |s, r| keys::ttl(s, r, PXAT)),
-    command("ping", -1, Subscriber, NO, connection::ping),
-    command("psetex", 4, Write, ONE, |s, r| strings::setex(s, r, PX)),
-    command("psubscribe", -2, Subscriber, NO, |s, r| connection::subscribe(s, r, true)),
-    command("pttl", 2, Read, ONE, |s, r| keys::ttl(s, r, PX)),
-    command("punsubscribe", -1, Subscriber, NO, |s, r| connection::unsubscribe(s, r, true)),
-    command("quit", -1, Subscriber, NO, connection::quit),
-    command("randomkey", 1, Read, NO, keys::randomkey),
-    command("save", 1, Slow, NO, connection::save),
-    command("scan", -2, Slow, NO, keys::scan),
-    command("select", 2, Own, NO, connection::select),
-    command("set", -3, Write, ONE, strings::set),
-    command("setex", 4, Write, ONE, |s, r| strings::setex(s, r, EX)),
-    command("setnx", 3, Write, ONE, strings::setnx),
-    command("strlen", 2, Read, ONE, strings::strlen),
-    command("subscribe", -2, Subscriber, NO, |s, r| connection::subscribe(s, r, false)),
-    command("touch", -2, Read, ALL, |s, r| keys::count(s, r, |map, key| map.get(key).is_some())),
-    command("ttl", 2, Read, ONE, |s, r| keys::ttl(s, r, EX)),
-    command("type", 2, Read, ONE, keys::r#type),
-    command("unlink", -2, Write, ALL, |s, r| keys::count(s, r, |map, k| map.remove(k).is_some())),
-    command("unsubscribe", -1, Subscriber, NO, |s, r| connection::unsubscribe(s, r, false)),
+    command("append", 3, Plain, strings::append),
+    command("client", -2, Parent, connection::no_subcommand),
+    command("client|getname", 2, Plain, connection::client_getname),
+    command("client|id", 2, Plain, |s, _| s.replies.integer(s.id)),
+    command("client|setinfo", 4, Plain, connection::client_setinfo),
+    command("client|setname", 3, Plain, connection::client_setname),
+    command("command", -1, Plain, |s, _| s.replies.array(0)),
+    command("config", -2, Parent, connection::no_subcommand),
+    command("config|get", -3, Plain, connection::config_get),
+    command("config|set", -4, Plain, connection::config_set),
+    command("dbsize", 1, Plain, |s, _| s.replies.integer(s.server.cache.map.len())),
+    command("decr", 2, Plain, |s, r| strings::add(s, r, -1)),
+    command("decrby", 3, Plain, strings::decrby),
+    command("del", -2, Plain, |s, r| keys::count(s, r, |map, k| map.remove(k).is_some())),
+    command("echo", 2, Plain, |s, r| s.replies.bulk(r.word(1))),
+    command("exists", -2, Plain, |s, r| keys::count(s, r, |map, key| map.contains_key(key))),
+    command("expire", -3, Plain, |s, r| keys::expire(s, r, EX)),
+    command("expireat", -3, Plain, |s, r| keys::expire(s, r, EXAT)),
+    command("expiretime", 2, Plain, |s, r| keys::ttl(s, r, EXAT)),
+    command("flushall", -1, Slow, keys::flushall),
+    command("flushdb", -1, Slow, keys::flushall),
+    command("get", 2, Plain, strings::get),
+    command("getdel", 2, Plain, strings::getdel),
+    command("getex", -2, Plain, strings::getex),
+    command("getset", 3, Plain, strings::getset),
+    command("hello", -1, Plain, connection::hello),
+    command("incr", 2, Plain, |s, r| strings::add(s, r, 1)),
+    command("incrby", 3, Plain, strings::incrby),
+    command("incrbyfloat", 3, Plain, strings::incrbyfloat),
+    command("info", -1, Plain, connection::info),
+    command("keys", 2, Slow, keys::keys),
+    command("mget", -2, Plain, strings::mget),
+    command("mset", -3, Plain, strings::mset),
+    command("msetnx", -3, Plain, strings::msetnx),
+    command("persist", 2, Plain, keys::persist),
+    command("pexpire", -3, Plain, |s, r| keys::expire(s, r, PX)),
+    command("pexpireat", -3, Plain, |s, r| keys::expire(s, r, PXAT)),
+    command("pexpiretime", 2, Plain, |s, r| keys::ttl(s, r, PXAT)),
+    command("ping", -1, Subscriber, connection::ping),
+    command("psetex", 4, Plain, |s, r| strings::setex(s, r, PX)),
+    command("psubscribe", -2, Subscriber, |s, r| connection::subscribe(s, r, true)),
+    command("pttl", 2, Plain, |s, r| keys::ttl(s, r, PX)),
+    command("punsubscribe", -1, Subscriber, |s, r| connection::unsubscribe(s, r, true)),
+    command("quit", -1, Subscriber, connection::quit),
+    command("randomkey", 1, Plain, keys::randomkey),
+    command("save", 1, Slow, connection::save),
+    command("scan", -2, Slow, keys::scan),
+    command("select", 2, Plain, connection::select),
+    command("set", -3, Plain, strings::set),
+    command("setex", 4, Plain, |s, r| strings::setex(s, r, EX)),
+    command("setnx", 3, Plain, strings::setnx),
+    command("strlen", 2, Plain, strings::strlen),
+    command("subscribe", -2, Subscriber, |s, r| connection::subscribe(s, r, false)),
+    command("touch", -2, Plain, |s, r| keys::count(s, r, |map, key| map.get(key).is_some())),
+    command("ttl", 2, Plain, |s, r| keys::ttl(s, r, EX)),
+    command("type", 2, Plain, keys::r#type),
+    command("unlink", -2, Plain, |s, r| keys::count(s, r, |map, k| map.remove(k).is_some())),
+    command("unsubscribe", -1, Subscriber, |s, r| connection::unsubscribe(s, r, false)),
 ];
 
 /// The command of this name, in capitals or not.
@@ -157,20 +142,14 @@ fn find(name: &[u8]) -> Option<&'static Command> {
     place.ok().map(|place| &COMMANDS[place])
 }
 
-/// Those that are no subcommands.
-fn commands() -> impl Iterator<Item = &'static Command> {
-    COMMANDS.iter().filter(|command| !command.name.contains('|'))
-}
-
 impl Session {
-    pub fn new(server: Arc<Server>, id: i64, address: String) -> Self {
+    pub fn new(server: Arc<Server>, id: i64) -> Self {
         Session {
             replies: Replies::new(server.options.output),
             server,
             events: None,
             closing: false,
             id,
-            address,
             name: Vec::new(),
             subscriptions: BTreeSet::new(),
         }
@@ -238,12 +217,13 @@ impl Session {
     /// [`PASSED`](crate::cache::PASSED) if it has passed.
     fn deadline(&self, request: Request<'_>, when: When, number: &[u8], least: i64) -> Done<i64> {
         let number = integer(number).ok_or(INTEGER)?;
-        let cache = &self.server.cache;
-        let now = if when.from_now { cache.now().as_millis() as i64 } else { 0 };
-        let time = number.checked_mul(when.unit).and_then(|time| time.checked_add(now));
-        let command = lower(request.word(0));
-        let invalid = || format!("invalid expire time in '{command}' command");
-        Ok(cache.given(time.filter(|_| number >= least).ok_or_else(invalid)?))
+        let now = self.server.cache.now();
+        let from = if when.from_now { now } else { 0 };
+        let time = number.checked_mul(when.unit).and_then(|time| time.checked_add(from));
+        match time.filter(|_| number >= least) {
+            Some(time) => Ok(given(time, now)),
+            None => refused(format!("invalid expire time in '{}' command", lower(request.word(0)))),
+        }
     }
 
     /// Gives the first key's value another deadline, if `choose` makes one of the old. Returns the

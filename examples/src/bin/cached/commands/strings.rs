@@ -63,6 +63,10 @@ pub(super) fn set(session: &mut Session, request: Request<'_>) -> Done {
     }
     let deadline = given.map(|(when, number)| session.deadline(request, when, number, 1));
     let new = Stored::new(request.word(2), deadline.transpose()?);
+    if !flags.contains(&true) {
+        session.server.cache.insert(request.word(1), new)?;
+        return session.replies.simple("OK");
+    }
     let (done, old) = session.server.cache.update(request.word(1), |old| {
         let goes = !(if old.is_some() { new_only } else { old_only });
         let deadline = old.filter(|_| keeps).map_or(new.deadline, |old| old.deadline);
@@ -78,7 +82,7 @@ pub(super) fn set(session: &mut Session, request: Request<'_>) -> Done {
 pub(super) fn setex(session: &mut Session, request: Request<'_>, when: When) -> Done {
     let deadline = session.deadline(request, when, request.word(2), 1)?;
     let stored = Stored::new(request.word(3), Some(deadline));
-    session.server.cache.insert(request.word(1), &stored)?;
+    session.server.cache.insert(request.word(1), stored)?;
     session.replies.simple("OK")
 }
 
@@ -126,7 +130,7 @@ fn pairs(request: Request<'_>) -> Done<impl Iterator<Item = (&[u8], &[u8])>> {
 /// Key by key: another client may find the first new value beside the last old one.
 pub(super) fn mset(session: &mut Session, request: Request<'_>) -> Done {
     for (key, data) in pairs(request)? {
-        session.server.cache.insert(key, &Stored::new(data, None))?;
+        session.server.cache.insert(key, Stored::new(data, None))?;
     }
     session.replies.simple("OK")
 }
@@ -181,7 +185,7 @@ pub(super) fn add(session: &mut Session, request: Request<'_>, amount: i64) -> D
     let sum = count(session, request, |old| {
         let old = old.map_or(Some(0), integer).ok_or(INTEGER)?;
         let sum = old.checked_add(amount).ok_or("increment or decrement would overflow")?;
-        Ok((sum, sum.to_string().into()))
+        Ok((sum, itoa::Buffer::new().format(sum).as_bytes().into()))
     })?;
     session.replies.integer(sum)
 }

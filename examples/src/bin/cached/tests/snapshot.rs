@@ -32,9 +32,9 @@ impl Drop for Place {
 #[test]
 fn what_was_saved_is_loaded_with_its_deadlines_and_without_what_is_over() {
     let (place, old) = (Place::new("whole"), cache());
-    let now = old.now().as_millis() as i64;
-    old.insert(b"ever", &Stored::new(b"", None)).unwrap();
-    old.insert(b"\r\n\0", &Stored::new(&[7; 100_000], Some(now + 3_600_000))).unwrap();
+    let now = old.now();
+    old.insert(b"ever", Stored::new(b"", None)).unwrap();
+    old.insert(b"\r\n\0", Stored::new(&[7; 100_000], Some(now + 3_600_000))).unwrap();
     assert_eq!(place.save(&old), 2);
     let new = cache();
     assert_eq!(place.load(&new).unwrap(), 2);
@@ -57,7 +57,7 @@ fn there_may_be_no_file_and_a_damaged_one_is_refused() {
     let (place, full) = (Place::new("damaged"), cache());
     assert_eq!(place.load(&cache()).unwrap(), 0);
     for key in 0..20u8 {
-        full.insert(&[key], &Stored::new(&[key; 3], None)).unwrap();
+        full.insert(&[key], Stored::new(&[key; 3], None)).unwrap();
     }
     place.save(&full);
     let whole = fs::read(&place.0).unwrap();
