@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
 
-/// What an entry weighs beside its key and data: its slot, index, and the headers of two boxes.
+/// What an entry weighs beside its key and data: its slot, its share of the index, and the headers
+/// of what it allocates.
 const OVERHEAD: usize = 120;
 /// An entry that is to live for longer ends after this: 15 years.
 const LONGEST: Duration = Duration::from_secs(500_000_000);
