@@ -238,7 +238,7 @@ fn the_next_shutdown_returns_all<S: Sync>(
     shut: impl Fn(&S) -> usize + Sync,
 ) {
     let (mut late, mut lost) = (0, 0);
-    for _ in 0..300 {
+    for _ in 0..100 {
         let store = make();
         let (polled, over) = (AtomicUsize::new(0), AtomicBool::new(false));
         let returned = std::thread::scope(|scope| {
@@ -261,7 +261,7 @@ fn the_next_shutdown_returns_all<S: Sync>(
         late += usize::from(later > 0);
         lost += usize::from(came + later < 200);
     }
-    assert_eq!((late, lost), (0, 0), "of 300 rounds: late, lost");
+    assert_eq!((late, lost), (0, 0), "of 100 rounds: late, lost");
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn touching_and_getting_keep_an_idle_entry() {
 
 #[test]
 fn threads_keep_the_bound_and_each_entry_ends_once() {
-    const EACH: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+    const EACH: u64 = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
     for (policy, capacity) in POLICIES.into_iter().flat_map(|policy| [(policy, 8), (policy, 100)]) {
         let ends: Arc<Mutex<HashMap<u64, usize>>> = Arc::default();
         let into = ends.clone();
@@ -625,7 +625,7 @@ fn the_bound_is_exact_under_each_policy() {
         for capacity in [1, 2, 17, 300] {
             let map = evicting(policy, capacity);
             let mut random = 7_u64;
-            for n in 0..4000 {
+            for n in 0..1500 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let key = (random >> 33) % (3 * capacity as u64);
                 match random >> 60 {
@@ -693,10 +693,10 @@ fn the_policies_are_near_what_they_say() {
     for policy in [EvictionPolicy::LeastRecentlyUsed, EvictionPolicy::SoonestDeadline] {
         let is_lru = policy == EvictionPolicy::LeastRecentlyUsed;
         let among = if is_lru { 4 } else { 10 };
-        for capacity in [100, 1000, 20_000] {
+        for capacity in [100, 1000, 10_000] {
             let map = evicting(policy, capacity as usize);
-            let (mut random, mut right, tries) = (5_u64, 0, 2000);
-            let mut ranks: Vec<u64> = vec![0; 3 * capacity as usize + 2 * tries];
+            let (mut random, mut right, tries, before) = (5_u64, 0, 2000, capacity * 3 / 2);
+            let mut ranks: Vec<u64> = vec![0; before as usize + tries];
             let mut insert = |key: u64, rank: &mut u64| {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Entries of one lifetime lie in the order in which they came.
@@ -704,11 +704,11 @@ fn the_policies_are_near_what_they_say() {
                 map.insert_for(key, key, SECOND * lifetime as u32).unwrap();
                 *rank = lifetime;
             };
-            for key in 0..3 * capacity {
+            for key in 0..before {
                 insert(key, &mut ranks[key as usize]);
             }
             for n in 0..tries as u64 {
-                let key = 3 * capacity + n;
+                let key = before + n;
                 let before: Vec<u64> = if n % 100 == 0 { keys(&map) } else { Vec::new() };
                 insert(key, &mut ranks[key as usize]);
                 if let Some(&gone) = before.iter().find(|key| !map.contains_key(key)) {

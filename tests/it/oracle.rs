@@ -75,7 +75,7 @@ fn histories_of_queues_of_strings_match_the_oracle() {
 /// Tickets reach their own values, whatever has their slots by then.
 #[test]
 fn histories_of_pending_tables_match_the_oracle() {
-    random(Pending, (40, 17), 300);
+    random(Pending, (40, 17), 150);
 }
 
 /// C5, C9, Q13.

@@ -1,7 +1,7 @@
 //! Eviction beside other calls: each entry ends once, and the bound holds.
 
 use expiry::{RemovalCause, StoreError};
-use loom_tests::{aside, at_once, beside, bounded, light, model, MapRig};
+use loom_tests::{aside, at_once, beside, bounded, costly, light, model, MapRig};
 
 /// A full map that evicts: value 10 under key 1, of at most so many entries.
 fn full(capacity: usize) -> MapRig {
@@ -119,7 +119,7 @@ model!(weights_replaced_beside_a_removal, bounded(2), || {
 
 // A call keeps the permits of what it evicts until it has enough, and gives them back if it finds
 // nothing to evict. Guards: each permit is an entry's, a call's, or free.
-model!(a_heavy_insertion_beside_a_light_one, bounded(2), || {
+model!(a_heavy_insertion_beside_a_light_one, costly(1, 2), || {
     let rig = weighing(2);
     at_once(|| (1..3).for_each(|key| drop(rig.insert(key, 1).unwrap())));
     let (heavy, light) = beside(&rig, |rig| rig.try_put(3, 2), |rig| rig.try_put(4, 1));

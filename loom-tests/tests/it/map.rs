@@ -5,7 +5,7 @@ use expiry::expiring_map::Entry;
 use expiry::model::stop_at;
 use expiry::{ExpiringMap, Lifetimes, ManualClock, RemovalCause};
 use loom_tests::{
-    after, aside, at_once, beside, bounded, deep, large, model, thread, MapRig, TICK,
+    after, aside, at_once, beside, bounded, deep, large, light, model, thread, MapRig, TICK,
 };
 use std::sync::Arc;
 
@@ -260,7 +260,7 @@ model!(a_walk_meets_what_is_replaced, || {
 
 // `clear` beside a replacement: whichever comes first, the key is gone. Guards: `retain` asks again
 // about the value that has replaced the one that it was to remove.
-model!(clear_beside_a_replacement, || {
+model!(clear_beside_a_replacement, light, || {
     let rig = with(live(10));
     let a = aside(&rig, |rig| {
         if let Entry::Occupied(entry) = rig.entry(1) {
