@@ -186,7 +186,8 @@ const BRIEFLY: Duration = Duration::from_millis(20);
 /// How long they may take to end nevertheless.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A round with a runtime of its own: nanoseconds of processor time a future. Futures that never are ready may take `patience` to end.
+/// A round with a runtime of its own: nanoseconds of processor time a future. Futures that never
+/// are ready may take `patience` to end.
 pub fn run<G: Guard>(load: &Load, patience: Duration) -> f64 {
     let (runtime, guard) = runtime::<G>(load.threads);
     futures(&runtime, &guard, load.tasks, load.each.div_ceil(4));

@@ -1,7 +1,7 @@
 //! The timer wheel beside its oracle: any bytes are a history of one wheel.
 //!
-//! It runs the driver of the property test, `wheel/tests/unit/timers/drive.rs`. A finding becomes a test
-//! by pasting its bytes into `wheel/tests/unit/timers/found.rs`.
+//! It runs the driver of the property test, `wheel/tests/unit/timers/drive.rs`. A finding becomes a
+//! test by pasting its bytes into `wheel/tests/unit/timers/found.rs`.
 
 #![no_main]
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "", "e\0"];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A message: what is left of its way, so that cycles come to an end; and a number, by which streams
-/// are filtered, messages grouped and tasks chosen.
+/// A message: what is left of its way, so that cycles come to an end; and a number, by which
+/// streams are filtered, messages grouped and tasks chosen.
 type Message = (u8, u8);
 
 /// What a bolt listens to: a part, modulo their number; which share of its messages; a grouping.

@@ -225,9 +225,9 @@ impl Nats {
         Nats::with_client(options, client).await
     }
 
-    /// Uses a client that the caller has connected, with settings that [`Options`] does not have. Of
-    /// the options the names, the API's prefix and the request timeout count. The permissions of the guide need the
-    /// inbox prefix `_INBOX.APP.WORKER`.
+    /// Uses a client that the caller has connected, with settings that [`Options`] does not have.
+    /// Of the options the names, the API's prefix and the request timeout count. The permissions of
+    /// the guide need the inbox prefix `_INBOX.APP.WORKER`.
     ///
     /// # Errors
     ///

@@ -214,8 +214,8 @@ struct Gauges {
 type Decode<M> = dyn Fn(&Incoming<'_>, Option<&Held>) -> Result<M, String> + Send + Sync;
 
 /// A durable consumer whose messages spouts get. Made by [`Nats::source`]. To call
-/// [`stats`](Self::stats) and [`last_error`](Self::last_error) beside a running topology, keep it in
-/// an `Arc`, and move a clone of that into the topology's closure.
+/// [`stats`](Self::stats) and [`last_error`](Self::last_error) beside a running topology, keep it
+/// in an `Arc`, and move a clone of that into the topology's closure.
 pub struct StreamSource<M> {
     shared: Arc<Shared<M>>,
     links: Mutex<Links<M>>,

@@ -93,8 +93,8 @@ impl<M> Tuple<M> {
         self.anchors.iter().map(|anchor| anchor.root)
     }
 
-    /// A number that is the same in each attempt of the spout's message, where the bolts before emit
-    /// the same each time. That of another message is another one. `None` if the tuple is
+    /// A number that is the same in each attempt of the spout's message, where the bolts before
+    /// emit the same each time. That of another message is another one. `None` if the tuple is
     /// untracked. After a restart it is the same only if the spout emits [by a
     /// seed](crate::SpoutCollector::emit_seeded). Read it before you emit from the tuple.
     pub fn lineage(&self) -> Option<u64> {

@@ -1,8 +1,8 @@
 //! A reverse proxy: connections to the server behind it are pooled, and close after an idle time; a
 //! request has a limit.
 //!
-//! It runs a server, itself, and clients on the loopback, prints what it finds, and fails if that is
-//! not what the limits say: `cargo run -p expiry-tower --example proxy`.
+//! It runs a server, itself, and clients on the loopback, prints what it finds, and fails if that
+//! is not what the limits say: `cargo run -p expiry-tower --example proxy`.
 
 use bytes::Bytes;
 use expiry::timeouts::{global, sleep, timeout, TimeoutError};

@@ -43,10 +43,11 @@ impl Deadline {
 /// already, from a layer around this one, that one holds.
 ///
 /// A response that comes late is dropped, and the request ends as the layer says: with
-/// [`new`](Self::new) or [`answering`](Self::answering), as a [`TimeoutLayer`](crate::TimeoutLayer).
-/// A frame that comes late ends the body with [`TimeoutError::Elapsed`]. Both hold where the
-/// response or the frame is ready, but is polled late. A server that waits for a slow reader does
-/// not poll: limit that by an [`IdleTimeout`](crate::IdleTimeout).
+/// [`new`](Self::new) or [`answering`](Self::answering), as a
+/// [`TimeoutLayer`](crate::TimeoutLayer). A frame that comes late ends the body with
+/// [`TimeoutError::Elapsed`]. Both hold where the response or the frame is ready, but is polled
+/// late. A server that waits for a slow reader does not poll: limit that by an
+/// [`IdleTimeout`](crate::IdleTimeout).
 ///
 /// A request costs an entry of 32 bytes if it is found pending, and no more for its body; a reading
 /// of the clock for itself, its response, and each frame.

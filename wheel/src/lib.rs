@@ -1,10 +1,10 @@
 //! A timer wheel and a map in generations, each for one owner.
 //!
 //! [`TimerWheel`] holds values until their deadlines: schedule, move, cancel and fire in O(1).
-//! [`RotatingMap`] forgets what is not renewed for so many rotations, and needs no deadline for each
-//! entry. Neither reads a clock, starts a thread, takes a lock or runs anything by itself: their
-//! owner says what time it is. So they suit an event loop, a simulation or a cache's expiry. The
-//! crate has no dependency. (`expiry` re-exports both types; its engine schedules with the same
+//! [`RotatingMap`] forgets what is not renewed for so many rotations, and needs no deadline for
+//! each entry. Neither reads a clock, starts a thread, takes a lock or runs anything by itself:
+//! their owner says what time it is. So they suit an event loop, a simulation or a cache's expiry.
+//! The crate has no dependency. (`expiry` re-exports both types; its engine schedules with the same
 //! wheel.)
 //!
 //! ```

@@ -29,7 +29,8 @@ pub fn step() -> Step {
 /// Does what `rustdoc` does, if cargo has called this program as `rustdoc`.
 pub fn as_rustdoc() -> Option<ExitCode> {
     env::var_os(AS_RUSTDOC)?;
-    // It declares a function of C, in words that the oldest compiler knows and the edition does not.
+    // It declares a function of C, in words that the oldest compiler knows and the edition does
+    // not.
     let keeps = env::args_os().any(|arg| arg == "expiry_wheel");
     let newer = |arg: OsString| match arg.to_str() {
         Some("--edition=2021") if !keeps => "--edition=2024".into(),

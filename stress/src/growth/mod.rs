@@ -53,7 +53,8 @@ const AGAIN: u64 = 16;
 const GIVEN_BACK: f64 = 0.85;
 
 /// A kind that grows: the subject's kind, the most bytes that an entry may take, its key and value
-/// included, and the names of the latencies of inserts and look-ups, and of the bytes an entry took.
+/// included, and the names of the latencies of inserts and look-ups, and of the bytes an entry
+/// took.
 type Named = (Grown, Kind, u64, [&'static str; 2], &'static str);
 
 const KINDS: [Named; 3] = [

@@ -1,4 +1,5 @@
-//! A run that does not end. The seeded bugs (`xtask/bugs`) show that each check fails when it should.
+//! A run that does not end. The seeded bugs (`xtask/bugs`) show that each check fails when it
+//! should.
 
 use super::*;
 use crate::options::{parsed, Scenario};

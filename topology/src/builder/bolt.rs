@@ -15,9 +15,9 @@ pub(super) type Inboxes<In> = OnceLock<Vec<Arc<Inbox<Batch<In>>>>>;
 /// A bolt of a topology that is being declared: for its settings, for what it listens to, and for
 /// bolts that listen to it.
 ///
-/// Groupings add up: a bolt that listens twice to a stream gets each of its messages twice. Messages
-/// are in order from one task to another by one grouping. What a bolt listens to is of one type: a
-/// join [maps](crate::Stream::map) its sides to an enum.
+/// Groupings add up: a bolt that listens twice to a stream gets each of its messages twice.
+/// Messages are in order from one task to another by one grouping. What a bolt listens to is of one
+/// type: a join [maps](crate::Stream::map) its sides to an enum.
 ///
 /// # Examples
 ///

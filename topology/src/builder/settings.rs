@@ -89,8 +89,8 @@ setters! {
     acking(acking: bool) => acking = acking;
     /// Number of shards of the tracker; see [`AckTracker`](expiry::AckTracker).
     shards(shards: usize) => shards = Some(shards);
-    /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and report
-    /// it.
+    /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and
+    /// report it.
     capacity(trees: usize) => capacity = Some(trees);
     /// How many batches the queue of a bolt's task holds.
     queue(batches: usize) => queue = batches;

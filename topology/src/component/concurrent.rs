@@ -31,8 +31,9 @@ use std::task::{self, Poll};
 /// [timeout](crate::TopologyBuilder::timeout). [`drain`](crate::Topology::drain) waits for the
 /// futures of tracked tuples. What ends after a kill, or after its instance, is dropped.
 ///
-/// A [simulation](crate::TopologyBuilder::simulate) does not wait for a runtime's threads: its clock
-/// would pass to the timeout. `spawn` runs the future at once there, for example by `block_on`.
+/// A [simulation](crate::TopologyBuilder::simulate) does not wait for a runtime's threads: its
+/// clock would pass to the timeout. `spawn` runs the future at once there, for example by
+/// `block_on`.
 ///
 /// A bolt on a cycle may await too: it is [woken](Bolt::woken) however full its output is, and each
 /// future that ends makes room for a tuple.

@@ -19,8 +19,8 @@ pub struct Seen<'a> {
 }
 
 /// Called at each event, by the thread on which it happens, for tracing and for metrics of your
-/// own. Messages have the types of their components: `message.downcast_ref::<Order>()`. A panic in a
-/// hook is caught, and counted as one of the component.
+/// own. Messages have the types of their components: `message.downcast_ref::<Order>()`. A panic in
+/// a hook is caught, and counted as one of the component.
 ///
 /// ```
 /// use expiry_topology::{Context, Hook, TopologyBuilder};

@@ -13,9 +13,9 @@ use std::time::Duration;
 /// them, and acks them. So it is a window by count, a window by time, or a join of two streams.
 ///
 /// Have it [ticked](crate::BoltStage::tick_every): a window ends at the first tick after its time.
-/// The topology's timeout must exceed `time`, the spout's `max_pending` bounds what is held, and
-/// a grouping by the same key brings its tuples to one task. A message that is replayed may be in a window
-/// twice. If a closure panics, the tuples that this task holds time out.
+/// The topology's timeout must exceed `time`, the spout's `max_pending` bounds what is held, and a
+/// grouping by the same key brings its tuples to one task. A message that is replayed may be in a
+/// window twice. If a closure panics, the tuples that this task holds time out.
 ///
 /// # Examples
 ///

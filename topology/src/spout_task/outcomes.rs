@@ -35,7 +35,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             let sampler = &mut self.sampler;
             let done = self.spout.call(&mut self.desk, |spout, desk| {
                 while let Some(place) = desk.acked.pop_front() {
-                    // What is left of it is dropped after the call, which a panic there cannot undo.
+                    // What is left of it is dropped after the call, which a panic there cannot
+                    // undo.
                     let Some(Pending { id, message: _kept, given_up, began, .. }) =
                         desk.places.take(place)
                     else {
