@@ -102,7 +102,6 @@ mod walk;
 
 use self::directory::Directory;
 pub(crate) use self::look::{Candidate, Glance, Probe};
-use self::swing::Swung;
 use self::table::{word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
@@ -386,14 +385,9 @@ impl Index {
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        'again: loop {
+        loop {
             for class in self.directory().classes() {
-                match self.table(class).swing(hash, target, &tail) {
-                    Swung::Yes => return,
-                    Swung::Again => continue 'again,
-                    Swung::No => {}
-                }
-                if !is_live() {
+                if self.table(class).swing(hash, target, &tail) || !is_live() {
                     return;
                 }
             }
