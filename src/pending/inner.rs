@@ -109,8 +109,7 @@ impl<T: 'static> Inner<T> {
         let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
         let shards = config.shards;
         Ok(Inner {
-            engine: Engine::new(config, move || PerShard::new(shards))
-                .map_err(|_| BuildError::OutOfMemory)?,
+            engine: Engine::new(config, move || PerShard::new(shards))?,
             seal: Seal::new(&mut random),
             timeout: timeout.map(nanos),
             target,
@@ -382,8 +381,8 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         });
         // At no shard.
         unwanted.into_iter().for_each(|value| inner.guard(|| drop(value)));
-        if let (true, Target::Channel(sender)) = (closed, &inner.target) {
-            sender.finish();
+        if closed {
+            inner.target.finish();
         }
     }
 

@@ -140,8 +140,7 @@ impl Drop for Claimed<'_> {
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
         let shards = config.shards;
-        let engine = Engine::new(config, move || PerShard::new(shards))
-            .map_err(|_| BuildError::OutOfMemory)?;
+        let engine = Engine::new(config, move || PerShard::new(shards))?;
         Ok(Waiters { engine, panics: Statistic::new(0) })
     }
 

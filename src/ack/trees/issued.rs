@@ -8,7 +8,7 @@ use crate::ack::outcome::{Ack, Done, Outcome, Reason, Root};
 use crate::core::engine::{Look, Refused};
 use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
-use crate::core::occupancy::Occupant;
+use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
@@ -157,22 +157,23 @@ impl<T: 'static> Trees<T> {
         if word ^ xor != target {
             return Ok(Ack::Pending);
         }
-        self.last_ack(root.0, Occupant { id, slot, lease }, target)
+        let live = Occupant { id, slot, lease };
+        self.last_ack(id, |mine| self.complete_issued(mine, live, root.0, target))
     }
 
-    /// Finishes the ack that made the word its target, and had seen `lease` before.
+    /// Finishes the ack that made the word of slot `id` its target. Whether this ends the root,
+    /// `complete` says.
     #[inline(never)] // keeps the others short
-    fn last_ack(
+    pub(super) fn last_ack(
         &self,
-        root: u64,
-        live: Occupant<'_, Tree<T>>,
-        target: u64,
+        id: u32,
+        complete: impl FnOnce(&Mine) -> bool,
     ) -> Result<Ack, AckError> {
         self.engine.with_stripe(|mine, _| {
-            if self.complete_issued(mine, live, root, target) {
+            if complete(mine) {
                 Ok(Ack::Completed)
             } else {
-                self.count_late(mine, live.id);
+                self.count_late(mine, id);
                 Err(AckError::NotLive)
             }
         })
@@ -212,24 +213,32 @@ impl<T: 'static> Trees<T> {
     }
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
-        while let Some(live) = self.occupant(root) {
-            match self.fail_live(live, self.issued_target(root.0), by) {
-                Ok(true) => return Ok(Done::Now),
-                Ok(false) => {}
-                Err(_) => break,
-            }
-        }
-        self.late(IssuedId(root.0).slot())
+        self.end_failed(root, by, |mine, ended, target, reason| {
+            self.finish(mine, ended, target, reason);
+        })?;
+        Ok(Done::Now)
     }
 
     /// As [`fail_issued`](Self::fail_issued), but the caller delivers the outcome.
     pub(crate) fn fail_undelivered(&self, root: Root) -> Result<Outcome<T>, AckError> {
-        let (target, reason) = (self.issued_target(root.0), Some(Reason::Failed { by: None }));
+        let failed = self.end_failed(root, None, |mine, ended, target, reason| {
+            self.outcome(mine, ended, target, reason, None)
+        })?;
+        failed.map_err(|_| AckError::NotLive)
+    }
+
+    /// Ends a root that fails, and calls `finish` with it, its target and the reason.
+    fn end_failed<R>(
+        &self,
+        root: Root,
+        by: Option<u64>,
+        finish: impl Fn(&Mine, Ended<'_, Tree<T>>, u64, Option<Reason>) -> R,
+    ) -> Result<R, AckError> {
+        let (target, reason) = (self.issued_target(root.0), Some(Reason::Failed { by }));
         while let Some(live) = self.occupant(root) {
-            match self.end_live(live, |mine, ended| self.outcome(mine, ended, target, reason, None))
-            {
-                Ok(Some(Ok(outcome))) => return Ok(outcome),
-                Ok(_) => {}
+            match self.end_live(live, |mine, ended| finish(mine, ended, target, reason)) {
+                Ok(Some(done)) => return Ok(done),
+                Ok(None) => {}
                 Err(_) => break,
             }
         }

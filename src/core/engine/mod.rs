@@ -59,13 +59,13 @@ pub(crate) use stripe::Stripe;
 use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
-use super::memory::OutOfMemory;
 use super::params::{BLOCK, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
 use super::slots::Slots;
 use super::threads::{self, index, Counter, Stripes};
+use crate::error::BuildError;
 use crate::sync::park::Backoff;
 use crate::sync::process;
 use crate::time::NEVER;
@@ -151,14 +151,14 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn new(
         config: Config,
         stripe: impl Fn() -> C + Send + Sync + 'static,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Self, BuildError> {
         let deadlines = Deadlines::new(config.clock, config.precision, config.exact);
         let now = deadlines.ticks().start();
         let shards = config.shards;
         Ok(Engine {
             slots: Slots::new(shards),
             shards: (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
-            keys: Keys::new(shards, config.seed)?,
+            keys: Keys::new(shards, config.seed).map_err(|_| BuildError::OutOfMemory)?,
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             deadlines,
             admission: Admission::new(config.capacity),

@@ -1,6 +1,5 @@
 //! Acks of chosen roots, and their completion.
 
-use super::early::Held;
 use super::{Found, Key, OPEN};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Reason};
@@ -41,7 +40,7 @@ impl<T: 'static> Trees<T> {
             let done = match self.find_anywhere(key) {
                 Some(found) => self.ack_found(&found, key, xor),
                 None => {
-                    let held = self.hold(key, State::Early, Held::Share(xor))?;
+                    let held = self.hold(key, State::Early, xor)?;
                     held.then_some(Ok(Ack::Held))
                 }
             };
@@ -71,29 +70,11 @@ impl<T: 'static> Trees<T> {
         tree.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let target = self.target(key.id, lease.generation());
         Some(if next == target {
-            self.last_ack_of(found, key, target)
+            self.last_ack(found.id, |mine| self.complete_chosen(mine, found, key, target))
         } else if lease.is(State::Early) {
             Ok(Ack::Held)
         } else {
             Ok(Ack::Pending)
-        })
-    }
-
-    /// Finishes the ack that made the word its target.
-    #[inline(never)] // keeps the others short
-    fn last_ack_of(
-        &self,
-        found: &Found<'_, T>,
-        key: Key<'_>,
-        target: u64,
-    ) -> Result<Ack, AckError> {
-        self.engine.with_stripe(|mine, _| {
-            if self.complete_chosen(mine, found, key, target) {
-                Ok(Ack::Completed)
-            } else {
-                self.count_late(mine, found.id);
-                Err(AckError::NotLive)
-            }
         })
     }
 
