@@ -169,7 +169,8 @@ impl<T: 'static> Inner<T> {
             };
             let mut refused = Refused::OutOfMemory;
             let (vacant, round) = loop {
-                let Some(vacant) = self.engine.claim(mine, index, deadline, &mut refused) else {
+                let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused)
+                else {
                     return Err((refused.into(), value));
                 };
                 match round_of(&vacant) {
@@ -281,12 +282,8 @@ impl<T: 'static> Inner<T> {
     /// had so many occupants.
     #[cfg(any(test, expiry_loom))]
     pub(super) fn age(&self, generation: u32, round: u32) {
-        for id in 0.. {
-            let spot =
-                self.engine.slots.spot(id).filter(|_| id < crate::core::params::CHUNK as u32);
-            let Some(spot) = spot else {
-                return;
-            };
+        let ids = 0..crate::core::params::CHUNK as u32;
+        for spot in ids.filter_map(|id| self.engine.slots.spot(id)) {
             if spot.slot.lease().is(State::Free) {
                 spot.slot.set_lease(Lease::free(generation));
                 spot.note.store(round, Ordering::Relaxed);

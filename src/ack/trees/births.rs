@@ -13,11 +13,7 @@ impl<T: 'static> Trees<T> {
 
     #[inline(always)]
     pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
-        if self.is_sampled(target) {
-            self.age_now(id)
-        } else {
-            None
-        }
+        self.is_sampled(target).then(|| self.age_now(id)).flatten()
     }
 
     /// `None` where the clock panics: the caller has ended the root, and delivers its outcome all

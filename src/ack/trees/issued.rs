@@ -63,7 +63,7 @@ impl<T: 'static> Trees<T> {
         (deadline, now): (u64, u64),
     ) -> Result<Issued<'_>, (Refused, T)> {
         let mut refused = Refused::OutOfMemory;
-        let Some(vacant) = self.engine.claim(mine, index, deadline, &mut refused) else {
+        let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused) else {
             return Err((refused, token));
         };
         mine.frontend.nonce.add(1);

@@ -59,7 +59,7 @@ pub(crate) use stripe::Stripe;
 use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
-use super::params::{BLOCK, CHUNK};
+use super::params::{BLOCK_U32, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
@@ -80,9 +80,6 @@ use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
 use wakeup::{Wakeup, AT_ONCE};
-
-#[allow(clippy::cast_possible_truncation)]
-const BLOCK_U32: u32 = BLOCK as u32;
 
 /// How many homes and words of the index an inserting thread migrates at a time where the driver
 /// has fallen behind.

@@ -89,16 +89,10 @@ impl Index {
     #[cold]
     pub(crate) fn grow_if_full(&self, live: u64) -> bool {
         let directory = self.directory();
-        let words = self.capacity_of(directory.youngest());
+        let words = Self::capacity_of(directory.youngest());
         // Above 3/4 of all words, overflow buckets included, insertions start to fail here and
         // there.
         live * 4 >= words * 3 && self.grow(directory)
-    }
-
-    pub(super) fn capacity_of(&self, class: usize) -> u64 {
-        let table = self.table(class);
-        let homes = table.homes.as_slice().len() * HOME;
-        (homes + table.overflow.as_slice().len() * OVER) as u64
     }
 
     /// Installs a smaller table if so many keys would leave this one mostly empty. Asks for their
@@ -110,18 +104,19 @@ impl Index {
             return false;
         }
         let live = live();
-        if live * 16 > self.capacity_of(youngest) {
+        if live * 16 > Self::capacity_of(youngest) {
             return false;
         }
         let mut class = youngest - 1;
-        while class > 0 && live * 4 < self.capacity_of_class(class - 1) {
+        while class > 0 && live * 4 < Self::capacity_of(class - 1) {
             class -= 1;
         }
         matches!(self.acquire(class), Ok(true)) && self.list(directory, class)
     }
 
+    /// The words of a table of `class`.
     #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
-    pub(crate) fn capacity_of_class(&self, class: usize) -> u64 {
+    pub(crate) fn capacity_of(class: usize) -> u64 {
         let homes = 1u64 << (MIN_CLASS + class as u32);
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
     }
@@ -313,7 +308,7 @@ impl Index {
     #[cfg(any(test, expiry_loom, feature = "tracing"))]
     pub(crate) fn shape(&self) -> (usize, u64) {
         let directory = self.directory();
-        (directory.len(), self.capacity_of(directory.youngest()))
+        (directory.len(), Self::capacity_of(directory.youngest()))
     }
 
     /// For models: how many tables are in use, listed or not.

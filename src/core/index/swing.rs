@@ -30,8 +30,9 @@ impl<const OWN: usize> Table<OWN> {
     /// there is such a word. The caller is pinned.
     ///
     /// It needs no second look at the header. A word that is not published leads to no `target`: a
-    /// thread that has forwarded a slot to its own has withdrawn its reservation before. From a
-    /// word whose bit is gone the migrating thread takes what the swing has put there.
+    /// thread that has forwarded a slot to its own has withdrawn its reservation before, and while
+    /// a copy is not published yet, the swing ends at the old word. From a word whose bit is gone
+    /// the migrating thread takes what the swing has put there.
     pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> bool {
         let (at, home) = self.home(hash);
         let (wanted, swung) = (wanted(hash), word(hash, target));

@@ -18,7 +18,7 @@ use super::line::bits;
 use super::table::{hash_of, slot_of, Table, BITS};
 use super::{Index, Probe};
 use crate::core::pins::Pin;
-use crate::core::prefetch;
+use crate::core::prefetch_at;
 use crate::sync::{step, Ordering};
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ impl Index {
                 if cfg!(not(expiry_loom)) && *place & (span - 1) == 0 {
                     let youngest = self.table(directory.youngest());
                     let further = |homes| ((*place + homes * span) as u32).reverse_bits();
-                    prefetch(youngest.home_of(further(4)));
+                    prefetch_at(youngest.home_of(further(4)));
                     youngest.own_slots(further(2)).for_each(ahead);
                 }
                 break (next, end);
