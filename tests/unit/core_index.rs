@@ -302,7 +302,7 @@ fn groups_of_one_hash_do_not_blow_the_index_up() {
         // Each table once, and nothing of it is given back: address space.
         let words: u64 = (0..CLASSES)
             .filter(|&class| !index.tables[class].load(Ordering::Relaxed).is_null())
-            .map(|class| Index::capacity_of(class))
+            .map(Index::capacity_of)
             .sum();
         assert!(words < 64 * u64::from(taken), "{words} words for {taken} keys");
     }

@@ -13,7 +13,11 @@ impl<T: 'static> Trees<T> {
 
     #[inline(always)]
     pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
-        self.is_sampled(target).then(|| self.age_now(id)).flatten()
+        if self.is_sampled(target) {
+            self.age_now(id)
+        } else {
+            None
+        }
     }
 
     /// `None` where the clock panics: the caller has ended the root, and delivers its outcome all

@@ -157,23 +157,22 @@ impl<T: 'static> Trees<T> {
         if word ^ xor != target {
             return Ok(Ack::Pending);
         }
-        let live = Occupant { id, slot, lease };
-        self.last_ack(id, |mine| self.complete_issued(mine, live, root.0, target))
+        self.last_ack(root.0, Occupant { id, slot, lease }, target)
     }
 
-    /// Finishes the ack that made the word of slot `id` its target. Whether this ends the root,
-    /// `complete` says.
+    /// Finishes the ack that made the word its target, and had seen `lease` before.
     #[inline(never)] // keeps the others short
-    pub(super) fn last_ack(
+    fn last_ack(
         &self,
-        id: u32,
-        complete: impl FnOnce(&Mine) -> bool,
+        root: u64,
+        live: Occupant<'_, Tree<T>>,
+        target: u64,
     ) -> Result<Ack, AckError> {
         self.engine.with_stripe(|mine, _| {
-            if complete(mine) {
+            if self.complete_issued(mine, live, root, target) {
                 Ok(Ack::Completed)
             } else {
-                self.count_late(mine, id);
+                self.count_late(mine, live.id);
                 Err(AckError::NotLive)
             }
         })

@@ -70,11 +70,29 @@ impl<T: 'static> Trees<T> {
         tree.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let target = self.target(key.id, lease.generation());
         Some(if next == target {
-            self.last_ack(found.id, |mine| self.complete_chosen(mine, found, key, target))
+            self.last_ack_of(found, key, target)
         } else if lease.is(State::Early) {
             Ok(Ack::Held)
         } else {
             Ok(Ack::Pending)
+        })
+    }
+
+    /// Finishes the ack that made the word its target.
+    #[inline(never)] // keeps the others short
+    fn last_ack_of(
+        &self,
+        found: &Found<'_, T>,
+        key: Key<'_>,
+        target: u64,
+    ) -> Result<Ack, AckError> {
+        self.engine.with_stripe(|mine, _| {
+            if self.complete_chosen(mine, found, key, target) {
+                Ok(Ack::Completed)
+            } else {
+                self.count_late(mine, found.id);
+                Err(AckError::NotLive)
+            }
         })
     }
 
