@@ -145,6 +145,6 @@ impl AckMany for u64 {
         items: &[(Self, u64)],
         each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
-        tracker.trees.ack_chosen_batch(items, each);
+        tracker.trees.ack_chosen_many(items, each);
     }
 }

@@ -1,9 +1,8 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
-use super::deliver::{Deliver, Handler};
+use super::deliver::Handler;
 use super::trees::{Settings, Trees};
 use super::{AckTracker, OnDrop, Outcome};
-use crate::core::engine::Engine;
 use crate::error::BuildError;
 use crate::kit::channel::{Receiver, WhenFull};
 use crate::kit::handle::builder;
@@ -158,13 +157,12 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
 
     fn built(self, target: To<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
         let reaper = self.setup.reaper(reaper)?;
-        let (trees, on_drop) = self.trees(target)?;
-        let trees = Arc::new(trees);
+        let trees = Arc::new(self.trees(target)?);
         let owner = Owner::new(&trees, |trees| &trees.engine, reaper)?;
-        Ok(AckTracker { trees, owner, on_drop })
+        Ok(AckTracker { trees, owner, on_drop: self.on_drop })
     }
 
-    fn trees(self, target: To<T>) -> Result<(Trees<T>, OnDrop), BuildError> {
+    fn trees(&self, target: To<T>) -> Result<Trees<T>, BuildError> {
         // With timeouts off, early arrivals still have one.
         let fallback = Duration::from_secs(30).max(self.setup.interval.unwrap_or_default());
         let timeout = self.timeout.unwrap_or(fallback);
@@ -186,9 +184,6 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
             sampled,
             secrets: std::array::from_fn(|_| random.next_u64()),
         };
-        let shards = config.shards;
-        let engine =
-            Engine::new(config, Trees::<T>::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
-        Ok((Trees::new(engine, settings, Deliver::new(target)), self.on_drop))
+        Trees::new(config, settings, target)
     }
 }

@@ -48,10 +48,6 @@ pub(crate) struct Deliver<T> {
 }
 
 impl<T: 'static> Deliver<T> {
-    pub(super) fn new(target: Target<Outcome<T>, dyn Handler<T>>) -> Self {
-        Deliver { target, panics: AtomicU64::new(0) }
-    }
-
     /// Whether a task waits for an outcome that was delivered.
     #[cfg(feature = "async")]
     #[inline(always)]

@@ -175,20 +175,6 @@ impl<T: 'static> Trees<T> {
             f(root, seen);
         });
     }
-
-    /// Fails every root of this owner that is in flight, and returns how many this call ended.
-    ///
-    /// It looks for all of them first: a handler that it calls may begin new roots of the same
-    /// owner, and the walk would come to those too.
-    fn fail_all(&self, owner: u64) -> usize {
-        let mut all = Vec::new();
-        self.each_in_flight(|root, seen| {
-            if root.owner == owner {
-                all.push(seen);
-            }
-        });
-        all.into_iter().filter(|seen| self.fail_seen(seen)).count()
-    }
 }
 
 impl<T: Send + 'static> AckTracker<T> {
@@ -258,6 +244,12 @@ impl<T: Send + 'static> AckTracker<T> {
     /// the same id is another root, which the call leaves alone. The call may miss roots whose init
     /// is under way.
     pub fn fail_all(&self, owner: u64) -> usize {
-        self.trees.fail_all(owner)
+        let mut all = Vec::new();
+        self.trees.each_in_flight(|root, seen| {
+            if root.owner == owner {
+                all.push(seen);
+            }
+        });
+        all.into_iter().filter(|seen| self.trees.fail_seen(seen)).count()
     }
 }

@@ -13,7 +13,7 @@
 //!   comes before the driver's, so the driver reads the lowered value.
 
 use super::header::Header;
-use super::params::BLOCK;
+use super::params::BLOCK_U32;
 use super::slot::Payload;
 use super::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
@@ -80,6 +80,3 @@ impl Taken {
         Some((block, header.next.get()))
     }
 }
-
-#[allow(clippy::cast_possible_truncation)]
-const BLOCK_U32: u32 = BLOCK as u32;

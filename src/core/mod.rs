@@ -35,4 +35,4 @@ pub(crate) mod slots;
 pub(crate) mod threads;
 pub(crate) mod value;
 
-pub(crate) use crate::sync::{prefetch, prefetch_at};
+pub(crate) use crate::sync::prefetch_at;

@@ -13,7 +13,7 @@
 
 use super::lease::{Lease, State};
 use super::memory::ZeroValid;
-use super::slot::{Fields, Payload, Slot};
+use super::slot::{copies, Fields, Payload, Slot};
 use super::slots::Spot;
 use super::value::Owned;
 
@@ -130,14 +130,7 @@ pub(crate) struct Occupant<'a, P: Payload> {
     pub(crate) lease: Lease,
 }
 
-impl<P: Payload> Clone for Occupant<'_, P> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Occupant<'_, P> {}
+copies!(Occupant);
 
 impl<'a, P: Payload> Occupant<'a, P> {
     /// Ends this occupancy: one swap of the lease, which succeeds for one thread. If the lease has

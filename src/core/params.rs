@@ -7,6 +7,10 @@ pub(crate) const BLOCK: usize = 16;
 #[cfg(expiry_loom)]
 pub(crate) const BLOCK: usize = 2;
 
+/// The same, to count slots' ids by.
+#[allow(clippy::cast_possible_truncation)]
+pub(crate) const BLOCK_U32: u32 = BLOCK as u32;
+
 /// Blocks in a chunk: what a thread walks through in search of free slots, and what memory is
 /// given back in. With ack trees, 256 blocks of 16 slots make 128 KiB of slots, 32 KiB of birth
 /// stamps and 4 KiB of block headers. Slots have whole words, so a chunk's slots are whole pages

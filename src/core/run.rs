@@ -1,7 +1,7 @@
 //! Runs: slots that lie one after the other.
 
 use super::prefetch_at;
-use super::slot::{units, Payload, Slot, Unit};
+use super::slot::{copies, units, Payload, Slot, Unit};
 use std::marker::PhantomData;
 
 /// Slots that lie one after the other.
@@ -11,13 +11,7 @@ pub(crate) struct Run<'a, P: Payload> {
     _slots: PhantomData<&'a Unit<P>>,
 }
 
-impl<P: Payload> Clone for Run<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Run<'_, P> {}
+copies!(Run);
 
 // SAFETY: as a slot's.
 unsafe impl<P: Payload> Send for Run<'_, P> {}

@@ -138,14 +138,24 @@ pub(crate) struct Slot<'a, P: Payload> {
     _slots: PhantomData<&'a Unit<P>>,
 }
 
-impl<P: Payload> Clone for Slot<'_, P> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
+/// `Clone` and `Copy` of what names a slot, whatever its payload: a derived one would ask it of
+/// that, too.
+macro_rules! copies {
+    ($type:ident) => {
+        impl<P: $crate::core::slot::Payload> Clone for $type<'_, P> {
+            #[inline(always)]
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<P: $crate::core::slot::Payload> Copy for $type<'_, P> {}
+    };
 }
 
-impl<P: Payload> Copy for Slot<'_, P> {}
+pub(crate) use copies;
+
+copies!(Slot);
 
 // SAFETY: a shared reference to atomics; what is done with payloads has its own conditions.
 unsafe impl<P: Payload> Send for Slot<'_, P> {}

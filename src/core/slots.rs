@@ -36,7 +36,7 @@ use super::memory::{boxed, OutOfMemory, Zeroed};
 use super::params::{BLOCK, CHUNK, CHUNK_BLOCKS, SEGMENTS};
 use super::prefetch_at;
 pub(crate) use super::run::Run;
-use super::slot::{units, Note as _, Payload, Slot, Unit};
+use super::slot::{copies, units, Note as _, Payload, Slot, Unit};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// A run of chunks, mapped together.
@@ -106,13 +106,7 @@ pub(crate) struct Spot<'a, P: Payload> {
     pub(crate) term: &'a P::Term,
 }
 
-impl<P: Payload> Clone for Spot<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Spot<'_, P> {}
+copies!(Spot);
 
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard
 /// `c % shards`.

@@ -109,8 +109,7 @@ impl<T: 'static> Inner<T> {
         let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
         let shards = config.shards;
         Ok(Inner {
-            engine: Engine::new(config, move || PerShard::new(shards))
-                .map_err(|_| BuildError::OutOfMemory)?,
+            engine: Engine::new(config, move || PerShard::new(shards))?,
             seal: Seal::new(&mut random),
             timeout: timeout.map(nanos),
             target,
@@ -170,7 +169,8 @@ impl<T: 'static> Inner<T> {
             };
             let mut refused = Refused::OutOfMemory;
             let (vacant, round) = loop {
-                let Some(vacant) = self.engine.claim(mine, index, deadline, &mut refused) else {
+                let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused)
+                else {
                     return Err((refused.into(), value));
                 };
                 match round_of(&vacant) {
@@ -282,12 +282,8 @@ impl<T: 'static> Inner<T> {
     /// had so many occupants.
     #[cfg(any(test, expiry_loom))]
     pub(super) fn age(&self, generation: u32, round: u32) {
-        for id in 0.. {
-            let spot =
-                self.engine.slots.spot(id).filter(|_| id < crate::core::params::CHUNK as u32);
-            let Some(spot) = spot else {
-                return;
-            };
+        let ids = 0..crate::core::params::CHUNK as u32;
+        for spot in ids.filter_map(|id| self.engine.slots.spot(id)) {
             if spot.slot.lease().is(State::Free) {
                 spot.slot.set_lease(Lease::free(generation));
                 spot.note.store(round, Ordering::Relaxed);
@@ -382,8 +378,8 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         });
         // At no shard.
         unwanted.into_iter().for_each(|value| inner.guard(|| drop(value)));
-        if let (true, Target::Channel(sender)) = (closed, &inner.target) {
-            sender.finish();
+        if closed {
+            inner.target.finish();
         }
     }
 

@@ -44,13 +44,7 @@ pub(crate) mod stack;
 pub(crate) mod tasks;
 pub(crate) mod worker;
 
-/// Starts fetching what `place` points to into the cache; a hint.
-#[inline]
-pub(crate) fn prefetch<T>(place: &T) {
-    prefetch_at(place);
-}
-
-/// As [`prefetch`], of an address at which there may be nothing.
+/// Starts fetching what `place` points to into the cache; a hint. There may be nothing at it.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(place: *const T) {
     #[cfg(test)]

@@ -5,8 +5,7 @@ use super::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// A lock-free stack of which all is taken at once: a push is a compare-and-swap, and taking
-/// everything one swap. No thread pops a single item, so there is no ABA, and no thread looks at
+/// Lock-free: a push is a compare-and-swap, and taking everything one swap. No thread pops a single item, so there is no ABA, and no thread looks at
 /// what another may be freeing.
 pub(crate) struct Stack<T> {
     head: AtomicPtr<Link<T>>,

@@ -140,8 +140,7 @@ impl Drop for Claimed<'_> {
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
         let shards = config.shards;
-        let engine = Engine::new(config, move || PerShard::new(shards))
-            .map_err(|_| BuildError::OutOfMemory)?;
+        let engine = Engine::new(config, move || PerShard::new(shards))?;
         Ok(Waiters { engine, panics: Statistic::new(0) })
     }
 
@@ -168,7 +167,7 @@ impl Waiters {
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
         let registered = self.engine.with_stripe(|mine, index| {
-            let vacant = self.engine.claim(mine, index, ANY, &mut refused)?;
+            let vacant = self.engine.claim(mine, index, ANY, true, &mut refused)?;
             // No other thread gets the slot, whatever the waker's clone does.
             let claimed = Lease::free(vacant.generation()).with_state(State::Dead);
             vacant.spot().slot.set_lease(claimed);
@@ -195,7 +194,12 @@ impl Waiters {
         }
         let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
-            self.enter((mine, index), self.expressed(due), waker, &mut refused)
+            let waker = Words::from_waker(waker.clone());
+            let Some(vacant) = self.engine.claim(mine, index, ANY, true, &mut refused) else {
+                Self::give_up(waker);
+                return None;
+            };
+            self.fill(mine, vacant, self.expressed(due), waker, &mut refused)
         });
         Some(entered.ok_or_else(|| self.refuse(refused)))
     }
@@ -222,24 +226,6 @@ impl Waiters {
             self.engine.count_refusal();
         }
         refused.into()
-    }
-
-    /// Claims a slot for a clone of a waker and makes it live. If it cannot, `refused` says why.
-    /// (Not a `Result`, as [`Engine::claim`].)
-    #[inline(never)]
-    fn enter(
-        &self,
-        (mine, index): (&Mine, usize),
-        deadline: u64,
-        waker: &Waker,
-        refused: &mut Refused,
-    ) -> Option<Waiter> {
-        let waker = Words::from_waker(waker.clone());
-        let Some(vacant) = self.engine.claim(mine, index, ANY, refused) else {
-            Self::give_up(waker);
-            return None;
-        };
-        self.fill(mine, vacant, deadline, waker, refused)
     }
 
     /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was

@@ -138,7 +138,7 @@ fn growth_passes_over_a_table_that_somebody_may_be_in() {
     while index.migrate(1000) {}
     assert!(index.turn(), "the grace period of class 2 cannot be over");
     assert!(index.grow_if_full(CROWD), "there are larger classes");
-    assert_eq!(index.shape(), (2, index.capacity_of_class(3)));
+    assert_eq!(index.shape(), (2, Index::capacity_of(3)));
     drop(pin);
     migrate(&index);
     assert!(found(&index, 1));
@@ -154,13 +154,13 @@ fn growth_passes_over_a_table_that_is_in_use() {
     }
     assert!(index.grow_if_full(CROWD));
     migrate(&index);
-    assert_eq!(index.shape(), (1, index.capacity_of_class(2)));
+    assert_eq!(index.shape(), (1, Index::capacity_of(2)));
     assert!(index.shrink_if_empty(|| 0));
-    assert_eq!(index.shape(), (2, index.capacity_of_class(0)));
+    assert_eq!(index.shape(), (2, Index::capacity_of(0)));
     assert!(index.grow_if_full(CROWD));
-    assert_eq!(index.shape(), (3, index.capacity_of_class(3)));
+    assert_eq!(index.shape(), (3, Index::capacity_of(3)));
     migrate(&index);
-    assert_eq!(index.shape(), (1, index.capacity_of_class(3)));
+    assert_eq!(index.shape(), (1, Index::capacity_of(3)));
     assert!((0..100).all(|slot| found(&index, slot)));
 }
 
@@ -302,7 +302,7 @@ fn groups_of_one_hash_do_not_blow_the_index_up() {
         // Each table once, and nothing of it is given back: address space.
         let words: u64 = (0..CLASSES)
             .filter(|&class| !index.tables[class].load(Ordering::Relaxed).is_null())
-            .map(|class| index.capacity_of_class(class))
+            .map(Index::capacity_of)
             .sum();
         assert!(words < 64 * u64::from(taken), "{words} words for {taken} keys");
     }
@@ -318,7 +318,7 @@ fn a_crowded_home_does_not_blow_the_index_up() {
         index.migrate(10_000);
     }
     let (_, words) = index.shape();
-    assert_eq!(words, index.capacity_of_class(6), "4,096 homes");
+    assert_eq!(words, Index::capacity_of(6), "4,096 homes");
     let full = index.insert(&index.pins.pin(), 5 << 25 | 5, 200, &mut false, &mut |_| false);
     assert!(matches!(full, Insert::Alike));
     assert!((0..31).all(|slot| index.find(slot << 20 | 5, &mut |_| true) == Some(slot)));

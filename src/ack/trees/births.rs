@@ -11,18 +11,6 @@ impl<T: 'static> Trees<T> {
         (target >> 32) < self.settings.sampled
     }
 
-    pub(super) fn set_birth(&self, id: u32, stamp: u64) {
-        if let Some(spot) = self.engine.slots.spot(id) {
-            // Relaxed: the lease publishes it, which is stored after it.
-            spot.note.store(stamp, Ordering::Relaxed);
-        }
-    }
-
-    fn birth(&self, id: u32) -> u64 {
-        let spot = self.engine.slots.spot(id);
-        spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
-    }
-
     #[inline(always)]
     pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
         if self.is_sampled(target) {
@@ -59,6 +47,8 @@ impl<T: 'static> Trees<T> {
     /// Age of a live root. It is zero if the birth stamp comes from a later clock reading than
     /// `now`.
     pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
-        Duration::from_nanos(now.saturating_sub(self.birth(id)))
+        let spot = self.engine.slots.spot(id);
+        let birth = spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed));
+        Duration::from_nanos(now.saturating_sub(birth))
     }
 }

@@ -8,7 +8,7 @@ use crate::ack::outcome::{Ack, Done, Outcome, Reason, Root};
 use crate::core::engine::{Look, Refused};
 use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
-use crate::core::occupancy::Occupant;
+use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
@@ -63,7 +63,7 @@ impl<T: 'static> Trees<T> {
         (deadline, now): (u64, u64),
     ) -> Result<Issued<'_>, (Refused, T)> {
         let mut refused = Refused::OutOfMemory;
-        let Some(vacant) = self.engine.claim(mine, index, deadline, &mut refused) else {
+        let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused) else {
             return Err((refused, token));
         };
         mine.frontend.nonce.add(1);
@@ -212,24 +212,32 @@ impl<T: 'static> Trees<T> {
     }
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
-        while let Some(live) = self.occupant(root) {
-            match self.fail_live(live, self.issued_target(root.0), by) {
-                Ok(true) => return Ok(Done::Now),
-                Ok(false) => {}
-                Err(_) => break,
-            }
-        }
-        self.late(IssuedId(root.0).slot())
+        self.end_failed(root, by, |mine, ended, target, reason| {
+            self.finish(mine, ended, target, reason);
+        })?;
+        Ok(Done::Now)
     }
 
     /// As [`fail_issued`](Self::fail_issued), but the caller delivers the outcome.
     pub(crate) fn fail_undelivered(&self, root: Root) -> Result<Outcome<T>, AckError> {
-        let (target, reason) = (self.issued_target(root.0), Some(Reason::Failed { by: None }));
+        let failed = self.end_failed(root, None, |mine, ended, target, reason| {
+            self.outcome(mine, ended, target, reason, None)
+        })?;
+        failed.map_err(|_| AckError::NotLive)
+    }
+
+    /// Ends a root that fails, and calls `finish` with it, its target and the reason.
+    fn end_failed<R>(
+        &self,
+        root: Root,
+        by: Option<u64>,
+        finish: impl Fn(&Mine, Ended<'_, Tree<T>>, u64, Option<Reason>) -> R,
+    ) -> Result<R, AckError> {
+        let (target, reason) = (self.issued_target(root.0), Some(Reason::Failed { by }));
         while let Some(live) = self.occupant(root) {
-            match self.end_live(live, |mine, ended| self.outcome(mine, ended, target, reason, None))
-            {
-                Ok(Some(Ok(outcome))) => return Ok(outcome),
-                Ok(_) => {}
+            match self.end_live(live, |mine, ended| finish(mine, ended, target, reason)) {
+                Ok(Some(done)) => return Ok(done),
+                Ok(None) => {}
                 Err(_) => break,
             }
         }

@@ -37,20 +37,20 @@
 //! | [`word`] | the whitenings |
 //! | [`issued`] | the calls on issued roots |
 //! | [`chosen`] | the calls on chosen roots, and early entries |
-//! | [`batch`] | the calls on many roots |
+//! | [`many`] | the calls on many roots |
 //! | [`ends`] | what the thread does that ends a root |
 //! | [`undelivered`] | outcomes on their way |
 //! | [`births`] | when roots began, and their latencies |
 //! | [`close`] | the shutdown |
 //! | [`driver`] | what the driver asks |
 
-mod batch;
 mod births;
 mod chosen;
 mod close;
 mod driver;
 mod ends;
 mod issued;
+mod many;
 mod tree;
 mod undelivered;
 mod word;
@@ -59,14 +59,16 @@ pub(super) use ends::Seen;
 
 use self::tree::Tree;
 use self::undelivered::Undelivered;
-use super::deliver::Deliver;
+use super::deliver::{Deliver, Handler};
 use super::error::AckError;
 use super::outcome::Outcome;
-use crate::core::engine::{Engine, Look, Stripe};
+use crate::core::engine::{Config, Engine, Look, Stripe};
 use crate::core::lease::Lease;
 use crate::core::per_shard::PerShard;
 use crate::core::threads::Counter;
+use crate::error::BuildError;
 use crate::kit::lifecycle::Leftovers;
+use crate::kit::target::Target;
 use crate::time::Lifetime;
 use std::sync::atomic::AtomicU64;
 
@@ -98,16 +100,6 @@ pub(crate) struct Share {
     undelivered: Undelivered,
 }
 
-impl Share {
-    fn new(shards: usize) -> Self {
-        Share {
-            counts: PerShard::new(shards),
-            nonce: Counter::default(),
-            undelivered: Undelivered::default(),
-        }
-    }
-}
-
 type Mine = Stripe<Share>;
 
 pub(crate) struct Settings {
@@ -133,11 +125,23 @@ pub(crate) struct Trees<T: 'static> {
 
 impl<T: 'static> Trees<T> {
     pub(crate) fn new(
-        engine: Engine<Tree<T>, Share>,
+        config: Config,
         settings: Settings,
-        deliver: Deliver<T>,
-    ) -> Self {
-        Trees { engine, settings, early: AtomicU64::new(0), deliver, returned: Leftovers::new() }
+        target: Target<Outcome<T>, dyn Handler<T>>,
+    ) -> Result<Self, BuildError> {
+        let shards = config.shards;
+        let share = move || Share {
+            counts: PerShard::new(shards),
+            nonce: Counter::default(),
+            undelivered: Undelivered::default(),
+        };
+        Ok(Trees {
+            engine: Engine::new(config, share)?,
+            settings,
+            early: AtomicU64::new(0),
+            deliver: Deliver { target, panics: AtomicU64::new(0) },
+            returned: Leftovers::new(),
+        })
     }
 
     /// Makes the error for a caller whose entry has no room, or comes after a shutdown. The former
@@ -149,11 +153,6 @@ impl<T: 'static> Trees<T> {
             self.engine.count_refusal();
         }
         why
-    }
-
-    /// Makes a thread's share; see [`Engine::new`].
-    pub(crate) fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
-        move || Share::new(shards)
     }
 
     /// The deadline of a root that begins now, and the clock reading that the deadline was derived

@@ -3,7 +3,7 @@
 //! A shutdown closes the channel of outcomes when no more come. So each thread announces that it is
 //! about to end a root before the swap that ends it, and withdraws the announcement when it has
 //! delivered the outcome. A shutdown that finds the root ended therefore finds the announcement,
-//! and waits until it is withdrawn (`Trees::finish_telling`).
+//! and waits until it is withdrawn (`Trees::have_delivered`).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

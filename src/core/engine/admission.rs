@@ -3,7 +3,7 @@
 //! An entry is refused where a bounded capacity is used up, where there is no memory, and once a
 //! shutdown has begun.
 //!
-//! # CapacityReady
+//! # Waiting for room
 //!
 //! Where the capacity is bounded, each slot in use holds one of so many permits.
 //!
@@ -352,7 +352,7 @@ impl Admission {
     }
 }
 
-/// Where a task waits for room. See "CapacityReady" in the module's head.
+/// Where a task waits for room. See "Waiting for room" in the module's head.
 #[cfg(feature = "async")]
 #[derive(Clone, Copy)]
 pub(crate) struct Door<'a>(&'a Admission);

@@ -20,6 +20,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Claims a free slot for an entry with this deadline, which this thread has just computed.
     /// Lock-free; amortised over a block, one swap. If there is none, `refused` says why.
     ///
+    /// It `needs_room` unless the caller has the entry's permits: from a [`Room`](super::Room), or
+    /// of the entry whose place it takes.
+    ///
     /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together
     /// again.)
     #[inline(always)]
@@ -27,30 +30,6 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         stripe: &Stripe<C>,
         index: usize,
-        deadline: u64,
-        refused: &mut Refused,
-    ) -> Option<Vacant<'_, P>> {
-        self.claim_with((stripe, index), deadline, true, refused)
-    }
-
-    /// As [`claim`](Self::claim), for an entry whose permits the caller has: from a
-    /// [`Room`](super::Room), or of the entry whose place it takes.
-    #[inline(always)]
-    pub(crate) fn claim_permitted(
-        &self,
-        stripe: &Stripe<C>,
-        index: usize,
-        deadline: u64,
-        refused: &mut Refused,
-    ) -> Option<Vacant<'_, P>> {
-        self.claim_with((stripe, index), deadline, false, refused)
-    }
-
-    /// Claims a slot that `needs_room`, or has it.
-    #[inline(always)]
-    fn claim_with(
-        &self,
-        (stripe, index): (&Stripe<C>, usize),
         deadline: u64,
         needs_room: bool,
         refused: &mut Refused,

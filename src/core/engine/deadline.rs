@@ -317,15 +317,11 @@ impl Deadlines {
         let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
         match mine.own.get(now, after) {
             Some(deadline) => deadline,
-            None => self.due_from(mine, after, (now, lag)),
+            None => self.compute(mine, &mine.own, (now, lag), after),
         }
     }
 
     #[cold]
-    fn due_from(&self, mine: &LastDeadlines, after: u64, (now, lag): (u64, u64)) -> u64 {
-        self.compute(mine, &mine.own, (now, lag), after)
-    }
-
     fn compute(
         &self,
         mine: &LastDeadlines,

@@ -59,13 +59,13 @@ pub(crate) use stripe::Stripe;
 use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
-use super::memory::OutOfMemory;
-use super::params::{BLOCK, CHUNK};
+use super::params::{BLOCK_U32, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::slot::Payload;
 use super::slots::Slots;
 use super::threads::{self, index, Counter, Stripes};
+use crate::error::BuildError;
 use crate::sync::park::Backoff;
 use crate::sync::process;
 use crate::time::NEVER;
@@ -80,9 +80,6 @@ use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
 use wakeup::{Wakeup, AT_ONCE};
-
-#[allow(clippy::cast_possible_truncation)]
-const BLOCK_U32: u32 = BLOCK as u32;
 
 /// How many homes and words of the index an inserting thread migrates at a time where the driver
 /// has fallen behind.
@@ -151,14 +148,14 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn new(
         config: Config,
         stripe: impl Fn() -> C + Send + Sync + 'static,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Self, BuildError> {
         let deadlines = Deadlines::new(config.clock, config.precision, config.exact);
         let now = deadlines.ticks().start();
         let shards = config.shards;
         Ok(Engine {
             slots: Slots::new(shards),
             shards: (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
-            keys: Keys::new(shards, config.seed)?,
+            keys: Keys::new(shards, config.seed).map_err(|_| BuildError::OutOfMemory)?,
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             deadlines,
             admission: Admission::new(config.capacity),

@@ -11,7 +11,7 @@
 //! 114. Where a poll ends all entries of a block at once, plans make no difference above 10 %.
 
 use crate::core::params::{BLOCK, CHUNK_BLOCKS};
-use crate::core::prefetch;
+use crate::core::prefetch_at;
 use crate::time::NEVER;
 
 /// Ticks of notes can be compared where they are less than this away. The driver notes a deadline
@@ -27,12 +27,10 @@ pub(super) struct Plan {
     noted: u32,
 }
 
-type ChunkPlans = Box<[Plan]>;
-
 /// The plans of one shard's blocks, by their number in the shard. A chunk's plans get their memory
 /// with the first of them.
 #[derive(Default)]
-pub(super) struct Plans(Vec<Option<ChunkPlans>>);
+pub(super) struct Plans(Vec<Option<Box<[Plan]>>>);
 
 impl Plans {
     #[inline]
@@ -55,8 +53,8 @@ impl Plans {
         let Some(Some(plans)) = self.0.get(chunk) else {
             return false;
         };
-        prefetch(&plans[at].ticks);
-        prefetch(&plans[at].noted);
+        prefetch_at(&plans[at].ticks);
+        prefetch_at(&plans[at].noted);
         true
     }
 

@@ -1,7 +1,5 @@
 //! Renewals: what the deadline of a live lease becomes.
 //!
-//! # Renewals
-//!
 //! A renewal looks at the lease, reads the clock, and swaps the lease. After a lost swap it looks
 //! again and reads the clock again. What it sets, [`renewed`] decides:
 //!
@@ -70,10 +68,8 @@ impl Look {
 }
 
 /// The deadline that a renewal sets; `None` leaves the lease as it is, and the renewal is done all
-/// the same. See "Renewals" in the module's head.
-///
-/// `found` is the deadline that the lease has. `cheap` was computed after the look, and `exact`
-/// computes the deadline from an exact reading.
+/// the same. See the module's head. `found` is the deadline that the lease has. `cheap` was computed
+/// after the look, and `exact` computes the deadline from an exact reading.
 #[inline(always)]
 fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> Option<u64> {
     if cheap >= found {
@@ -98,7 +94,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
-    /// as it is, and the renewal is done all the same. See "Renewals" in the module's head.
+    /// as it is, and the renewal is done all the same.
     ///
     /// The caller swaps `lease` for one with that deadline. If it loses the swap it looks at the
     /// lease again and calls this again.

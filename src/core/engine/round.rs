@@ -6,6 +6,8 @@ use super::ring::Tended;
 use super::scan::AT_ONCE;
 use super::shard::DriverShard;
 use super::{Engine, Frontend, Instant, Work};
+#[cfg(feature = "tracing")]
+use crate::core::index::Index;
 use crate::core::params::{BLOCK, CHUNK_BLOCKS};
 use crate::core::slot::Payload;
 use crate::core::slots::Released;
@@ -65,7 +67,9 @@ impl<P: Payload, C> Engine<P, C> {
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked = shard.ring.take_asked();
         // Not in each tick: it sums what all threads have counted.
-        let tends = asked || self.tends_again(driver.tended, instant.tick);
+        let every = (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1);
+        let again = || driver.tended == NEVER || instant.tick >= driver.tended + every;
+        let tends = asked || again();
         if tends {
             // Under a grace period, the next visit looks again.
             driver.tended = if waits { NEVER } else { instant.tick };
@@ -98,7 +102,10 @@ impl<P: Payload, C> Engine<P, C> {
         } else {
             0
         };
-        maintenance = maintenance.min(self.carries_on(at, instant.tick));
+        // Soon, if a smaller table has just been installed.
+        if self.keys.at(at).wants_migration() {
+            maintenance = maintenance.min(instant.tick + 1);
+        }
         if maintenance != shard.maintenance.load(Ordering::Relaxed) {
             // survives: one word, with nothing behind it. The reaper reads it after its
             // announcement, which a driver that left the shard has changed before (`depart`).
@@ -119,7 +126,7 @@ impl<P: Payload, C> Engine<P, C> {
             return;
         }
         let from = match std::mem::replace(&mut driver.words, to) {
-            0 => index.capacity_of_class(0),
+            0 => Index::capacity_of(0),
             from => from,
         };
         if to > from {
@@ -127,22 +134,6 @@ impl<P: Payload, C> Engine<P, C> {
         } else if to < from {
             event!(DEBUG, "index shrank", shard = at, from = from, to = to);
         }
-    }
-
-    /// When to come back to migrate an index's words: soon, if a smaller table has just been
-    /// installed.
-    fn carries_on(&self, at: usize, tick: u64) -> u64 {
-        if self.keys.at(at).wants_migration() {
-            tick + 1
-        } else {
-            NEVER
-        }
-    }
-
-    /// Whether it is time to maintain memory at `tick`, which was done last at tick `last`.
-    fn tends_again(&self, last: u64, tick: u64) -> bool {
-        last == NEVER
-            || tick >= last + (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
     /// How many ticks to put off the next look at a grace period that a pinned thread does not let
@@ -222,12 +213,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to
     /// do.
-    pub(super) fn migrate(
-        &self,
-        at: usize,
-        mut budget: usize,
-        frontend: &impl Frontend<P>,
-    ) -> usize {
+    fn migrate(&self, at: usize, mut budget: usize, frontend: &impl Frontend<P>) -> usize {
         let index = self.keys.at(at);
         if !index.wants_migration() {
             return budget;

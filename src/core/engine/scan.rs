@@ -2,13 +2,13 @@
 
 use super::plan::Plan;
 use super::shard::DriverShard;
-use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work, BLOCK_U32};
+use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work};
 use crate::core::header::{Header, Look};
 use crate::core::occupancy::Occupant;
-use crate::core::params::BLOCK;
+use crate::core::params::{BLOCK, BLOCK_U32};
+use crate::core::prefetch_at;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
-use crate::core::{prefetch, prefetch_at};
 use crate::sync::step;
 use crate::time::NEVER;
 
@@ -29,19 +29,7 @@ pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
 }
 
 /// A block whose next expiration has been taken, to be scanned.
-struct Taking<'a, P: Payload> {
-    header: &'a Header,
-    slots: Run<'a, P>,
-    look: Look,
-}
-
-impl<P: Payload> Clone for Taking<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Taking<'_, P> {}
+type Taken<'a, P> = (&'a Header, Run<'a, P>, Look);
 
 impl<P: Payload, C> Engine<P, C> {
     /// Ends what is due in these blocks, each by its number in the shard and its own.
@@ -77,7 +65,7 @@ impl<P: Payload, C> Engine<P, C> {
     pub(super) fn prefetch_block(&self, driver: &DriverShard, local: u32, block: u32) {
         let first = block * BLOCK_U32;
         if let Some(header) = self.slots.header(first) {
-            prefetch(header);
+            prefetch_at(header);
         }
         if !driver.plans.prefetch(local) {
             if let Some(slots) = self.slots.block(first) {
@@ -104,7 +92,7 @@ impl<P: Payload, C> Engine<P, C> {
             *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
             for (slot, note) in self.among(block, *candidates) {
                 prefetch_at(slot.address());
-                prefetch(note);
+                prefetch_at(note);
             }
         }
         for (&(_, block), &candidates) in due.iter().zip(&candidates) {
@@ -128,12 +116,12 @@ impl<P: Payload, C> Engine<P, C> {
     /// Takes a block's next expiration. From here on it reads "never": inserters report what
     /// comes.
     #[inline]
-    fn take(&self, block: u32) -> Option<Taking<'_, P>> {
+    fn take(&self, block: u32) -> Option<Taken<'_, P>> {
         let first = block * BLOCK_U32;
         let header = self.slots.header(first)?;
         let look = header.next.take()?;
         step("taken");
-        Some(Taking { slots: self.slots.block(first)?, header, look })
+        Some((header, self.slots.block(first)?, look))
     }
 
     /// Ends what is due in a block, and schedules it for when it is to be looked at again. With a
@@ -142,13 +130,12 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         driver: &mut DriverShard,
         (local, block): (u32, u32),
-        (taken, pin): (Taking<'_, P>, Option<&Pin>),
+        ((header, slots, look), pin): (Taken<'_, P>, Option<&Pin>),
         instant: Instant<'_>,
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) {
         let first = block * BLOCK_U32;
-        let Taking { header, slots, look } = taken;
         let Look { next, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {

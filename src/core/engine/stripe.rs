@@ -42,9 +42,7 @@ impl<C> Stripe<C> {
         }
     }
 
-    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
-    /// has to hear, until what this returns is dropped. Call it before another thread can find the
-    /// lease.
+    /// See [`Unreported::begin`].
     #[inline]
     pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
         self.unreported.begin(tick)

@@ -1,39 +1,20 @@
 //! Walking over all slots, a block at a time, while others come and go.
 
-use super::{Engine, Frontend, BLOCK_U32};
+use super::{Engine, Frontend};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
-use crate::core::params::CHUNK_BLOCKS;
+use crate::core::params::{BLOCK_U32, CHUNK_BLOCKS};
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
-/// How far a walk has come.
-#[derive(Default)]
-struct Walk {
-    shard: usize,
-    /// In this shard.
-    block: u32,
-}
-
 impl<P: Payload, C> Engine<P, C> {
-    /// The next block of a walk: the id of its first slot, and its slots. No slot moves: an
-    /// occupancy that lasts from the walk's beginning to its end is met exactly once. (A keyed
-    /// entry that is replaced goes on in another slot: `core::index::walk` is for those.)
-    fn next_block(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
-        loop {
-            if walk.shard == self.shards() {
-                return None;
-            }
-            if walk.block >= self.blocks(walk.shard) {
-                *walk = Walk { shard: walk.shard + 1, block: 0 };
-                continue;
-            }
-            let block = self.block_at(walk.shard, walk.block);
-            walk.block += 1;
-            if block.is_some() {
-                return block;
-            }
-        }
+    /// Each block: the id of its first slot, and its slots. No slot moves: an occupancy that lasts
+    /// from the walk's beginning to its end is met exactly once. (A keyed entry that is replaced
+    /// goes on in another slot: `core::index::walk` is for those.)
+    fn each_block(&self) -> impl Iterator<Item = (u32, Run<'_, P>)> {
+        (0..self.shards()).flat_map(move |shard| {
+            (0..self.blocks(shard)).filter_map(move |block| self.block_at(shard, block))
+        })
     }
 
     /// How many blocks of a shard there have been at most.
@@ -57,16 +38,13 @@ impl<P: Payload, C> Engine<P, C> {
             let state = slot.lease().state();
             state.expires() || matches!(state, State::Initing | State::InitingFailed)
         };
-        let mut walk = Walk::default();
-        let mut blocks = std::iter::from_fn(|| self.next_block(&mut walk));
-        self.len(frontend) == 0 && !blocks.any(|(_, slots)| slots.iter().any(used))
+        self.len(frontend) == 0 && !self.each_block().any(|(_, slots)| slots.iter().any(used))
     }
 
     /// Calls `f` with every slot that may be in use, as it is just then. It is for operators, and
     /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Occupant<'_, P>)) {
-        let mut walk = Walk::default();
-        while let Some((first, slots)) = self.next_block(&mut walk) {
+        for (first, slots) in self.each_block() {
             for (id, slot) in (first..).zip(slots.iter()) {
                 f(Occupant { id, slot, lease: slot.lease() });
             }

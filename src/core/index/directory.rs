@@ -32,12 +32,8 @@ impl Directory {
         (0..self.len()).map(move |at| self.class(at))
     }
 
-    pub(super) fn build(classes: &[usize], version: u64) -> Self {
-        Self::of(classes.iter().copied(), version)
-    }
-
     /// Allocates nothing: it is called where memory may be short.
-    fn of(classes: impl Iterator<Item = usize>, version: u64) -> Self {
+    pub(super) fn of(classes: impl Iterator<Item = usize>, version: u64) -> Self {
         let (mut word, mut listed) = (version << 44, 0);
         for class in classes {
             word |= (class as u64) << (5 * listed);

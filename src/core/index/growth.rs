@@ -2,6 +2,7 @@
 //! safe.
 
 use super::directory::{Directory, LISTED};
+use super::line::bits;
 use super::table::{hash_of, Publish, Table, BITS, CLOSED};
 use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
 use crate::core::memory::{boxed, OutOfMemory};
@@ -47,7 +48,7 @@ impl Index {
         // While migration is behind, take larger steps: then the list can never be full before the
         // largest class is reached (1+1+2+2+4+4+8 doublings on top of the first).
         let step: usize = 1 << (seen.len().saturating_sub(1) / 2);
-        let small = usize::from(seen.youngest() < SMALL_CLASSES);
+        let small = usize::from((0..SMALL_CLASSES).contains(&seen.youngest()));
         let mut class = (seen.youngest() + step.max(1 + small)).min(CLASSES - 1);
         let is_sparse = self.table(seen.youngest()).is_sparse();
         if is_sparse || seen.len() == LISTED || class == seen.youngest() {
@@ -64,34 +65,34 @@ impl Index {
                 Ok(false) | Err(OutOfMemory) => return self.directory() != seen,
             }
         }
-        if self
-            .directory
-            .compare_exchange(seen.0, seen.with(class).0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
+        self.list(seen, class);
+        true
+    }
+
+    /// Lists the table of `class`, which the caller has acquired, as the youngest, if `seen` still
+    /// is the directory. Returns whether it was.
+    fn list(&self, seen: Directory, class: usize) -> bool {
+        let with = seen.with(class).0;
+        let swap =
+            self.directory.compare_exchange(seen.0, with, Ordering::AcqRel, Ordering::Relaxed);
+        if swap.is_err() {
             // Another thread's table came first. This thread's was never listed, so no thread has
             // been in it.
             // survives: the thread that takes the table next could miss that it was made, and map
             // another. Loom does not count that memory.
             self.states[class].store(UNUSED, Ordering::Release);
         }
-        true
+        swap.is_ok()
     }
 
     /// Whether a larger table is due for `live` keys; installs it.
     #[cold]
     pub(crate) fn grow_if_full(&self, live: u64) -> bool {
         let directory = self.directory();
-        let words = self.capacity_of(directory.youngest());
+        let words = Self::capacity_of(directory.youngest());
         // Above 3/4 of all words, overflow buckets included, insertions start to fail here and
         // there.
         live * 4 >= words * 3 && self.grow(directory)
-    }
-
-    pub(super) fn capacity_of(&self, class: usize) -> u64 {
-        let table = self.table(class);
-        let homes = table.homes.as_slice().len() * HOME;
-        (homes + table.overflow.as_slice().len() * OVER) as u64
     }
 
     /// Installs a smaller table if so many keys would leave this one mostly empty. Asks for their
@@ -103,36 +104,19 @@ impl Index {
             return false;
         }
         let live = live();
-        if live * 16 > self.capacity_of(youngest) {
+        if live * 16 > Self::capacity_of(youngest) {
             return false;
         }
         let mut class = youngest - 1;
-        while class > 0 && live * 4 < self.capacity_of_class(class - 1) {
+        while class > 0 && live * 4 < Self::capacity_of(class - 1) {
             class -= 1;
         }
-        match self.acquire(class) {
-            Ok(true) => {
-                if self
-                    .directory
-                    .compare_exchange(
-                        directory.0,
-                        directory.with(class).0,
-                        Ordering::AcqRel,
-                        Ordering::Relaxed,
-                    )
-                    .is_err()
-                {
-                    self.states[class].store(UNUSED, Ordering::Release);
-                    return false;
-                }
-                true
-            }
-            _ => false,
-        }
+        matches!(self.acquire(class), Ok(true)) && self.list(directory, class)
     }
 
+    /// The words of a table of `class`.
     #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
-    pub(crate) fn capacity_of_class(&self, class: usize) -> u64 {
+    pub(crate) fn capacity_of(class: usize) -> u64 {
         let homes = 1u64 << (MIN_CLASS + class as u32);
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
     }
@@ -183,10 +167,7 @@ impl Index {
                 *budget -= 1;
                 let home = &table.homes.as_slice()[at];
                 let header = home.header.fetch_or(CLOSED, Ordering::AcqRel);
-                let mut bits = header & BITS;
-                while bits != 0 {
-                    let position = bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
+                for position in bits(header & BITS) {
                     let word = table.word_at(at, home, position).load(Ordering::Acquire);
                     // A closed home only loses bits. A bit that is set after the word was read was
                     // the word's all the time, and not that of a thread that has reserved the place
@@ -327,7 +308,7 @@ impl Index {
     #[cfg(any(test, expiry_loom, feature = "tracing"))]
     pub(crate) fn shape(&self) -> (usize, u64) {
         let directory = self.directory();
-        (directory.len(), self.capacity_of(directory.youngest()))
+        (directory.len(), Self::capacity_of(directory.youngest()))
     }
 
     /// For models: how many tables are in use, listed or not.

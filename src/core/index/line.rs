@@ -3,6 +3,16 @@
 use super::table::wanted;
 use crate::sync::{AtomicU64, Ordering};
 
+/// The positions whose bits are set.
+#[inline(always)]
+pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let position = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(position)
+    })
+}
+
 /// The positions of the words that have this hash in their upper half. Loads each word with
 /// Acquire.
 #[inline(always)]

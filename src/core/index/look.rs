@@ -5,7 +5,7 @@ use super::table::{slot_of, wanted, Home, Table, BITS, CLOSED, VERSIONS};
 use super::{Index, ANYWHERE};
 use crate::core::params::HOME;
 use crate::core::pins::Pin;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 
 /// What a look at a home shows of a hash.
 pub(crate) enum Glance<C> {
@@ -42,7 +42,6 @@ impl<F: FnMut(u32) -> bool> Probe for F {
 struct Word<'a, const OWN: usize = HOME> {
     home: &'a Home<OWN>,
     header: u64,
-    place: &'a AtomicU64,
     word: u64,
     /// Position of the word in its home.
     position: usize,
@@ -61,14 +60,6 @@ impl<const OWN: usize> Word<'_, OWN> {
     fn was_published(&self) -> bool {
         let now = self.home.header.load(Ordering::Acquire);
         (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
-    }
-
-    /// Whether the word [was published](Self::was_published) all the while, and names the same slot
-    /// still. The caller asks after its look into the slot; see [`Table::look`].
-    #[inline(always)]
-    fn is_believed(&self) -> bool {
-        // The orderings are those of `Table::look`.
-        self.was_published() && self.place.load(Ordering::Relaxed) == self.word
     }
 }
 
@@ -96,20 +87,15 @@ impl<const OWN: usize> Table<OWN> {
             matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the
             // bit.
-            let place = self.word_at(at, home, position);
-            let word = place.load(Ordering::Acquire);
+            let word = self.word_at(at, home, position).load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
             // This comes after the look into the slot, not before. So the word was there all the
             // while, and the slot had this word's occupant, not a later one that is not published
-            // yet (W6, W14). The word too: a swing changes it and nothing else, and then the slot
-            // that it named may have been freed.
+            // yet (W6, W14). A swing changes the word alone. Where there are swings the caller is
+            // pinned: the slot that the word named before keeps its occupant.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
-            // Relaxed: the caller reads nothing by the second load, which comes after its look at
-            // the slot's lease, with Acquire. If the slot has another occupant, that lease comes
-            // after the swing of this word.
-            let same = place.load(Ordering::Relaxed) == word;
-            if now & believed != *header & VERSIONS | 1 << position || !same {
+            if now & believed != *header & VERSIONS | 1 << position {
                 *header = now;
                 matching = self.matching(at, home, now, hash);
                 continue;
@@ -141,8 +127,8 @@ impl<const OWN: usize> Table<OWN> {
             };
         }
         let position = matching.trailing_zeros() as usize;
-        let place = self.word_at(at, home, position);
-        Glance::There(Word { home, header, place, word: place.load(Ordering::Acquire), position })
+        let word = self.word_at(at, home, position).load(Ordering::Acquire);
+        Glance::There(Word { home, header, word, position })
     }
 
     #[inline(always)]
@@ -175,7 +161,8 @@ impl Candidate<'_> {
     }
 
     /// Whether the word has been published all the while since it was read. The caller asks after
-    /// its look into the slot.
+    /// its look into the slot. It is for a store without swings, where the word then names that
+    /// slot still.
     ///
     /// The table is not pinned. If it began another life meanwhile, its header, in which versions
     /// begin anew, may read the same though another word is meant. But a thread that publishes
@@ -183,7 +170,7 @@ impl Candidate<'_> {
     /// header, and then reads the directory, sees the change.
     #[inline(always)]
     pub(crate) fn is_believed(&self) -> bool {
-        self.inner.is_believed() && self.index.directory() == self.directory
+        self.inner.was_published() && self.index.directory() == self.directory
     }
 }
 

@@ -35,7 +35,6 @@
 //!   thread that ended the slot removes its word, and the slot is not reused before. The swap
 //!   expects the header from which the word was read, so it cannot take away a bit that stands for
 //!   something else by now.
-//!
 //! * A larger table cannot separate keys that share all bits of the hash, as a weak hasher makes
 //!   them; they would take the room of the other keys of this home. So at most [`ALIKE`] such keys
 //!   get in, a quarter of a home's words. A publishing thread counts them under the header that its
@@ -102,7 +101,6 @@ mod walk;
 
 use self::directory::Directory;
 pub(crate) use self::look::{Candidate, Glance, Probe};
-use self::swing::Swung;
 use self::table::{word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
@@ -165,7 +163,7 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn new() -> Result<Self, OutOfMemory> {
         let index = Index {
-            directory: AtomicU64::new(Directory::build(&[0], 0).0),
+            directory: AtomicU64::new(Directory::of(std::iter::once(0), 0).0),
             oldest: AtomicPtr::new(std::ptr::null_mut()),
             tables: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             states: Arc::new(std::array::from_fn(|_| AtomicU32::new(UNUSED))),
@@ -221,7 +219,7 @@ impl Index {
     pub(crate) fn fetch_oldest(&self, hash: u32) {
         // SAFETY: as in `oldest`: tables are freed only with `self`.
         let table = unsafe { &*self.oldest.load(Ordering::Acquire) };
-        super::prefetch(table.home_of(hash));
+        super::prefetch_at(table.home_of(hash));
     }
 
     /// One thread at a time: `new`, and then the migrating one.
@@ -233,7 +231,7 @@ impl Index {
     /// Starts fetching the home of `hash` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        super::prefetch(self.table(self.directory().youngest()).home_of(hash));
+        super::prefetch_at(self.table(self.directory().youngest()).home_of(hash));
     }
 
     /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and it is
@@ -386,14 +384,9 @@ impl Index {
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        'again: loop {
+        loop {
             for class in self.directory().classes() {
-                match self.table(class).swing(hash, target, &tail) {
-                    Swung::Yes => return,
-                    Swung::Again => continue 'again,
-                    Swung::No => {}
-                }
-                if !is_live() {
+                if self.table(class).swing(hash, target, &tail) || !is_live() {
                     return;
                 }
             }

@@ -3,18 +3,9 @@
 //!
 //! `docs/design.md`, "Growth beside replacement", says why neither undoes the other's work.
 
-use super::table::{hash_of, slot_of, wanted, word, Table, VERSIONS};
+use super::line::bits;
+use super::table::{hash_of, slot_of, wanted, word, Table};
 use crate::sync::Ordering;
-
-/// What became of [`Table::swing`].
-pub(super) enum Swung {
-    /// The word names the slot.
-    Yes,
-    /// No word here leads to it.
-    No,
-    /// Another thread has changed the word just now.
-    Again,
-}
 
 impl<const OWN: usize> Table<OWN> {
     /// Makes the word at `position` of its home name `target`, if it is `from`. Returns whether it
@@ -35,46 +26,35 @@ impl<const OWN: usize> Table<OWN> {
             .is_ok()
     }
 
-    /// Makes the published word whose slot leads to `target` name it, in a closed home too. The
-    /// caller is pinned.
-    pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> Swung {
+    /// Makes the word whose slot leads to `target` name it, in a closed home too. Returns whether
+    /// there is such a word. The caller is pinned.
+    ///
+    /// It needs no second look at the header. A word that is not published leads to no `target`: a
+    /// thread that has forwarded a slot to its own has withdrawn its reservation before, and while
+    /// a copy is not published yet, the swing ends at the old word. From a word whose bit is gone
+    /// the migrating thread takes what the swing has put there.
+    pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> bool {
         let (at, home) = self.home(hash);
-        let wanted = wanted(hash);
-        let mut header = home.header.load(Ordering::Acquire);
-        let mut matching = self.matching(at, home, header, hash);
-        while matching != 0 {
-            let position = matching.trailing_zeros() as usize;
-            matching &= matching - 1;
+        let (wanted, swung) = (wanted(hash), word(hash, target));
+        // survives: a swing that misses a word on its way to a younger table goes round again while
+        // its target lives.
+        let header = home.header.load(Ordering::Acquire);
+        bits(self.matching(at, home, header, hash)).any(|position| {
             let place = self.word_at(at, home, position);
-            // Acquire pairs with the swap that has set it: the slot's lease is its present
-            // occupant's (model `a_late_swing_beside_a_reused_slot`).
-            let word = place.load(Ordering::Acquire);
-            // Before the look into the slot, which is this word's then: the caller is pinned.
-            // survives: the word was read with Acquire before it, as in `migrate_words`. A swing
-            // that misses a word on its way to a younger table goes round again while its target
-            // lives.
-            let now = home.header.load(Ordering::Acquire);
-            let believed = VERSIONS | 1 << position;
-            if now & believed != header & VERSIONS | 1 << position {
-                header = now;
-                matching = self.matching(at, home, now, hash);
-                continue;
+            // Acquire, also where the swap fails: it pairs with the swap that has set the word. The
+            // slot's lease is its present occupant's (model `a_late_swing_beside_a_reused_slot`).
+            let mut now = place.load(Ordering::Acquire);
+            while wanted(now) && tail(slot_of(now)) == target {
+                if now == swung {
+                    return true;
+                }
+                match place.compare_exchange(now, swung, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return true,
+                    Err(changed) => now = changed,
+                }
             }
-            if !wanted(word) || tail(slot_of(word)) != target {
-                continue;
-            }
-            let swung = slot_of(word) == target
-                || place
-                    .compare_exchange(
-                        word,
-                        super::table::word(hash, target),
-                        Ordering::AcqRel,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok();
-            return if swung { Swung::Yes } else { Swung::Again };
-        }
-        Swung::No
+            false
+        })
     }
 
     /// Takes the word at `position` of a closed home away, of which `value` has been copied
@@ -104,8 +84,13 @@ impl<const OWN: usize> Table<OWN> {
         // `a_copy_is_mended_beside_a_reused_slot`).
         let mut now = place.load(Ordering::Acquire);
         // Where the entry has been removed in the meantime, so has the word.
+        //
+        // One attempt would not do. The bit of the old word is gone before the word is. In between
+        // a late helper of a replacement finds the copy, and leads it to slot `t`. Another thread
+        // replaces `t` by the old word, swings that, and retires `t`. If the helper's swap comes
+        // just before this thread's, the copy names `t`, and no other thread will swing it.
         while wanted(now) && tail(slot_of(now)) != slot_of(now) {
-            let swung = super::table::word(hash, tail(slot_of(now)));
+            let swung = word(hash, tail(slot_of(now)));
             // Release: a look-up that finds the slot here finds it filled (model
             // `a_look_up_of_a_mended_copy`).
             match place.compare_exchange(now, swung, Ordering::AcqRel, Ordering::Acquire) {

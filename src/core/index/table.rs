@@ -1,6 +1,6 @@
 //! One table: homes, their overflow buckets, and the operations on one home.
 
-use super::line;
+use super::line::{self, bits};
 use super::Probe;
 use crate::core::memory::{OutOfMemory, ZeroValid, Zeroed};
 use crate::core::params::{GROUP, HOME, OVER};
@@ -316,18 +316,12 @@ impl<const OWN: usize> Table<OWN> {
 
     /// Reserves one of the `free` positions, for `value`.
     #[inline(always)]
-    fn reserve(&self, at: usize, home: &Home<OWN>, mut free: u64, value: u64) -> Option<usize> {
-        while free != 0 {
-            let position = free.trailing_zeros() as usize;
-            free &= free - 1;
+    fn reserve(&self, at: usize, home: &Home<OWN>, free: u64, value: u64) -> Option<usize> {
+        bits(free).find(|&position| {
             let word = self.word_at(at, home, position);
-            if word.load(Ordering::Relaxed) == 0
+            word.load(Ordering::Relaxed) == 0
                 && word.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            {
-                return Some(position);
-            }
-        }
-        None
+        })
     }
 
     /// As [`publish`](Self::publish), if that is simple: nothing in the home has this hash, it is
@@ -427,25 +421,16 @@ impl<const OWN: usize> Table<OWN> {
         let wanted = wanted(hash);
         loop {
             let header = home.header.load(Ordering::Acquire);
-            let mut matching = self.matching(at, home, header, hash);
-            let (word, position) = loop {
-                if matching == 0 {
-                    return None;
-                }
-                let position = matching.trailing_zeros() as usize;
-                matching &= matching - 1;
-                let place = self.word_at(at, home, position);
-                let word = place.load(Ordering::Acquire);
-                if wanted(word) && is_it(slot_of(word)) {
-                    break (place, position);
-                }
-            };
+            let position = bits(self.matching(at, home, header, hash)).find(|&position| {
+                let word = self.word_at(at, home, position).load(Ordering::Acquire);
+                wanted(word) && is_it(slot_of(word))
+            })?;
             if home.disown(header, position) {
                 // Release: a thread that reserves the place acquires the removal. So a migrating
                 // thread that reads its word finds the bit gone (`migrate_words`).
                 // survives: the reserving thread swaps the header, and loom reads the newest value
                 // in a swap.
-                word.store(0, Ordering::Release);
+                self.word_at(at, home, position).store(0, Ordering::Release);
                 return Some(header & CLOSED != 0);
             }
         }

@@ -14,10 +14,11 @@
 //! growth, shrinking and migration move no key past the cursor. Neither does a replacement, which
 //! keeps the hash. The cursor goes from hash to hash: it passes each hash once.
 
+use super::line::bits;
 use super::table::{hash_of, slot_of, Table, BITS};
 use super::{Index, Probe};
 use crate::core::pins::Pin;
-use crate::core::prefetch;
+use crate::core::prefetch_at;
 use crate::sync::{step, Ordering};
 use std::ops::Range;
 
@@ -80,7 +81,7 @@ impl Index {
                 if cfg!(not(expiry_loom)) && *place & (span - 1) == 0 {
                     let youngest = self.table(directory.youngest());
                     let further = |homes| ((*place + homes * span) as u32).reverse_bits();
-                    prefetch(youngest.home_of(further(4)));
+                    prefetch_at(youngest.home_of(further(4)));
                     youngest.own_slots(further(2)).for_each(ahead);
                 }
                 break (next, end);
@@ -109,11 +110,9 @@ impl<const OWN: usize> Table<OWN> {
         let (at, home) = self.home(hash);
         // Acquire: a word whose bit is gone may have been migrated, and then a younger table must
         // show it (model `a_walk_beside_a_migration`).
-        let mut bits = home.header.load(Ordering::Acquire) & BITS;
+        let header = home.header.load(Ordering::Acquire);
         let mut least = within.end;
-        while bits != 0 {
-            let position = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
+        for position in bits(header & BITS) {
             // Acquire, as in `matching` (model `a_walk_beside_a_migration`).
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
             // Another home's word may lie there by now, or none.

@@ -348,7 +348,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         deadline: u64,
     ) -> Result<Vacant<'s, Pair<K, V>>, Hindered> {
         let (engine, mut refused) = (&self.store.engine, Refused::OutOfMemory);
-        match engine.claim_permitted(mine, pin.index().number(), deadline, &mut refused) {
+        match engine.claim(mine, pin.index().number(), deadline, false, &mut refused) {
             Some(vacant) => Ok(vacant),
             None => {
                 self.room.keep(permits);

@@ -1,6 +1,5 @@
 //! Acks of chosen roots, and their completion.
 
-use super::early::Held;
 use super::{Found, Key, OPEN};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Reason};
@@ -41,7 +40,7 @@ impl<T: 'static> Trees<T> {
             let done = match self.find_anywhere(key) {
                 Some(found) => self.ack_found(&found, key, xor),
                 None => {
-                    let held = self.hold(key, State::Early, Held::Share(xor))?;
+                    let held = self.hold(key, State::Early, xor)?;
                     held.then_some(Ok(Ack::Held))
                 }
             };

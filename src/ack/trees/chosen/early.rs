@@ -9,33 +9,24 @@ use crate::core::lease::State;
 use crate::time::Lifetime;
 use std::time::Duration;
 
-/// What the word of an early entry holds.
-#[derive(Clone, Copy)]
-pub(super) enum Held {
-    /// The XOR of early acks.
-    Share(u64),
-    /// The culprit of an early failure.
-    Culprit(u64),
-}
-
 impl<T: 'static> Trees<T> {
-    /// Makes an early entry. Returns `false` if the root, or another early entry of it, is there
+    /// Makes an early entry, with the XOR of early acks; or with the culprit of an early failure,
+    /// as the `state` says. Returns `false` if the root, or another early entry of it, is there
     /// already.
     #[cold]
-    pub(super) fn hold(&self, key: Key<'_>, state: State, held: Held) -> Result<bool, AckError> {
+    pub(super) fn hold(&self, key: Key<'_>, state: State, bits: u64) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
-            let full = self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity;
-            if full {
+            let (deadline, now) = self.deadline(mine, self.early_timeout())?;
+            if self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity {
                 self.early.fetch_sub(1, Relaxed);
                 self.keys(mine, key).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
-            let (deadline, now) = self.deadline(mine, self.early_timeout())?;
             let new = New { key, owner: 0, deadline, now };
-            let word = |target| match held {
-                Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
-                Held::Culprit(by) => target ^ by,
+            let word = |target| match state {
+                State::EarlyFailedBy => target ^ bits,
+                _ => target ^ self.init_mark(target) ^ bits,
             };
             let mut refused = Refused::OutOfMemory;
             let entered =

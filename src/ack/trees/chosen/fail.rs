@@ -1,6 +1,5 @@
 //! Failures of chosen roots.
 
-use super::early::Held;
 use super::Found;
 use crate::ack::error::AckError;
 use crate::ack::outcome::Done;
@@ -13,11 +12,8 @@ impl<T: 'static> Trees<T> {
         let key = self.key(id);
         loop {
             let Some(found) = self.find(key) else {
-                let (state, word) = match by {
-                    None => (State::EarlyFailed, Held::Share(0)),
-                    Some(by) => (State::EarlyFailedBy, Held::Culprit(by)),
-                };
-                match self.hold(key, state, word)? {
+                let state = if by.is_some() { State::EarlyFailedBy } else { State::EarlyFailed };
+                match self.hold(key, state, by.unwrap_or(0))? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }

@@ -174,7 +174,7 @@ impl<T: 'static> Trees<T> {
         token: &mut Option<T>,
         refused: &mut Refused,
     ) -> Option<(Unnamed<'_, Tree<T>>, &Header)> {
-        let vacant = self.engine.claim(mine, index, new.deadline, refused)?;
+        let vacant = self.engine.claim(mine, index, new.deadline, true, refused)?;
         let target = self.target(new.key.id, vacant.generation());
         let lease = Lease::new(state, vacant.generation(), new.deadline);
         let spot = vacant.spot();

@@ -26,7 +26,10 @@ impl<T: 'static> Trees<T> {
         counts.begun.add(1);
         counts.early_merged.add(1);
         let target = self.target(new.key.id, found.lease.generation());
-        self.set_birth(found.id, self.born(target, new.now));
+        if let Some(spot) = self.engine.slots.spot(found.id) {
+            // Relaxed: the lease publishes it, which is stored after it.
+            spot.note.store(self.born(target, new.now), Ordering::Relaxed);
+        }
         found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
         if let Some(token) = token.take() {
             // SAFETY: early entries have no token. Either this thread has ended the entry, or no

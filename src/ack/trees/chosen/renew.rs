@@ -1,6 +1,5 @@
 //! Renewals of chosen roots.
 
-use super::early::Held;
 use crate::ack::error::AckError;
 use crate::ack::outcome::Done;
 use crate::ack::trees::Trees;
@@ -15,7 +14,7 @@ impl<T: 'static> Trees<T> {
         let mut lost = None;
         loop {
             let Some(found) = self.find(key) else {
-                match self.hold(key, State::Early, Held::Share(0))? {
+                match self.hold(key, State::Early, 0)? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }

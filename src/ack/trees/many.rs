@@ -1,4 +1,4 @@
-//! Batches: one clock reading, and memory fetched before it is needed.
+//! The calls on many roots: one clock reading, and memory fetched before it is needed.
 
 use super::chosen::Key;
 use super::{Mine, Trees};
@@ -15,8 +15,8 @@ use crate::time::Lifetime;
 const GROUP: usize = 64;
 
 impl Trees<()> {
-    /// Issues a batch. No other thread knows the roots of a batch before it returns, so one notice
-    /// reports to the driver all roots that lie in one block.
+    /// No other thread knows the roots before this returns, so one notice reports to the driver all
+    /// roots that lie in one block.
     pub(crate) fn issue_many(
         &self,
         items: &[(u64, u64)],
@@ -114,7 +114,7 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// Inits a batch, each root with the next of the `tokens`, for as long as these last.
+    /// Inits each root with the next of the `tokens`, for as long as these last.
     pub(crate) fn init_many(
         &self,
         items: &[(u64, u64, u64)],
@@ -139,7 +139,7 @@ impl<T: 'static> Trees<T> {
 
     /// Acks in groups: hashes the keys, fetches their index buckets, fetches the slots that these
     /// name, and acks.
-    pub(crate) fn ack_chosen_batch(
+    pub(crate) fn ack_chosen_many(
         &self,
         items: &[(u64, u64)],
         mut each: impl FnMut(usize, Result<Ack, AckError>),
