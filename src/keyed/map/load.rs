@@ -20,7 +20,8 @@ use std::sync::Arc;
 ///
 /// If the map had the value, this lends it, as a [`Ref`] does, and pins the map. If a load has
 /// brought it, this shares the load's own clone with the other callers that waited. So it stays
-/// what it is whatever becomes of the entry.
+/// what it is whatever becomes of the entry. It does not know how long the entry has left:
+/// [`ExpiringMap::remaining`] looks that up.
 pub struct Value<'a, K: 'static, V: 'static>(Held<'a, K, V>);
 
 enum Held<'a, K: 'static, V: 'static> {
