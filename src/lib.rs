@@ -139,7 +139,8 @@
 //! * **Threads.** Each store has a reaper thread of its own, or shares a [`Reaper`].
 //! * **Clocks.** [`CoarseClock`] is the default, [`MonotonicClock`] reads exactly, `BootClock`
 //!   (Linux) counts suspended time, [`ManualClock`] is for tests, [`Clock`] is for your own.
-//! * **Memory only.** Nothing survives a restart: sources replay, and holders come back.
+//! * **Memory only.** Over a restart sources replay, and holders come back; a map can
+//!   [`save`](ExpiringMap::save) its entries.
 //! * **Rust 1.74**, with all features, and 64-bit atomics. The tests run on x86-64 Linux.
 //!
 //! [`guide::guarantees`] has each promise, and the test or model behind it.

@@ -17,7 +17,8 @@ where
     }
 
     /// How much of the [capacity](Self::capacity) is in use: what the entries weigh, each 1 unless
-    /// the map has a weigher. Those are included that other threads are in the middle of inserting.
+    /// the map has a weigher. Those are included that other threads are in the middle of inserting,
+    /// and those whose time is up but which no driver has ended yet.
     /// `None` if there is no bound: then nothing is counted.
     #[doc(alias = "weighted_size")]
     #[must_use]

@@ -32,7 +32,8 @@ pub enum Compute<V> {
 pub enum Computed<'a, K: 'static, V: 'static> {
     /// The key had no entry, and this call has put none in.
     Absent,
-    /// The key has the entry that it had.
+    /// The key has the entry that it had. After a [`Touch`](Compute::Touch) the [`Ref`] still has
+    /// the deadline from before: Redis' `PERSIST` so learns whether there was one.
     Kept(Ref<'a, K, V>),
     /// The key has a new value.
     Put {
@@ -265,7 +266,7 @@ where
     /// assert_eq!((free.was().map(String::as_str), free.is()), (Some("ada"), None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias("and_compute_with", "computeIfPresent"))]
+    #[doc(alias("and_compute_with", "computeIfPresent", "setnx", "incr"))]
     pub fn compute(
         &self,
         key: K,

@@ -20,7 +20,8 @@ use std::sync::Arc;
 ///
 /// If the map had the value, this lends it, as a [`Ref`] does, and pins the map. If a load has
 /// brought it, this shares the load's own clone with the other callers that waited. So it stays
-/// what it is whatever becomes of the entry.
+/// what it is whatever becomes of the entry. It does not know how long the entry has left:
+/// [`ExpiringMap::remaining`] looks that up.
 pub struct Value<'a, K: 'static, V: 'static>(Held<'a, K, V>);
 
 enum Held<'a, K: 'static, V: 'static> {
@@ -480,6 +481,33 @@ where
     /// # Errors
     ///
     /// [`LoadError::Closed`].
+    ///
+    /// # Examples
+    ///
+    /// A [`Value`] is not `Send`. So move the guard out of the `match` before the next `await`:
+    ///
+    /// ```
+    /// use expiry::{expiring_map::Loaded, ExpiringMap, StoreError};
+    ///
+    /// async fn body(pages: ExpiringMap<u64, String>, page: u64) -> Result<String, StoreError> {
+    ///     let mut guard = match pages.get_or_guard_async(&page).await {
+    ///         Ok(Loaded::Found(body)) => return Ok(body.clone()),
+    ///         Ok(Loaded::Absent(guard)) => guard,
+    ///         Err(_) => return Err(StoreError::Closed),
+    ///     };
+    ///     guard.reserve(1)?;
+    ///     let body = async { "<h1>".to_string() }.await; // as long as it takes
+    ///     Ok(guard.insert(body).map_err(|refused| refused.error)?.clone())
+    /// }
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let pages = ExpiringMap::builder().max_capacity(10).build()?;
+    /// assert_eq!(tokio::spawn(body(pages, 7)).await??, "<h1>");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn get_or_guard_async<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,
         key: &Q,

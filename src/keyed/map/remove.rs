@@ -36,7 +36,7 @@ where
     ///
     /// Lock-free while no load is under way; else it takes a lock for some instructions. This is so
     /// for all calls that remove.
-    #[doc(alias("invalidate", "evict"))]
+    #[doc(alias("invalidate", "evict", "getdel"))]
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,

@@ -33,6 +33,7 @@ pub enum RemovalCause {
     /// The entry's time was up.
     Expired,
     /// A call removed it.
+    #[doc(alias = "Explicit")]
     Removed,
     /// A new value took its place.
     Replaced,

@@ -77,8 +77,9 @@ pub enum EvictionPolicy {
     S3Fifo,
     /// The entry that was not used for the longest time, about: a clock with a bit for each entry.
     /// For keys that are used again late: tokens, sessions. A scan evicts everything. What it
-    /// evicts is among the quarter that was used least recently, where all entries have one
-    /// lifetime. With many different ones entries do not lie in the order in which they came, and
+    /// evicts is mostly among the quarter that was used least recently, where all entries have one
+    /// lifetime. The first sweep of a full map evicts in the order of insertion, used or not.
+    /// With many different lifetimes entries do not lie in the order in which they came, and
     /// the choice is looser.
     LeastRecentlyUsed,
     /// The entry that expires soonest, of those that the map looks at. They lie in up to about 512
