@@ -165,8 +165,8 @@ impl<T: Send + 'static> AckTracker<T> {
     }
 
     /// Gives a root the *tracker's* timeout again, from now on. The tracker does not remember a
-    /// timeout of the root's own: for those use [`reset_timeout_for`](Self::reset_timeout_for). When
-    /// this returns `Ok(Done::Now)` the root is live and cannot expire by its old deadline.
+    /// timeout of the root's own: for those use [`reset_timeout_for`](Self::reset_timeout_for).
+    /// When this returns `Ok(Done::Now)` the root is live and cannot expire by its old deadline.
     ///
     /// If the clock has jumped by 2^38 intervals (8 years at 1 ms) or more since the last poll, the
     /// call may have to poll first, or wait for the thread that does.

@@ -128,11 +128,11 @@ pub enum OnDrop {
 ///
 /// Each root has an *owner*, a number that outcomes can be routed by, and that operators query by:
 /// [`owned_by`](Self::owned_by), [`fail_all`](Self::fail_all). A tracker built
-/// [`with_tokens`](AckTrackerBuilder::with_tokens) takes a *token* with each root, of any type `T` that is
-/// `Send`: what the receiver of the outcome needs, such as the message or a channel for the reply.
-/// The token lies in the root's entry, and comes back by value in its [`Outcome`], once, however
-/// the root ends. [`TokenError`](crate::TokenError) returns it if the root is refused. A token of
-/// more than 64 bytes is boxed. Without tokens `T` is `()`, which takes no memory.
+/// [`with_tokens`](AckTrackerBuilder::with_tokens) takes a *token* with each root, of any type `T`
+/// that is `Send`: what the receiver of the outcome needs, such as the message or a channel for the
+/// reply. The token lies in the root's entry, and comes back by value in its [`Outcome`], once,
+/// however the root ends. [`TokenError`](crate::TokenError) returns it if the root is refused. A
+/// token of more than 64 bytes is boxed. Without tokens `T` is `()`, which takes no memory.
 ///
 /// # Time
 ///

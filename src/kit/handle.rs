@@ -14,8 +14,8 @@ macro_rules! handle {
         impl<$($of: 'static),*> $store<$($of),*> {
             /// Waits for room, where the
             #[doc = concat!("[capacity](", stringify!($store), "Builder::capacity) is bounded: see")]
-            /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes room
-            /// when the reaper, or a thread that polls, ends it.
+            /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes
+            /// room when the reaper, or a thread that polls, ends it.
             $(#[$further])*
             pub fn room(&self) -> crate::CapacityReady<'_> {
                 crate::CapacityReady::new(self.$driver$(.$field)?.engine.admission.door())

@@ -222,8 +222,9 @@ macro_rules! shutdowns {
         /// that there were, each once: those that were inserted, and were neither removed nor
         /// delivered as expired.
         $($(#[$further])*)?
-        /// From then on new ones are refused with [`StoreError::Closed`](crate::StoreError::Closed).
-        /// A channel under [`WhenFull::Wait`](crate::WhenFull::Wait) is treated as under
+        /// From then on new ones are refused with
+        /// [`StoreError::Closed`](crate::StoreError::Closed). A channel under
+        /// [`WhenFull::Wait`](crate::WhenFull::Wait) is treated as under
         /// [`WhenFull::Spill`](crate::WhenFull::Spill) from here on.
         ///
         /// In a listener, a handler or a waker that any store calls, this waits for no thread. New

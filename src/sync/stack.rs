@@ -5,8 +5,8 @@ use super::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// Lock-free: a push is a compare-and-swap, and taking everything one swap. No thread pops a single item, so there is no ABA, and no thread looks at
-/// what another may be freeing.
+/// Lock-free: a push is a compare-and-swap, and taking everything one swap. No thread pops a single
+/// item, so there is no ABA, and no thread looks at what another may be freeing.
 pub(crate) struct Stack<T> {
     head: AtomicPtr<Link<T>>,
     _items: PhantomData<*mut T>,

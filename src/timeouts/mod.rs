@@ -3,8 +3,9 @@
 //!
 //! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it
 //! makes; each borrows it. They need nothing but the waker that they are polled with. The process
-//! has a store of its own ([`global`]), and the functions of this module are on that one: [`sleep`],
-//! [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`], [`interval_at`], as in `tokio::time`.
+//! has a store of its own ([`global`]), and the functions of this module are on that one:
+//! [`sleep`], [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`], [`interval_at`], as in
+//! `tokio::time`.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 

@@ -85,9 +85,9 @@ impl Fence {
         }
     }
 
-    /// Whether a shutdown has begun, which ends the entries that are live all the same. One that the
-    /// shutdown has not seen is its claimer's to end, which will find the block closed. If none has
-    /// begun, it will see all that this thread has done before: the light side comes before the
+    /// Whether a shutdown has begun, which ends the entries that are live all the same. One that
+    /// the shutdown has not seen is its claimer's to end, which will find the block closed. If none
+    /// has begun, it will see all that this thread has done before: the light side comes before the
     /// heavy one of [`close`](Self::close).
     #[inline(always)]
     pub(crate) fn is_closing(&self) -> bool {

@@ -68,8 +68,8 @@ impl Look {
 }
 
 /// The deadline that a renewal sets; `None` leaves the lease as it is, and the renewal is done all
-/// the same. See the module's head. `found` is the deadline that the lease has. `cheap` was computed
-/// after the look, and `exact` computes the deadline from an exact reading.
+/// the same. See the module's head. `found` is the deadline that the lease has. `cheap` was
+/// computed after the look, and `exact` computes the deadline from an exact reading.
 #[inline(always)]
 fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> Option<u64> {
     if cheap >= found {

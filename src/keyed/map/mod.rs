@@ -115,11 +115,11 @@ use std::time::Duration;
 /// * Where more than 4,096 entries wait, and more than an eighth of the live ones, a thread that
 ///   lets go of an ended entry drops some first: twice as many as it ends. In a bounded map it does
 ///   so too where what waits weighs more than a quarter of the bound (and than 16): an entry weighs
-///   1, unless the map weighs. So live and ended values take at most five quarters of the bound, and
-///   a 64th for each thread, unless a thread holds a reference.
-///   It does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no
-///   listener. So slow drops slow down the threads that cause them, and what waits stays bounded,
-///   unless each entry ends beside a `Ref` or an item.
+///   1, unless the map weighs. So live and ended values take at most five quarters of the bound,
+///   and a 64th for each thread, unless a thread holds a reference. It does so after its call,
+///   while it holds no [`Ref`] or item of an iterator and is inside no listener. So slow drops slow
+///   down the threads that cause them, and what waits stays bounded, unless each entry ends beside
+///   a `Ref` or an item.
 /// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
 ///   the map, or panic. It may take a lock, but none that a thread holds while it ends entries:
 ///   that thread may be the one that drops. A panic is caught and counted (`drop_panics` in the

@@ -94,8 +94,8 @@ where
     /// Inserts saved entries, each with the time that it had left, less the time that has `passed`
     /// since. Returns those that were refused, in order.
     ///
-    /// An entry whose time is up by then is not inserted. Nor is one whose key has a value, which is
-    /// newer. A time to idle begins anew, within the time that the entry may live.
+    /// An entry whose time is up by then is not inserted. Nor is one whose key has a value, which
+    /// is newer. A time to idle begins anew, within the time that the entry may live.
     ///
     /// # Errors
     ///

@@ -49,11 +49,12 @@ where
         /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
         interval,
         /// The most values there may be at once; exact. Beyond it new keys are refused with
-        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then expired first.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes.
+        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then
+        /// expired first. The inserting thread expires it, and so calls the listener: hold no lock
+        /// there that the listener takes.
         capacity,
-        /// How long a value stays that is inserted with [`Lifetime::Default`](crate::Lifetime::Default).
+        /// How long a value stays that is inserted with
+        /// [`Lifetime::Default`](crate::Lifetime::Default).
         timeout(timeout: Duration) sets timeout = Some(timeout);
     }
 

@@ -6,9 +6,9 @@ use crate::keyed::StoreError;
 use crate::sync::cell::Given;
 use std::fmt;
 
-/// An entry that has expired, that a shutdown has ended, or that was refused: the value by value, and
-/// the key. The key of an entry that was in the map lies in the map's memory for as long as this
-/// does.
+/// An entry that has expired, that a shutdown has ended, or that was refused: the value by value,
+/// and the key. The key of an entry that was in the map lies in the map's memory for as long as
+/// this does.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -53,8 +53,8 @@ impl<K, T> PendingEntry<K, T> {
         self.value
     }
 
-    /// The key and the value themselves. Never waits; takes some hundred nanoseconds if the entry was
-    /// in the map.
+    /// The key and the value themselves. Never waits; takes some hundred nanoseconds if the entry
+    /// was in the map.
     ///
     /// # Errors
     ///

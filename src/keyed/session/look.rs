@@ -24,10 +24,10 @@ impl<T: 'static> Inner<T> {
 }
 
 impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
-    /// The token of a session, be it about to be closed: to push to its client, say. `None` if there
-    /// is no such session, or the tracker does not
-    /// [lend tokens](super::SessionTrackerBuilder::lend_tokens). The session may end meanwhile; the
-    /// token stays as long as the caller keeps it. One look-up, and a reference count.
+    /// The token of a session, be it about to be closed: to push to its client, say. `None` if
+    /// there is no such session, or the tracker does not [lend
+    /// tokens](super::SessionTrackerBuilder::lend_tokens). The session may end meanwhile; the token
+    /// stays as long as the caller keeps it. One look-up, and a reference count.
     ///
     /// ```
     /// use expiry::{NewSession, SessionTracker};

@@ -37,8 +37,8 @@ pub(in crate::keyed) enum Prolonged<'g, K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// The first step of a touch, which nearly always is the last: gives a live entry that was found
-    /// a deadline that is not nearer. [`renew`](Self::renew) does the rest.
+    /// The first step of a touch, which nearly always is the last: gives a live entry that was
+    /// found a deadline that is not nearer. [`renew`](Self::renew) does the rest.
     #[inline(always)]
     pub(in crate::keyed) fn prolong_found<'g>(
         &self,
@@ -168,8 +168,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`touch`](Self::touch). The call has `seen` this entry, or has lost a swap on the lease of
-    /// the one that is `lost`.
+    /// As [`touch`](Self::touch). The call has `seen` this entry, or has lost a swap on the lease
+    /// of the one that is `lost`.
     #[cold]
     #[inline(never)]
     fn touch_again<'g, Q: Eq + ?Sized>(

@@ -54,9 +54,10 @@ fn what_a_window_emits_is_derived_from_all_its_tuples() {
     let two = |held: &[Tuple<u64>]| held.len() == 2;
     let windows =
         builder.bolt("windows", move |_| window(SECOND, |_| 0, two, of)).shuffle(&numbers);
-    let refuses = |tuple: &u64, out: &mut Derive<'_, '_, ()>| match tuple {
-        2 => out.reject("it is 2"),
-        _ => {}
+    let refuses = |tuple: &u64, out: &mut Derive<'_, '_, ()>| {
+        if *tuple == 2 {
+            out.reject("it is 2");
+        }
     };
     builder.bolt("refuses", move |_| sink(refuses)).shuffle(&windows);
     assert!(builder.simulate(&clock).unwrap().run(100));
