@@ -7,7 +7,9 @@ pub use self::guard::LoadGuard;
 use super::{ExpiringMap, Ref};
 use crate::keyed::store::Found;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
-use crate::sync::flights::{Begun, Flight, Loading, Outcome, Waiting};
+#[cfg(feature = "async")]
+use crate::sync::flights::Loading;
+use crate::sync::flights::{Begun, Flight, Outcome, Waiting};
 use std::any::Any;
 use std::borrow::Borrow;
 use std::convert::Infallible;

@@ -126,11 +126,11 @@ where
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let names = expiry::ExpiringMap::<u64, &str>::builder().build()?;
     /// names.insert(1, "ada")?;
-    /// let load = |missing: Vec<&u64>| async move {
+    /// let found = names.try_get_or_insert_many_async([&1, &2, &3], |missing| async move {
     ///     assert_eq!(missing, [&2, &3]); // SELECT id, name FROM users WHERE id IN (2, 3)
     ///     Ok::<_, std::io::Error>([(2, "bob", Lifetimes::new())])
-    /// };
-    /// let found = names.try_get_or_insert_many_async([&1, &2, &3], load).await?;
+    /// });
+    /// let found = found.await?;
     /// assert_eq!((found[&1], found[&2], found.get(&3)), ("ada", "bob", None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
