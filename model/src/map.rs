@@ -389,6 +389,13 @@ impl Run {
         self.living(key).map(|entered| entered.value)
     }
 
+    fn remains(&self, key: &str) -> Option<Duration> {
+        self.living(key).map(|entered| match entered.end() {
+            u64::MAX => Duration::MAX,
+            end => ms(end - self.now),
+        })
+    }
+
     fn left(&self, entered: &Entered) -> u64 {
         (entered.end() - self.now).min(10_000)
     }
@@ -481,13 +488,7 @@ impl Run {
                 same!(self.map.peek(key).as_deref().copied(), here);
                 same!(self.map.contains_key(key), here.is_some());
             }
-            Act::Remaining => {
-                let left = self.living(key).map(|entered| match entered.end() {
-                    u64::MAX => Duration::MAX,
-                    end => ms(end - self.now),
-                });
-                same!(self.map.remaining(key), left);
-            }
+            Act::Remaining => same!(self.map.remaining(key), self.remains(key)),
             Act::Touch(time) => {
                 let touched = self.map.touch_for(key, time.timeout());
                 let is = match here {
@@ -629,6 +630,7 @@ impl Run {
 
     fn computes(&mut self, key: &str, decision: Decision) -> Found {
         let (here, value, mut seen) = (self.value(key), self.fresh(), Vec::new());
+        let stands = here.zip(self.remains(key));
         let deed = match decision {
             Decision::Keep => Compute::Keep,
             Decision::Put(live, idle) => Compute::PutFor(value, lifetimes((live, idle))),
@@ -637,10 +639,10 @@ impl Run {
         };
         let map = self.map.clone();
         let got = map.compute(key.to_string(), |old| {
-            seen.push(old.copied());
+            seen.push(old.map(|old| (*old, old.remaining())));
             deed
         });
-        same!(seen, [here]);
+        same!(seen, [stands]);
         // An entry whose time is up makes way, whatever is decided.
         match (here, decision) {
             (Some(_), Decision::Keep) => self.uses(key),
