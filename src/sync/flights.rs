@@ -18,6 +18,8 @@
 //! the next caller begins a flight of its own. The loader asks whether that has happened once the
 //! value is in the map. Question and invalidation hold one lock: if the question came first, the
 //! removal finds the entry; else the loader takes the entry back (model `a_load_beside_a_removal`).
+//! An insertion does the same, because its entry may end before the loader's comes
+//! (model `a_load_beside_an_insertion_that_ends`).
 //!
 //! A loading future that its task does not poll would block that task for ever, if it awaits the
 //! same key elsewhere. A flight notes the waker and the number of its loader's polls. A waiting
@@ -274,8 +276,8 @@ impl<K, V> Loading<'_, K, V> {
         self.flight.key()
     }
 
-    /// Whether a removal came first, or a waiting task has abandoned the flight: then the map is
-    /// not to keep the value.
+    /// Whether a removal or an insertion came first, or a waiting task has abandoned the flight: then
+    /// the map is not to keep the value.
     pub(crate) fn is_invalidated(&self) -> bool {
         let state = lock(&self.flight.state);
         state.is_invalidated || self.flight.outcome().is_some()

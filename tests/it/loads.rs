@@ -1,9 +1,9 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
 use crate::rig;
-use crate::support::{on_threads, wait_for, SECOND};
-use expiry::expiring_map::Loaded;
-use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, StoreError};
+use crate::support::{on_threads, wait_for, MS, SECOND};
+use expiry::expiring_map::{Compute, Entry, Loaded, OccupiedEntry};
+use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -208,6 +208,75 @@ fn an_invalidation_wins_over_a_load_under_way() {
         assert_eq!(*second.insert(6).unwrap(), 6);
         assert_eq!((map.get_cloned(&1), *value), (Some(6), 5));
     }
+}
+
+/// The calls that give key 1 another value.
+const INSERTIONS: [fn(&ExpiringMap<u64, u64>); 8] = [
+    |map| drop(map.insert(1, 9).unwrap()),
+    |map| drop(map.insert_for(1, 9, MS).unwrap()),
+    |map| assert!(map.insert_many([(1, 9)]).is_empty()),
+    |map| map.upsert(1, |_| (9, ())).unwrap(),
+    |map| drop(map.compute(1, |_| Compute::Put(9)).unwrap()),
+    |map| drop(map.entry(1).or_insert(9).unwrap()),
+    |map| match map.entry(1) {
+        Entry::Vacant(entry) => drop(entry.insert(9).unwrap()),
+        Entry::Occupied(entry) => drop(entry.insert(9).unwrap()),
+    },
+    |map| {
+        let other = self::map();
+        other.insert_for(1, 9, MS).unwrap();
+        assert!(map.load(other.save(), Duration::ZERO).is_empty());
+    },
+];
+
+/// An insertion wins, also where its entry is no longer there when the load is over.
+#[test]
+fn an_insertion_wins_over_a_load_under_way() {
+    for ends in [true, false] {
+        for insert in INSERTIONS {
+            let clock = ManualClock::new();
+            let builder = ExpiringMap::builder().interval(MS).time_to_live(MS);
+            let map = builder.clock(clock.clone()).build_manual().unwrap();
+            let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("no entry") };
+            insert(&map);
+            if ends {
+                clock.advance(SECOND);
+                map.poll(usize::MAX);
+            }
+            assert_eq!(*guard.insert(5).unwrap(), 5);
+            assert_eq!(map.get_cloned(&1), (!ends).then_some(9));
+        }
+    }
+}
+
+/// Which unpins for that, and then finds the same entry, or says that it has changed.
+#[test]
+fn an_occupied_entry_wins_over_a_load_under_way() {
+    let changes: [fn(OccupiedEntry<'_, u64, u64, RandomState>); 2] =
+        [|entry| drop(entry.insert(9).unwrap()), |entry| drop(entry.remove().unwrap())];
+    for change in changes {
+        let (map, clock) = reloading();
+        map.insert(1, 1).unwrap();
+        clock.advance(7 * SECOND);
+        let reloaded = map.get_or_insert_with(&1, || {
+            let Entry::Occupied(entry) = map.entry(1) else { panic!("it is there") };
+            change(entry);
+            clock.advance(20 * SECOND);
+            map.poll(usize::MAX);
+            2
+        });
+        assert_eq!(*reloaded.unwrap(), 2);
+        assert!(map.is_empty());
+    }
+    let (map, _clock) = reloading();
+    let _under_way = map.get_or_guard(&2).unwrap();
+    map.insert(1, 1).unwrap();
+    let entries = [map.entry(1), map.entry(1)];
+    map.insert(1, 3).unwrap();
+    let [Entry::Occupied(one), Entry::Occupied(two)] = entries else { panic!("it is there") };
+    assert_eq!(one.insert(9).unwrap_err().error, StoreError::Changed);
+    assert!(two.remove().is_none());
+    assert_eq!(map.get_cloned(&1), Some(3));
 }
 
 #[test]

@@ -100,6 +100,26 @@ fn announced_bulks_and_arrays_take_no_memory() {
     assert!(grown < 20_000, "{grown} kB");
 }
 
+/// Each thread keeps memory. A slow command that takes the place of a worker needs another thread.
+#[test]
+fn slow_commands_of_many_clients_take_few_threads() {
+    let server = Server::start(&["--workers=2"]);
+    let mut client = server.client(2);
+    for keys in 0..100 {
+        let pairs: Vec<_> = (0..1000).map(|key| (keys * 1000 + key, key)).collect();
+        let () = client.mset(&pairs).unwrap();
+    }
+    let mut streams: Vec<_> = (0..64).map(|_| server.raw()).collect();
+    for stream in &mut streams {
+        stream.write_all(b"KEYS none*\r\n").unwrap();
+    }
+    for stream in &mut streams {
+        stream.read_exact(&mut [0; 4]).unwrap();
+    }
+    let threads = server.status("Threads:");
+    assert!(threads < 20, "{threads} threads");
+}
+
 /// A request of a million words, word by word, takes time in proportion to its length.
 #[test]
 fn a_long_request_in_small_pieces_is_read_in_linear_time() {

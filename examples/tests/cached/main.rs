@@ -82,8 +82,13 @@ impl Server {
 
     /// The server's memory, in kilobytes.
     fn memory(&self) -> usize {
+        self.status("VmRSS:")
+    }
+
+    /// A number of what the system says of the server's process.
+    fn status(&self, name: &str) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 

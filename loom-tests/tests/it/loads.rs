@@ -2,7 +2,7 @@
 
 use expiry::expiring_map::{Compute, Loaded};
 use expiry::LoadError;
-use loom_tests::{aside, at_once, beside, larger, model, MapRig, Task, TICK};
+use loom_tests::{aside, at_once, beside, bounded, larger, model, MapRig, Task, TICK};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
@@ -64,6 +64,19 @@ model!(a_load_beside_a_computed_removal, || {
     assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
     assert!(!rig.contains_key(&1));
+});
+
+// A key is given another value during its load, and that expires. Guards: an insertion invalidates
+// the load.
+model!(a_load_beside_an_insertion_that_ends, bounded(2), || {
+    let rig = used();
+    let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
+    let a = aside(&rig, |rig| drop(rig.insert_for(1, 3, TICK).unwrap()));
+    rig.advance(3);
+    rig.drive();
+    assert_eq!(*guard.insert(2).unwrap(), 2);
+    a.join().unwrap();
+    assert_ne!(rig.get(), Some(2));
 });
 
 /// A rig in which key 1 has the value 1, which is due for a reload.

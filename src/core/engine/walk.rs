@@ -19,7 +19,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// One past the greatest number of a chunk that there ever was. A thread takes its chunks from
     /// one shard after the other, so mostly it fills them in the order of their numbers.
-    pub(crate) fn chunks(&self) -> usize {
+    pub(crate) fn chunks_ever(&self) -> usize {
         let most = self.shards.iter().map(|shard| shard.ring.peak()).max();
         most.unwrap_or(0) as usize * self.shards.len()
     }
@@ -30,7 +30,7 @@ impl<P: Payload, C> Engine<P, C> {
         let is_there =
             |&chunk: &usize| chunk / shards < self.shards[chunk % shards].ring.peak() as usize;
         match up {
-            true => (from..self.chunks()).find(is_there),
+            true => (from..self.chunks_ever()).find(is_there),
             false => (0..from).rfind(is_there),
         }
     }

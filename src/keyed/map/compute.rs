@@ -22,8 +22,15 @@ pub enum Compute<V> {
     /// The entry keeps its value and lives for this long from now. The listener hears nothing. As
     /// [`Keep`](Self::Keep) where the key has no entry.
     Touch(Lifetime),
-    /// The entry ends. A load of the key that is under way is invalidated.
+    /// The entry ends.
     Remove,
+}
+
+impl<V> Compute<V> {
+    /// Whether a load of the key that is under way would be out of date.
+    fn changes_value(&self) -> bool {
+        matches!(self, Compute::Put(_) | Compute::PutFor(..) | Compute::Remove)
+    }
 }
 
 /// What [`ExpiringMap::compute`] has found and done.
@@ -313,7 +320,7 @@ where
         let store = &*self.store;
         let mut has_invalidated = false;
         loop {
-            // Before the look-up, as a removal does.
+            // Before the look-up.
             let may_load = !has_invalidated && self.flights.are_there();
             let pin = store.engine.pin();
             let found = store.find(&pin, offer.wanted());
@@ -330,6 +337,12 @@ where
                 _ => {}
             }
             let (deed, result) = decide(found.map(|found| Current::new(store, &found)));
+            if may_load && deed.changes_value() {
+                drop(pin);
+                self.invalidate_load(offer.key());
+                has_invalidated = true;
+                continue;
+            }
             let mut put = |value, lifetime| {
                 offer.replace_value(Some(value));
                 store.put_over(&pin, offer, found, lifetime)
@@ -342,12 +355,6 @@ where
                 Compute::Put(value) => put(value, Lifetimes::new()),
                 Compute::PutFor(value, lifetime) => put(value, lifetime),
                 Compute::Touch(time) => store.touch_this(found, time),
-                Compute::Remove if may_load => {
-                    drop(pin);
-                    self.invalidate_load(offer.key());
-                    has_invalidated = true;
-                    continue;
-                }
                 Compute::Remove => match found.map(|found| store.remove_this(&pin, &found)) {
                     None => Ok(Done::Kept),
                     Some(Some(notice)) => Ok(Done::Removed(notice)),

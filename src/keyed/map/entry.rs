@@ -200,13 +200,16 @@ where
         value: V,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
-        let store = &*self.map.store;
-        let (lifetime, place) = (lifetime.into(), self.place);
-        let mut offer = store.offer(place.hash, self.key, Some(value));
-        let mut pin = self.entry.into_pin();
+        let OccupiedEntry { map, key, place, entry } = self;
+        let (store, lifetime) = (&*map.store, lifetime.into());
+        let kept = map.changing(&key, place, entry);
+        let mut offer = store.offer(place.hash, key, Some(value));
         let refused = |offer: Offer<'_, K, V>, pin: Option<Pin>, error| {
             drop(pin);
             Err(InsertError::of(offer.into_pair(), error))
+        };
+        let Some(mut pin) = kept else {
+            return refused(offer, None, StoreError::Changed);
         };
         if let Err(error) = offer.weigh() {
             return refused(offer, Some(pin), error);
@@ -231,26 +234,49 @@ where
                     if let Err(error) = offer.again(hindered, store) {
                         return refused(offer, None, error);
                     }
-                    pin = store.engine.pin();
-                    let there = store.living(&pin, offer.wanted());
-                    if there.map_or(true, |there| there.place() != place) {
-                        return refused(offer, Some(pin), StoreError::Changed);
+                    match map.pin_at(offer.key(), place) {
+                        Some(again) => pin = again,
+                        None => return refused(offer, None, StoreError::Changed),
                     }
                 }
             }
         }
     }
 
-    /// Ends this very entry. `None` if it has ended, or been replaced, before. A load of the key
-    /// that is under way goes on: [`ExpiringMap::remove`] invalidates it.
+    /// Ends this very entry. `None` if it has ended, or been replaced, before.
     pub fn remove(self) -> Option<Removed<'a, K, V>> {
-        let pin = self.entry.into_pin();
-        let notice = self.map.store.remove_at(&pin, self.place);
-        drop(pin);
+        let OccupiedEntry { map, key, place, entry } = self;
+        let pin = map.changing(&key, place, entry);
+        let notice = pin.and_then(|pin| map.store.remove_at(&pin, place));
         let ended = notice.map(Notice::told);
         // After the listener, and before the handle is on its way out: its `Drop` may panic.
-        drop(self.key);
+        drop(key);
         ended
+    }
+}
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Invalidates a load of the key that is under way, unpinned. Returns a pin under which the
+    /// entry lives in this place, if it still does.
+    fn changing(&self, key: &K, place: Place, entry: Ref<'_, K, V>) -> Option<Pin> {
+        if !self.flights.are_there() {
+            return Some(entry.into_pin());
+        }
+        drop(entry);
+        self.invalidate_load(key);
+        self.pin_at(key, place)
+    }
+
+    /// A pin under which the key's entry lives in this place, if it still does.
+    fn pin_at(&self, key: &K, place: Place) -> Option<Pin> {
+        let pin = self.store.engine.pin();
+        let there = self.store.living(&pin, self.wanted(place.hash, key))?.place();
+        (there == place).then_some(pin)
     }
 }
 

@@ -151,9 +151,9 @@ where
     /// wait for that, and get its value, also where the entry has ended by then. If a `load`
     /// panics, a waiting caller calls its own.
     ///
-    /// An invalidation wins: if the key is removed during the load, or the map is cleared, the
-    /// callers that waited get the value, and the map does not keep it. A caller that comes after
-    /// the removal loads anew.
+    /// A change wins: if another call removes the key during the load, or gives it a value, the
+    /// callers that waited get the loaded value, and the map does not keep it, whatever becomes of
+    /// the other one. A caller that comes after a removal loads anew.
     ///
     /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that
     /// finds an old value calls its `load`, too. The others get the old value at once.

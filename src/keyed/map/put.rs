@@ -110,7 +110,11 @@ where
         })
     }
 
-    /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
+    /// Inserts a value, or replaces the one that the key has. Returns the one replaced. A load of
+    /// the key that is under way is [invalidated](Self::get_or_insert_with).
+    ///
+    /// Lock-free while no load is under way; else it takes a lock for some instructions. This is so
+    /// for all calls that insert.
     ///
     /// # Errors
     ///
@@ -134,6 +138,7 @@ where
         if self.store.expiry.is_some() {
             return self.insert_asking((key, value), lifetime.into());
         }
+        self.invalidate_load(&key);
         let (hash, room) = (self.hash(&key), self.store.engine.admission.room());
         let lifetime = (lifetime.into(), false);
         let settled = self.put_by(hash, (key, value), lifetime, Replaces::Any, room)?;
@@ -176,6 +181,7 @@ where
         lifetime: Lifetimes,
         replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        self.invalidate_load(&key);
         let (asks, room) = (self.store.expiry.is_some(), self.store.engine.admission.room());
         self.put_by(hash, (key, value), (lifetime, asks), replaces, room)
     }

@@ -45,7 +45,7 @@ where
         self.remove_hashed(self.wanted(self.hash(key), key))
     }
 
-    /// Before a removal looks for the entry. The caller is unpinned.
+    /// Before a call looks for the entry that it replaces or removes. The caller is unpinned.
     #[inline(always)]
     pub(super) fn invalidate_load<Q: Hash + ?Sized>(&self, key: &Q) {
         self.flights.invalidate(|| self.hasher.hash_one(key));

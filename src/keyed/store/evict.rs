@@ -486,7 +486,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         while turns < TURNS {
             if hand % CHUNK == 0 {
                 let Some(chunk) = self.engine.chunk_from(hand / CHUNK, UP) else {
-                    hand = if UP { 0 } else { self.engine.chunks() * CHUNK };
+                    hand = if UP { 0 } else { self.engine.chunks_ever() * CHUNK };
                     turns += 1;
                     continue;
                 };

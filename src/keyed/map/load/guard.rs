@@ -90,10 +90,10 @@ where
     /// Inserts the value, with the map's lifetime, and gives it to the waiting callers too. This
     /// clones it once.
     ///
-    /// The map does not keep it if the key has been given another value since the load began, or
-    /// has been [removed](ExpiringMap::remove), or the map was [cleared](ExpiringMap::clear). A
-    /// look-up may find it for a moment if the removal comes in the midst of this call; then the
-    /// listener hears of it as [`Removed`](crate::RemovalCause::Removed).
+    /// The map does not keep it if a call that came after the load began has given the key another
+    /// value, or has [removed](ExpiringMap::remove) the key, or [cleared](ExpiringMap::clear) the
+    /// map. A look-up may find it for a moment if that call comes in the midst of this one; then
+    /// the listener hears of it as [`Removed`](crate::RemovalCause::Removed).
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ where
         };
         count.has_inserted = true;
         // A removal may have come between the question above and the insertion, and have found
-        // nothing: this call takes its own entry back.
+        // nothing; or another insertion, whose entry has ended. This call takes its own entry back.
         let is_lost = settled.refused.is_none() && loading.is_invalidated();
         let lost = is_lost.then(|| map.store.remove_at(&settled.pin, settled.place));
         drop(settled.into_replaced());
