@@ -31,6 +31,7 @@
 
 mod claims;
 
+use crate::Loss;
 use claims::{Busy, Partition};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -86,11 +87,11 @@ pub(crate) enum Action {
     Gained { partition: u32, epoch: u64 },
     /// Another worker is to have the partition. The user answers `Released`.
     Losing { partition: u32 },
-    /// Another worker has the partition, or this worker is overtaken.
+    /// Another worker has claimed the partition.
     Lost { partition: u32 },
     /// The worker has left: it holds nothing, and does nothing any more.
     Left,
-    /// Another worker uses this name. This one does nothing any more.
+    /// Another worker uses this name. The driver abandons what this one holds.
     NameTaken,
 }
 
@@ -187,6 +188,15 @@ impl Ownership {
     pub(crate) fn may_act(&self, partition: u32, now: Duration) -> Option<u64> {
         let held = self.partitions.get(partition as usize)?.held?;
         (held.sure && self.phase != Phase::Ended && self.is_fresh(now)).then_some(held.epoch)
+    }
+
+    /// Why the worker may not act for a partition.
+    pub(crate) fn loss(&self, now: Duration) -> Loss {
+        match self.phase {
+            Phase::Ended => Loss::Ended,
+            _ if !self.is_fresh(now) => Loss::Unanswered,
+            _ => Loss::Claimed,
+        }
     }
 
     pub(crate) fn incarnation(&self) -> u64 {
@@ -336,8 +346,7 @@ impl Ownership {
             if self.phase == Phase::Waiting && first {
                 self.own_since = now;
             } else {
-                let lost = self.abandon().into_iter();
-                out.extend(lost.map(|partition| Action::Lost { partition }));
+                self.phase = Phase::Ended;
                 out.push(Action::NameTaken);
             }
             return;
