@@ -27,10 +27,14 @@
 //! new machine, which waits for a lease before its first beat. By then the lease of any worker that
 //! used its name has expired.
 //!
+//! The brokers forget a beat [`beat_life`] after it was stored. Its lease has expired long before
+//! that. A worker that wakes up later finds no own beat in its next watch, and swaps none for one.
+//!
 //! `now` is a duration on the worker's own monotonic clock, which counts suspended time.
 
 mod claims;
 
+use crate::base::DAY;
 use crate::Loss;
 use claims::{Busy, Partition};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,6 +46,12 @@ mod tests;
 
 /// The number of own beats whose time of sending the worker remembers.
 const REMEMBERED: usize = 64;
+
+/// How long the brokers store a beat: a day, or ten leases. A watcher forgets a dead worker after
+/// twice that, when the brokers show its beat no more.
+pub(crate) fn beat_life(lease: Duration) -> Duration {
+    DAY.max(lease * 10)
+}
 
 /// What the driver reports to the machine.
 #[derive(Clone, Debug)]
@@ -143,6 +153,8 @@ pub(crate) struct Ownership {
     lapsed: bool,
     beats: u64,
     own_revision: u64,
+    /// The brokers have shown a beat of this name, or taken one, since the current watch began.
+    is_stored: bool,
     own_since: Duration,
     beat_under_way: Option<Duration>,
     next_beat: Duration,
@@ -235,6 +247,7 @@ impl Ownership {
             Event::Beaten { sent_at, revision: Some(revision) } => {
                 self.beat_answered(sent_at, now + self.lease / 4);
                 self.own_revision = self.own_revision.max(revision);
+                self.is_stored = true;
                 let from = if self.bugs.count_from_reply { now } else { sent_at };
                 self.confirmed = self.confirmed.max(Some(from));
                 let said = |&(beat, at): &(u64, Duration)| at == sent_at && beat > self.plain_beats;
@@ -262,7 +275,7 @@ impl Ownership {
                 }
             }
             Event::WatchLost => {
-                self.synced = false;
+                (self.synced, self.is_stored) = (false, false);
                 self.seen_own = None;
                 out.push(Action::Resync);
             }
@@ -318,8 +331,10 @@ impl Ownership {
             if self.sent.len() > REMEMBERED {
                 self.sent.pop_front();
             }
+            // A complete watch without an own beat: it has expired.
+            let is_gone = self.synced && !self.is_stored;
             out.push(Action::SendBeat {
-                expected: self.own_revision,
+                expected: if is_gone { 0 } else { self.own_revision },
                 beat: self.beats,
                 leaving: self.leaving,
                 sent_at: now,
@@ -336,6 +351,7 @@ impl Ownership {
     }
 
     fn watched_own(&mut self, now: Duration, inc: u64, beat: u64, rev: u64, out: &mut Vec<Action>) {
+        self.is_stored = true;
         if inc != self.incarnation {
             if rev <= self.own_revision {
                 return;
@@ -366,6 +382,10 @@ impl Ownership {
                 self.members_changed = true;
             }
         }
+        let names =
+            |name: &String| self.partitions.iter().any(|it| it.owner.as_ref() == Some(name));
+        let is_over = |peer: &Peer| peer.dead && now >= peer.since + beat_life(self.lease) * 2;
+        self.peers.retain(|name, peer| !is_over(peer) || names(name));
         if self.members_changed {
             self.elect();
         }

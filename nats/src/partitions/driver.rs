@@ -10,7 +10,7 @@ use super::{last_of_each, Change, Held, Shared};
 use super::{OWNER, READS, VERSION};
 use crate::base::{count, ticks, Task};
 use crate::message::{header, EXPECTED, INCARNATION};
-use crate::ownership::{Action, Event};
+use crate::ownership::{beat_life, Action, Event};
 use crate::{clock, Loss, NatsError};
 use async_nats::jetstream::stream::Stream;
 use async_nats::{HeaderMap, HeaderValue};
@@ -190,7 +190,9 @@ impl Driver {
     fn beat(&self, expected: u64, beat: u64, leaving: bool, sent_at: Duration) {
         let set = &self.shared.set;
         let subject = set.subject(format_args!("beat.{}", set.nats.worker()));
-        let headers = [(BEAT, beat.into()), (LEAVING, u64::from(leaving).into())];
+        let life = HeaderValue::from(format!("{}s", beat_life(set.lease).as_secs()));
+        let headers =
+            [(BEAT, beat.into()), (LEAVING, u64::from(leaving).into()), ("Nats-TTL", life)];
         self.swap(subject, expected, headers, move |revision| Event::Beaten { sent_at, revision });
     }
 
