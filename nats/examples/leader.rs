@@ -56,8 +56,8 @@ async fn main() -> Result<(), Error> {
         println!("{worker} leads, with token {}", lease.token());
         loop {
             tokio::select! {
-                () = lease.lost() => {
-                    println!("{worker} leads no longer");
+                why = lease.lost() => {
+                    println!("{worker} leads no longer: {why:?}");
                     break;
                 }
                 _ = tokio::signal::ctrl_c() => {

@@ -4,6 +4,23 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::time::Duration;
 
+/// Why a partition, or a lease, is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Another worker has claimed the partition, or this one has claimed it anew.
+    Claimed,
+    /// The brokers, or the owner of the lease's key, have confirmed nothing for three quarters of
+    /// the time.
+    Unanswered,
+    /// The owner of the key has ended the lease: it had no renewal for the lease's time.
+    Expired,
+    /// The streams of the set were deleted, or made anew.
+    Deleted,
+    /// The worker has left the set, or [`Change::Ended`](crate::Change::Ended) says why it ended.
+    Ended,
+}
+
 /// An error of this crate. Each names the value that was refused, and the value that would do.
 ///
 /// Every function that asks the brokers may return [`Unanswered`](Self::Unanswered) or
@@ -95,12 +112,16 @@ pub enum NatsError {
     },
     /// A later owner has claimed the partition, or the worker's lease has run out. Nothing was
     /// written.
-    #[error("partition {partition} is not this worker's any more; its epoch was {epoch}")]
+    #[error(
+        "partition {partition} is not this worker's any more ({why:?}); its epoch was {epoch}"
+    )]
     Fenced {
         /// Which partition.
         partition: u32,
         /// The epoch under which the worker owned it.
         epoch: u64,
+        /// Why the worker may not write.
+        why: Loss,
     },
     /// The claim of a key has expired, and another claimer may be first. Nothing was written.
     #[error("the claim of the key {key:?} has expired")]

@@ -12,7 +12,7 @@ mod tests;
 use crate::base::{debug, setters, stats, DAY};
 use crate::keep::{self, Answer, Entry, Member, Terms};
 use crate::message::check_key;
-use crate::{clock, Nats, NatsError, PartitionSet};
+use crate::{clock, Loss, Nats, NatsError, PartitionSet};
 use holder::Holder;
 pub use leader::{Election, Leader};
 use std::sync::atomic::Ordering;
@@ -56,7 +56,7 @@ impl Nats {
     /// if let Some(lease) = leases.acquire("nightly", Duration::from_secs(20)).await? {
     ///     tokio::select! {
     ///         () = run(lease.token()) => lease.release().await?,
-    ///         () = lease.lost() => {} // another process may run it now
+    ///         _ = lease.lost() => {} // another process may run it now
     ///     }
     /// }
     /// # Ok(())
@@ -243,13 +243,15 @@ impl Lease {
         self.member.with(|holder, _| holder.valid_for(clock::now(), id))
     }
 
-    /// Returns when the lease is not valid any more.
-    pub async fn lost(&self) {
+    /// Returns when the lease is not valid any more, and why:
+    /// [`Expired`](Loss::Expired) or [`Unanswered`](Loss::Unanswered).
+    pub async fn lost(&self) -> Loss {
         let mut lost = self.lost.clone();
         loop {
             let left = self.valid_for();
             if left.is_zero() {
-                return;
+                let id = self.id.unwrap_or_default(); // only a dropped lease has none
+                return self.member.with(|holder, _| holder.loss(id));
             }
             tokio::select! {
                 _ = lost.changed() => {}

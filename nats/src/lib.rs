@@ -44,7 +44,7 @@ mod source;
 mod timers;
 
 pub use connect::{Nats, Options};
-pub use error::NatsError;
+pub use error::{Loss, NatsError};
 pub use leases::{Election, Leader, Lease, LeaseSet, LeaseStats, Leases};
 pub use once::{Claim, Guard, Once, OnceSet};
 pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};

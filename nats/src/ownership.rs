@@ -27,10 +27,15 @@
 //! new machine, which waits for a lease before its first beat. By then the lease of any worker that
 //! used its name has expired.
 //!
+//! The brokers forget a beat [`beat_life`] after it was stored. Its lease has expired long before
+//! that. A worker that wakes up later finds no own beat in its next watch, and swaps none for one.
+//!
 //! `now` is a duration on the worker's own monotonic clock, which counts suspended time.
 
 mod claims;
 
+use crate::base::DAY;
+use crate::Loss;
 use claims::{Busy, Partition};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -41,6 +46,12 @@ mod tests;
 
 /// The number of own beats whose time of sending the worker remembers.
 const REMEMBERED: usize = 64;
+
+/// How long the brokers store a beat: a day, or ten leases. A watcher forgets a dead worker after
+/// twice that, when the brokers show its beat no more.
+pub(crate) fn beat_life(lease: Duration) -> Duration {
+    DAY.max(lease * 10)
+}
 
 /// What the driver reports to the machine.
 #[derive(Clone, Debug)]
@@ -86,11 +97,11 @@ pub(crate) enum Action {
     Gained { partition: u32, epoch: u64 },
     /// Another worker is to have the partition. The user answers `Released`.
     Losing { partition: u32 },
-    /// Another worker has the partition, or this worker is overtaken.
+    /// Another worker has claimed the partition.
     Lost { partition: u32 },
     /// The worker has left: it holds nothing, and does nothing any more.
     Left,
-    /// Another worker uses this name. This one does nothing any more.
+    /// Another worker uses this name. The driver abandons what this one holds.
     NameTaken,
 }
 
@@ -142,6 +153,8 @@ pub(crate) struct Ownership {
     lapsed: bool,
     beats: u64,
     own_revision: u64,
+    /// The brokers have shown a beat of this name, or taken one, since the current watch began.
+    is_stored: bool,
     own_since: Duration,
     beat_under_way: Option<Duration>,
     next_beat: Duration,
@@ -189,6 +202,15 @@ impl Ownership {
         (held.sure && self.phase != Phase::Ended && self.is_fresh(now)).then_some(held.epoch)
     }
 
+    /// Why the worker may not act for a partition.
+    pub(crate) fn loss(&self, now: Duration) -> Loss {
+        match self.phase {
+            Phase::Ended => Loss::Ended,
+            _ if !self.is_fresh(now) => Loss::Unanswered,
+            _ => Loss::Claimed,
+        }
+    }
+
     pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -225,6 +247,7 @@ impl Ownership {
             Event::Beaten { sent_at, revision: Some(revision) } => {
                 self.beat_answered(sent_at, now + self.lease / 4);
                 self.own_revision = self.own_revision.max(revision);
+                self.is_stored = true;
                 let from = if self.bugs.count_from_reply { now } else { sent_at };
                 self.confirmed = self.confirmed.max(Some(from));
                 let said = |&(beat, at): &(u64, Duration)| at == sent_at && beat > self.plain_beats;
@@ -252,7 +275,7 @@ impl Ownership {
                 }
             }
             Event::WatchLost => {
-                self.synced = false;
+                (self.synced, self.is_stored) = (false, false);
                 self.seen_own = None;
                 out.push(Action::Resync);
             }
@@ -308,8 +331,10 @@ impl Ownership {
             if self.sent.len() > REMEMBERED {
                 self.sent.pop_front();
             }
+            // A complete watch without an own beat: it has expired.
+            let is_gone = self.synced && !self.is_stored;
             out.push(Action::SendBeat {
-                expected: self.own_revision,
+                expected: if is_gone { 0 } else { self.own_revision },
                 beat: self.beats,
                 leaving: self.leaving,
                 sent_at: now,
@@ -326,6 +351,7 @@ impl Ownership {
     }
 
     fn watched_own(&mut self, now: Duration, inc: u64, beat: u64, rev: u64, out: &mut Vec<Action>) {
+        self.is_stored = true;
         if inc != self.incarnation {
             if rev <= self.own_revision {
                 return;
@@ -336,8 +362,7 @@ impl Ownership {
             if self.phase == Phase::Waiting && first {
                 self.own_since = now;
             } else {
-                let lost = self.abandon().into_iter();
-                out.extend(lost.map(|partition| Action::Lost { partition }));
+                self.phase = Phase::Ended;
                 out.push(Action::NameTaken);
             }
             return;
@@ -357,6 +382,10 @@ impl Ownership {
                 self.members_changed = true;
             }
         }
+        let names =
+            |name: &String| self.partitions.iter().any(|it| it.owner.as_ref() == Some(name));
+        let is_over = |peer: &Peer| peer.dead && now >= peer.since + beat_life(self.lease) * 2;
+        self.peers.retain(|name, peer| !is_over(peer) || names(name));
         if self.members_changed {
             self.elect();
         }

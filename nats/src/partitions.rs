@@ -15,7 +15,7 @@ mod held;
 
 use crate::base::{debug, lock, setters, stats, Task, DAY};
 use crate::ownership::{Event, Ownership};
-use crate::{clock, Nats, NatsError};
+use crate::{clock, Loss, Nats, NatsError};
 use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
@@ -99,7 +99,7 @@ pub enum Change {
     /// calls [`Partitions::release`].
     Losing(u32),
     /// Another worker has the partition, or may have it.
-    Lost(u32),
+    Lost(u32, Loss),
     /// The worker owns nothing any more, and will not: another worker uses its name.
     Ended(NatsError),
 }

@@ -10,6 +10,7 @@
 //! has one *inlet*, a consumer, or one for each partition that it serves: see `partitioned.rs`. The
 //! link between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
 
+mod batch;
 mod partitioned;
 mod task;
 
@@ -44,6 +45,7 @@ use tokio::sync::{mpsc, watch};
 /// | [`ack_wait`](Self::ack_wait) | 30 s |
 /// | [`for_at_least`](Self::for_at_least) | 15 min |
 /// | [`window`](Self::window) | 4,096 messages a task |
+/// | [`window_bytes`](Self::window_bytes) | 64 MiB a task |
 /// | [`subject`](Self::subject) | all of the stream |
 /// | [`dead_letters`](Self::dead_letters) | `APP.dead.STREAM` |
 #[derive(Debug, Clone)]
@@ -57,6 +59,7 @@ pub struct SourceOptions {
     ack_wait: Duration,
     at_least: Duration,
     window: usize,
+    window_bytes: usize,
 }
 
 setters! { SourceOptions
@@ -81,6 +84,11 @@ setters! { SourceOptions
     /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room
     /// in the topology count.
     window(messages: usize) => window = messages;
+    /// The bytes, 1 or more, that a task's messages have at the most, with their subjects and
+    /// headers, until they leave the task. What `decode` makes of them is not counted. A message
+    /// that is larger is not refused: the task takes it when it holds nothing else. Below a few
+    /// times the server's `max_payload` a task holds few messages.
+    window_bytes(bytes: usize) => window_bytes = bytes;
 }
 
 impl SourceOptions {
@@ -96,6 +104,7 @@ impl SourceOptions {
             ack_wait: Duration::from_secs(30),
             at_least: Duration::from_secs(15 * 60),
             window: 4096,
+            window_bytes: 64 << 20,
         }
     }
 
@@ -105,6 +114,7 @@ impl SourceOptions {
         NatsError::name("consumer", &self.consumer)?;
         NatsError::within("attempts", self.attempts, 1..=10_000, "1 to 10,000")?;
         NatsError::within("window", self.window, 1.., "1 or more")?;
+        NatsError::within("window_bytes", self.window_bytes, 1.., "1 or more")?;
         NatsError::within("ack_wait", self.ack_wait, Duration::from_secs(1).., "1s or more")?;
         let letters = self.dead_letters.as_deref().unwrap_or_default();
         let is_one = !letters.contains(['*', '>']);
@@ -148,6 +158,8 @@ stats! { counted
     gauges {
         /// Messages that are held now.
         held: u64,
+        /// The bytes of those, with their subjects and headers.
+        held_bytes: u64,
         /// Messages that the consumer had yet to deliver when it delivered last, or when a request
         /// found no more: the lag. Of a partitioned source, those of the worker's partitions.
         waiting: u64,
@@ -205,8 +217,9 @@ struct Link<M> {
 /// What an I/O task reads off itself.
 #[derive(Default)]
 struct Gauges {
-    /// The number of messages that it holds.
+    /// The number of messages that it holds, and their bytes.
     held: AtomicU64,
+    held_bytes: AtomicU64,
     /// The number of those that its inlets have yet to bring.
     waiting: AtomicU64,
 }
@@ -353,14 +366,15 @@ impl<M: Send + 'static> StreamSource<M> {
     #[must_use]
     pub fn stats(&self) -> SourceStats {
         let links = lock(&self.links);
-        let held = links.values().map(|link| link.gauges.held.load(Ordering::Relaxed));
-        let waiting = links.values().map(|link| link.gauges.waiting.load(Ordering::Relaxed));
-        // Without partitions all tasks ask one consumer.
-        let waiting = match self.owner {
-            Some(_) => waiting.sum(),
-            None => waiting.max().unwrap_or(0),
+        let each = |gauge: fn(&Gauges) -> &AtomicU64| {
+            links.values().map(move |link| gauge(&link.gauges).load(Ordering::Relaxed))
         };
-        self.shared.counts.snapshot(held.sum(), waiting)
+        let [held, bytes] = [each(|it| &it.held), each(|it| &it.held_bytes)].map(Iterator::sum);
+        let waiting = each(|it| &it.waiting);
+        // Without partitions all tasks ask one consumer.
+        let is_shared = self.owner.is_none();
+        let waiting = if is_shared { waiting.max().unwrap_or(0) } else { waiting.sum() };
+        self.shared.counts.snapshot(held, bytes, waiting)
     }
 
     /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts

@@ -187,7 +187,7 @@ async fn owner(mut partitions: Partitions, held: Arc<AtomicI64>) {
                 own.remove(&partition);
                 partitions.release(partition);
             }
-            Some(Change::Lost(partition)) => drop(own.remove(&partition)),
+            Some(Change::Lost(partition, _)) => drop(own.remove(&partition)),
             _ => {}
         }
         let swaps = partitions.stats();

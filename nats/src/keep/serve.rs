@@ -48,7 +48,7 @@ pub(super) async fn serve(
                 tasks.remove(&partition);
                 partitions.release(partition);
             }
-            Some(Change::Lost(partition)) => drop(tasks.remove(&partition)),
+            Some(Change::Lost(partition, _)) => drop(tasks.remove(&partition)),
             Some(Change::Ended(why)) => drop(served.ended.set(why)),
             None => return served.partitions.store(0, Ordering::Relaxed),
         }

@@ -9,7 +9,8 @@
 //! it.
 
 use crate::keep::{Answer, Front};
-use std::collections::HashMap;
+use crate::Loss;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 struct Lease<T> {
@@ -28,11 +29,15 @@ impl<T> Lease<T> {
 }
 
 /// The leases of a process by id.
-pub(crate) struct Holder<T>(HashMap<u64, Lease<T>>);
+pub(crate) struct Holder<T> {
+    leases: HashMap<u64, Lease<T>>,
+    /// Those that their owner has ended, until the process forgets them.
+    expired: HashSet<u64>,
+}
 
 impl<T> Holder<T> {
     pub(crate) fn new() -> Self {
-        Self(HashMap::new())
+        Self { leases: HashMap::new(), expired: HashSet::new() }
     }
 
     /// Keeps a lease whose request was sent at `sent_at`, if it is still valid.
@@ -47,23 +52,33 @@ impl<T> Holder<T> {
         let lease = Lease { time, sent_at, is_asked: false, value };
         let is_valid = !lease.left(now).is_zero();
         if is_valid {
-            self.0.insert(id, lease);
+            self.leases.insert(id, lease);
         }
         is_valid
     }
 
     /// For how long the lease is valid. Zero: it is lost.
     pub(crate) fn valid_for(&self, now: Duration, id: u64) -> Duration {
-        self.0.get(&id).map_or(Duration::ZERO, |lease| lease.left(now))
+        self.leases.get(&id).map_or(Duration::ZERO, |lease| lease.left(now))
+    }
+
+    /// Why a lease that is not valid any more was lost.
+    pub(crate) fn loss(&self, id: u64) -> Loss {
+        if self.expired.contains(&id) {
+            Loss::Expired
+        } else {
+            Loss::Unanswered
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.leases.len()
     }
 
     /// Forgets a lease: its holder does not want it any more.
     pub(crate) fn forget(&mut self, id: u64) -> Option<T> {
-        self.0.remove(&id).map(|lease| lease.value)
+        self.expired.remove(&id);
+        self.leases.remove(&id).map(|lease| lease.value)
     }
 }
 
@@ -72,9 +87,9 @@ impl<T: Send + 'static> Front for Holder<T> {
     type Gone = T;
 
     fn tick(&mut self, now: Duration, due: &mut Vec<u64>, gone: &mut Vec<T>) {
-        let lost = self.0.extract_if(|_, lease| lease.left(now).is_zero());
+        let lost = self.leases.extract_if(|_, lease| lease.left(now).is_zero());
         gone.extend(lost.map(|(_, lease)| lease.value));
-        for (id, lease) in &mut self.0 {
+        for (id, lease) in &mut self.leases {
             if now >= lease.sent_at + lease.time / 3 && !lease.is_asked {
                 lease.is_asked = true;
                 due.push(*id);
@@ -83,7 +98,7 @@ impl<T: Send + 'static> Front for Holder<T> {
     }
 
     fn serves(&self, id: u64) -> bool {
-        self.0.contains_key(&id)
+        self.leases.contains_key(&id)
     }
 
     fn touched(
@@ -95,8 +110,10 @@ impl<T: Send + 'static> Front for Holder<T> {
         gone: &mut Vec<T>,
     ) {
         if answer == Answer::No {
-            gone.extend(self.forget(id));
-        } else if let Some(lease) = self.0.get_mut(&id) {
+            let lease = self.leases.remove(&id);
+            self.expired.extend(lease.iter().map(|_| id));
+            gone.extend(lease.map(|lease| lease.value));
+        } else if let Some(lease) = self.leases.get_mut(&id) {
             lease.is_asked = false;
             // The next tick drops a lease that is not valid any more.
             if answer != Answer::Unsure && !lease.left(now).is_zero() {

@@ -24,7 +24,7 @@ impl Nats {
     ///     let lease = leader.campaign().await?;
     ///     tokio::select! {
     ///         () = lead(lease.token()) => lease.release().await?,
-    ///         () = lease.lost() => {} // another process may lead now
+    ///         _ = lease.lost() => {} // another process may lead now
     ///     }
     /// }
     /// # }

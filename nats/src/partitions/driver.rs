@@ -10,8 +10,8 @@ use super::{last_of_each, Change, Held, Shared};
 use super::{OWNER, READS, VERSION};
 use crate::base::{count, ticks, Task};
 use crate::message::{header, EXPECTED, INCARNATION};
-use crate::ownership::{Action, Event};
-use crate::{clock, NatsError};
+use crate::ownership::{beat_life, Action, Event};
+use crate::{clock, Loss, NatsError};
 use async_nats::jetstream::stream::Stream;
 use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -95,7 +95,7 @@ impl Driver {
             // The watch fails once more, and finds the same.
             Err(_) => {}
         }
-        self.abandon();
+        self.abandon(Loss::Deleted);
         *self.shared.machine() = self.shared.set.machine(true);
         self.give(Event::Start);
         if self.leaving {
@@ -129,14 +129,14 @@ impl Driver {
         let _ = self.changes.send(change);
     }
 
-    fn abandon(&self) {
+    fn abandon(&self, why: Loss) {
         let lost = self.shared.machine().abandon();
-        lost.into_iter().for_each(|partition| self.change(Change::Lost(partition)));
+        lost.into_iter().for_each(|partition| self.change(Change::Lost(partition, why)));
     }
 
     fn end(&mut self, error: NatsError) {
         self.ended = true;
-        self.abandon();
+        self.abandon(Loss::Ended);
         if !self.answer_join(Err(error.clone())) {
             self.change(Change::Ended(error));
         }
@@ -156,7 +156,7 @@ impl Driver {
                 self.change(Change::Gained(Held { shared: self.shared.clone(), partition, epoch }))
             }
             Action::Losing { partition } => self.change(Change::Losing(partition)),
-            Action::Lost { partition } => self.change(Change::Lost(partition)),
+            Action::Lost { partition } => self.change(Change::Lost(partition, Loss::Claimed)),
             Action::Left => self.ended = true,
             Action::NameTaken => {
                 let worker = self.shared.set.nats.worker().to_string();
@@ -190,7 +190,9 @@ impl Driver {
     fn beat(&self, expected: u64, beat: u64, leaving: bool, sent_at: Duration) {
         let set = &self.shared.set;
         let subject = set.subject(format_args!("beat.{}", set.nats.worker()));
-        let headers = [(BEAT, beat.into()), (LEAVING, u64::from(leaving).into())];
+        let life = HeaderValue::from(format!("{}s", beat_life(set.lease).as_secs()));
+        let headers =
+            [(BEAT, beat.into()), (LEAVING, u64::from(leaving).into()), ("Nats-TTL", life)];
         self.swap(subject, expected, headers, move |revision| Event::Beaten { sent_at, revision });
     }
 

@@ -4,7 +4,7 @@ use super::{last_of_each, Shared, Told, MOST_RECORDS, PAUSE};
 use crate::base::debug;
 use crate::message::{decoded, header, token, EXPECTED};
 use crate::ownership::Event;
-use crate::{clock, NatsError, PartitionSet};
+use crate::{clock, Loss, NatsError, PartitionSet};
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{publish::PublishAck, ErrorCode};
 use async_nats::HeaderMap;
@@ -76,9 +76,9 @@ impl Held {
         &self.shared.set
     }
 
-    fn fenced(&self) -> NatsError {
+    fn fenced(&self, why: Loss) -> NatsError {
         let (partition, epoch) = (self.partition, self.epoch);
-        NatsError::Fenced { partition, epoch }
+        NatsError::Fenced { partition, epoch, why }
     }
 
     fn data(&self, key: impl fmt::Display) -> String {
@@ -126,7 +126,7 @@ impl Held {
         let began = Instant::now();
         loop {
             if !self.may_act() {
-                return Err(self.fenced());
+                return Err(self.fenced(self.shared.machine().loss(clock::now())));
             }
             match self.send(messages.to_vec()).await? {
                 Some(last) => return Ok(last),
@@ -201,7 +201,9 @@ impl Held {
                     ErrorCode::ATOMIC_PUBLISH_INCOMPLETE_BATCH => Ok(None),
                     // The codes of one message and of a batch: the fence has another sequence.
                     ErrorCode::STREAM_WRONG_LAST_SEQUENCE
-                    | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => Err(self.fenced()),
+                    | ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT => {
+                        Err(self.fenced(Loss::Claimed))
+                    }
                     _ => Err(NatsError::refused(WRITE, &error)),
                 },
                 Err(error) => Err(NatsError::refused(WRITE, &error)),
@@ -260,7 +262,8 @@ impl Held {
             expected += 1;
             if message.subject.as_str() == own {
                 if info.stream_sequence != self.epoch {
-                    return (info.stream_sequence > self.epoch).then(|| Err(self.fenced()));
+                    return (info.stream_sequence > self.epoch)
+                        .then(|| Err(self.fenced(Loss::Claimed)));
                 }
                 fence = true;
             } else if let Some(key) = message.subject.strip_prefix(&*prefix).and_then(decoded) {

@@ -63,7 +63,7 @@ async fn drive<M>(
                 Some(Change::Losing(partition)) => owned.send_modify(|it| {
                     it.entry(partition).and_modify(|(_, losing)| *losing = true);
                 }),
-                Some(Change::Lost(partition)) => {
+                Some(Change::Lost(partition, _)) => {
                     owned.send_modify(|it| drop(it.remove(&partition)));
                 }
                 Some(Change::Ended(why)) => shared.note(OWNER, Some(why.to_string())),

@@ -1,5 +1,6 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
+use super::batch::{self, Pulled};
 use super::{Gauges, Given, Incoming, MessageId, Outcome, Owned, Shared, DEAD, PULL};
 use crate::base::count;
 use crate::custody::{Action, Custody, Letter};
@@ -11,8 +12,7 @@ use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{AckKind, Message};
 use expiry_topology::Waker;
-use futures_util::future::ready;
-use futures_util::stream::{once, BoxStream, SelectAll, StreamExt};
+use futures_util::stream::{BoxStream, SelectAll, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use tokio::sync::{mpsc, watch};
 
 /// How long a request for messages stays at the broker.
 const REQUEST: Duration = Duration::from_secs(2);
+/// The most bytes of a message's subject and reply subject.
+const ENVELOPE: usize = 16 << 10;
 /// The pause after a request that failed.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often the task looks for messages to be reported in progress.
@@ -53,8 +55,6 @@ pub(super) struct Task<M> {
 
 /// The inlet of a request, and the number of the request.
 pub(super) type Tag = (Option<u32>, u64);
-/// None: the request has ended.
-pub(super) type Pulled = Option<Result<Message, async_nats::Error>>;
 
 /// A consumer that the task asks for messages.
 #[derive(Default)]
@@ -64,11 +64,16 @@ pub(super) struct Inlet {
     losing: bool,
     /// Known until a request for messages fails.
     consumer: Option<Consumer<Config>>,
-    /// The number of the latest request, whether it is under way, and the messages that it may
-    /// still bring.
+    /// The number of the latest request, whether it is under way, and the messages and bytes that
+    /// it may still bring.
     request: u64,
     is_open: bool,
     asked: usize,
+    asked_bytes: usize,
+    /// The latest request has brought nothing.
+    is_empty: bool,
+    /// The next message did not fit into an empty request: the task asks for it alone.
+    is_large: bool,
     /// The messages that its consumer has yet to deliver, as far as is known.
     waiting: u64,
     /// The earliest time of the next request.
@@ -79,15 +84,31 @@ impl Inlet {
     fn may_ask(&self, now: Duration) -> bool {
         !self.is_open && !self.losing && now >= self.ask_at && !is_fenced(&self.held)
     }
+
+    fn close(&mut self) {
+        (self.is_open, self.asked, self.asked_bytes) = (false, 0, 0);
+    }
 }
 
-/// A message, and the owner of its partition.
+/// A message that the task holds, and the owner of its partition.
 pub(super) struct Received {
     message: Message,
     held: Option<Held>,
+    gauges: Arc<Gauges>,
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.gauges.held_bytes.fetch_sub(self.message.length as u64, Ordering::Relaxed);
+    }
 }
 
 impl Received {
+    fn new(message: Message, held: Option<Held>, gauges: &Arc<Gauges>) -> Received {
+        gauges.held_bytes.fetch_add(message.length as u64, Ordering::Relaxed);
+        Received { message, held, gauges: gauges.clone() }
+    }
+
     /// Answers the broker, if the worker may. What is lost is made up for by the next delivery.
     async fn answer(&self, kind: AckKind) {
         if !is_fenced(&self.held) {
@@ -184,23 +205,35 @@ impl<M: Send + 'static> Task<M> {
 
     fn end_requests(&mut self) {
         self.batches.clear();
-        self.inlets.values_mut().for_each(|inlet| (inlet.is_open, inlet.asked) = (false, 0));
+        self.inlets.values_mut().for_each(Inlet::close);
     }
 
-    /// Asks each inlet that has no request under way for as many messages as there is room for, the
-    /// one first that was asked the longest time ago.
+    /// Asks each inlet that has no request under way for as much as there is room for, the one
+    /// first that was asked the longest time ago. A message that did not fit comes before all
+    /// others, alone, when nothing else is held or asked for.
     async fn ask(&mut self) {
-        let (now, window) = (clock::now(), self.shared.options.window);
-        let share = (window / self.inlets.len().max(1)).max(1);
+        let (now, options) = (clock::now(), &self.shared.options);
+        let (window, window_bytes, inlets) =
+            (options.window, options.window_bytes, self.inlets.len().max(1));
+        let share = (window / inlets).max(1);
+        // What the server takes today fits into each request, if it fits into the window.
+        let largest = self.shared.nats.client().max_payload() + ENVELOPE;
+        let at_least = |bytes: usize| bytes.max(largest).min(window_bytes);
+        let share_bytes = at_least(window_bytes / inlets);
         while self.active.is_some() {
             let asked: usize = self.inlets.values().map(|inlet| inlet.asked).sum();
+            let asked_bytes: usize = self.inlets.values().map(|inlet| inlet.asked_bytes).sum();
             let room = window.saturating_sub(self.custody.len() + asked).min(share);
+            let used_bytes = self.gauges.held_bytes.load(Ordering::Relaxed) as usize + asked_bytes;
+            let bytes = window_bytes.saturating_sub(used_bytes).min(share_bytes);
             let inlets = self.inlets.iter_mut().filter(|(_, inlet)| inlet.may_ask(now));
-            let next = inlets.min_by_key(|(_, inlet)| inlet.request);
+            let next = inlets.min_by_key(|(_, inlet)| (!inlet.is_large, inlet.request));
             // Few large requests: at least a quarter of a share.
-            let Some((&partition, inlet)) = next.filter(|_| room > 0 && room >= share / 4) else {
-                return;
-            };
+            let next = next.filter(|(_, inlet)| match inlet.is_large {
+                true => used_bytes == 0,
+                false => room > 0 && room >= share / 4 && bytes >= at_least(share_bytes / 4),
+            });
+            let Some((&partition, inlet)) = next else { return };
             self.requests += 1;
             (inlet.request, inlet.is_open) = (self.requests, true);
             let tag = (partition, self.requests);
@@ -215,12 +248,14 @@ impl<M: Send + 'static> Task<M> {
             };
             let lease = inlet.held.as_ref().map(|held| held.set().lease);
             let expires = lease.map_or(REQUEST, |lease| REQUEST.min(lease / 4));
-            let batch = consumer.batch().max_messages(room).expires(expires);
-            match batch.messages().await {
+            let (room, bytes, limit) = match inlet.is_large {
+                true => (1, window_bytes, 0), // without a limit
+                false => (room, bytes, bytes),
+            };
+            match batch::ask(&self.shared.nats, consumer, (room, limit), expires).await {
                 Ok(batch) => {
-                    inlet.asked = room;
-                    let pulled = batch.map(Some).chain(once(ready(None)));
-                    self.batches.push(pulled.map(move |pulled| (tag, pulled)).boxed());
+                    (inlet.asked, inlet.asked_bytes, inlet.is_empty) = (room, bytes, true);
+                    self.batches.push(batch.map(move |pulled| (tag, pulled)).boxed());
                     self.shared.note(PULL, None);
                 }
                 Err(why) => self.pull_failed(partition, why.to_string()),
@@ -237,21 +272,27 @@ impl<M: Send + 'static> Task<M> {
     async fn pulled(&mut self, tag: Tag, pulled: Pulled) {
         let Some(inlet) = self.inlet(tag) else { return };
         match pulled {
-            Some(Ok(message)) => {
+            Pulled::Message(message) => {
                 inlet.asked = inlet.asked.saturating_sub(1);
+                inlet.asked_bytes = inlet.asked_bytes.saturating_sub(message.length);
+                (inlet.is_empty, inlet.is_large) = (false, false);
+                if inlet.asked_bytes == 0 {
+                    inlet.close(); // the broker may not say so
+                }
                 inlet.waiting = message.info().map_or(0, |info| info.pending);
-                let received = Received { message, held: inlet.held.clone() };
+                let received = Received::new(message, inlet.held.clone(), &self.gauges);
                 if !is_fenced(&received.held) {
                     self.delivered(received).await;
                 }
             }
             // The consumer was deleted, or its leader has gone.
-            Some(Err(error)) => self.pull_failed(tag.0, error.to_string()),
-            None => {
-                if inlet.asked > 0 {
+            Pulled::Failed(why) => self.pull_failed(tag.0, why),
+            Pulled::Ended { is_too_small } => {
+                inlet.is_large = is_too_small && inlet.is_empty;
+                if inlet.asked > 0 && !is_too_small {
                     inlet.waiting = 0;
                 }
-                (inlet.is_open, inlet.asked) = (false, 0);
+                inlet.close();
             }
         }
     }
@@ -267,8 +308,8 @@ impl<M: Send + 'static> Task<M> {
         self.shared.note(PULL, Some(why));
         let ask_at = clock::now() + PAUSE + self.jitter(PAUSE);
         if let Some(inlet) = self.inlets.get_mut(&partition) {
-            (inlet.consumer, inlet.is_open, inlet.asked) = (None, false, 0);
-            inlet.ask_at = ask_at;
+            inlet.close();
+            (inlet.consumer, inlet.ask_at) = (None, ask_at);
         }
     }
 
@@ -323,7 +364,7 @@ impl<M: Send + 'static> Task<M> {
 
     /// Decodes a message and gives it to the topology.
     fn give(&mut self, id: MessageId) -> Option<Action<MessageId, Received>> {
-        let (Received { message, held }, deliveries) = self.custody.message(id)?;
+        let (Received { message, held, .. }, deliveries) = self.custody.message(id)?;
         let incoming = Incoming {
             subject: &message.subject,
             sequence: id.sequence,

@@ -1,7 +1,7 @@
 //! Partitions and their owners on three brokers.
 
 use crate::rig::{Rig, Worker};
-use expiry_nats::{Change, Held, NatsError, PartitionSet, Partitions};
+use expiry_nats::{Change, Held, Loss, NatsError, PartitionSet, Partitions};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ struct Member {
     worker: Worker,
     partitions: Partitions,
     held: BTreeMap<u32, Held>,
-    lost: u32,
+    lost: Vec<Loss>,
     ended: Option<NatsError>,
     /// Whether it releases at once what it is losing.
     lets_go: bool,
@@ -27,7 +27,14 @@ impl Member {
     fn join(rig: &Rig, name: &str) -> Member {
         let worker = rig.worker(name);
         let partitions = crate::joined(&worker, || set(&worker).join());
-        Member { worker, partitions, held: BTreeMap::new(), lost: 0, ended: None, lets_go: true }
+        Member {
+            worker,
+            partitions,
+            held: BTreeMap::new(),
+            lost: Vec::new(),
+            ended: None,
+            lets_go: true,
+        }
     }
 
     /// Takes the events that it has received by now.
@@ -48,8 +55,8 @@ impl Member {
                     self.held.remove(&partition);
                     self.partitions.release(partition);
                 }
-                Change::Lost(partition) => {
-                    self.lost += 1;
+                Change::Lost(partition, why) => {
+                    self.lost.push(why);
                     self.held.remove(&partition);
                 }
                 Change::Ended(error) => self.ended = Some(error),
@@ -120,8 +127,9 @@ fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
         members[1].write(new, &[("one", Some("5"))]).unwrap();
     }
     let (partition, epoch) = (old[0].partition(), old[0].epoch());
-    let fenced = Err(NatsError::Fenced { partition, epoch });
-    assert_eq!(members[0].write(&old[0], &[("one", Some("late"))]), fenced);
+    let late = members[0].write(&old[0], &[("one", Some("late"))]);
+    let is_own = |p, e| (p, e) == (partition, epoch);
+    assert!(matches!(late, Err(NatsError::Fenced { partition: p, epoch: e, .. }) if is_own(p, e)));
     rig.until("both have some again", || shared_out(&mut members));
     // One member leaves: the other has all partitions at once.
     members[0].partitions.leave();
@@ -149,19 +157,20 @@ fn an_engine_that_was_away_makes_no_owner_lose_anything() {
     rig.until("both act again", || shared_out(&mut members));
     let after: Vec<Vec<u32>> = members.iter().map(|m| m.held.keys().copied().collect()).collect();
     assert_eq!(before, after);
-    assert_eq!(members.iter().map(|m| m.lost).sum::<u32>(), 0);
+    assert!(members.iter().all(|m| m.lost.is_empty()));
     // The beats' stream is deleted: both begin anew.
     rig.delete_stream("it+set+beats");
     rig.until("both have lost all", || {
         members.iter_mut().for_each(Member::look);
-        members.iter().all(|m| m.lost > 0)
+        members.iter().all(|m| !m.lost.is_empty())
     });
+    assert!(members.iter().flat_map(|m| &m.lost).all(|why| *why == Loss::Deleted));
     rig.until("both act again", || shared_out(&mut members));
     // The stream goes with all that was stored.
     rig.delete_stream("it+set");
     rig.until("both have lost all again", || {
         members.iter_mut().for_each(Member::look);
-        members.iter().all(|m| m.lost > COUNT / 2 || m.held.is_empty())
+        members.iter().all(|m| m.lost.len() > COUNT as usize / 2 || m.held.is_empty())
     });
     rig.until("both act once more", || shared_out(&mut members));
 }
@@ -187,7 +196,7 @@ fn what_cannot_be_is_refused() {
     let worker = "a".to_string();
     assert_eq!(asked(set(&first.worker)), NatsError::NameTaken { worker });
     first.look();
-    assert_eq!((first.ended.clone(), first.lost), (None, 0));
+    assert_eq!((first.ended.clone(), first.lost.len()), (None, 0));
     let held = first.acting().next().unwrap();
     let write = |records: Vec<(String, Option<bytes::Bytes>)>| {
         first.worker.runtime.block_on(held.write(records))
@@ -209,7 +218,7 @@ fn what_cannot_be_is_refused() {
         first.held[&held.partition()].epoch() > held.epoch()
     });
     let (partition, epoch) = (held.partition(), held.epoch());
-    let fenced = Err(NatsError::Fenced { partition, epoch });
+    let fenced = Err(NatsError::Fenced { partition, epoch, why: Loss::Claimed });
     assert_eq!(first.write(&held, &[("one", Some("late"))]), fenced);
     first.write(&first.held[&partition], &[("one", Some("new"))]).unwrap();
 }

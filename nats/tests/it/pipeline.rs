@@ -260,6 +260,42 @@ fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
     assert_eq!(stats.redelivered_held, 0);
 }
 
+/// A task asks for no more bytes than its window has left. A message that is larger than the window
+/// comes when the task holds nothing else, and messages after it come as before.
+#[test]
+fn a_source_holds_a_window_of_bytes_and_takes_a_larger_message_alone() {
+    let rig = Rig::start();
+    const WINDOW: usize = 1_500_000;
+    let put = |size: usize| rig.put_with("in.bytes", &[], &vec![b'x'; size]);
+    (0..20).for_each(|_| put(400_000));
+    let worker = rig.worker("a");
+    let options = |window| SourceOptions::new("in", "work").window_bytes(window);
+    let run = |window| {
+        let size = |incoming: &Incoming<'_>| Ok::<_, String>(incoming.payload.len());
+        let source = crate::joined(&worker, || worker.nats.source(options(window), size));
+        let (source, largest) = (Arc::new(source), Arc::new(AtomicU64::new(0)));
+        let (spouts, held, most) = (source.clone(), source.clone(), largest.clone());
+        let topology = TopologyBuilder::new();
+        let input = topology.spout("in", move |context| spouts.spout(context));
+        let slow = move |_: &usize, _: &mut Derive<'_, '_, ()>| {
+            std::thread::sleep(Duration::from_millis(20));
+            most.fetch_max(held.stats().held_bytes, Ordering::Relaxed);
+        };
+        topology.bolt("slow", move |_| sink(slow.clone())).shuffle(&input);
+        let topology = topology.start().unwrap();
+        rig.until("all are acked", || rig.messages("in") == 0);
+        topology.kill();
+        let stats = source.stats();
+        assert_eq!((stats.pull_errors, stats.held_bytes), (0, 0), "{:?}", source.last_error());
+        largest.load(Ordering::Relaxed)
+    };
+    let most = run(WINDOW);
+    assert!(most > 800_000 && most <= WINDOW as u64, "{most} bytes were held");
+    [100_000, 900_000, 100_000, 100_000, 900_000, 900_000].into_iter().for_each(put);
+    let most = run(300_000);
+    assert!((900_000..1_000_000).contains(&most), "{most} bytes were held");
+}
+
 #[test]
 fn without_a_majority_nothing_is_acked_and_all_goes_on_afterwards() {
     let rig = Rig::start();

@@ -142,7 +142,7 @@ async fn own(nats: Nats, owned: mpsc::UnboundedSender<usize>, number: usize) {
                 }
             }
             Change::Losing(partition) => partitions.release(partition),
-            Change::Lost(_) => {}
+            Change::Lost(..) => {}
             change => panic!("{change:?}"),
         }
     }

@@ -71,5 +71,5 @@ fn every_field_is_a_series_with_its_labels() {
     assert_eq!(seen["expiry_nats_source_acked_total consumer=parse"], 7.0);
     assert_eq!(seen["expiry_nats_source_held consumer=parse"], 3.0);
     assert_eq!(seen["expiry_nats_partitions_beats_total"], 5.0);
-    assert_eq!(seen.len(), 11 + 5 + 5);
+    assert_eq!(seen.len(), 12 + 5 + 5);
 }

@@ -3,6 +3,7 @@
 use super::holder::Holder;
 use crate::keep::sim::{begin, end, run, Asked, Checked, Client, Sim, TIME, WORKERS};
 use crate::keep::{Answer, Entry, Front, Terms};
+use crate::Loss;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,8 +133,10 @@ fn a_lease_counts_from_when_its_request_was_sent_and_never_comes_back() {
     holder.touched(at(13), at(12), 7, Answer::Yes, &mut gone);
     assert_eq!((holder.valid_for(at(13), 7), gone.len()), (at(0), 0));
     holder.tick(at(13), &mut due, &mut gone);
-    assert_eq!((holder.len(), gone.len()), (0, 1));
+    assert_eq!((holder.len(), gone.len(), holder.loss(7)), (0, 1, Loss::Unanswered));
     assert!(holder.granted(at(13), 7, at(12), at(13), ()));
     holder.touched(at(14), at(13), 7, Answer::No, &mut gone);
     assert_eq!((holder.valid_for(at(14), 7), gone.len()), (at(0), 2));
+    assert_eq!((holder.loss(7), holder.forget(7)), (Loss::Expired, None));
+    assert_eq!(holder.loss(7), Loss::Unanswered); // no trace is left
 }

@@ -464,6 +464,51 @@ fn seeded_bugs_are_found() {
 }
 
 #[test]
+fn a_worker_whose_beat_has_expired_beats_again() {
+    let mut sim = Sim::new(3, Bugs::default(), 3, 64);
+    sim.run_until(6 * LEASE).unwrap();
+    sim.nodes[0].paused_until = sim.net.now + 5 * LEASE;
+    sim.run_until(10 * LEASE).unwrap();
+    sim.beats.remove(&0);
+    sim.run_until(11 * LEASE).unwrap();
+    sim.lose_watch(0, LEASE / 4);
+    sim.run_until(20 * LEASE).unwrap();
+    sim.settled().unwrap();
+    assert!((0..64).any(|partition| sim.acts(0, partition).is_some()));
+}
+
+#[test]
+fn a_dead_worker_is_forgotten_when_its_beat_has_expired() {
+    let lease = Duration::from_micros(LEASE);
+    let mut machine = Ownership::new("w", 7, 2, lease, false);
+    let mut out = Vec::new();
+    let watched = |worker: &str, beat| Event::Watched {
+        worker: worker.into(),
+        incarnation: 7,
+        beat,
+        leaving: false,
+        revision: beat,
+    };
+    let mut beat = |machine: &mut Ownership, beat, sent_at| {
+        let confirmed = Event::Beaten { sent_at, revision: Some(beat) };
+        for event in [Event::Tick, confirmed, watched("w", beat)] {
+            machine.on(sent_at, event, &mut out);
+        }
+    };
+    let mut start = Vec::new();
+    for event in [Event::Start, watched("x", 1), watched("owner", 1), Event::Synced] {
+        machine.on(lease, event, &mut start);
+    }
+    let owner = Some("owner".to_string());
+    let record = Event::Record { partition: 0, owner, incarnation: 7, revision: 1 };
+    machine.on(lease, record, &mut start);
+    (1..=8).for_each(|n| beat(&mut machine, n, lease + lease / 4 * n as u32));
+    assert!(machine.peers.len() == 2 && machine.peers.values().all(|peer| peer.dead));
+    beat(&mut machine, 9, super::beat_life(lease) * 2 + 4 * lease);
+    assert!(machine.peers.keys().eq(["owner"])); // a record names it
+}
+
+#[test]
 fn a_worker_alone_claims_a_limited_number_at_a_time() {
     let lease = Duration::from_micros(LEASE);
     let mut machine = Ownership::new("w", 7, 256, lease, false);

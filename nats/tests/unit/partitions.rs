@@ -18,7 +18,7 @@ fn every_key_is_one_token_and_comes_back() {
 #[tokio::test]
 async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
     use crate::message::EXPECTED;
-    use crate::{Change, NatsError};
+    use crate::{Change, Loss, NatsError};
     let brokers = crate::brokers::Brokers::start(1).unwrap_or_else(|error| panic!("{error}"));
     let options = crate::Options::new("it", "a").servers(brokers.servers());
     let nats = crate::Nats::connect(options).await.unwrap();
@@ -36,7 +36,7 @@ async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
     let claim = nats.store(set.record(0), headers, Default::default());
     let epoch = claim.await.unwrap().sequence;
     let (partition, late_epoch) = (0, held.epoch);
-    let fenced = NatsError::Fenced { partition, epoch: late_epoch };
+    let fenced = NatsError::Fenced { partition, epoch: late_epoch, why: Loss::Claimed };
     for records in [one(), two()] {
         let answer = held.send(held.messages(records).unwrap()).await;
         assert_eq!(answer, Err(fenced.clone()));
