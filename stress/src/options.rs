@@ -42,6 +42,7 @@ Examples:
   stress ack --rate 200000 --in-flight 10000 --json ack.json
   stress sessions --keys 100000000
   stress ttl --row 9 --seconds 30
+  stress cache --threads 4 --seconds 60 --seed 2
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
   stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
@@ -68,6 +69,9 @@ pub enum Scenario {
     /// An expiring map under a cache's load; each value's story is checked
     #[command(after_help = TTL)]
     Ttl(Ttl),
+    /// A map before a backend that fails: loads, reloads, evictions and removals, all checked
+    #[command(after_help = CACHE)]
+    Cache(Cache),
     /// Records what real threads do to few keys of all stores, and checks that it is linearizable
     #[command(after_help = HISTORIES)]
     Histories(Histories),
@@ -336,6 +340,38 @@ pub struct Ttl {
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     pub interval: Option<Duration>,
     /// How much later than promised an end may be reported, because the machine is busy
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub allowance: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+const CACHE: &str = "\
+Threads call an ExpiringMap in all ways that load: with a closure, a guard, a future (some are cancelled), and many keys at once; \
+beside insertions, removals, computes and look-ups. The backend is slow, fails or panics, for some time each, and recovers. An \
+operator moves the clock, polls, and lowers and raises the bound. The seed chooses the eviction policy: S3Fifo, least recently used, \
+soonest deadline, by the seed modulo 3 (0, 1, 2).
+
+Each value that came in ends once. One load of a key runs at a time, but beside a removal. No call gets a value that ended, or that a \
+removal invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back: \
+seen_invalidated. An error goes to the callers that waited for its load. The bound holds.";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Cache {
+    /// Threads that call [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub threads: Option<u32>,
+    /// How long to keep the load up, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Distinct keys
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(256..=1 << 24))]
+    pub keys: u32,
+    /// Each entry weighs 1: `max_capacity` in place of `max_weight`
+    #[arg(long)]
+    pub unweighted: bool,
+    /// How much later than promised an expiry may be told, and a lowered bound met
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
     /// Seed of the choices
