@@ -272,8 +272,8 @@ pub use timeouts::{Timeouts, TimeoutsBuilder};
 /// Entries, guards and iterators of [`ExpiringMap`].
 pub mod expiring_map {
     pub use crate::keyed::{
-        Compute, Computed, Entry, Guard, Iter, LoadGuard, Loaded, OccupiedEntry, Save, Saved,
-        VacantEntry, Value,
+        Compute, Computed, Current, Entry, Guard, Iter, LoadGuard, Loaded, OccupiedEntry, Save,
+        Saved, VacantEntry, Value,
     };
 }
 

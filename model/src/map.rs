@@ -1,19 +1,19 @@
 //! `ExpiringMap`: every result, every end that the listener receives, and the entries after each
 //! step.
 
+mod times;
+
 use crate::shared::{same, set, Told};
 use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::expiring_map::{Compute, Entry};
-use expiry::{
-    ExpiringMap, Expiry, Lifetime, LifetimeError, Lifetimes, LoadError, ManualClock, RemovalCause,
-    StoreError,
-};
+use expiry::{ExpiringMap, LifetimeError, LoadError, ManualClock, RemovalCause, StoreError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
+use times::{lifetimes, term, ByValue, Term, BY_DEFAULT};
 
 const INTERVAL: u64 = 1000;
 
@@ -68,17 +68,6 @@ enum Act {
     Poll(usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Term {
-    Default,
-    Never,
-    Zero,
-    After(u64),
-}
-
-/// The time to live and the time to idle of a call that gives none.
-const BY_DEFAULT: (Term, Term) = (Term::Default, Term::Default);
-
 #[derive(Debug, Clone, Copy)]
 enum Deed {
     Insert,
@@ -100,15 +89,6 @@ enum Meanwhile {
     Remove,
     Touch,
     Pass(u64),
-}
-
-fn term(bytes: &mut Unstructured<'_>) -> Result<Term> {
-    Ok(match bytes.int_in_range(0..=13u8)? {
-        0..=5 => Term::Default,
-        6 => Term::Never,
-        7 => Term::Zero,
-        _ => Term::After(bytes.int_in_range(1..=8000)?),
-    })
 }
 
 fn decision(bytes: &mut Unstructured<'_>) -> Result<Decision> {
@@ -185,81 +165,6 @@ impl Histories for Map {
         each(ops, |_, &op| run.step(op))?;
         run.finish()
     }
-}
-
-impl Term {
-    fn timeout(self) -> Lifetime {
-        match self {
-            Term::Default => Lifetime::Default,
-            Term::Never => Lifetime::Never,
-            Term::Zero => Lifetime::After(Duration::ZERO),
-            Term::After(after) => Lifetime::After(ms(after)),
-        }
-    }
-
-    /// `Err` if it is refused, `None` if it never ends.
-    fn resolve(self, default: Option<u64>) -> std::result::Result<Option<u64>, LifetimeError> {
-        match self {
-            Term::Default => Ok(default),
-            Term::Never => Ok(None),
-            Term::Zero => Err(LifetimeError::Zero),
-            Term::After(after) => Ok(Some(after)),
-        }
-    }
-}
-
-/// A policy whose answers follow from the value, and from the time that is left, up to 10 s.
-struct ByValue;
-
-impl ByValue {
-    fn created(value: u64) -> (Term, Term) {
-        match value % 4 {
-            0 => (Term::Default, Term::Default),
-            1 => (Term::After(3000), Term::Default),
-            2 => (Term::Default, Term::After(2500)),
-            _ => (Term::Never, Term::Never),
-        }
-    }
-
-    /// `None` keeps the lifetime.
-    fn updated(value: u64, left: u64) -> Option<(Term, Term)> {
-        match value % 3 {
-            0 => None,
-            1 => Some((Term::After(left + 1000), Term::After(2000))),
-            _ => Some((Term::Default, Term::Default)),
-        }
-    }
-
-    fn read(value: u64, left: u64) -> Option<Term> {
-        match value % 5 {
-            0 | 1 => None,
-            2 => Some(Term::After(4000)),
-            3 => Some(Term::After(left / 2 + 1)),
-            _ => Some(Term::Never),
-        }
-    }
-}
-
-impl Expiry<String, u64> for ByValue {
-    fn created(&self, _: &String, value: &u64) -> Lifetimes {
-        lifetimes(ByValue::created(*value))
-    }
-
-    fn updated(&self, _: &String, value: &u64, left: Duration) -> Lifetimes {
-        ByValue::updated(*value, up_to_10_s(left)).map_or(Lifetimes::new().keep(), lifetimes)
-    }
-
-    fn read(&self, _: &String, value: &u64, left: Duration) -> Option<Lifetime> {
-        ByValue::read(*value, up_to_10_s(left)).map(Term::timeout)
-    }
-}
-
-fn up_to_10_s(left: Duration) -> u64 {
-    left.min(ms(10_000)).as_millis() as u64
-}
-
-fn lifetimes((live, idle): (Term, Term)) -> Lifetimes {
-    Lifetimes::new().live(live.timeout()).idle(idle.timeout())
 }
 
 /// Gives some keys the same hash.
@@ -389,6 +294,13 @@ impl Run {
         self.living(key).map(|entered| entered.value)
     }
 
+    fn remains(&self, key: &str) -> Option<Duration> {
+        self.living(key).map(|entered| match entered.end() {
+            u64::MAX => Duration::MAX,
+            end => ms(end - self.now),
+        })
+    }
+
     fn left(&self, entered: &Entered) -> u64 {
         (entered.end() - self.now).min(10_000)
     }
@@ -481,13 +393,7 @@ impl Run {
                 same!(self.map.peek(key).as_deref().copied(), here);
                 same!(self.map.contains_key(key), here.is_some());
             }
-            Act::Remaining => {
-                let left = self.living(key).map(|entered| match entered.end() {
-                    u64::MAX => Duration::MAX,
-                    end => ms(end - self.now),
-                });
-                same!(self.map.remaining(key), left);
-            }
+            Act::Remaining => same!(self.map.remaining(key), self.remains(key)),
             Act::Touch(time) => {
                 let touched = self.map.touch_for(key, time.timeout());
                 let is = match here {
@@ -629,6 +535,7 @@ impl Run {
 
     fn computes(&mut self, key: &str, decision: Decision) -> Found {
         let (here, value, mut seen) = (self.value(key), self.fresh(), Vec::new());
+        let stands = here.zip(self.remains(key));
         let deed = match decision {
             Decision::Keep => Compute::Keep,
             Decision::Put(live, idle) => Compute::PutFor(value, lifetimes((live, idle))),
@@ -637,10 +544,10 @@ impl Run {
         };
         let map = self.map.clone();
         let got = map.compute(key.to_string(), |old| {
-            seen.push(old.copied());
+            seen.push(old.map(|old| (*old, old.remaining())));
             deed
         });
-        same!(seen, [here]);
+        same!(seen, [stands]);
         // An entry whose time is up makes way, whatever is decided.
         match (here, decision) {
             (Some(_), Decision::Keep) => self.uses(key),

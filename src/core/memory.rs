@@ -26,7 +26,7 @@ pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
 #[cfg(not(expiry_loom))]
 mod imp {
     use super::{OutOfMemory, Range, ZeroValid};
-    use memmap2::{MmapMut, MmapOptions};
+    use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
     use std::marker::PhantomData;
 
     /// An array of `T`, all zeroes at first.
@@ -109,7 +109,7 @@ mod imp {
         /// as zeroes afterwards. Where the platform has no such call, all of it is zeroed in place.
         pub(crate) fn release(&self, range: Range<usize>) {
             #[cfg(target_os = "linux")]
-            self.release_pages(range, rustix::param::page_size());
+            self.release_pages(range, page_size());
             #[cfg(not(target_os = "linux"))]
             self.zero(range);
         }
@@ -130,13 +130,11 @@ mod imp {
             if size == 0 || from >= to {
                 return self.zero(range);
             }
+            let (offset, advice) = (from - at(0), UncheckedAdvice::DontNeed);
             // SAFETY: these pages lie in the mapping, which is private and anonymous, and hold
             // atomics only. They read as zeroes afterwards, a valid value, and callers want zeroes
             // there.
-            let released = unsafe {
-                let advice = rustix::mm::Advice::LinuxDontNeed;
-                rustix::mm::madvise(from as *mut _, to - from, advice)
-            };
+            let released = unsafe { self.map.unchecked_advise_range(advice, offset, to - from) };
             if released.is_err() {
                 return self.zero(range);
             }
@@ -146,6 +144,13 @@ mod imp {
             self.zero(range.start..first);
             self.zero(last.max(first)..range.end);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn page_size() -> usize {
+        // SAFETY: the call has no precondition.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        size.try_into().expect("the system has pages")
     }
 
     #[cfg(all(test, target_os = "linux"))]

@@ -24,8 +24,8 @@ pub use error::{InsertError, StoreError};
 pub use expiry::Expiry;
 pub use lifetimes::Lifetimes;
 pub use map::{
-    Compute, Computed, Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError, LoadGuard,
-    Loaded, OccupiedEntry, Ref, Save, Saved, VacantEntry, Value,
+    Compute, Computed, Current, Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, LoadError,
+    LoadGuard, Loaded, OccupiedEntry, Ref, Save, Saved, VacantEntry, Value,
 };
 pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use pending::{PendingEntry, PendingMap, PendingMapBuilder, PendingMapError};

@@ -80,15 +80,18 @@ impl Barrier {
 
 #[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
 mod system {
-    use rustix::thread::{membarrier, MembarrierCommand};
-
     /// Announces the process to the system; any number of times.
     pub(super) fn register() -> bool {
-        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() && fence()
+        membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && fence()
     }
 
     pub(super) fn fence() -> bool {
-        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+    }
+
+    fn membarrier(command: libc::c_int) -> bool {
+        // SAFETY: the call touches no memory. These commands take no flags and no processor.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 }
 

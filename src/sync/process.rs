@@ -35,7 +35,7 @@ pub(crate) fn current() -> u32 {
 
 #[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
 mod imp {
-    use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
+    use libc::{madvise, mmap, munmap, MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE};
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -65,16 +65,16 @@ mod imp {
     fn publish() -> *mut AtomicU32 {
         // SAFETY: a new mapping, where the system likes.
         let made = unsafe {
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            mmap_anonymous(null_mut(), LENGTH, access, MapFlags::PRIVATE)
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            mmap(null_mut(), LENGTH, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         };
-        let Ok(made) = made else {
+        if made == MAP_FAILED {
             return null_mut();
-        };
+        }
         // SAFETY: the mapping above.
-        let wiped = unsafe { madvise(made, LENGTH, Advice::LinuxWipeOnFork) };
+        let wiped = unsafe { madvise(made, LENGTH, MADV_WIPEONFORK) };
         let mut published = null_mut();
-        if wiped.is_ok() {
+        if wiped == 0 {
             let fresh = made.cast::<AtomicU32>();
             match PAGE.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return fresh,
@@ -82,7 +82,7 @@ mod imp {
             }
         }
         // SAFETY: this is the mapping made here, which no other thread has seen.
-        let _ = unsafe { munmap(made, LENGTH) };
+        unsafe { munmap(made, LENGTH) };
         published
     }
 }

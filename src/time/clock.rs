@@ -170,7 +170,7 @@ pub struct CoarseClock {
 #[cfg(target_os = "linux")]
 mod linux {
     use crate::time::recent::{counter, Recent, Sources, Span};
-    use rustix::time::{clock_gettime, ClockId};
+    use libc::{clock_gettime, clockid_t, CLOCK_MONOTONIC};
 
     static SPAN: Span = Span::unknown();
     thread_local!(static RECENT: Recent = const { Recent::new() });
@@ -191,13 +191,16 @@ mod linux {
 
     #[inline]
     pub(super) fn exact() -> u64 {
-        reading(ClockId::Monotonic)
+        reading(CLOCK_MONOTONIC)
     }
 
     #[inline]
     #[allow(clippy::cast_sign_loss)]
-    pub(super) fn reading(clock: ClockId) -> u64 {
-        let time = clock_gettime(clock);
+    pub(super) fn reading(clock: clockid_t) -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the time is written to this place.
+        let failed = unsafe { clock_gettime(clock, &mut time) };
+        debug_assert_eq!(failed, 0, "every kernel that Rust supports has these clocks");
         // Both fields are non-negative: these clocks count from the machine's start.
         (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
     }
@@ -291,7 +294,7 @@ pub struct BootClock;
 impl Clock for BootClock {
     #[inline]
     fn now(&self) -> u64 {
-        linux::reading(rustix::time::ClockId::Boottime)
+        linux::reading(libc::CLOCK_BOOTTIME)
     }
 }
 

@@ -2,7 +2,7 @@
 //! `oracle.rs`.
 
 use crate::support::{on_threads, MS, SECOND};
-use expiry::expiring_map::{Compute, Computed, Loaded};
+use expiry::expiring_map::{Compute, Computed, Current, Loaded};
 use expiry::{
     ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
 };
@@ -140,11 +140,11 @@ fn no_increment_is_lost() {
                 }
                 continue;
             }
-            let computed = map.compute(key, |old| Compute::Put(old.map_or(1, |n| n + 1)));
+            let computed = map.compute(key, |old| Compute::Put(old.map_or(1, |n| *n + 1)));
             assert!(matches!(computed, Ok(Computed::Put { .. })));
             drop(computed);
-            let even = |count: Option<&u64>| match count {
-                Some(count) if count % 2 == 0 => Compute::Remove,
+            let even = |count: Option<Current<'_, u64, u64>>| match count {
+                Some(count) if *count % 2 == 0 => Compute::Remove,
                 _ => Compute::Touch(Lifetime::Never),
             };
             if at % 64 == thread {

@@ -692,8 +692,10 @@ fn keys(map: &ExpiringMap<u64, u64>) -> Vec<u64> {
 fn the_policies_are_near_what_they_say() {
     for policy in [EvictionPolicy::LeastRecentlyUsed, EvictionPolicy::SoonestDeadline] {
         let is_lru = policy == EvictionPolicy::LeastRecentlyUsed;
-        let (among, most) = if is_lru { (4, 20_000) } else { (10, 10_000) };
-        for capacity in [100, 1000, most] {
+        // A chunk has 4096 slots.
+        let chunks: &[u64] = &[5000, 8192, 8500, 9000, 17_000];
+        let (among, chunks) = if is_lru { (4, chunks) } else { (10, &chunks[..0]) };
+        for &capacity in [100, 1000, 10_000].iter().chain(chunks) {
             let map = evicting(policy, capacity as usize);
             let (mut random, mut right, tries, before) = (5_u64, 0, 2000, 3 * capacity);
             let mut ranks: Vec<u64> = vec![0; before as usize + tries];

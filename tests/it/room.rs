@@ -396,8 +396,8 @@ fn room_made_in_vain_wakes_unpinned() {
         assert_eq!(*map.entry(7).or_insert_with(|| 4).unwrap(), 4);
     });
     wakes_outside_beside(Some(7), "compute", |map, _| {
-        let decide = |now: Option<&u64>| now.map_or(Compute::Put(4), |_| Compute::Keep);
-        drop(map.compute(7, decide).unwrap());
+        let put = map.compute(7, |now| now.map_or(Compute::Put(4), |_| Compute::Keep));
+        drop(put.unwrap());
     });
     wakes_outside_beside(Some(1), "entry", |map, _| match map.entry(1) {
         Entry::Occupied(entry) => {

@@ -17,6 +17,24 @@ impl<P: Payload, C> Engine<P, C> {
         })
     }
 
+    /// One past the greatest number of a chunk that there ever was. A thread takes its chunks from
+    /// one shard after the other, so mostly it fills them in the order of their numbers.
+    pub(crate) fn chunks(&self) -> usize {
+        let most = self.shards.iter().map(|shard| shard.ring.peak()).max();
+        most.unwrap_or(0) as usize * self.shards.len()
+    }
+
+    /// The number of the nearest chunk that there ever was: from this number `up`, or below it.
+    pub(crate) fn chunk_from(&self, from: usize, up: bool) -> Option<usize> {
+        let shards = self.shards.len();
+        let is_there =
+            |&chunk: &usize| chunk / shards < self.shards[chunk % shards].ring.peak() as usize;
+        match up {
+            true => (from..self.chunks()).find(is_there),
+            false => (0..from).rfind(is_there),
+        }
+    }
+
     /// How many blocks of a shard there have been at most.
     pub(crate) fn blocks(&self, shard: usize) -> u32 {
         let chunks = self.shards.get(shard).map_or(0, |shard| shard.ring.peak());

@@ -1,7 +1,7 @@
 //! Conditional updates: a closure sees what a key has, and says what the key is to have.
 
 use super::put::Settled;
-use super::{ExpiringMap, Ref};
+use super::{Current, ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
@@ -187,8 +187,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Does with a key what `decide` says, given the value that the key has; as one step, in one
-    /// look-up. Returns what was, and what is. This is a use of the entry, if there is one.
+    /// Does with a key what `decide` says, given the value that the key has and the time that it has
+    /// left; as one step, in one look-up. Returns what was, and what is. This is a use of the entry, if there is one.
     ///
     /// Lock-free. If another thread changes the entry meanwhile, `decide` is called again, and its
     /// last answer counts. So `decide` has no other effect than to assign its result. It runs while
@@ -227,7 +227,7 @@ where
     /// // Prolong the lock if it is still ours, and PERSIST.
     /// let touch = |owner, time| {
     ///     map.compute("lock", |held| match held {
-    ///         Some(held) if held == owner => Compute::Touch(time),
+    ///         Some(held) if *held == owner => Compute::Touch(time),
     ///         _ => Compute::Keep,
     ///     })
     /// };
@@ -235,6 +235,19 @@ where
     /// assert!(map.remaining("lock") <= Some(2 * MINUTE));
     /// touch("ada", Lifetime::Never)?;
     /// assert_eq!(map.remaining("lock"), Some(Duration::MAX));
+    ///
+    /// // EXPIRE key seconds GT: only to prolong.
+    /// map.insert_for("token", "t1".to_string(), MINUTE)?;
+    /// let prolong = |time: Duration| {
+    ///     map.compute("token", |token| match token {
+    ///         Some(token) if token.remaining() < time => Compute::Touch(time.into()),
+    ///         _ => Compute::Keep,
+    ///     })
+    /// };
+    /// prolong(MINUTE / 2)?;
+    /// assert!(map.remaining("token") > Some(MINUTE / 2));
+    /// prolong(5 * MINUTE)?;
+    /// assert!(map.remaining("token") > Some(4 * MINUTE));
     ///
     /// // SET key value XX: only where there is a value.
     /// let set = map.compute("page", |page| match page {
@@ -260,7 +273,7 @@ where
     ///
     /// // Give the lock back, if it is still ours.
     /// let free = map.compute("lock", |held| match held {
-    ///     Some(held) if held == "ada" => Compute::Remove,
+    ///     Some(held) if *held == "ada" => Compute::Remove,
     ///     _ => Compute::Keep,
     /// })?;
     /// assert_eq!((free.was().map(String::as_str), free.is()), (Some("ada"), None));
@@ -270,7 +283,7 @@ where
     pub fn compute(
         &self,
         key: K,
-        mut decide: impl FnMut(Option<&V>) -> Compute<V>,
+        mut decide: impl FnMut(Option<Current<'_, K, V>>) -> Compute<V>,
     ) -> Result<Computed<'_, K, V>, InsertError<K, Option<V>>> {
         let mut offer = self.store.offer(self.hash(&key), key, None);
         let altered = self.alter(&mut offer, &mut |old| (decide(old), ()));
@@ -295,7 +308,7 @@ where
     pub(super) fn alter<'a, R>(
         &'a self,
         offer: &mut Offer<'a, K, V>,
-        decide: &mut impl FnMut(Option<&V>) -> (Compute<V>, R),
+        decide: &mut impl FnMut(Option<Current<'_, K, V>>) -> (Compute<V>, R),
     ) -> Result<(Altered<'a, K, V>, R), StoreError> {
         let store = &*self.store;
         let mut has_invalidated = false;
@@ -316,7 +329,7 @@ where
                 Some(found) if !self.is_used(&found) => continue,
                 _ => {}
             }
-            let (deed, result) = decide(found.map(|found| &found.pair().1));
+            let (deed, result) = decide(found.map(|found| Current::new(store, &found)));
             let mut put = |value, lifetime| {
                 offer.replace_value(Some(value));
                 store.put_over(&pin, offer, found, lifetime)

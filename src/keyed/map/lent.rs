@@ -1,8 +1,8 @@
 //! References to entries.
 
-use crate::core::engine::{Deadlines, Pin};
+use crate::core::engine::Pin;
 use crate::core::lease::Lease;
-use crate::keyed::store::{Lent, Store};
+use crate::keyed::store::{Found, Lent, Store};
 use std::fmt;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -23,10 +23,7 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Ref<'a, K: 'static, V: 'static> {
-    pair: &'a (K, V),
-    /// As the look-up read it.
-    lease: Lease,
-    deadlines: &'a Deadlines,
+    seen: Current<'a, K, V>,
     pin: Pin,
 }
 
@@ -38,7 +35,7 @@ impl<'a, K, V> Ref<'a, K, V> {
     pub(super) unsafe fn new(store: &'a Store<K, V>, lent: Lent<K, V>, pin: Pin) -> Self {
         // SAFETY: the caller's; the pin goes with it.
         let pair = unsafe { lent.pair.as_ref() };
-        Ref { pair, lease: lent.lease, deadlines: &store.engine.deadlines, pin }
+        Ref { seen: Current { pair, lease: lent.lease, store }, pin }
     }
 
     /// The pin under which it was found, for a caller that needs the entry no more.
@@ -49,13 +46,13 @@ impl<'a, K, V> Ref<'a, K, V> {
     /// Its key.
     #[must_use]
     pub fn key(&self) -> &K {
-        &self.pair.0
+        &self.seen.pair.0
     }
 
     /// Its value.
     #[must_use]
     pub fn value(&self) -> &V {
-        &self.pair.1
+        self.seen.value()
     }
 
     /// How long until the entry expires by the deadline that the look-up read, which came before
@@ -74,14 +71,14 @@ impl<'a, K, V> Ref<'a, K, V> {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.deadlines.left(self.lease, self.deadlines.now_for_look())
+        self.seen.remaining()
     }
 
     /// When the entry expires by that deadline, by the system's monotonic clock; `None` if it never
     /// does. As [`ExpiringMap::expires_at`](crate::ExpiringMap::expires_at).
     #[must_use]
     pub fn expires_at(&self) -> Option<Instant> {
-        self.deadlines.instant(self.lease)
+        self.seen.expires_at()
     }
 }
 
@@ -89,12 +86,62 @@ impl<K, V> Deref for Ref<'_, K, V> {
     type Target = V;
 
     fn deref(&self) -> &V {
-        &self.pair.1
+        self.value()
     }
 }
 
 impl<K, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pair.1.fmt(f)
+        self.value().fmt(f)
+    }
+}
+
+/// The entry that a closure of [`ExpiringMap::compute`](crate::ExpiringMap::compute) decides about.
+/// Dereferences to the value.
+pub struct Current<'a, K: 'static, V: 'static> {
+    pair: &'a (K, V),
+    /// As the look-up read it.
+    lease: Lease,
+    store: &'a Store<K, V>,
+}
+
+impl<'a, K, V> Current<'a, K, V> {
+    #[inline(always)]
+    pub(super) fn new(store: &'a Store<K, V>, found: &Found<'a, K, V>) -> Self {
+        Current { pair: found.pair(), lease: found.lease, store }
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &V {
+        &self.pair.1
+    }
+
+    /// How long the entry has left, before this use of it, as [`Ref::remaining`] says it. This
+    /// reads the clock.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        let deadlines = &self.store.engine.deadlines;
+        deadlines.left(self.lease, deadlines.now_for_look())
+    }
+
+    /// When the entry expires by its deadline, as [`Ref::expires_at`] says it.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.store.engine.deadlines.instant(self.lease)
+    }
+}
+
+impl<K, V> Deref for Current<'_, K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.value()
+    }
+}
+
+impl<K, V: fmt::Debug> fmt::Debug for Current<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
     }
 }

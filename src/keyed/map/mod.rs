@@ -18,7 +18,7 @@ pub use builder::ExpiringMapBuilder;
 pub use compute::{Compute, Computed};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::Iter;
-pub use lent::Ref;
+pub use lent::{Current, Ref};
 pub use load::{LoadError, LoadGuard, Loaded, Value};
 pub use many::Guard;
 pub use save::{Save, Saved};

@@ -1,7 +1,7 @@
 //! Writing: entries come, are renewed, and get new values.
 
 use super::compute::Altered;
-use super::{Compute, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
+use super::{Compute, Current, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::{Pin, Room};
 use crate::keyed::living::{Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
@@ -293,7 +293,7 @@ where
         let lifetime = lifetime.into();
         let mut offer = self.store.offer(self.hash(&key), key, None);
         let altered = self.alter(&mut offer, &mut |old| {
-            let (value, result) = update(old);
+            let (value, result) = update(old.as_ref().map(Current::value));
             (Compute::PutFor(value, lifetime), result)
         });
         match altered {

@@ -12,6 +12,7 @@ use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
 use crate::sync::{step, Ordering};
 use crate::time::LifetimeError;
+use std::borrow::Borrow;
 
 /// How many steps of work a caller that finds the store full does to make room.
 pub(super) const ROOM: usize = 64;
@@ -97,17 +98,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if self.engine.admission.limit().is_some_and(|limit| weight > limit) {
                 return Err(StoreError::TooHeavy);
             }
-            let goes_on = match &self.eviction {
-                _ if refused != Refused::Full => false,
-                Some(eviction) => {
-                    self.ends_due(eviction, room, frontend) || self.evict_one(eviction, None, room)
-                }
-                None => {
-                    room.attempts += 1;
-                    room.attempts < ATTEMPTS && self.polls(frontend)
-                }
-            };
-            if !goes_on {
+            if refused != Refused::Full || !self.makes_room(room, || None, frontend) {
                 return Err(refused.into());
             }
         }
@@ -116,11 +107,33 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok(())
     }
 
-    /// Ends what is due, if something is. Returns whether it was.
-    fn polls(&self, frontend: &impl Frontend<Pair<K, V>>) -> bool {
-        let now = self.engine.deadlines.clock().now();
-        let due = self.engine.is_due(now);
-        due.then(|| self.engine.poll_beside(now, ROOM, frontend)).is_some()
+    /// Makes room in a full store: ends what is due, or else evicts what the policy chooses, but
+    /// not the call's `own` entry, which the call replaces. Returns whether the call tries again.
+    fn makes_room(
+        &self,
+        room: &mut Room<'_>,
+        own: impl FnOnce() -> Option<u32>,
+        frontend: &impl Frontend<Pair<K, V>>,
+    ) -> bool {
+        if let Some(eviction) = &self.eviction {
+            return self.ends_due(eviction, room, frontend)
+                || self.evict_one(eviction, own(), room);
+        }
+        tries_again(room, own, || {
+            let now = self.engine.deadlines.clock().now();
+            let due = self.engine.is_due(now);
+            due.then(|| self.engine.poll_beside(now, ROOM, frontend)).is_some()
+        })
+    }
+
+    /// The slot of the entry that a key has. The caller is unpinned.
+    fn slot_of<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, Q>) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        let pin = self.engine.pin();
+        let found = self.find(&pin, wanted);
+        found.map(|found| found.id)
     }
 
     /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
@@ -165,6 +178,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.end_anyway(pin, found, RemovalCause::Closed)
     }
+}
+
+/// Whether a call tries again: its key has an entry of its `own` by now, which may need no room; or
+/// `makes` has made some.
+fn tries_again(
+    room: &mut Room<'_>,
+    own: impl FnOnce() -> Option<u32>,
+    makes: impl FnOnce() -> bool,
+) -> bool {
+    room.attempts += 1;
+    room.attempts < ATTEMPTS && (own().is_some() || makes())
 }
 
 impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
@@ -405,27 +429,32 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     where
         K: Eq,
     {
-        let (engine, eviction) = (&self.store.engine, &self.store.eviction);
-        let goes_on = match (hindered, eviction) {
+        let (store, engine) = (self.store, &self.store.engine);
+        let is_too_heavy = engine.admission.limit().is_some_and(|limit| self.weight > limit);
+        let wanted = Wanted::new(&engine.keys, self.hash, self.key.as_ref().expect(OFFERED));
+        let own = || store.slot_of(wanted);
+        let goes_on = match hindered {
             // The bound was lowered since the entry was weighed.
-            (Hindered::Refused(StoreError::Full), Some(_)) if self.is_too_heavy() => {
+            Hindered::Refused(StoreError::Full) if is_too_heavy && store.eviction.is_some() => {
                 engine.count_refusal();
                 return Err(StoreError::TooHeavy);
             }
-            (Hindered::Overtaken, _) => return Ok(()),
-            (Hindered::Behind, _) if engine.catch_up(frontend) => return Ok(()),
-            (Hindered::Behind, _) => return Err(LifetimeError::TooLong.into()),
-            (Hindered::Refused(StoreError::Full), Some(eviction)) => self.evict(eviction, frontend),
-            (Hindered::Refused(StoreError::Full), None) => {
-                self.makes_room(|| self.store.polls(frontend))
+            Hindered::Overtaken => return Ok(()),
+            Hindered::Behind if engine.catch_up(frontend) => return Ok(()),
+            Hindered::Behind => return Err(LifetimeError::TooLong.into()),
+            Hindered::Refused(StoreError::Full) => {
+                let goes_on = store.makes_room(&mut self.room, own, frontend);
+                // Here, unpinned: the call may return what it puts in, and its pin.
+                self.room.give_back_beyond(self.weight);
+                goes_on
             }
             // Slots that wait to be freed are room where there is no memory for more.
-            (Hindered::Refused(StoreError::OutOfMemory), _) => self.makes_room(|| {
+            Hindered::Refused(StoreError::OutOfMemory) => tries_again(&mut self.room, own, || {
                 let waits = engine.unreclaimed() > 0;
                 waits.then(|| engine.reclaim_now(usize::MAX, frontend)).is_some()
             }),
-            (Hindered::Refused(StoreError::Collisions), _) => false,
-            (Hindered::Refused(error), _) => return Err(error),
+            Hindered::Refused(StoreError::Collisions) => false,
+            Hindered::Refused(error) => return Err(error),
         };
         match hindered {
             Hindered::Refused(error) if !goes_on => {
@@ -434,44 +463,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Whether the call tries again: its key has an entry by now, which may need no room; or
-    /// `makes` has made some.
-    fn makes_room(&mut self, makes: impl FnOnce() -> bool) -> bool
-    where
-        K: Eq,
-    {
-        self.room.attempts += 1;
-        self.room.attempts < ATTEMPTS && (self.own().is_some() || makes())
-    }
-
-    /// Makes room in a full map that evicts: what is due goes first, and then what the policy
-    /// chooses. Not the key's own entry: the call replaces that.
-    fn evict(&mut self, eviction: &Eviction, frontend: &impl Frontend<Pair<K, V>>) -> bool
-    where
-        K: Eq,
-    {
-        let store = self.store;
-        let goes_on = store.ends_due(eviction, &mut self.room, frontend)
-            || store.evict_one(eviction, self.own(), &mut self.room);
-        // Here, unpinned: the call may return what it puts in, and its pin.
-        self.room.give_back_beyond(self.weight);
-        goes_on
-    }
-
-    fn is_too_heavy(&self) -> bool {
-        self.store.engine.admission.limit().is_some_and(|limit| self.weight > limit)
-    }
-
-    /// The slot of the entry that the key has.
-    fn own(&self) -> Option<u32>
-    where
-        K: Eq,
-    {
-        let pin = self.store.engine.pin();
-        let found = self.store.find(&pin, self.wanted());
-        found.map(|found| found.id)
     }
 }
 

@@ -35,7 +35,7 @@ use super::enter::{ATTEMPTS, ROOM};
 use super::{Found, Leased, Pair, Store};
 use crate::core::engine::{Frontend, Room};
 use crate::core::lease::{set, Lease, State};
-use crate::core::params::BLOCK;
+use crate::core::params::CHUNK;
 use crate::core::slot::Slot;
 use crate::keyed::living::Notice;
 use crate::keyed::store::RemovalCause;
@@ -144,7 +144,7 @@ pub(in crate::keyed) struct Eviction {
     recounts: bool,
     /// Number of evictions so far, where that is of use.
     evictions: Hint,
-    /// Where the next sweep begins: a [`Hand`].
+    /// Where the next sweep begins: between this slot and the one before.
     hand: Hint,
     /// The tick up to which nothing is due: the store's shards are not asked twice a tick.
     clear: Hint,
@@ -280,44 +280,6 @@ impl Ghosts {
             word.store(ghosts & !(0xFFFF << lane), Relaxed);
         }
         lane.is_some()
-    }
-}
-
-/// Where the sweep is: it has come down to this slot of this block of this shard. Inserting threads
-/// fill the slots upwards. So the hand meets an entry that has just come in when it has been round,
-/// but where the two cross.
-#[derive(Clone, Copy)]
-struct Hand {
-    shard: usize,
-    block: u32,
-    at: u32,
-}
-
-impl Hand {
-    #[allow(clippy::cast_possible_truncation)] // as `to_bits` has put them there
-    fn of(bits: u64) -> Self {
-        Hand { shard: (bits >> 48) as usize, block: (bits >> 8) as u32, at: bits as u32 & 0xFF }
-    }
-
-    /// There are at most 256 shards, and 16 slots in a block.
-    fn to_bits(self) -> u64 {
-        (self.shard as u64) << 48 | u64::from(self.block) << 8 | u64::from(self.at)
-    }
-
-    /// Whether it has swept all blocks of the first shard.
-    fn is_at_end(self) -> bool {
-        (self.shard, self.block) == (0, 0)
-    }
-
-    /// Goes to the end of the block before, if need be in the shard before.
-    fn move_on(&mut self, blocks: impl Fn(usize) -> u32, shards: usize) {
-        if self.block == 0 {
-            self.shard = if self.shard == 0 { shards } else { self.shard } - 1;
-            self.block = blocks(self.shard);
-        }
-        if self.block > 0 {
-            (self.block, self.at) = (self.block - 1, BLOCK as u32);
-        }
     }
 }
 
@@ -509,51 +471,44 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Ends the next entry of main, other than `spared`, that has not been used since the hand last
-    /// came by. As the hand goes down, a `CLOCK` goes up.
-    fn sweep<const CLOCK: bool>(
+    /// came by. The hand goes through the chunks in the order in which a thread fills them: `UP`
+    /// behind the inserting threads, or down, against them.
+    #[allow(clippy::cast_possible_truncation)] // slots
+    fn sweep<const UP: bool>(
         &self,
         eviction: &Eviction,
         spared: Option<u32>,
         now: u64,
         room: &mut Room<'_>,
     ) -> Option<Notice<'_, K, V>> {
-        let mut hand = Hand::of(eviction.hand.load(Relaxed));
+        let mut hand = eviction.hand.load(Relaxed) as usize;
         let (mut met, mut turns) = (0, 0);
         while turns < TURNS {
-            if hand.at == 0 {
-                turns += u32::from(hand.is_at_end());
-                hand.move_on(|shard| self.engine.blocks(shard), self.engine.shards());
-                continue;
-            }
-            let block = if CLOCK {
-                self.engine.blocks(hand.shard).checked_sub(hand.block + 1)
-            } else {
-                Some(hand.block)
-            };
-            let block = block.and_then(|block| self.engine.block_at(hand.shard, block));
-            let Some((first, slots)) = block else {
-                hand.at = 0;
-                continue;
-            };
-            while hand.at > 0 {
-                hand.at -= 1;
-                let at = if CLOCK { BLOCK as u32 - 1 - hand.at } else { hand.at };
-                let Some(slot) = slots.get(at as usize) else {
+            if hand % CHUNK == 0 {
+                let Some(chunk) = self.engine.chunk_from(hand / CHUNK, UP) else {
+                    hand = if UP { 0 } else { self.engine.chunks() * CHUNK };
+                    turns += 1;
                     continue;
                 };
-                let lease = slot.lease();
-                if !lease.is_in(EVICTABLE) || spared == Some(first + at) {
-                    continue;
-                }
-                met += 1;
-                if lease.is_used() && met < MOST_MET {
-                    let _ = slot.swap_lease(lease, lease.unused());
-                    continue;
-                }
-                if let Some(notice) = self.evict_this(first + at, lease, now, room) {
-                    eviction.hand.store(hand.to_bits(), Relaxed);
-                    return Some(notice);
-                }
+                hand = if UP { chunk } else { chunk + 1 } * CHUNK;
+            }
+            let id = if UP { hand } else { hand - 1 } as u32;
+            hand = if UP { hand + 1 } else { hand - 1 };
+            let Some(slot) = self.engine.slots.slot(id) else {
+                continue;
+            };
+            let lease = slot.lease();
+            if !lease.is_in(EVICTABLE) || spared == Some(id) {
+                continue;
+            }
+            met += 1;
+            if lease.is_used() && met < MOST_MET {
+                let _ = slot.swap_lease(lease, lease.unused());
+                continue;
+            }
+            if let Some(notice) = self.evict_this(id, lease, now, room) {
+                eviction.hand.store(hand as u64, Relaxed);
+                return Some(notice);
             }
         }
         None

@@ -224,7 +224,7 @@ impl Subject for Load {
                 71..=76 => Did::Remains(map.remaining(&name).map(|left| now.to_ticks(left))),
                 77..=80 => {
                     let computed = map.compute(name, |old| match old {
-                        Some(&old) if old == seen => Compute::Remove,
+                        Some(old) if *old == seen => Compute::Remove,
                         Some(_) => Compute::Keep,
                         None => Compute::PutFor(value, after.into()),
                     })?;

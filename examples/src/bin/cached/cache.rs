@@ -156,6 +156,7 @@ impl Cache {
     ) -> Done<R> {
         let mut answer = None;
         let done = self.map.compute(key.into(), |old| {
+            let old = old.as_deref();
             let changed =
                 change(old).and_then(|(new, result)| Ok((self.step(key, old, new)?, result)));
             let (step, result) = match changed {
