@@ -138,11 +138,6 @@ impl Ledger {
         self.room
     }
 
-    /// Whether there is room for an entry of this number.
-    pub fn has_room(&self, number: u64) -> bool {
-        self.word(number).is_some()
-    }
-
     /// What is known of an entry.
     pub fn story(&self, number: u64) -> Story {
         Story(self.word(number).map_or(0, |word| word.load(Acquire)))
@@ -380,7 +375,5 @@ mod tests {
             let (_, wrong) = failing(|ledger, one| acts.iter().for_each(|act| act(ledger, one)));
             assert_eq!(wrong, [check], "row {at}");
         }
-        let (_, wrong) = failing(|ledger, _| assert!(!ledger.has_room(number(0, 80_000))));
-        assert_eq!(wrong, [""; 0]);
     }
 }

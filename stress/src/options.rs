@@ -348,14 +348,13 @@ pub struct Ttl {
 }
 
 const CACHE: &str = "\
-Threads call an ExpiringMap in all ways that load: with a closure, a guard, a future (some are cancelled), and many keys at once; \
-beside insertions, removals, computes and look-ups. The backend is slow, fails or panics, for some time each, and recovers. An \
-operator moves the clock, polls, and lowers and raises the bound. The seed chooses the eviction policy: S3Fifo, least recently used, \
-soonest deadline, by the seed modulo 3 (0, 1, 2).
+Threads call an ExpiringMap in all ways that load: with a closure, a guard, and many keys at once; beside insertions, removals and \
+look-ups. The backend is slow, or fails, for some time, and recovers. An operator moves the clock, polls, and lowers and \
+raises the bound. The seed modulo 3 chooses the eviction policy: S3Fifo, least recently used, soonest deadline.
 
 Each value that came in ends once. One load of a key runs at a time, but beside a removal. No call gets a value that ended, or that a \
-removal invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back: \
-seen_invalidated. An error goes to the callers that waited for its load. The bound holds.";
+removal invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back. An error \
+goes to the callers that waited for its load. The bound holds, and an insertion evicts no more than it weighs.";
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Cache {
@@ -368,9 +367,6 @@ pub struct Cache {
     /// Distinct keys
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(256..=1 << 24))]
     pub keys: u32,
-    /// Each entry weighs 1: `max_capacity` in place of `max_weight`
-    #[arg(long)]
-    pub unweighted: bool,
     /// How much later than promised an expiry may be told, and a lowered bound met
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
@@ -474,7 +470,6 @@ Faults, each injected into roots of both kinds, a map and a queue where it appli
   threads_die           threads panic with entries begun, tuples and references held, in waves; what their thread-locals \
 do at a thread's end too
   memory_refused        the system gives no pages, the allocator no boxes, in the middle of growth
-  caches_interrupted    a removal comes in the middle of a load, insertions in that of a heavier one
   consumers_stop        whoever reads the channel stops, or goes away; each policy for a full channel
 
 After each: every entry that was accepted has ended exactly once, none before its time, none that was refused has; nothing \

@@ -1,171 +1,99 @@
-//! Scenario `cache`: a map in front of a backend that is slow, fails, panics, and recovers.
+//! Scenario `cache`: a map in front of a backend that is slow, fails, and recovers.
 //!
-//! Threads load keys in all ways, one by one and many at once, blocking and as tasks, beside
-//! insertions, removals, and reloads of old values. An operator moves the clock on, polls, and
-//! changes the bound, so values end by eviction, expiry, removal and replacement at once. The books
-//! record each value (see `books`). At the end one thread is left, and what rests on no race is
-//! exact.
+//! Threads load keys one by one and many at once, beside insertions, removals, and reloads of old
+//! values. An operator moves the clock on, polls, and changes the bound. So values end by eviction,
+//! expiry, removal and replacement at once. The books record each value (see `books`). At the end
+//! one thread checks what rests on no race (see `quiet`).
 
 mod books;
 mod caller;
+mod quiet;
 
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
-use crate::latency::nanos;
-use crate::ledger::number;
 use crate::live::{Gauge, Live};
 use crate::mix::mix;
 use crate::options::{threads, Cache};
 use crate::report::Report;
 use books::{Books, Value, BOUND, INTERVAL, ONE_END};
 use caller::{Caller, Done};
-use expiry::{EvictionPolicy, ExpiringMap, RemovalCause};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use expiry::EvictionPolicy::{self, LeastRecentlyUsed, S3Fifo, SoonestDeadline};
+use expiry::ExpiringMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 type Map = ExpiringMap<u64, Value>;
 
-/// The most that a value of the load weighs.
+/// The most that a value weighs.
 const HEAVIEST: u32 = 8;
-/// What the heaviest one weighs that comes after the load.
-const HEAVY: u32 = 100;
-/// The map's time to live, and the age at which a load call reloads a value.
-const LIFE: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(80)];
+/// The longest time to live, and the age at which a call that loads reloads a value.
+const TTL: Duration = Duration::from_millis(100);
+const OLD: Duration = Duration::from_millis(80);
 /// How often the operator looks, and how often it changes the bound.
 const LOOK: Duration = Duration::from_micros(100);
-const CHANGE: u64 = 5_000_000;
-/// After how many calls a thread looks at the time.
-const CALLS: usize = 64;
-
-/// The bound of the map, and how to change it.
-#[derive(Clone, Copy)]
-struct Bound {
-    most: u64,
-    weighs: bool,
-}
-
-impl Bound {
-    fn set(self, map: &Map, bound: u64) {
-        let set = if self.weighs { Map::set_max_weight } else { Map::set_max_capacity };
-        set(map, bound as usize).expect("a bound of this kind");
-    }
-}
+const CHANGE: Duration = Duration::from_millis(5);
+/// The eviction policies, by the seed.
+const POLICIES: [EvictionPolicy; 3] = [S3Fifo, LeastRecentlyUsed, SoonestDeadline];
 
 pub fn run(options: &Cache) -> Result<Report, Error> {
-    let (threads, weighs) = (threads(options.threads), !options.unweighted);
-    let most = u64::from(options.keys) / 2 * if weighs { u64::from(HEAVIEST) / 2 } else { 1 };
-    let bound = Bound { most, weighs };
-    let books = Arc::new(Books::new(options, threads + 2));
-    let own = Arc::new(OnceLock::new());
-    let map = own.get_or_init(|| build(options, bound, &books, &own, threads + 1));
-    let (done, took) = load(options, (map, bound), &books, threads);
-    let mut caller = Caller::new((map, &books), (threads, options.seed));
-    quiet(&mut caller, bound);
+    // Half of the keys are in, of middling weight.
+    let bound = u64::from(options.keys * HEAVIEST / 4);
+    let books = Arc::new(Books::new(options));
+    let told = books.clone();
+    let map = ExpiringMap::builder()
+        .interval(INTERVAL)
+        .clock(books.clock.clone())
+        .time_to_live(TTL)
+        .refresh_after(OLD)
+        .eviction_policy(POLICIES[options.seed as usize % POLICIES.len()])
+        .max_weight(bound as usize, |_, value: &Value| value.weight)
+        .removal_listener(move |_: &u64, value: &Value, cause| told.told(value, cause))
+        .build_manual()?;
+    let (done, took) = load(options, &map, &books, bound);
+    quiet::check(&map, &books);
     map.shutdown();
     let (ends, total) = (books.ledger.close(), map.metrics().total);
-    for (what, is, should) in [
+    let ends = [
+        ("values", ends.accepted, total.inserted + total.replaced),
         ("expired", ends.expired, total.expired),
         ("removed", ends.removed, total.removed),
         ("replaced", ends.replaced, total.replaced),
         ("evicted", ends.evicted, total.evicted),
         ("closed", ends.closed, total.closed),
-        ("all that came in", ends.accepted, total.inserted + total.replaced),
-    ] {
-        books.checks.equal(ONE_END, what, is, should);
-    }
+    ];
+    ends.iter().for_each(|&(what, is, should)| books.checks.equal(ONE_END, what, is, should));
     let calls = ("calls", done.calls);
     let mut report = Report::new("cache", calls, took, options.seed, &books.checks, options);
     report.counts.extend(done.named());
-    report.counts.extend([
-        ("threads", threads as u64),
-        ("values", ends.accepted),
-        ("expired", ends.expired),
-        ("removed", ends.removed),
-        ("replaced", ends.replaced),
-        ("evicted", ends.evicted),
-        ("closed", ends.closed),
-        ("seen_invalidated", books.seen_invalidated.load(Relaxed)),
-    ]);
+    report.counts.extend(ends.map(|(what, is, _)| (what, is)));
     report.latency.insert("expiry_lateness", books.ledger.lateness().percentiles());
     Ok(report)
 }
 
-fn build(
-    options: &Cache,
-    bound: Bound,
-    books: &Arc<Books>,
-    own: &Arc<OnceLock<Map>>,
-    thread: usize,
-) -> Map {
-    const POLICIES: [EvictionPolicy; 3] = [
-        EvictionPolicy::S3Fifo,
-        EvictionPolicy::LeastRecentlyUsed,
-        EvictionPolicy::SoonestDeadline,
-    ];
-    let (told, into, most) = (books.clone(), Arc::downgrade(own), bound.most as usize);
-    let builder = ExpiringMap::builder()
-        .interval(INTERVAL)
-        .clock(books.clock.clone())
-        .time_to_live(LIFE[0])
-        .refresh_after(LIFE[1])
-        .eviction_policy(POLICIES[options.seed as usize % POLICIES.len()])
-        .removal_listener(move |_: &u64, value: &Value, cause| {
-            told.told(value, cause);
-            // What it inserts evicts another entry, of which it hears in between.
-            if cause == RemovalCause::Size && told.is_greedy.swap(false, Relaxed) {
-                let count = told.taken.fetch_add(1, Relaxed);
-                let key = u64::MAX / 2 + count;
-                let (light, _) =
-                    told.make((number(thread, count), key), (1, nanos(LIFE[0])), false);
-                let made = light.made.clone();
-                let own = into.upgrade();
-                if own.and_then(|own| own.get()?.insert(key, light).ok().map(drop)).is_some() {
-                    told.ledger.accepted(made.number);
-                }
-                // Else an insertion that keeps nothing would go on for ever.
-                told.is_greedy.store(count < 3 * u64::from(HEAVY), Relaxed);
-            }
-        });
-    let builder = match bound.weighs {
-        true => builder.max_weight(most, |_, value: &Value| value.made.weight),
-        false => builder.max_capacity(most),
-    };
-    builder.build_manual().expect("a map")
-}
-
 /// Runs all threads until it is time to stop, and the operator beside them.
-fn load(
-    options: &Cache,
-    (map, bound): (&Map, Bound),
-    books: &Books,
-    threads: usize,
-) -> (Done, Duration) {
+fn load(options: &Cache, map: &Map, books: &Books, bound: u64) -> (Done, Duration) {
     let (length, began) = (Duration::from_secs_f64(options.seconds), Instant::now());
-    let left = &AtomicUsize::new(threads);
+    let is_on = move || began.elapsed() < length && !interrupt::asked();
     let mut works: Vec<Work<'_, Done>> = Vec::new();
-    for thread in 0..threads {
+    for thread in 0..threads(options.threads) {
         works.push(Box::new(move || {
-            let mut caller = Caller::new((map, books), (thread, options.seed));
-            while began.elapsed() < length && !interrupt::asked() {
-                (0..CALLS).for_each(|_| caller.step());
-                books.done.fetch_add(CALLS as u64, Relaxed);
+            let mut caller = Caller::new(map, books, options.seed ^ (thread as u64) << 32);
+            while is_on() {
+                caller.step();
             }
-            left.fetch_sub(1, Release);
             caller.done
         }));
     }
     works.push(Box::new(move || {
-        operate(options, (map, bound), books, || left.load(Acquire) == 0);
+        operate(options, map, books, bound, is_on);
         Done::default()
     }));
     let mut live = Live::new("cache", Some(length.as_millis() as u64));
     let brought = crowd(works, &mut live, |live| {
-        let position = began.elapsed().min(length).as_millis() as u64;
-        live.show(position, || Gauge {
-            done: books.done.load(Relaxed),
+        live.show(began.elapsed().as_millis() as u64, || Gauge {
+            done: books.stamp(),
             violations: books.checks.violations(),
             ..Gauge::of_store(&map.metrics())
         });
@@ -176,63 +104,27 @@ fn load(
 }
 
 /// Moves the clock on as real time goes, polls, and changes the bound.
-fn operate(options: &Cache, (map, bound): (&Map, Bound), books: &Books, over: impl Fn() -> bool) {
-    let (began, mut last, mut changed, mut turn) = (Instant::now(), 0, 0, 0);
-    // The bound, and what the entries may weigh until it has been met.
-    let (mut limit, mut most) = (bound.most, bound.most);
-    while !over() {
-        let now = nanos(began.elapsed());
-        books.clock.advance(Duration::from_nanos(now - last));
-        last = now;
-        map.poll(1024);
-        let weight = map.weight().unwrap_or(u64::MAX);
-        let waits = changed + nanos(options.allowance) > now;
-        books.checks.expect(BOUND, weight <= most && (waits || most == limit), || {
-            format!("entries weigh {weight}, and may weigh {limit}, or {most} for a moment")
-        });
-        if weight <= limit {
-            most = limit;
+fn operate(options: &Cache, map: &Map, books: &Books, most: u64, is_on: impl Fn() -> bool) {
+    let (began, mut moved) = (Instant::now(), Duration::ZERO);
+    // What the entries may weigh: the bound before, until they weigh no more than the new one.
+    let mut allowed = most;
+    for turn in (0..).take_while(|_| is_on()) {
+        let (bound, set) = (most >> (mix(options.seed ^ turn) % 3), Instant::now());
+        map.set_max_weight(bound as usize).expect("a map that weighs");
+        while is_on() && (allowed != bound || set.elapsed() < CHANGE) {
+            let now = began.elapsed();
+            books.clock.advance(now - moved);
+            moved = now;
+            map.poll(1024);
+            let weight = map.weight().unwrap_or(u64::MAX);
+            if weight <= bound {
+                allowed = bound;
+            }
+            let is_soon = set.elapsed() < CHANGE + options.allowance;
+            books.checks.expect(BOUND, weight <= allowed && (allowed == bound || is_soon), || {
+                format!("the entries weigh {weight}, and may weigh {bound}, or {allowed} at first")
+            });
+            thread::sleep(LOOK);
         }
-        if now > changed + CHANGE && most == limit {
-            turn += 1;
-            limit = bound.most >> (mix(options.seed ^ turn) % 3);
-            bound.set(map, limit);
-            (most, changed) = (most.max(limit), now);
-        }
-        thread::sleep(LOOK);
     }
-}
-
-/// One thread is left, and the time stands still.
-fn quiet(caller: &mut Caller<'_>, bound: Bound) {
-    let (map, books, least) = (caller.map, caller.books, bound.most / 4);
-    while map.poll(1024).more {}
-    bound.set(map, least);
-    let weight = |value: &Value| if bound.weighs { u64::from(value.made.weight) } else { 1 };
-    let (mut sum, mut entries) = (0, 0);
-    for entry in map.iter() {
-        books.ledger.accepted(entry.value().made.number);
-        (sum, entries) = (sum + weight(entry.value()), entries + 1);
-    }
-    books.checks.expect(BOUND, map.weight() == Some(sum) && sum <= least, || {
-        format!("the entries weigh {sum}, or {:?}, of {least}", map.weight())
-    });
-    books.checks.equal(ONE_END, "entries", map.len() as u64, entries);
-    for key in (0..4).flat_map(|_| 0..books.shelves.len() as u64) {
-        books.replacing.store(key, Relaxed);
-        caller.insert(key, if map.contains_key(&key) { HEAVIEST } else { 1 });
-    }
-    books.replacing.store(u64::MAX, Relaxed);
-
-    // A heavy entry among light ones, whose room the listener takes.
-    map.clear();
-    (0..least).for_each(|key| caller.insert(key, 1));
-    books.is_greedy.store(true, Relaxed);
-    let heavy = HEAVY.min(least as u32 / 2);
-    caller.insert(least, heavy);
-    books.is_greedy.store(false, Relaxed);
-    let (taken, most) = (books.taken.load(Relaxed), if bound.weighs { heavy } else { 1 });
-    books.checks.expect(BOUND, taken <= u64::from(most), || {
-        format!("an entry of weight {most} has evicted {taken}")
-    });
 }
