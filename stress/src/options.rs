@@ -505,12 +505,12 @@ Attacks, each beside its friendly case in the same run, in turns, medians of thr
   aimed_keys           strings that collide under an attacker's own hasher; random ones
   aimed_roots          chosen roots that collide in an index with the attacker's secret; random ones. As a control the \
 same is aimed at a tracker with that secret (which the docs warn of), and must hit
-  unknown_issued       acks of roots that were never issued; acks of roots that are live
+  unknown_issued       calls on roots that were never issued; acks of roots that are live
   unknown_chosen       acks of roots that nobody inits, held until they are too many; acks of roots that are live
   never_acked          inits that nobody acks, up to the capacity; inits that are acked
   one_tick             all deadlines in one tick; deadlines that are spread out
   cascading            all deadlines where each cascades through a level of the wheel; deadlines a second away
-  guessed_roots        acks of ids that differ from a live root's in generation and random bits; acks of the root
+  guessed_roots        calls on ids that differ from a live root's in generation and random bits; acks of the root
 
 What holds or not: nothing unknown is ever accepted, what is accepted ends once, refusals are the right ones, and the \
 memory of a flood is flat and given back. Hostile keys and roots may cost at most 1.5 times as much as random ones, by \
