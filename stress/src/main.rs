@@ -2,6 +2,7 @@
 //! proves that nothing was lost, nothing came early and nothing was delivered twice.
 
 mod ack;
+mod cache;
 mod checks;
 mod counts;
 mod crowd;
@@ -76,6 +77,7 @@ fn perform(scenario: &Scenario, limit: Duration) -> Result<Report, Error> {
         Scenario::Sessions(options) => sessions::run(options),
         Scenario::Histories(options) => histories::run(options),
         Scenario::Ttl(options) => ttl::run(options),
+        Scenario::Cache(options) => cache::run(options),
         Scenario::Growth(options) => growth::run(options),
         Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),

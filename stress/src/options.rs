@@ -42,6 +42,7 @@ Examples:
   stress ack --rate 200000 --in-flight 10000 --json ack.json
   stress sessions --keys 100000000
   stress ttl --row 9 --seconds 30
+  stress cache --threads 4 --seconds 60 --seed 2
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
   stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
@@ -68,6 +69,9 @@ pub enum Scenario {
     /// An expiring map under a cache's load; each value's story is checked
     #[command(after_help = TTL)]
     Ttl(Ttl),
+    /// A map before a backend that fails: loads, reloads, evictions and removals, all checked
+    #[command(after_help = CACHE)]
+    Cache(Cache),
     /// Records what real threads do to few keys of all stores, and checks that it is linearizable
     #[command(after_help = HISTORIES)]
     Histories(Histories),
@@ -343,6 +347,34 @@ pub struct Ttl {
     pub seed: u64,
 }
 
+const CACHE: &str = "\
+Threads call an ExpiringMap in all ways that load: with a closure, a guard, and many keys at once; beside insertions, removals and \
+look-ups. The backend is slow, or fails, for some time, and recovers. An operator moves the clock, polls, and lowers and \
+raises the bound. The seed modulo 3 chooses the eviction policy: S3Fifo, least recently used, soonest deadline.
+
+Each value that came in ends once. One load of a key runs at a time, but beside a removal. No call gets a value that ended, or that a \
+removal invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back. An error \
+goes to the callers that waited for its load. The bound holds, and an insertion evicts no more than it weighs.";
+
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Cache {
+    /// Threads that call [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub threads: Option<u32>,
+    /// How long to keep the load up, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Distinct keys
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(256..=1 << 24))]
+    pub keys: u32,
+    /// How much later than promised an expiry may be told, and a lowered bound met
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub allowance: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
 const GROWTH: &str = "\
 From the default size to --entries, from all threads: an ack tracker with issued roots, one with chosen roots, and an expiring map of \
 integers, one after another. Readers look meanwhile for what was in before they began to look, and must find it. Then each entry is \
@@ -438,7 +470,6 @@ Faults, each injected into roots of both kinds, a map and a queue where it appli
   threads_die           threads panic with entries begun, tuples and references held, in waves; what their thread-locals \
 do at a thread's end too
   memory_refused        the system gives no pages, the allocator no boxes, in the middle of growth
-  caches_interrupted    a removal comes in the middle of a load, insertions in that of a heavier one
   consumers_stop        whoever reads the channel stops, or goes away; each policy for a full channel
 
 After each: every entry that was accepted has ended exactly once, none before its time, none that was refused has; nothing \
@@ -474,12 +505,12 @@ Attacks, each beside its friendly case in the same run, in turns, medians of thr
   aimed_keys           strings that collide under an attacker's own hasher; random ones
   aimed_roots          chosen roots that collide in an index with the attacker's secret; random ones. As a control the \
 same is aimed at a tracker with that secret (which the docs warn of), and must hit
-  unknown_issued       acks of roots that were never issued; acks of roots that are live
+  unknown_issued       calls on roots that were never issued; acks of roots that are live
   unknown_chosen       acks of roots that nobody inits, held until they are too many; acks of roots that are live
   never_acked          inits that nobody acks, up to the capacity; inits that are acked
   one_tick             all deadlines in one tick; deadlines that are spread out
   cascading            all deadlines where each cascades through a level of the wheel; deadlines a second away
-  guessed_roots        acks of ids that differ from a live root's in generation and random bits; acks of the root
+  guessed_roots        calls on ids that differ from a live root's in generation and random bits; acks of the root
 
 What holds or not: nothing unknown is ever accepted, what is accepted ends once, refusals are the right ones, and the \
 memory of a flood is flat and given back. Hostile keys and roots may cost at most 1.5 times as much as random ones, by \

@@ -31,6 +31,7 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Ack(_) => "ack",
         Scenario::Sessions(_) => "sessions",
         Scenario::Ttl(_) => "ttl",
+        Scenario::Cache(_) => "cache",
         Scenario::Histories(_) => "histories",
         Scenario::Growth(_) => "growth",
         Scenario::MassExpiry(_) => "mass-expiry",

@@ -6,7 +6,6 @@
 //! uses the stores through one trait (`crate::subject`).
 
 mod book;
-mod caches;
 mod channels;
 mod deaths;
 mod ground;
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 /// A fault: its name, the kinds that it applies to, and what it does.
 type Fault = (Check, fn(Kind) -> bool, fn(&Ground));
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 9] = [
     ("reaper_blocked", |_| true, time::reaper_blocked),
     ("clock_stands_still", |_| true, time::clock_stands_still),
     ("clock_jumps", |_| true, time::clock_jumps),
@@ -40,7 +39,6 @@ const FAULTS: [Fault; 10] = [
     ("threads_die", |_| true, deaths::threads_die),
     ("memory_refused", |_| true, memory::memory_refused),
     ("consumers_stop", channels::has_channel, channels::consumers_stop),
-    ("caches_interrupted", caches::is_map, caches::caches_interrupted),
 ];
 
 /// The check that no fault gets stuck, and no thread of this program panics.

@@ -133,28 +133,48 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Acks of issued roots that no call has issued.
-pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figure {
+/// Calls on roots that no call has issued. `guess` makes them from a live root and random bits.
+fn guesses(field: &Field<'_>, hostile: bool, guess: impl Fn(u64, Root, u64) -> u64) -> Figure {
     let target = Target::new(field, |builder| builder);
-    let roots = target.residents();
+    let (roots, tracker) = (target.residents(), &target.tracker);
     let mut rng = SmallRng::seed_from_u64(field.seed());
     let figures = Figure::of(|| {
         let flood = target.flood(FLOOD * field.size(), |n| {
+            let root = roots[rng.random_range(0..roots.len())];
             if !hostile {
-                let root = roots[rng.random_range(0..roots.len())];
                 return target.back_and_forth(root, 1 << (1 + n % 2));
             }
-            // Any bits, or those of a slot that there is.
-            let mask = if n % 2 == 0 { u64::MAX } else { 0xFFFF_FFFF_0000_0FFF };
-            let done = target.tracker.ack(Root::from_bits(rng.next_u64() & mask), 1);
+            let guess = Root::from_bits(guess(n, root, rng.next_u64()));
+            if guess == root {
+                return;
+            }
+            let done = match n % 3 {
+                0 => tracker.fail(guess).map(|_| ()),
+                1 => tracker.reset_timeout(guess).map(|_| ()),
+                _ => tracker.ack(guess, 7).map(|_| ()),
+            };
             field.expect(done == Err(AckError::NotLive), || {
-                format!("an unknown root was acked: {done:?}")
+                format!("{guess:?} was taken for a live root, as {root:?} is: {done:?}")
             });
         });
         flood * if hostile { 1 } else { 2 }
     });
     target.rests(&roots, 0);
     figures
+}
+
+/// Issued roots that no call has issued: any bits, or those of a slot that there is.
+pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figure {
+    guesses(field, hostile, |n, _, bits| bits & [u64::MAX, 0xFFFF_FFFF_0000_0FFF][n as usize % 2])
+}
+
+/// Ids that name a live root's slot, with other generations and random bits: an attacker who has
+/// seen one root guesses others.
+pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figure {
+    // The slot is in the low half. The generation is in the next 16 bits, and an attacker is likely
+    // to guess it.
+    let masks = [0xFFFF << 48, 0xFFFF_FFFF << 32];
+    guesses(field, hostile, |n, root, bits| root.to_bits() ^ (bits & masks[n as usize % 2]))
 }
 
 /// Acks of chosen roots that no call inits.
@@ -293,38 +313,4 @@ pub fn cascading(field: &Field<'_>, hostile: bool) -> Figure {
             SECOND + MS * (owner % 100) as u32
         }
     })
-}
-
-/// Ids that name a live root's slot, with other generations and random bits: an attacker who has
-/// seen one root guesses others.
-pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figure {
-    let target = Target::new(field, |builder| builder);
-    let (roots, tracker) = (target.residents(), &target.tracker);
-    let mut rng = SmallRng::seed_from_u64(field.seed());
-    let figures = Figure::of(|| {
-        let flood = target.flood(FLOOD * field.size(), |n| {
-            let root = roots[rng.random_range(0..roots.len())];
-            if !hostile {
-                return target.back_and_forth(root, 2);
-            }
-            // The slot is in the low half. The generation is in the next 16 bits, and an attacker
-            // is likely to guess it.
-            let mask = if n % 2 == 0 { 0xFFFF << 48 } else { 0xFFFF_FFFF << 32 };
-            let guess = Root::from_bits(root.to_bits() ^ (rng.next_u64() & mask));
-            if guess == root {
-                return;
-            }
-            let done = match n % 3 {
-                0 => tracker.fail(guess).map(|_| ()),
-                1 => tracker.reset_timeout(guess).map(|_| ()),
-                _ => tracker.ack(guess, 7).map(|_| ()),
-            };
-            field.expect(done == Err(AckError::NotLive), || {
-                format!("{guess:?} was taken for {root:?}: {done:?}")
-            });
-        });
-        flood * if hostile { 1 } else { 2 }
-    });
-    target.rests(&roots, 0);
-    figures
 }

@@ -24,45 +24,29 @@ impl Drop for Logs {
     }
 }
 
-/// What is killed or stopped, and for how long.
-#[derive(Debug, Clone, Copy)]
-enum Fault {
-    KillWorker(usize),
-    StopWorker(usize, Duration),
-    KillBroker(usize, Duration),
-    StopBroker(usize, Duration),
-}
-
-fn fault(rng: &mut SmallRng) -> Fault {
+/// Kills or stops a worker or a broker, and waits until that is over. A majority of the brokers is
+/// always there.
+fn inject(rng: &mut SmallRng, workers: &mut Workers, brokers: &Brokers) -> Result<(), Error> {
     let n = rng.random_range(0..WORKERS.len());
-    let mut time = |most| Duration::from_millis(rng.random_range(100..most));
+    let fault = rng.random_range(0..4);
     // A worker that is stopped for longer than two partition leases loses what it owns.
-    let times = [time(8_000), time(4_000), time(6_000)];
-    match rng.random_range(0..4) {
-        0 => Fault::KillWorker(n),
-        1 => Fault::StopWorker(n, times[0]),
-        2 => Fault::KillBroker(n, times[1]),
-        _ => Fault::StopBroker(n, times[2]),
-    }
-}
-
-/// Injects a fault and waits for its end. A majority of the brokers is always there.
-fn inject(fault: Fault, workers: &mut Workers, brokers: &Brokers) -> Result<(), Error> {
+    let longest = [101, 8_000, 4_000, 6_000][fault];
+    let mut pause = || std::thread::sleep(Duration::from_millis(rng.random_range(100..longest)));
     match fault {
-        Fault::KillWorker(n) => workers.children[n].kill().map_err(failed)?,
-        Fault::StopWorker(n, time) => {
+        0 => workers.children[n].kill().map_err(failed)?,
+        1 => {
             workers.signal(n, "STOP");
-            std::thread::sleep(time);
+            pause();
             workers.signal(n, "CONT");
         }
-        Fault::KillBroker(n, time) => {
+        2 => {
             brokers.kill(n);
-            std::thread::sleep(time);
+            pause();
             brokers.restart(n).map_err(failed)?;
         }
-        Fault::StopBroker(n, time) => {
+        _ => {
             brokers.pause(n);
-            std::thread::sleep(time);
+            pause();
             brokers.go_on(n);
         }
     }
@@ -105,7 +89,7 @@ pub fn run(options: &options::Nats, time: Duration) -> Result<Report, Error> {
         if is_quiet {
             fs::write(logs.0.join(QUIET), "").map_err(failed)?;
         } else if Instant::now() >= next {
-            inject(fault(&mut rng), &mut workers, &brokers)?;
+            inject(&mut rng, &mut workers, &brokers)?;
             faults += 1;
             next = Instant::now() + Duration::from_millis(rng.random_range(500..6_000));
         }

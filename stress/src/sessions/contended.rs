@@ -268,8 +268,9 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let began = Instant::now();
     let found = drive(&queue, &clock, options, &mut live);
     let took = began.elapsed();
-    verdict(&found, &checks);
-    let sum = total(&found);
+    let mut sum = Found::default();
+    found.iter().for_each(|one| sum.add(one));
+    verdict(&found, &sum, &checks);
     let done = ("keys", sum.keys);
     let mut report = Report::new("sessions", done, took, options.seed, &checks, options);
     report.counts.extend([
@@ -285,14 +286,8 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     Ok(report)
 }
 
-fn total(found: &[Found]) -> Found {
-    let mut sum = Found::default();
-    found.iter().for_each(|one| sum.add(one));
-    sum
-}
-
 /// Compares what was found with what may be.
-fn verdict(found: &[Found], checks: &Checks) {
+fn verdict(found: &[Found], sum: &Found, checks: &Checks) {
     for (manner, found) in MANNERS.iter().zip(found) {
         for (check, what, is) in [
             ("none_stranded", "keys still there", found.stranded),
@@ -306,7 +301,6 @@ fn verdict(found: &[Found], checks: &Checks) {
         }
     }
     // A run without meetings has shown nothing.
-    let sum = total(found);
     checks.expect("threads_met", sum.met > 0, || {
         format!("of {} keys that were timed, none was a meeting", sum.timed)
     });

@@ -172,6 +172,8 @@ counts! {
         stored,
         not_stored,
         deleted,
+        /// Entries that had changed since they were looked at.
+        changed,
     }
 }
 

@@ -92,28 +92,22 @@ impl Books {
     }
 
     fn intact(&self, value: &Value) {
-        self.checks.expect("values_intact", value.is_intact(), || {
-            format!("value {} is not intact", value.number)
-        });
+        let number = value.number;
+        let text = || format!("value {number} is not intact");
+        self.checks.expect("values_intact", value.is_intact(), text);
     }
 
     /// Checks a value that a get found against what is known of it. `began` is a reading from
     /// before the get.
     fn found(&self, value: &Value, began: u64) {
         self.intact(value);
-        let told = self.ledger.story(value.number).told_at();
+        let (number, due) = (value.number, value.due());
+        let told = self.ledger.story(number).told_at();
         self.checks.expect("ended_is_gone", told.is_none_or(|told| told >= began), || {
-            format!(
-                "value {} was found by a get at {began}, and told to have ended at {told:?}",
-                value.number
-            )
+            format!("value {number} was found at {began}, and told to have ended at {told:?}")
         });
-        self.checks.expect("none_found_late", began <= value.due() + self.late, || {
-            format!(
-                "value {} was found {} after its time",
-                value.number,
-                human(began - value.due())
-            )
+        self.checks.expect("none_found_late", began <= due + self.late, || {
+            format!("value {number} was found {} after its time", human(began - due))
         });
     }
 }
@@ -147,18 +141,12 @@ impl<'a, K: Key> Shopper<'a, K> {
         }
     }
 
-    /// A new value and its lifetime, if the ledger has room for it.
-    fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Lifetime)> {
+    /// A new value and its lifetime.
+    fn value(&mut self, length: usize, ttl: u64) -> (Value, Lifetime) {
         let number = number(self.thread, self.inserted);
-        if !self.books.ledger.has_room(number) {
-            self.books.checks.violated("no_surprises", || {
-                "there are more values than this program can keep account of: use fewer --seconds".into()
-            });
-            return None;
-        }
         self.inserted += 1;
         let value = Value::new(number, self.books.time.now(), ttl, length);
-        Some((value, Lifetime::After(Duration::from_nanos(ttl))))
+        (value, Lifetime::After(Duration::from_nanos(ttl)))
     }
 
     /// A value went in, and took the place of another one.
@@ -173,36 +161,6 @@ impl<'a, K: Key> Shopper<'a, K> {
         self.books.checks.violated("no_surprises", || format!("an insert was refused: {error}"));
     }
 
-    /// As [`update`](Self::update), once: `None` if the entry has changed since it was looked at.
-    fn try_update(
-        &mut self,
-        key: usize,
-        wanted: &mut impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
-    ) -> Option<bool> {
-        let began = self.books.time.now();
-        let entry = self.map.entry(self.keys[key].clone());
-        let seen = match &entry {
-            Entry::Occupied(entry) => Some(self.seen(entry.get(), began)),
-            Entry::Vacant(_) => None,
-        };
-        let Some((value, after)) = wanted(seen).and_then(|(length, ttl)| self.value(length, ttl))
-        else {
-            return Some(false);
-        };
-        let number = value.number;
-        let done = match entry {
-            Entry::Occupied(entry) => entry.insert_for(value, after).map(drop),
-            Entry::Vacant(entry) => entry.insert_for(value, after).map(drop),
-        };
-        match done.map_err(|refused| refused.error) {
-            // What it has replaced is this very value.
-            Ok(()) => self.inserted(number, seen.map(|seen| seen.number)),
-            Err(StoreError::Changed) => return None,
-            Err(error) => self.refused(error),
-        }
-        Some(true)
-    }
-
     pub fn get(&mut self, key: usize) -> Option<Seen> {
         let began = self.books.time.now();
         self.map.get(&self.keys[key]).map(|value| self.seen(&value, began))
@@ -210,9 +168,7 @@ impl<'a, K: Key> Shopper<'a, K> {
 
     /// Inserts a new value, or replaces the one that is there.
     pub fn insert(&mut self, key: usize, length: usize, ttl: u64) {
-        let Some((value, after)) = self.value(length, ttl) else {
-            return;
-        };
+        let (value, after) = self.value(length, ttl);
         let number = value.number;
         match self.map.insert_for(self.keys[key].clone(), value, after) {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
@@ -228,10 +184,31 @@ impl<'a, K: Key> Shopper<'a, K> {
         mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) -> bool {
         for _ in 0..ATTEMPTS {
-            if let Some(done) = self.try_update(key, &mut wanted) {
-                return done;
+            let began = self.books.time.now();
+            let entry = self.map.entry(self.keys[key].clone());
+            let seen = match &entry {
+                Entry::Occupied(entry) => Some(self.seen(entry.get(), began)),
+                Entry::Vacant(_) => None,
+            };
+            let Some((length, ttl)) = wanted(seen) else {
+                return false;
+            };
+            let (value, after) = self.value(length, ttl);
+            let number = value.number;
+            let done = match entry {
+                Entry::Occupied(entry) => entry.insert_for(value, after).map(drop),
+                Entry::Vacant(entry) => entry.insert_for(value, after).map(drop),
+            };
+            match done.map_err(|refused| refused.error) {
+                // What it has replaced is this very value.
+                Ok(()) => self.inserted(number, seen.map(|seen| seen.number)),
+                Err(StoreError::Changed) => {
+                    self.changed += 1;
+                    continue;
+                }
+                Err(error) => self.refused(error),
             }
-            self.changed += 1;
+            return true;
         }
         self.books.checks.violated("no_surprises", || {
             format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
@@ -266,7 +243,7 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     };
     let mut times = std::array::from_fn(|_| Times::new());
     let places = (&map, &*keys, &*books);
-    let (done, changed, took) = shoppers(options, setting, places, &mut times, threads);
+    let (done, took) = shoppers(options, setting, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close();
@@ -282,7 +259,6 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
         ("replaced", ends.replaced),
         ("closed", ends.closed),
         ("live_at_the_end", live),
-        ("changed", changed),
     ]);
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     let hits = done.hits as f64 / (done.hits + done.misses).max(1) as f64;
@@ -303,19 +279,19 @@ pub fn run<K: Key>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Runs all threads until it is time to stop, and displays progress. Returns what they did, how
-/// often an entry had changed, and how long it took.
+/// Runs all threads until it is time to stop, and displays progress. Returns what they did, and how
+/// long it took.
 fn shoppers<K: Key>(
     options: &Ttl,
     setting: &Setting,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     times: &mut [Times; TIMES.len()],
     threads: usize,
-) -> (Done, u64, Duration) {
+) -> (Done, Duration) {
     let load = &Load::new(setting.row, keys.len(), setting.squeeze);
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
-    let mut works: Vec<Work<'_, (Done, u64)>> = Vec::new();
+    let mut works: Vec<Work<'_, Done>> = Vec::new();
     for thread in 0..threads {
         let recorders = times.each_ref().map(Times::recorder);
         let shopper = Shopper::new((map, keys, books), thread);
@@ -338,20 +314,18 @@ fn shoppers<K: Key>(
         });
     });
     let (mut done, took) = (Done::default(), began.elapsed());
-    brought.iter().for_each(|(one, _)| done.add(one));
-    let changed = brought.iter().map(|(_, changed)| changed).sum();
-    (done, changed, took)
+    brought.iter().for_each(|one| done.add(one));
+    (done, took)
 }
 
-/// A thread's requests, until it is time to stop. Returns what it did, and how often an entry had
-/// changed.
+/// A thread's requests, until it is time to stop.
 fn shop<K: Key>(
     mut shopper: Shopper<'_, K>,
     (options, setting, load): (&Ttl, &Setting, &Load),
     (mut pace, began): (Option<Pace>, Instant),
     [mut times, mut since_due]: [Recorder; TIMES.len()],
     over: impl Fn() -> bool,
-) -> (Done, u64) {
+) -> Done {
     let books = shopper.books;
     let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -372,8 +346,7 @@ fn shop<K: Key>(
                 times.record(timed.elapsed());
             }
             if let Some(due) = due.flatten() {
-                let since = began.elapsed().saturating_sub(Duration::from_nanos(due));
-                since_due.record(since);
+                since_due.record(began.elapsed().saturating_sub(Duration::from_nanos(due)));
             }
         }
         let fresh = client.done.requests - told;
@@ -386,5 +359,5 @@ fn shop<K: Key>(
             break;
         }
     }
-    (client.done, shopper.changed)
+    Done { changed: shopper.changed, ..client.done }
 }

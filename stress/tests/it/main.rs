@@ -1,6 +1,7 @@
 //! The scenarios from their command lines, in one program.
 
 mod ack;
+mod cache;
 mod common;
 mod faults;
 mod histories;
