@@ -194,8 +194,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Does with a key what `decide` says, given the value that the key has and the time that it has
-    /// left; as one step, in one look-up. Returns what was, and what is. This is a use of the entry, if there is one.
+    /// Does with a key what `decide` says, given the value that the key has and the time that it
+    /// has left; as one step, in one look-up. Returns what was, and what is. This is a use of the
+    /// entry, if there is one.
     ///
     /// Lock-free. If another thread changes the entry meanwhile, `decide` is called again, and its
     /// last answer counts. So `decide` has no other effect than to assign its result. It runs while

@@ -18,11 +18,11 @@ use std::time::Duration;
 pub const ONE_END: Check = "one_end_each";
 /// No value expires too early or too late, and no look-up finds one after its time.
 pub const ON_TIME: Check = "on_time";
-/// No call gets a value that had ended, or that a removal had invalidated, before the call began.
+/// No call gets a value that had ended, or that another call had invalidated, before it began.
 pub const NONE_STALE: Check = "none_stale";
 /// A call gets its own key's value, and no error of a load that was over before the call began.
 pub const ANSWERS: Check = "answers_right";
-/// One load of a key runs at a time, unless a removal has come meanwhile.
+/// One load of a key runs at a time, unless an insertion or a removal has come meanwhile.
 pub const ONE_LOAD: Check = "one_load_a_key";
 /// The bound holds. An insertion evicts no more than it weighs, and not the entry it replaces.
 pub const BOUND: Check = "bound_kept";
@@ -69,11 +69,11 @@ pub type Value = Arc<Made>;
 pub struct Shelf {
     /// The stamp of the call that loads; 0 if none does.
     loading: AtomicU64,
-    /// Number of removals under way.
-    removing: AtomicU64,
-    /// The latest stamp at which a removal had returned.
-    removed: AtomicU64,
-    /// The latest stamp at which a removal began that has returned.
+    /// Number of insertions and removals under way.
+    changing: AtomicU64,
+    /// The latest stamp at which one had returned.
+    changed: AtomicU64,
+    /// The latest stamp at which one began that has returned.
     floor: AtomicU64,
 }
 
@@ -139,27 +139,27 @@ impl Books {
         Call { key, stamp: self.stamp(), time: self.clock.now(), floor }
     }
 
-    /// Runs `remove`, which removes a key.
-    pub fn removal<T>(&self, key: u64, remove: impl FnOnce() -> T) -> T {
+    /// Runs a call that inserts or removes a key.
+    pub fn change<T>(&self, key: u64, change: impl FnOnce() -> T) -> T {
         let shelf = &self.shelves[key as usize];
-        shelf.removing.fetch_add(1, SeqCst);
+        shelf.changing.fetch_add(1, SeqCst);
         let began = self.stamp();
-        let removed = remove();
+        let changed = change();
         shelf.floor.fetch_max(began, SeqCst);
-        shelf.removed.fetch_max(self.stamp(), SeqCst);
-        shelf.removing.fetch_sub(1, SeqCst);
-        removed
+        shelf.changed.fetch_max(self.stamp(), SeqCst);
+        shelf.changing.fetch_sub(1, SeqCst);
+        changed
     }
 
     /// The loader of this call begins.
     pub fn load_begins(&self, call: &Call) {
         let shelf = &self.shelves[call.key as usize];
         let before = shelf.loading.swap(call.stamp, SeqCst);
-        let is_alone = before == 0 || shelf.removing.load(SeqCst) > 0;
-        // Or a removal came after the first of the two calls had begun.
-        let is_apart = is_alone || shelf.removed.load(SeqCst) > before.min(call.stamp);
+        let is_alone = before == 0 || shelf.changing.load(SeqCst) > 0;
+        // Or such a call came after the first of the two calls had begun.
+        let is_apart = is_alone || shelf.changed.load(SeqCst) > before.min(call.stamp);
         self.checks.expect(ONE_LOAD, is_apart, || {
-            format!("{call:?} loads beside call {before}, and no call has removed the key")
+            format!("{call:?} loads beside call {before}, and no call has changed the key")
         });
     }
 
@@ -194,10 +194,10 @@ impl Books {
                 format!("{call:?} found {made:?} after its time")
             });
         }
-        // The loader inserts its value, asks whether a removal came, and takes it back if so.
+        // The loader inserts its value, asks whether such a call came, and takes it back if so.
         let is_valid = !made.is_loaded || made.began >= call.floor || is_under_way;
         self.checks.expect(NONE_STALE, is_valid, || {
-            format!("{call:?} got {made:?}, which a removal had invalidated")
+            format!("{call:?} got {made:?}, which another call had invalidated")
         });
     }
 }

@@ -81,7 +81,7 @@ impl<'a> Caller<'a> {
             6 | 7 => self.guard(&call),
             8 | 9 => self.many(&call),
             10 | 11 => _ = self.insert(key, weight),
-            12 => drop(books.removal(key, || map.remove(&key))),
+            12 => drop(books.change(key, || map.remove(&key))),
             _ => map.get(&key).iter().for_each(|value| books.got(&call, value, false)),
         }
         self.own.drain(..).for_each(|made| books.returned(&made));
@@ -143,7 +143,8 @@ impl<'a> Caller<'a> {
     /// Returns whether the value has replaced another one.
     pub fn insert(&mut self, key: u64, weight: u32) -> bool {
         let (value, lifetime) = self.books.make(key, weight, false);
-        let entered = self.map.insert_for(key, value.clone(), lifetime);
+        let insert = || self.map.insert_for(key, value.clone(), lifetime);
+        let entered = self.books.change(key, insert);
         self.books.returned(&value);
         entered.is_ok_and(|old| {
             self.books.ledger.accepted(value.number);
