@@ -2,7 +2,7 @@
 
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
-use crate::core::engine::{Pin, Room};
+use crate::core::engine::{Chain, Pin, Room};
 use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
@@ -175,8 +175,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mine = self.engine.mine(&named.pin);
         let at = (named.hash, named.position);
         let ended = self.finish(&named.pin, mine, None, dead, at, RemovalCause::Expired);
-        let (id, _) = ended.into_slot();
-        self.engine.free_later(mine, id, self.weight_of(id), true);
+        let (id, slot) = ended.into_slot();
+        let chain = Chain::of(id, slot, self.weight_of(id));
+        self.engine.free_later(mine, chain, true);
     }
 
     /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
