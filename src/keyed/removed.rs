@@ -143,6 +143,12 @@ pub(super) struct Held<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
+    /// Key and value.
+    pub(super) fn pair(&self) -> &(K, V) {
+        // SAFETY: the holder's.
+        unsafe { self.slot.value() }
+    }
+
     /// The slot's second holder. Of a store that reports into a channel; called at most once.
     pub(super) fn share(
         self,

@@ -6,7 +6,7 @@ use crate::core::engine::{Chain, Pin, Room};
 use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
-use crate::keyed::removed::EndedSlot;
+use crate::keyed::removed::{EndedSlot, Held};
 use crate::kit::channel::Sender;
 use crate::kit::panics::caught;
 use std::borrow::Borrow;
@@ -182,14 +182,23 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
     /// caller has ended the entry, and is unpinned.
-    #[inline]
+    #[inline(always)]
     pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: RemovalCause) {
+        if !self.removals.is_unheard() {
+            self.tell_aloud(ended.held(), cause);
+        }
+    }
+
+    /// As [`tell`](Self::tell), where something hears of it.
+    #[inline(never)]
+    fn tell_aloud(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         match &self.removals {
             Removals::Unheard => {}
             Removals::Listener(listener) => {
-                self.guard(|| listener(ended.key(), ended.value(), cause));
+                let (key, value) = ended.pair();
+                self.guard(|| listener(key, value, cause));
             }
-            Removals::Channel(channel) => channel.send(ended.held(), cause),
+            Removals::Channel(channel) => channel.send(ended, cause),
         }
     }
 
