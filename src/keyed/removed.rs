@@ -109,6 +109,12 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         &self.pair().1
     }
 
+    /// The lease that has ended.
+    #[inline(always)]
+    pub(super) fn lease(&self) -> Lease {
+        self.lease
+    }
+
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
         if self.slot.is_held_twice() {

@@ -302,7 +302,7 @@ where
         K: Borrow<Q>,
     {
         let (store, pin) = (self.store(), self.store().engine.pin());
-        let (ended, _) = store.remove(&pin, self.wanted(key))?;
+        let ended = store.remove(&pin, self.wanted(key))?;
         drop(pin);
         store.engine.admission.wake_owed();
         Some(take(&ended))

@@ -3,7 +3,6 @@
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::core::engine::{Chain, Pin, Room};
-use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::{EndedSlot, Held};
@@ -107,19 +106,36 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry of a key, whether its time is up or not. Returns its lease, too.
+    /// Ends the entry of a key, whether its time is up or not.
+    #[inline(always)]
     pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<(EndedSlot<&Self, K, V>, Lease)>
+    ) -> Option<EndedSlot<&Self, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.find(pin, wanted)?;
+        let ended = self.end(pin, &found, RemovalCause::Removed);
+        ended.or_else(|| self.remove_changed(pin, wanted))
+    }
+
+    /// As [`remove`](Self::remove), of an entry that has changed meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn remove_changed<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<EndedSlot<&Self, K, V>>
     where
         K: Borrow<Q>,
     {
         loop {
             let found = self.find(pin, wanted)?;
             if let Some(ended) = self.end(pin, &found, RemovalCause::Removed) {
-                return Some((ended, found.lease));
+                return Some(ended);
             }
         }
     }
