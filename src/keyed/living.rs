@@ -162,7 +162,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(super) fn stale(&self, found: &Found<'_, K, V>) -> Option<Place> {
         let left = self.reloads_with?;
-        let Term { deadline, idle, .. } = self.term_of(found);
+        let Term { deadline, idle, .. } = self.term_of(*found);
         let bound = idle.map_or(deadline, |(_, bound)| bound);
         let then = self.engine.deadlines.now_for_look().saturating_add(left);
         self.engine.deadlines.ticks().has_begun(bound, then).then(|| found.place())
@@ -225,7 +225,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return offer.enter(pin, term).into();
         };
         if !self.is_living_at(&found, now) {
-            return match self.make_way(pin, &found) {
+            // By a copy: found itself stays in registers.
+            return match self.make_way(pin, &{ found }) {
                 Some(notice) => Put::MadeWay(notice),
                 None => Put::Hindered(Hindered::Overtaken),
             };

@@ -356,7 +356,7 @@ where
     pub fn cancel_all(&self) -> Vec<PendingEntry<K, T>> {
         let (store, mut all) = (self.store(), Vec::new());
         store.each(|pin, found| {
-            if let Some(ended) = store.end_anyway(pin, found, RemovalCause::Removed) {
+            if let Some(ended) = store.end_anyway(pin, *found, RemovalCause::Removed) {
                 all.push(self.shared.entry(ended, RemovalCause::Removed));
             }
         });

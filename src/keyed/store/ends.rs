@@ -92,10 +92,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn end_anyway(
         &self,
         pin: &Pin,
-        found: &Found<'_, K, V>,
+        mut now: Found<'_, K, V>,
         cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        let mut now = *found;
         // Under the pin the slot has no other occupant.
         while !now.has_ended() {
             if let Some(ended) = self.end(pin, &now, cause) {
