@@ -93,6 +93,7 @@ fn beside<P: Payload>(slots: &Slots<P>, id: u32, lease: Lease) -> Option<&P::Not
 
 impl Chain {
     /// The next slot, whose link has been read: from here on the caller may free it.
+    #[inline(always)]
     pub(crate) fn pop<'a, P: Payload>(
         &mut self,
         slots: &'a Slots<P>,

@@ -1,6 +1,7 @@
 //! One value for each shard of an engine.
 
-/// Values of shards, of which there is a power of two: a number has its value modulo that.
+/// The values of an engine's shards, whose number is a power of two. An index counts modulo that
+/// number, so that each one names a shard.
 pub(crate) struct Shards<T> {
     values: Box<[T]>,
     /// The last shard's number.

@@ -128,6 +128,7 @@ impl Due {
     }
 
     /// The next slot. The caller has freed the one before.
+    #[inline(always)]
     pub(super) fn pop<'a, P: Payload>(
         &mut self,
         slots: &'a Slots<P>,

@@ -160,7 +160,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.keys(mine, hash).sub(1);
         let index = self.engine.keys.index_of(hash);
-        let leads = |other| other != id && tail(&self.engine, other).0 == id;
+        let leads = move |other| other != id && tail(&self.engine, other).0 == id;
         index.remove(pin, hash, id, position, leads);
         let weight = self.weight_of(id);
         match room {
