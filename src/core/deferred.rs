@@ -7,7 +7,7 @@
 
 use super::lease::{Lease, State};
 use super::slot::{Note, Payload, Slot};
-use super::slots::{Slots, Spot};
+use super::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 
 /// No slot: ids are smaller.
@@ -30,16 +30,21 @@ impl Deferred {
     /// Puts slots in, which the caller has ended and owns: slot `first`, and those that it is
     /// linked to, down to `last`. Whether the list was empty. Lock-free.
     #[inline]
-    pub(crate) fn push<P: Payload>(&self, first: u32, last: &Spot<'_, P>) -> bool {
-        let lease = last.slot.lease_relaxed();
+    pub(crate) fn push<P: Payload>(
+        &self,
+        slots: &Slots<P>,
+        first: u32,
+        (last, slot): (u32, Slot<'_, P>),
+    ) -> bool {
+        let lease = slot.lease_relaxed();
+        let beside = beside(slots, last, lease);
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             #[allow(clippy::cast_possible_truncation)] // 0 becomes NONE, else an id
             let next = (head as u32).wrapping_sub(1);
-            if lease.is(State::Forward) {
-                last.note.set_link(next);
-            } else {
-                last.slot.set_link(lease.with_link(State::Dead, next));
+            match beside {
+                Some(note) => note.set_link(next),
+                None => slot.set_link(lease.with_link(State::Dead, next)),
             }
             // Release: the driver that takes the list finds the links, and the entry out of the
             // index.
@@ -76,8 +81,19 @@ impl Deferred {
     }
 }
 
+/// The word beside slot `id`, if the slot has its link there.
+#[inline(always)]
+fn beside<P: Payload>(slots: &Slots<P>, id: u32, lease: Lease) -> Option<&P::Note> {
+    if lease.is(State::Forward) {
+        slots.note(id)
+    } else {
+        None
+    }
+}
+
 impl Chain {
     /// The next slot, whose link has been read: from here on the caller may free it.
+    #[inline(always)]
     pub(crate) fn pop<'a, P: Payload>(
         &mut self,
         slots: &'a Slots<P>,
@@ -86,10 +102,10 @@ impl Chain {
         if id == NONE {
             return None;
         }
-        let spot = slots.spot(id)?;
-        let lease: Lease = spot.slot.lease();
-        self.0 = if lease.is(State::Forward) { spot.note.link() } else { lease.link() };
-        Some((id, spot.slot))
+        let slot = slots.slot(id)?;
+        let lease = slot.lease();
+        self.0 = beside(slots, id, lease).map_or_else(|| lease.link(), Note::link);
+        Some((id, slot))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -30,6 +30,7 @@ pub(crate) mod per_shard;
 pub(crate) mod pins;
 pub(crate) mod reaper;
 mod run;
+pub(crate) mod shards;
 pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod threads;

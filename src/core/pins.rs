@@ -12,7 +12,7 @@
 
 #[cfg(not(expiry_loom))]
 use super::threads::Vacant;
-use super::threads::{index, Holding, Stripes};
+use super::threads::{hold, Holding, Stripes};
 #[cfg(expiry_loom)]
 use crate::sync::epoch::{Collector, Guard, LocalHandle};
 use crate::sync::exclusive::Exclusive;
@@ -83,15 +83,14 @@ impl Pins {
     /// while this lives. One pin inside another costs next to nothing.
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
-        let index = index();
-        let holding = index.hold();
+        let index = hold();
         // SAFETY: the seat is this thread's, as is the index, which the pin keeps.
-        let seat = unsafe { &mut *self.seats.get(&index).0.get() };
+        let seat = unsafe { &mut *self.seats.of(&index).0.get() };
         let guard = match seat {
             Some(handle) => handle.pin(),
             None => self.sit_down(seat),
         };
-        Pin { guard, index: holding }
+        Pin { guard, index }
     }
 
     #[cold]

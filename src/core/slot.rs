@@ -54,11 +54,13 @@ pub(crate) trait Note: ZeroValid {
 }
 
 impl Note for AtomicU32 {
+    #[inline]
     fn set_link(&self, link: u32) {
         // Published by the swap of the list's head.
         self.store(link, Ordering::Relaxed);
     }
 
+    #[inline]
     fn link(&self) -> u32 {
         self.load(Ordering::Relaxed)
     }

@@ -260,6 +260,19 @@ impl<P: Payload> Slots<P> {
         Some(unsafe { &*headers.wrapping_add(id as usize / BLOCK) })
     }
 
+    /// The word beside slot `id`.
+    #[inline(always)]
+    pub(crate) fn note(&self, id: u32) -> Option<&P::Note> {
+        let origin = self.origin(id)?;
+        // survives: as in `spot`.
+        if origin.slots.load(Ordering::Acquire).is_null() {
+            return None;
+        }
+        let notes = origin.notes.load(Ordering::Relaxed);
+        // SAFETY: as in `spot`.
+        Some(unsafe { &*notes.wrapping_add(id as usize) })
+    }
+
     /// `length` slots from slot `first` on, all of one chunk.
     fn run(&self, first: usize, length: usize) -> Option<Run<'_, P>> {
         let (segment, chunk) = self.place(first / CHUNK);
@@ -378,8 +391,8 @@ impl<P: Payload> Slots<P> {
     /// Starts fetching the word beside slot `id`, for a caller that is about to end the slot.
     #[inline(always)]
     pub(crate) fn prefetch_note(&self, id: u32) {
-        if let Some(spot) = self.spot(id) {
-            prefetch_at(spot.note);
+        if let Some(note) = self.note(id) {
+            prefetch_at(note);
         }
     }
 

@@ -215,33 +215,46 @@ impl Index {
     /// Keeps the index beyond this value. The borrow shows that no other thread has the index when
     /// the count goes up: in a destructor of a thread-local this value may be all that keeps it.
     #[inline(always)]
-    pub(crate) fn hold(&self) -> Holding {
+    fn hold(&self) -> Holding {
         HELD.with(|held| held.set(held.get() + 1));
         Holding { index: self.index, _not_send: PhantomData }
+    }
+}
+
+/// This thread's index, which it keeps for as long as the result lives.
+#[inline(always)]
+pub(crate) fn hold() -> Holding {
+    match known() {
+        Some(index) => index.hold(),
+        // Here, so that the common way has nothing to drop.
+        None => fresh_index().hold(),
     }
 }
 
 /// The model checker's threads take turns on one thread of the system, so each has its own index by
 /// its number in the model.
 #[cfg(expiry_loom)]
-pub(crate) fn index() -> Index {
+fn known() -> Option<Index> {
     loom::thread_local!(static NUMBER: usize = {
         let id = format!("{:?}", loom::thread::current().id());
         let digits = id.trim_matches(|c: char| !c.is_ascii_digit());
         digits.parse().expect("loom prints the number of a thread")
     });
-    Index { index: NUMBER.with(|&number| number), _borrowed: None }
+    Some(Index { index: NUMBER.with(|&number| number), _borrowed: None })
+}
+
+/// This thread's index, unless it has yet to take one.
+#[cfg(not(expiry_loom))]
+#[inline(always)]
+fn known() -> Option<Index> {
+    let index = INDEX.try_with(Cell::get).unwrap_or(UNKNOWN);
+    (index != UNKNOWN).then_some(Index { index, _borrowed: None })
 }
 
 /// This thread's index. Wait-free but for a thread's first call.
-#[cfg(not(expiry_loom))]
 #[inline(always)]
 pub(crate) fn index() -> Index {
-    let index = INDEX.try_with(Cell::get).unwrap_or(UNKNOWN);
-    if index == UNKNOWN {
-        return fresh_index();
-    }
-    Index { index, _borrowed: None }
+    known().unwrap_or_else(fresh_index)
 }
 
 #[cold]

@@ -110,9 +110,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// The term that an entry has by the lease with which it was found.
     #[cold]
     #[inline(never)]
-    pub(super) fn term_of(&self, found: &Found<'_, K, V>) -> Term {
+    pub(super) fn term_of(&self, found: Found<'_, K, V>) -> Term {
         let deadline = self.engine.deadlines.of(found.lease);
-        let policy = self.policy(found);
+        let policy = self.policy(&found);
         let idle =
             policy.map(|policy| (policy.idle.load(Ordering::Relaxed), policy.bound().tick()));
         Term { deadline, idle, keeps: true }
@@ -124,8 +124,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// `a_kept_lifetime_beside_a_touch_of_an_idle_entry` fails.
     #[cold]
     #[inline(never)]
-    pub(super) fn keep_bound(&self, old: &Found<'_, K, V>, new: &Found<'_, K, V>, kept: u64) {
-        let (Some(was), Some(is)) = (self.policy(old), self.policy(new)) else {
+    pub(super) fn keep_bound(&self, old: Found<'_, K, V>, new: Found<'_, K, V>, kept: u64) {
+        let (Some(was), Some(is)) = (self.policy(&old), self.policy(&new)) else {
             return;
         };
         let (set, given) = (was.bound().tick(), Bound(0).moved(kept));
@@ -135,7 +135,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // AcqRel: as in `rebound`. A touch of the new entry that came first has set a later bound.
         let moved = given.moved(set).0;
         if is.bound.compare_exchange(given.0, moved, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            self.renew_idle(new, is, true);
+            self.renew_idle(&new, is, true);
         }
     }
 

@@ -14,7 +14,7 @@ use super::store::{
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::Glance;
-use crate::core::lease::State;
+use crate::core::lease::{set, State};
 use crate::time::{Lifetime, NEVER};
 use std::borrow::Borrow;
 
@@ -27,14 +27,14 @@ pub(super) struct Notice<'a, K: 'static, V: 'static> {
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     /// Wakes a task that waits for room, and delivers the end to the listener. The caller is
     /// unpinned.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tell(&self) {
         self.ended.store().engine.admission.wake_owed();
         self.ended.store().tell(&self.ended, self.cause);
     }
 
     /// Delivers the end to the listener. Returns the entry for the caller of the removing call.
-    #[inline]
+    #[inline(always)]
     pub(super) fn told(self) -> Removed<'a, K, V> {
         self.tell();
         Removed::lent(self.ended, self.cause)
@@ -162,7 +162,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(super) fn stale(&self, found: &Found<'_, K, V>) -> Option<Place> {
         let left = self.reloads_with?;
-        let Term { deadline, idle, .. } = self.term_of(found);
+        let Term { deadline, idle, .. } = self.term_of(*found);
         let bound = idle.map_or(deadline, |(_, bound)| bound);
         let then = self.engine.deadlines.now_for_look().saturating_add(left);
         self.engine.deadlines.ticks().has_begun(bound, then).then(|| found.place())
@@ -177,8 +177,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
     #[inline(always)]
     pub(super) fn is_living_at(&self, found: &Leased<'_, K, V>, now: u64) -> bool {
-        matches!(found.lease.state(), State::Live | State::LiveIdle)
-            && !self.is_over(found.lease, now)
+        const LIVING: u16 = set(&[State::Live, State::LiveIdle]);
+        found.lease.is_in(LIVING) && !self.is_over(found.lease, now)
     }
 
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
@@ -225,7 +225,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return offer.enter(pin, term).into();
         };
         if !self.is_living_at(&found, now) {
-            return match self.make_way(pin, &found) {
+            // By a copy: found itself stays in registers.
+            return match self.make_way(pin, &{ found }) {
                 Some(notice) => Put::MadeWay(notice),
                 None => Put::Hindered(Hindered::Overtaken),
             };
@@ -265,27 +266,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let pin = self.engine.pin();
         drop(closed);
         pin
-    }
-
-    /// One attempt to end the entry of a key. The notice's cause is `Expired` if its time was up:
-    /// then the caller calls the listener, and has removed nothing.
-    #[inline(always)]
-    pub(super) fn remove_living<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
-        wanted: Wanted<'_, Q>,
-    ) -> Option<Notice<'_, K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        loop {
-            let found = self.find(pin, wanted)?;
-            let cause =
-                if self.is_living(&found) { RemovalCause::Removed } else { RemovalCause::Expired };
-            if let Some(ended) = self.end(pin, &found, cause) {
-                return Some(Notice { ended, cause });
-            }
-        }
     }
 
     /// Ends this very value, whatever its deadline is by now; nothing if it has ended.

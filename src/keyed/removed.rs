@@ -109,6 +109,12 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         &self.pair().1
     }
 
+    /// The lease that has ended.
+    #[inline(always)]
+    pub(super) fn lease(&self) -> Lease {
+        self.lease
+    }
+
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
         if self.slot.is_held_twice() {
@@ -143,6 +149,12 @@ pub(super) struct Held<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
+    /// Key and value.
+    pub(super) fn pair(&self) -> &(K, V) {
+        // SAFETY: the holder's.
+        unsafe { self.slot.value() }
+    }
+
     /// The slot's second holder. Of a store that reports into a channel; called at most once.
     pub(super) fn share(
         self,

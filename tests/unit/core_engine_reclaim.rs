@@ -52,9 +52,9 @@ fn a_wait_begins_after_the_lists_were_taken() {
             // A period that had begun before would be over.
             (0..TURNS).for_each(|_| reclaim.pins.turn());
             migrating = Some(hold(scope, &reclaim));
-            let spot = slots.spot(0).expect("a slot");
-            spot.slot.set_lease(Lease::new(State::Dead, 1, 0));
-            mine.push(0, &spot, 1);
+            let slot = slots.slot(0).expect("a slot");
+            slot.set_lease(Lease::new(State::Dead, 1, 0));
+            mine.list.push(&slots, 0, (0, slot));
             &mine
         });
         assert!(reclaim.all(lists).is_some());

@@ -55,7 +55,7 @@ fn an_index_that_an_ending_thread_holds_on_is_no_other_threads() {
     struct AtExit(std::sync::mpsc::Sender<[usize; 2]>);
     impl Drop for AtExit {
         fn drop(&mut self) {
-            let _held = index().hold();
+            let _held = hold();
             let other = std::thread::spawn(|| index().number()).join();
             let _ = self.0.send([index().number(), other.unwrap_or(UNKNOWN)]);
         }

@@ -171,6 +171,7 @@ impl Admission {
     }
 
     /// The largest number of slots in use, where that is bounded.
+    #[inline]
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limit.as_ref().map(|limit| limit.load(std::sync::atomic::Ordering::Relaxed))
     }
@@ -308,6 +309,7 @@ impl Admission {
         }
     }
 
+    #[inline]
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusing.load(Ordering::Relaxed)
     }

@@ -99,7 +99,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let turn = stripe.cursor.next_turn();
         #[allow(clippy::cast_possible_truncation)]
-        let at = (index as u64).wrapping_add(turn) as usize & (self.shards.len() - 1);
+        let at = self.shards.shard((index as u64).wrapping_add(turn) as usize);
         let ring = &self.shards[at].ring;
         // A chunk that samples as roomy may be taken by others. A fresh one ends that.
         let found = if fresh { None } else { ring.roomy(&self.slots, turn) };

@@ -49,23 +49,24 @@ const SHARE: usize = 128;
 
 /// Slots that the caller has ended, whose words are out of the index: each is linked to the one
 /// that was added before it.
-#[derive(Default)]
-pub(crate) struct Chain {
+pub(crate) struct Chain<'a, P: Payload> {
     first: u32,
-    last: u32,
+    last: (u32, Slot<'a, P>),
     slots: u64,
     weight: u64,
 }
 
-impl Chain {
+impl<'a, P: Payload> Chain<'a, P> {
+    /// One slot, and what its entry weighs.
+    #[inline(always)]
+    pub(crate) fn of(id: u32, slot: Slot<'a, P>, weight: u64) -> Self {
+        Chain { first: id, last: (id, slot), slots: 1, weight }
+    }
+
     /// Adds a slot, and what its entry weighs.
     #[inline(always)]
-    pub(crate) fn add<P: Payload>(&mut self, id: u32, slot: Slot<'_, P>, weight: u64) {
-        if self.slots == 0 {
-            self.last = id;
-        } else {
-            slot.set_link(slot.lease_relaxed().with_link(State::Dead, self.first));
-        }
+    pub(crate) fn add(&mut self, id: u32, slot: Slot<'a, P>, weight: u64) {
+        slot.set_link(slot.lease_relaxed().with_link(State::Dead, self.first));
         self.first = id;
         self.slots += 1;
         self.weight += weight;
@@ -119,36 +120,23 @@ impl<P: Payload, C> Engine<P, C> {
         if let Removed::Clean = removed {
             return self.free(stripe, ended);
         }
-        self.free_later(stripe, ended.id(), 1, true);
+        self.free_later(stripe, Chain::of(ended.id(), ended.slot(), 1), true);
         self.freed(stripe)
     }
 
-    /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
-    /// free when no thread that is pinned now is any more.
+    /// Hands over slots that the caller has ended, and whose words are out of the index. They
+    /// become free when no thread that is pinned now is any more.
     ///
     /// Returns for how many slots this thread should [do the driver's part](Self::reclaim_now)
     /// itself. Where payloads have to be dropped (`drops`), it should only if a
     /// [backlog](Self::has_backlog) waits.
-    #[inline]
-    pub(crate) fn free_later(
-        &self,
-        stripe: &Stripe<C>,
-        id: u32,
-        weight: u64,
-        drops: bool,
-    ) -> usize {
-        self.free_chain_later(stripe, &Chain { first: id, last: id, slots: 1, weight }, drops)
-    }
-
-    /// As [`free_later`](Self::free_later), of all slots of a chain.
     #[inline(always)]
-    pub(crate) fn free_chain_later(&self, stripe: &Stripe<C>, chain: &Chain, drops: bool) -> usize {
-        let &Chain { first, last, slots, weight } = chain;
-        let Some(last) = self.slots.spot(last) else {
-            return 0;
-        };
+    pub(crate) fn free_later(&self, stripe: &Stripe<C>, chain: Chain<'_, P>, drops: bool) -> usize {
+        let Chain { first, last, slots, weight } = chain;
         let mine = &stripe.reclaim;
-        let first = mine.push(first, &last, slots);
+        mine.pushed.add(slots);
+        // If the list was empty, the driver may not know of it.
+        let first = mine.list.push(&self.slots, first, last);
         let pushed = mine.pushed.get();
         let many = pushed % MANY < slots;
         if many && !drops {
@@ -188,7 +176,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     pub(crate) fn abandon(&self, stripe: &Stripe<C>, ended: Ended<'_, P>, weight: u64) {
         ended.slot().set_lease(ended.lease().ended());
-        self.free_later(stripe, ended.id(), weight, true);
+        self.free_later(stripe, Chain::of(ended.id(), ended.slot(), weight), true);
         self.ended(stripe, 1);
     }
 

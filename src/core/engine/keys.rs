@@ -2,13 +2,14 @@
 
 use crate::core::index::Index;
 use crate::core::memory::OutOfMemory;
+use crate::core::shards::Shards;
 use crate::RandomState;
 use std::any::TypeId;
 use std::hash::{BuildHasher, Hash};
 
 /// The shards' indexes, and the seeded hash by which keys find theirs.
 pub(crate) struct Keys {
-    indexes: Box<[Index]>,
+    indexes: Shards<Index>,
     seed: u64,
     /// Odd.
     factor: u64,
@@ -18,7 +19,7 @@ impl Keys {
     /// `shards` is a power of two.
     pub(super) fn new(shards: usize, seed: u64) -> Result<Self, OutOfMemory> {
         Ok(Keys {
-            indexes: (0..shards).map(|_| Index::new()).collect::<Result<_, _>>()?,
+            indexes: Shards::new((0..shards).map(|_| Index::new()).collect::<Result<_, _>>()?),
             seed,
             factor: (seed.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15) | 1,
         })
@@ -55,7 +56,7 @@ impl Keys {
     /// bits; shards go by a product, to which all bits contribute.
     #[inline]
     pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
-        (hash.wrapping_mul(0x9E37_79B1) >> 24) as usize & (self.indexes.len() - 1)
+        self.indexes.shard((hash.wrapping_mul(0x9E37_79B1) >> 24) as usize)
     }
 
     /// The index that has the keys of this hash.

@@ -62,6 +62,7 @@ use super::lateness::Lateness;
 use super::params::{BLOCK_U32, CHUNK};
 use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
+use super::shards::Shards;
 use super::slot::Payload;
 use super::slots::Slots;
 use super::threads::{self, index, Counter, Stripes};
@@ -123,7 +124,7 @@ impl<P: Payload, C> Drop for Driving<'_, P, C> {
 /// A sharded store of slots that expire.
 pub(crate) struct Engine<P: Payload, C> {
     pub(crate) slots: Slots<P>,
-    shards: Box<[CachePadded<Shard>]>,
+    shards: Shards<CachePadded<Shard>>,
     pub(crate) keys: Keys,
     stripes: Stripes<CachePadded<Stripe<C>>>,
     pub(crate) deadlines: Deadlines,
@@ -154,7 +155,9 @@ impl<P: Payload, C> Engine<P, C> {
         let shards = config.shards;
         Ok(Engine {
             slots: Slots::new(shards),
-            shards: (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
+            shards: Shards::new(
+                (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
+            ),
             keys: Keys::new(shards, config.seed).map_err(|_| BuildError::OutOfMemory)?,
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             deadlines,
@@ -232,7 +235,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// The shard whose wheel looks after slot `id`.
     #[inline]
     pub(crate) fn shard_of(&self, id: u32) -> usize {
-        (id as usize / CHUNK) & (self.shards.len() - 1)
+        self.shards.shard(id as usize / CHUNK)
     }
 
     /// How many slots of a shard have their memory, in use or not.

@@ -153,7 +153,7 @@ impl<P: Payload, C> Engine<P, C> {
             // Threads with neighbouring indices are to begin far from each other.
             let spread = (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
             #[allow(clippy::cast_possible_truncation)] // modulo the number of shards
-            let first = spread.wrapping_add(further) as usize & (self.shards() - 1);
+            let first = self.shards.shard(spread.wrapping_add(further) as usize);
             (first, further)
         })
     }

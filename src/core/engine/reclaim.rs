@@ -15,7 +15,7 @@ use super::wakeup::AT_ONCE;
 use crate::core::deferred::{Chain, Deferred};
 use crate::core::pins::{Pins, Wait, PERIODS};
 use crate::core::slot::{Payload, Slot};
-use crate::core::slots::{Slots, Spot};
+use crate::core::slots::Slots;
 use crate::core::threads::Counter;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// A thread's part.
 pub(super) struct Mine {
-    list: Deferred,
+    pub(super) list: Deferred,
     /// How many slots this thread has pushed, and how many it has freed of all that were.
     pub(super) pushed: Counter,
     pub(super) freed: Counter,
@@ -57,15 +57,6 @@ impl Mine {
             self.unasked.set(0);
         }
         asks
-    }
-
-    /// Hands over `n` slots that the caller has ended, and whose words are out of the index: slot
-    /// `first`, and those that it is linked to, down to `last`. Returns whether the list was empty:
-    /// then the driver may not know of it.
-    #[inline]
-    pub(super) fn push<P: Payload>(&self, first: u32, last: &Spot<'_, P>, n: u64) -> bool {
-        self.pushed.add(n);
-        self.list.push(first, last)
     }
 }
 
@@ -137,6 +128,7 @@ impl Due {
     }
 
     /// The next slot. The caller has freed the one before.
+    #[inline(always)]
     pub(super) fn pop<'a, P: Payload>(
         &mut self,
         slots: &'a Slots<P>,

@@ -324,7 +324,7 @@ impl Index {
             Some(true) => return Removed::Copied,
             None => {}
         }
-        self.remove_anywhere(hash, |candidate| candidate == slot || leads(candidate))
+        self.remove_anywhere(hash, move |candidate| candidate == slot || leads(candidate))
     }
 
     /// As [`remove`](Self::remove), wherever it is.

@@ -1,6 +1,7 @@
 //! Removing: one entry, or all for which a condition holds.
 
 use super::ExpiringMap;
+use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{RemovalCause, Walk, Wanted};
@@ -59,15 +60,41 @@ where
     where
         K: Borrow<Q>,
     {
-        loop {
-            let pin = self.store.engine.pin();
-            let notice = self.store.remove_living(&pin, wanted)?;
-            drop(pin);
-            if notice.cause == RemovalCause::Removed {
-                return Some(notice.told());
+        let (store, cause) = (&*self.store, RemovalCause::Removed);
+        let pin = store.engine.pin();
+        let found = store.find(&pin, wanted)?;
+        if store.is_living(&found) {
+            if let Some(ended) = store.end(&pin, &found, cause) {
+                drop(pin);
+                return Some(Notice { ended, cause }.told());
             }
-            notice.tell();
         }
+        self.remove_changed(pin, wanted)
+    }
+
+    /// As [`remove_hashed`](Self::remove_hashed), of an entry that has changed meanwhile, or whose
+    /// time is up.
+    #[cold]
+    #[inline(never)]
+    fn remove_changed<Q: Eq + ?Sized>(
+        &self,
+        pin: Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Removed<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let (ended, is_living) = loop {
+            let found = self.store.find(&pin, wanted)?;
+            let is_living = self.store.is_living(&found);
+            let cause = if is_living { RemovalCause::Removed } else { RemovalCause::Expired };
+            if let Some(ended) = self.store.end(&pin, &found, cause) {
+                break (Notice { ended, cause }, is_living);
+            }
+        };
+        drop(pin);
+        let removed = ended.told();
+        is_living.then_some(removed)
     }
 
     /// Removes the entry if `condition` holds for its very value; otherwise as

@@ -39,7 +39,7 @@ where
     fn next(&mut self) -> Option<Saved<K, V>> {
         let store = &*self.0.map.store;
         let saved = self.0.advance(|found| {
-            let (term, deadlines) = (store.term_of(found), &store.engine.deadlines);
+            let (term, deadlines) = (store.term_of(*found), &store.engine.deadlines);
             let now = deadlines.now_for_look();
             let until = |tick| (tick != NEVER).then(|| deadlines.ticks().until(now, tick));
             let (key, value) = found.pair();

@@ -302,7 +302,7 @@ where
         K: Borrow<Q>,
     {
         let (store, pin) = (self.store(), self.store().engine.pin());
-        let (ended, _) = store.remove(&pin, self.wanted(key))?;
+        let ended = store.remove(&pin, self.wanted(key))?;
         drop(pin);
         store.engine.admission.wake_owed();
         Some(take(&ended))
@@ -356,7 +356,7 @@ where
     pub fn cancel_all(&self) -> Vec<PendingEntry<K, T>> {
         let (store, mut all) = (self.store(), Vec::new());
         store.each(|pin, found| {
-            if let Some(ended) = store.end_anyway(pin, found, RemovalCause::Removed) {
+            if let Some(ended) = store.end_anyway(pin, *found, RemovalCause::Removed) {
                 all.push(self.shared.entry(ended, RemovalCause::Removed));
             }
         });

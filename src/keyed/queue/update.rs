@@ -101,10 +101,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let store = self.store();
         let wanted = self.wanted(key);
         let pin = store.engine.pin();
-        let (ended, lease) = store.remove(&pin, wanted)?;
+        let ended = store.remove(&pin, wanted)?;
         drop(pin);
         store.engine.admission.wake_owed();
         store.tell(&ended, RemovalCause::Removed);
-        Some(self.expiry(lease))
+        Some(self.expiry(ended.lease()))
     }
 }

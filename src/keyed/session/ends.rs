@@ -77,11 +77,10 @@ impl<T: Send + 'static> SessionTracker<T> {
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo<T>> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
-        let (ended, lease) = self.store.remove(&pin, wanted)?;
+        let ended = self.store.remove(&pin, wanted)?;
         drop(pin);
         self.store.engine.admission.wake_owed();
-        let info = self.store.info(&ended, lease);
-        Some(info)
+        Some(self.store.info(&ended, ended.lease()))
     }
 
     shutdowns! {

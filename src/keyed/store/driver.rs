@@ -142,13 +142,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends what is due in a block, of which no thread hears. The slots go to the deferred-free
     /// list as one chain.
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
-        let mut chain = Chain::default();
+        let mut chain: Option<Chain<'_, Pair<K, V>>> = None;
         self.end_due(pin, due, |ended, _| {
             let (id, slot) = ended.into_slot();
-            chain.add(id, slot, self.weight_of(id));
+            let weight = self.weight_of(id);
+            match &mut chain {
+                Some(chain) => chain.add(id, slot, weight),
+                None => chain = Some(Chain::of(id, slot, weight)),
+            }
         });
-        if due.ended > 0 {
-            self.engine.free_chain_later(self.engine.mine(pin), &chain, true);
+        if let Some(chain) = chain {
+            self.engine.free_later(self.engine.mine(pin), chain, true);
         }
     }
 

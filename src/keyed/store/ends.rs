@@ -2,11 +2,10 @@
 
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
-use crate::core::engine::{Pin, Room};
-use crate::core::lease::Lease;
+use crate::core::engine::{Chain, Pin, Room};
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
-use crate::keyed::removed::EndedSlot;
+use crate::keyed::removed::{EndedSlot, Held};
 use crate::kit::channel::Sender;
 use crate::kit::panics::caught;
 use std::borrow::Borrow;
@@ -93,10 +92,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn end_anyway(
         &self,
         pin: &Pin,
-        found: &Found<'_, K, V>,
+        mut now: Found<'_, K, V>,
         cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        let mut now = *found;
         // Under the pin the slot has no other occupant.
         while !now.has_ended() {
             if let Some(ended) = self.end(pin, &now, cause) {
@@ -107,19 +105,36 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry of a key, whether its time is up or not. Returns its lease, too.
+    /// Ends the entry of a key, whether its time is up or not.
+    #[inline(always)]
     pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<(EndedSlot<&Self, K, V>, Lease)>
+    ) -> Option<EndedSlot<&Self, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.find(pin, wanted)?;
+        let ended = self.end(pin, &found, RemovalCause::Removed);
+        ended.or_else(|| self.remove_changed(pin, wanted))
+    }
+
+    /// As [`remove`](Self::remove), of an entry that has changed meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn remove_changed<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<EndedSlot<&Self, K, V>>
     where
         K: Borrow<Q>,
     {
         loop {
             let found = self.find(pin, wanted)?;
             if let Some(ended) = self.end(pin, &found, RemovalCause::Removed) {
-                return Some((ended, found.lease));
+                return Some(ended);
             }
         }
     }
@@ -145,7 +160,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.keys(mine, hash).sub(1);
         let index = self.engine.keys.index_of(hash);
-        let leads = |other| other != id && tail(&self.engine, other).0 == id;
+        let leads = move |other| other != id && tail(&self.engine, other).0 == id;
         index.remove(pin, hash, id, position, leads);
         let weight = self.weight_of(id);
         match room {
@@ -175,20 +190,30 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mine = self.engine.mine(&named.pin);
         let at = (named.hash, named.position);
         let ended = self.finish(&named.pin, mine, None, dead, at, RemovalCause::Expired);
-        let (id, _) = ended.into_slot();
-        self.engine.free_later(mine, id, self.weight_of(id), true);
+        let (id, slot) = ended.into_slot();
+        let chain = Chain::of(id, slot, self.weight_of(id));
+        self.engine.free_later(mine, chain, true);
     }
 
     /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
     /// caller has ended the entry, and is unpinned.
-    #[inline]
+    #[inline(always)]
     pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: RemovalCause) {
+        if !self.removals.is_unheard() {
+            self.tell_aloud(ended.held(), cause);
+        }
+    }
+
+    /// As [`tell`](Self::tell), where something hears of it.
+    #[inline(never)]
+    fn tell_aloud(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         match &self.removals {
             Removals::Unheard => {}
             Removals::Listener(listener) => {
-                self.guard(|| listener(ended.key(), ended.value(), cause));
+                let (key, value) = ended.pair();
+                self.guard(|| listener(key, value, cause));
             }
-            Removals::Channel(channel) => channel.send(ended.held(), cause),
+            Removals::Channel(channel) => channel.send(ended, cause),
         }
     }
 

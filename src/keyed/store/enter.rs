@@ -176,7 +176,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if enforced.is_ok() {
             return None;
         }
-        self.end_anyway(pin, found, RemovalCause::Closed)
+        self.end_anyway(pin, *found, RemovalCause::Closed)
     }
 }
 
@@ -318,7 +318,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         }
         // The term goes by the very lease that the swap takes away: a touch in between makes the
         // swap fail.
-        let term = if term.keeps { store.term_of(found) } else { term };
+        let term = if term.keeps { store.term_of(*found) } else { term };
         // The new entry takes over the old one's share of the capacity.
         let old = store.weight_of(found.id);
         let more = self.weight.saturating_sub(old);
@@ -351,7 +351,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let new = Found::under(pin, Leased::of(new, hash), ANYWHERE);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         if let (true, Some((_, bound))) = (term.keeps, term.idle) {
-            store.keep_bound(found, &new, bound);
+            store.keep_bound(*found, new, bound);
         }
         Ok(Entered { new, old: Some(old), closed })
     }

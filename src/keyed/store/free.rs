@@ -4,6 +4,7 @@
 //! run.
 
 use super::{Pair, Store};
+use crate::core::engine::Chain;
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::core::slot::{Payload, Slot};
@@ -18,11 +19,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// An ended entry goes to the deferred-free list of this thread.
     #[inline]
-    fn free_later(&self, id: u32) {
+    fn free_later(&self, id: u32, slot: Slot<'_, Pair<K, V>>) {
         let drops = std::mem::needs_drop::<(K, V)>() && self.drops;
-        let weight = self.weight_of(id);
-        let owed =
-            self.engine.with_stripe(|mine, _| self.engine.free_later(mine, id, weight, drops));
+        let chain = Chain::of(id, slot, self.weight_of(id));
+        let owed = self.engine.with_stripe(|mine, _| self.engine.free_later(mine, chain, drops));
         match owed {
             0 => {}
             usize::MAX => self.engine.reclaim_now(owed, self),
@@ -50,7 +50,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if self.removals.channel().is_some() && !slot.let_go() {
             return; // The other holder does it.
         }
-        self.free_later(id);
+        self.free_later(id, slot);
     }
 
     /// Drops what has ended, if the store is shut down and so has no driver that would. A driver's

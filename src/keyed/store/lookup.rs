@@ -249,8 +249,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// slot, and where in its home its word was seen, for the thread that has just forwarded it.
     #[inline(always)]
     pub(super) fn swing(&self, pin: &Pin, hash: u32, seen: Option<(u32, usize)>, target: u32) {
-        let is_live = || self.is_held(target);
-        let tail = |id| {
+        let is_live = move || self.is_held(target);
+        let tail = move |id| {
             let (tail, _) = tail(&self.engine, id);
             step("led");
             tail

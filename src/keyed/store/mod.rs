@@ -314,8 +314,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// The hash of the key in a slot that is in use.
     #[inline]
     fn hash_of(&self, id: u32) -> u32 {
-        let spot = self.engine.slots.spot(id);
-        spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
+        self.engine.slots.note(id).map_or(0, |note| note.load(Ordering::Relaxed))
     }
 
     /// Number of entries now; about, while others come and go.
