@@ -252,7 +252,8 @@ fn an_insertion_wins_over_a_load_under_way() {
 /// Which unpins for that, and then finds the same entry, or says that it has changed.
 #[test]
 fn an_occupied_entry_wins_over_a_load_under_way() {
-    let changes: [fn(OccupiedEntry<'_, u64, u64, RandomState>); 2] =
+    type Change = fn(OccupiedEntry<'_, u64, u64, RandomState>);
+    let changes: [Change; 2] =
         [|entry| drop(entry.insert(9).unwrap()), |entry| drop(entry.remove().unwrap())];
     for change in changes {
         let (map, clock) = reloading();

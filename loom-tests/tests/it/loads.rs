@@ -71,9 +71,11 @@ model!(a_load_beside_a_computed_removal, || {
 model!(a_load_beside_an_insertion_that_ends, bounded(2), || {
     let rig = used();
     let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
-    let a = aside(&rig, |rig| drop(rig.insert_for(1, 3, TICK).unwrap()));
-    rig.advance(3);
-    rig.drive();
+    let a = aside(&rig, |rig| {
+        drop(rig.insert_for(1, 3, TICK).unwrap());
+        rig.advance(3);
+        rig.drive();
+    });
     assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
     assert_ne!(rig.get(), Some(2));
