@@ -23,7 +23,7 @@ use super::value::Owned;
 #[must_use]
 pub(crate) struct Vacant<'a, P: Payload> {
     id: u32,
-    /// Of the next occupant.
+    /// The next occupant's generation.
     generation: u32,
     spot: Spot<'a, P>,
 }

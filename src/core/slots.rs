@@ -247,14 +247,17 @@ impl<P: Payload> Slots<P> {
         }
     }
 
+    /// Where what belongs to slot `id` begins, if the slot is there.
+    #[inline(always)]
+    fn known_origin(&self, id: u32) -> Option<&Origin<P>> {
+        // survives: as in `spot`.
+        self.origin(id).filter(|origin| !origin.slots.load(Ordering::Acquire).is_null())
+    }
+
     /// The header of the block that slot `id` lies in.
     #[inline(always)]
     pub(crate) fn header(&self, id: u32) -> Option<&Header> {
-        let origin = self.origin(id)?;
-        // survives: as in `spot`.
-        if origin.slots.load(Ordering::Acquire).is_null() {
-            return None;
-        }
+        let origin = self.known_origin(id)?;
         let headers = origin.headers.load(Ordering::Relaxed);
         // SAFETY: as in `spot`.
         Some(unsafe { &*headers.wrapping_add(id as usize / BLOCK) })
@@ -263,11 +266,7 @@ impl<P: Payload> Slots<P> {
     /// The word beside slot `id`.
     #[inline(always)]
     pub(crate) fn note(&self, id: u32) -> Option<&P::Note> {
-        let origin = self.origin(id)?;
-        // survives: as in `spot`.
-        if origin.slots.load(Ordering::Acquire).is_null() {
-            return None;
-        }
+        let origin = self.known_origin(id)?;
         let notes = origin.notes.load(Ordering::Relaxed);
         // SAFETY: as in `spot`.
         Some(unsafe { &*notes.wrapping_add(id as usize) })

@@ -130,7 +130,13 @@ impl Ledger {
 
     /// Sets a flag. Returns what was known before.
     fn note(&self, number: u64, flag: u64) -> Story {
-        Story(self.word(number).map_or(0, |word| word.fetch_or(flag, AcqRel)))
+        let Some(word) = self.word(number) else {
+            let Names { entry, unknown, .. } = self.names;
+            let text = || format!("no account is kept of {entry} {number:#x}: use fewer --seconds");
+            self.checks.violated(unknown, text);
+            return Story(0);
+        };
+        Story(word.fetch_or(flag, AcqRel))
     }
 
     /// How many entries each thread may have.
@@ -356,7 +362,8 @@ mod tests {
         let beyond: Act = |ledger, _| {
             told(ledger, number(0, 80_000), Expired, 100);
         };
-        let rows: [(&[Act], Check); 13] = [
+        let no_room: Act = |ledger, _| ledger.accepted(number(0, 80_000));
+        let rows: [(&[Act], Check); 14] = [
             (&[accepted], "one_end_each"),
             (&[closes], "one_end_each"),
             (&[accepted, expires, closes], "told_once"),
@@ -370,6 +377,7 @@ mod tests {
             (&[accepted, is_replaced], "returns_agree"),
             (&[nobodys], "no_surprises"),
             (&[beyond], "no_surprises"),
+            (&[no_room], "no_surprises"),
         ];
         for (at, (acts, check)) in rows.into_iter().enumerate() {
             let (_, wrong) = failing(|ledger, one| acts.iter().for_each(|act| act(ledger, one)));

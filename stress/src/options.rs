@@ -352,8 +352,8 @@ Threads call an ExpiringMap in all ways that load: with a closure, a guard, and 
 look-ups. The backend is slow, or fails, for some time, and recovers. An operator moves the clock, polls, and lowers and \
 raises the bound. The seed modulo 3 chooses the eviction policy: S3Fifo, least recently used, soonest deadline.
 
-Each value that came in ends once. One load of a key runs at a time, but beside a removal. No call gets a value that ended, or that a \
-removal invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back. An error \
+Each value that came in ends once. One load of a key runs at a time, but beside an insertion or a removal. No call gets a value that \
+ended, or that one of these invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back. An error \
 goes to the callers that waited for its load. The bound holds, and an insertion evicts no more than it weighs.";
 
 #[derive(Debug, Clone, Args, Serialize)]

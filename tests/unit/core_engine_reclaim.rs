@@ -54,7 +54,7 @@ fn a_wait_begins_after_the_lists_were_taken() {
             migrating = Some(hold(scope, &reclaim));
             let slot = slots.slot(0).expect("a slot");
             slot.set_lease(Lease::new(State::Dead, 1, 0));
-            mine.list.push(&slots, 0, (0, slot));
+            mine.push(&slots, 0, (0, slot), 1);
             &mine
         });
         assert!(reclaim.all(lists).is_some());

@@ -134,9 +134,7 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn free_later(&self, stripe: &Stripe<C>, chain: Chain<'_, P>, drops: bool) -> usize {
         let Chain { first, last, slots, weight } = chain;
         let mine = &stripe.reclaim;
-        mine.pushed.add(slots);
-        // If the list was empty, the driver may not know of it.
-        let first = mine.list.push(&self.slots, first, last);
+        let first = mine.push(&self.slots, first, last, slots);
         let pushed = mine.pushed.get();
         let many = pushed % MANY < slots;
         if many && !drops {

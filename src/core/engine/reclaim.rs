@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// A thread's part.
 pub(super) struct Mine {
-    pub(super) list: Deferred,
+    list: Deferred,
     /// How many slots this thread has pushed, and how many it has freed of all that were.
     pub(super) pushed: Counter,
     pub(super) freed: Counter,
@@ -57,6 +57,21 @@ impl Mine {
             self.unasked.set(0);
         }
         asks
+    }
+
+    /// Hands over `n` slots that the caller has ended, and whose words are out of the index: slot
+    /// `first`, and those that it is linked to, down to `last`. Returns whether the list was empty:
+    /// then the driver may not know of it.
+    #[inline(always)]
+    pub(super) fn push<P: Payload>(
+        &self,
+        slots: &Slots<P>,
+        first: u32,
+        last: (u32, Slot<'_, P>),
+        n: u64,
+    ) -> bool {
+        self.pushed.add(n);
+        self.list.push(slots, first, last)
     }
 }
 
