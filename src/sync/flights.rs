@@ -38,6 +38,7 @@ use crate::hash::RandomState;
 use std::any::Any;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Instant;
 #[cfg(feature = "async")]
 use std::{
     collections::BTreeMap,
@@ -335,12 +336,22 @@ impl<K, V> Waiting<K, V> {
         self.flight.clone()
     }
 
-    /// Blocks this thread until the flight is over.
-    pub(crate) fn wait(&self) {
-        let mut state = lock(&self.flight.state);
-        while self.flight.outcome().is_none() {
-            state = self.flight.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+    /// Blocks this thread until the flight is over, which this returns, or until a moment.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> bool {
+        let Flight { state, outcome, over, .. } = &*self.flight;
+        let mut state = lock(state);
+        while outcome.get().is_none() {
+            let Some(until) = until else {
+                state = over.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = over.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 
     /// Ready when the flight is over; else the task is woken then, by the waker of its last poll.

@@ -91,6 +91,32 @@ fn a_guard_inserts_or_hands_over() {
 }
 
 #[test]
+fn a_thread_waits_for_another_load_as_long_as_it_likes() {
+    let map = &ExpiringMap::<u64, u64>::builder().statistics(true).build_manual().unwrap();
+    let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("nothing is there") };
+    let waiter = |limit| {
+        move || match map.get_or_guard_timeout(&1, limit) {
+            Ok(Loaded::Found(value)) => Ok(*value),
+            Ok(Loaded::Absent(_)) => panic!("the guard brings it"),
+            Err(error) => Err(error),
+        }
+    };
+    thread::scope(|scope| {
+        for limit in [Duration::ZERO, MS] {
+            let timed_out = scope.spawn(waiter(limit)).join().unwrap();
+            assert!(matches!(timed_out, Err(LoadError::TimedOut)));
+        }
+        let waiters = [SECOND * 60, Duration::MAX].map(|limit| scope.spawn(waiter(limit)));
+        wait_for("they have asked", || map.metrics().misses == 5);
+        assert_eq!(*guard.insert(3).unwrap(), 3);
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap().unwrap(), 3);
+        }
+    });
+    assert_eq!(waiter(Duration::ZERO)().unwrap(), 3);
+}
+
+#[test]
 fn the_value_chooses_its_lifetime() {
     let (map, clock) = rig::map(|map| map);
     for seconds in [2, 5] {
@@ -449,13 +475,14 @@ fn a_refresh_time_is_below_the_time_to_live() {
 #[test]
 fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
     let (map, clock) = reloading();
-    let load = |value| *map.get_or_insert_with(&1, || value).unwrap();
-    assert_eq!(load(1), 1);
+    let found = |value| map.get_or_insert_with(&1, || value).unwrap();
+    let load = |value| *found(value);
+    assert!(load(1) == 1 && !found(2).is_stale());
     clock.advance(5 * SECOND);
-    assert_eq!(load(2), 1, "it is not old");
+    assert!(load(2) == 1 && !found(2).is_stale());
     clock.advance(2 * SECOND);
     let reloaded = map.get_or_insert_with(&1, || {
-        assert_eq!(load(3), 1, "this very thread");
+        assert!(load(3) == 1 && found(3).is_stale(), "this very thread");
         thread::scope(|scope| {
             assert_eq!(scope.spawn(|| load(4)).join().unwrap(), 1);
             let guard = scope.spawn(|| matches!(map.get_or_guard(&1), Ok(Loaded::Found(_))));
@@ -463,7 +490,7 @@ fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
         });
         5
     });
-    assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (5, Some(5)));
+    assert!(reloaded.is_ok_and(|value| *value == 5 && !value.is_stale()));
     assert_eq!((load(6), map.metrics().loads, map.metrics().total.replaced), (5, 2, 1));
     clock.advance(9 * SECOND);
     assert!(map.contains_key(&1), "its lifetime has begun anew");
@@ -493,8 +520,8 @@ fn a_reload_that_fails_or_panics_leaves_the_old_value() {
     let (map, clock) = reloading();
     map.insert(1, 1).unwrap();
     clock.advance(7 * SECOND);
-    let fail = || map.try_get_or_insert_with(&1, || Err("an outage")).map(|value| *value);
-    assert_eq!(fail().unwrap(), 1);
+    let fail = || map.try_get_or_insert_with(&1, || Err("an outage"));
+    assert!(fail().is_ok_and(|value| *value == 1 && value.is_stale()));
     let panics = || map.get_or_insert_with(&1, || panic!("as this test wants it")).map(|one| *one);
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert_eq!((map.get_cloned(&1), map.metrics().failed_loads), (Some(1), 2));

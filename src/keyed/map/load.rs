@@ -17,6 +17,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A key and its value, of a call that loads what is missing. Dereferences to the value.
 ///
@@ -28,6 +29,8 @@ pub struct Value<'a, K: 'static, V: 'static>(Held<'a, K, V>);
 
 enum Held<'a, K: 'static, V: 'static> {
     Lent(Ref<'a, K, V>),
+    /// While another caller reloads it.
+    Old(Ref<'a, K, V>),
     /// As it was before a reload that failed. The error is dropped here, after the pin.
     Kept(Ref<'a, K, V>, #[allow(dead_code)] Arc<dyn Any + Send + Sync>),
     /// Of a flight that has loaded it.
@@ -39,7 +42,7 @@ impl<K, V> Value<'_, K, V> {
     #[must_use]
     pub fn key(&self) -> &K {
         match &self.0 {
-            Held::Lent(entry) | Held::Kept(entry, _) => entry.key(),
+            Held::Lent(entry) | Held::Old(entry) | Held::Kept(entry, _) => entry.key(),
             Held::Loaded(flight) => flight.key(),
         }
     }
@@ -48,12 +51,20 @@ impl<K, V> Value<'_, K, V> {
     #[must_use]
     pub fn value(&self) -> &V {
         match &self.0 {
-            Held::Lent(entry) | Held::Kept(entry, _) => entry.value(),
+            Held::Lent(entry) | Held::Old(entry) | Held::Kept(entry, _) => entry.value(),
             Held::Loaded(flight) => match flight.outcome() {
                 Some(Outcome::Loaded(value)) => value,
                 _ => unreachable!("its value has been loaded"),
             },
         }
+    }
+
+    /// Whether it is older than the map's
+    /// [`refresh_after`](super::ExpiringMapBuilder::refresh_after): the reload of this call failed,
+    /// or another caller's is under way. `false` of calls that do not reload.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        matches!(self.0, Held::Old(_) | Held::Kept(..))
     }
 }
 
@@ -90,6 +101,9 @@ pub enum LoadError<K, V, E = Infallible> {
     /// This thread has begun to load the key, or another key of the same 64-bit hash: it would wait
     /// for itself.
     Recursive,
+    /// Another caller still loads it, after as long as this one was to wait
+    /// ([`get_or_guard_timeout`](ExpiringMap::get_or_guard_timeout)).
+    TimedOut,
     /// The map has been shut down.
     Closed,
 }
@@ -106,6 +120,7 @@ impl<K, V, E: fmt::Debug> fmt::Debug for LoadError<K, V, E> {
             LoadError::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
             LoadError::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
             LoadError::Recursive => f.write_str("Recursive"),
+            LoadError::TimedOut => f.write_str("TimedOut"),
             LoadError::Closed => f.write_str("Closed"),
         }
     }
@@ -119,6 +134,7 @@ impl<K, V, E: fmt::Display> fmt::Display for LoadError<K, V, E> {
             LoadError::Recursive => {
                 f.write_str("a loader asked for the key that it loads; load another key there")
             }
+            LoadError::TimedOut => f.write_str("another caller still loads the value"),
             LoadError::Closed => fmt::Display::fmt(&StoreError::Closed, f),
         }
     }
@@ -129,7 +145,7 @@ impl<K, V, E: std::error::Error + 'static> std::error::Error for LoadError<K, V,
         match self {
             LoadError::Failed(error) => Some(&**error),
             LoadError::Refused(refused) => Some(&refused.error),
-            LoadError::Recursive | LoadError::Closed => None,
+            LoadError::Recursive | LoadError::TimedOut | LoadError::Closed => None,
         }
     }
 }
@@ -237,7 +253,7 @@ where
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
         E: Send + Sync + 'static,
     {
-        match self.guard_or(key, true) {
+        match self.guard_or(key, true, None) {
             // Before the reference, or the error, is on its way out: a `Drop` that panics would
             // leave the one pinned, and leak the other.
             Ok(Loaded::Found(value)) => {
@@ -278,15 +294,57 @@ where
     where
         K: Borrow<Q>,
     {
-        self.guard_or(key, false)
+        self.guard_or(key, false, None)
     }
 
-    /// As [`get_or_guard`](Self::get_or_guard), or the error of the load that this has waited for.
-    /// The guard may be that of a reload, if this call `reloads`.
+    /// As [`get_or_guard`](Self::get_or_guard), for a caller with a deadline of its own: it waits
+    /// for `limit` at most, in the system's monotonic time, whatever clock the map has. The load
+    /// goes on. A task drops its [`get_or_guard_async`](Self::get_or_guard_async) instead.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::TimedOut`]; at once, where `limit` is zero and another caller loads. Otherwise
+    /// as [`get_or_guard`](Self::get_or_guard).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::{thread, time::Duration};
+    /// use expiry::{expiring_map::Loaded, LoadError};
+    ///
+    /// let pages = expiry::ExpiringMap::<&str, String>::new(Duration::from_secs(60))?;
+    /// let page = |limit| match pages.get_or_guard_timeout(&"/", limit)? {
+    ///     Loaded::Found(page) => Ok(page.clone()),
+    ///     Loaded::Absent(guard) => Ok(guard.insert("<h1>".to_string())?.clone()), // asks a database
+    /// };
+    /// let slow = pages.get_or_guard(&"/");
+    /// thread::scope(|scope| {
+    ///     let other = scope.spawn(|| page(Duration::from_millis(10)));
+    ///     assert!(matches!(other.join().unwrap(), Err(LoadError::TimedOut)));
+    /// });
+    /// drop(slow);
+    /// assert_eq!(page(Duration::from_millis(10)).unwrap(), "<h1>");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "get_value_or_guard")]
+    pub fn get_or_guard_timeout<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
+        &self,
+        key: &Q,
+        limit: Duration,
+    ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.guard_or(key, false, Instant::now().checked_add(limit))
+    }
+
+    /// As [`get_or_guard`](Self::get_or_guard), or the error of the load that this has waited for,
+    /// or [`LoadError::TimedOut`]. The guard may be that of a reload, if this call `reloads`.
     fn guard_or<Q, E>(
         &self,
         key: &Q,
         reloads: bool,
+        until: Option<Instant>,
     ) -> Result<Loaded<'_, K, V, S>, LoadError<K, V, E>>
     where
         K: Borrow<Q>,
@@ -298,7 +356,9 @@ where
                 Step::Done(loaded) => return Ok(loaded),
                 Step::Wait(waiting) => waiting,
             };
-            waiting.wait();
+            if !waiting.wait(until) {
+                return Err(LoadError::TimedOut);
+            }
             if let Some(landed) = landed(waiting, key) {
                 return Ok(Loaded::Found(landed?));
             }
@@ -317,12 +377,12 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let lent = |entry| Step::Done(Loaded::Found(Value(Held::Lent(entry))));
+        let found = |held| Step::Done(Loaded::Found(Value(held)));
         let stale = |found: &Found<'_, K, V>| self.store.stale(found).filter(|_| reloads);
         loop {
             // The key is made owned, and the loader runs, unpinned.
             let is_stale = match self.get_and(key, stale) {
-                Some((entry, None)) => return Ok(lent(entry)),
+                Some((entry, None)) => return Ok(found(Held::Lent(entry))),
                 there => there.is_some(),
             };
             if self.store.engine.admission.is_refusing() {
@@ -335,7 +395,7 @@ where
                 begun if is_stale => {
                     drop(begun); // before the reference is on its way out, as above
                     match self.peek(key) {
-                        Some(entry) => return Ok(lent(entry)),
+                        Some(entry) => return Ok(found(Held::Old(entry))),
                         None => continue,
                     }
                 }
@@ -346,7 +406,7 @@ where
                 // Another flight has ended between the look and the beginning of this one.
                 Some((entry, None)) => {
                     drop(loading); // as above
-                    return Ok(lent(entry));
+                    return Ok(found(Held::Lent(entry)));
                 }
                 there => there.and_then(|(_, place)| place),
             };

@@ -94,7 +94,7 @@ where
                 many.land(guards, loaded)?;
             }
             for (key, waiting) in waits {
-                waiting.wait();
+                waiting.wait(None);
                 many.take(key, waiting)?;
             }
         }
