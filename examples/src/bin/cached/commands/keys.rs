@@ -45,19 +45,19 @@ pub(super) fn expire(session: &mut Session, request: Request<'_>, when: When) ->
     let deadline = session.deadline(request, when, request.word(2), i64::MIN)?;
     let set = session.retime(request, |old| {
         // No deadline is later than any.
-        let now = old.unwrap_or(i64::MAX);
-        let stays = new && old.is_some()
-            || old_only && old.is_none()
+        let now = old.deadline.unwrap_or(i64::MAX);
+        let stays = new && old.deadline.is_some()
+            || old_only && old.deadline.is_none()
             || later && deadline <= now
             || sooner && deadline >= now;
         (!stays).then_some(Some(deadline))
     })?;
-    session.replies.integer(i64::from(set.is_some()))
+    session.replies.integer(i64::from(set))
 }
 
 pub(super) fn persist(session: &mut Session, request: Request<'_>) -> Done {
-    let done = session.retime(request, |old| old.map(|_| None))?;
-    session.replies.integer(i64::from(done.is_some()))
+    let done = session.retime(request, |old| old.deadline.map(|_| None))?;
+    session.replies.integer(i64::from(done))
 }
 
 /// The deadline: what is left of it, or its time since 1970. Seconds are rounded, as Redis does.

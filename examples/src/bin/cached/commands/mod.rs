@@ -226,18 +226,18 @@ impl Session {
         }
     }
 
-    /// Gives the first key's value another deadline, if `choose` makes one of the old. Returns the
-    /// value then.
+    /// Gives the first key's value another deadline, if `choose` makes one for it, and says so.
     fn retime(
         &self,
         request: Request<'_>,
-        choose: impl Fn(Option<i64>) -> Option<Option<i64>>,
-    ) -> Done<Option<Arc<[u8]>>> {
+        mut choose: impl FnMut(&Stored) -> Option<Option<i64>>,
+    ) -> Done<bool> {
         self.server.cache.update(request.word(1), |old| {
             let new = old.and_then(|old| {
-                Some(Stored { deadline: choose(old.deadline)?, data: old.data.clone() })
+                choose(old).map(|deadline| Stored { deadline, data: old.data.clone() })
             });
-            Ok((new.clone(), new.map(|new| new.data)))
+            let is_set = new.is_some();
+            Ok((new, is_set))
         })
     }
 }

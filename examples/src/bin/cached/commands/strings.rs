@@ -4,8 +4,12 @@ use super::{is, lower, refused, wrong_arity, Request, Session, When, INTEGER, SY
 use crate::cache::Stored;
 use crate::protocol::{integer, MAX_BULK};
 use expiry_examples::Done;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Of an integer.
+type Digits = SmallVec<[u8; 20]>;
 
 pub(super) fn get(session: &mut Session, request: Request<'_>) -> Done {
     let found = session.server.cache.map.get(request.word(1));
@@ -116,7 +120,11 @@ pub(super) fn getex(session: &mut Session, request: Request<'_>) -> Done {
     }
     let deadline = given.map(|(when, number)| session.deadline(request, when, number, 1));
     let deadline = deadline.transpose()?;
-    let found = session.retime(request, |_| Some(deadline))?;
+    let mut found = None;
+    session.retime(request, |old| {
+        found = Some(old.data.clone());
+        Some(deadline)
+    })?;
     session.replies.bulk_or_null(found.as_deref())
 }
 
@@ -159,14 +167,14 @@ pub(super) fn msetnx(session: &mut Session, request: Request<'_>) -> Done {
 }
 
 /// Puts in what `next` makes of a key's value, or of none. The deadline stays.
-fn count<T>(
+fn count<T, D: AsRef<[u8]>>(
     session: &Session,
     request: Request<'_>,
-    next: impl Fn(Option<&[u8]>) -> Done<(T, Vec<u8>)>,
+    next: impl Fn(Option<&[u8]>) -> Done<(T, D)>,
 ) -> Done<T> {
     session.server.cache.update(request.word(1), |old| {
         let (result, data) = next(old.map(|old| &*old.data))?;
-        Ok((Some(Stored::new(&data, old.and_then(|old| old.deadline))), result))
+        Ok((Some(Stored::new(data.as_ref(), old.and_then(|old| old.deadline))), result))
     })
 }
 
@@ -185,7 +193,7 @@ pub(super) fn add(session: &mut Session, request: Request<'_>, amount: i64) -> D
     let sum = count(session, request, |old| {
         let old = old.map_or(Some(0), integer).ok_or(INTEGER)?;
         let sum = old.checked_add(amount).ok_or("increment or decrement would overflow")?;
-        Ok((sum, itoa::Buffer::new().format(sum).as_bytes().into()))
+        Ok((sum, Digits::from(itoa::Buffer::new().format(sum).as_bytes())))
     })?;
     session.replies.integer(sum)
 }
@@ -210,7 +218,7 @@ pub(super) fn incrbyfloat(session: &mut Session, request: Request<'_>) -> Done {
     let sum = count(session, request, |old| {
         let sum = old.map_or(Ok(0.0), number)? + amount;
         match sum.is_finite() {
-            true => Ok((sum.to_string(), sum.to_string().into())),
+            true => Ok((sum.to_string(), sum.to_string())),
             false => refused("increment would produce NaN or Infinity"),
         }
     })?;
