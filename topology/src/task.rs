@@ -122,3 +122,18 @@ fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     }
     Panicked(text.unwrap_or_else(|| "with something that is no text".to_string()))
 }
+
+/// `Debug` of a type with fields that have none: its parameters, and a format string with its
+/// arguments.
+macro_rules! debug {
+    ([$($param:ident),*] $type:ty, |$it:ident| $($format:tt)+) => {
+        impl<$($param),*> std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                write!(f, $($format)+)
+            }
+        }
+    };
+}
+
+pub(crate) use debug;

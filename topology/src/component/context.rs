@@ -1,7 +1,7 @@
 //! What an instance is made with: its task's name and number, and a way to wake the task.
 
 use crate::inbox::Call;
-use std::fmt;
+use crate::task::debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task;
@@ -80,11 +80,7 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{} of {}]", self.component, self.task, self.tasks)
-    }
-}
+debug!([] Context, |it| "{}[{} of {}]", it.component, it.task, it.tasks);
 
 /// The counters of a component, by their names.
 #[derive(Default)]
@@ -189,8 +185,4 @@ impl From<Waker> for task::Waker {
     }
 }
 
-impl fmt::Debug for Waker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Waker")
-    }
-}
+debug!([] Waker, |_it| "Waker");
