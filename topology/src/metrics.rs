@@ -1,11 +1,12 @@
 //! What operators can see.
 
 use crate::gate::Visitor;
+use crate::task::lock;
 use crate::tuple::Origin;
 use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// A count that one task writes and any thread reads: no read-modify-write.
@@ -95,7 +96,7 @@ impl Taken {
     }
 
     fn add_to(&self, sum: &mut Latency) {
-        let latency = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latency = lock(&self.0);
         sum.0.add(&latency.0).expect("it resizes itself");
     }
 }
@@ -287,8 +288,10 @@ impl ComponentMetrics {
     pub(crate) fn add(&mut self, stats: &Stats, queued: usize) {
         self.tasks += 1;
         self.queued += queued;
-        sums! { self += stats: emitted transferred acked failed trees_acked trees_failed late
-        timed_out replayed dead_letters panics errors pending overflow }
+        sums! {
+            self += stats: emitted transferred acked failed trees_acked trees_failed late timed_out
+                replayed dead_letters panics errors pending overflow
+        }
         for (sum, input) in self.inputs.iter_mut().zip(&stats.inputs) {
             let (acked, failed) = (input.acked.get(), input.failed.get());
             let executed = input.executed.get();

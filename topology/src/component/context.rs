@@ -1,9 +1,9 @@
 //! What an instance is made with: its task's name and number, and a way to wake the task.
 
 use crate::inbox::Call;
-use crate::task::debug;
+use crate::task::{debug, lock};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub(crate) struct Registry(Mutex<Vec<(String, Counter)>>);
 impl Registry {
     /// The counter of this name, which is made if there is none.
     fn counter(&self, name: &str) -> Counter {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = lock(&self.0);
         if let Some((_, counter)) = counters.iter().find(|(known, _)| known == name) {
             return counter.clone();
         }
@@ -100,7 +100,7 @@ impl Registry {
 
     /// All names and values, in the order in which they were registered.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
-        let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = lock(&self.0);
         counters.iter().map(|(name, counter)| (name.clone(), counter.get())).collect()
     }
 }
