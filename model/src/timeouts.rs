@@ -80,8 +80,8 @@ impl Future for Inner {
 }
 
 enum Fut<'t> {
-    Sleep(Pin<Box<Sleep<'t>>>),
-    Timeout(Pin<Box<Timeout<'t, Inner>>>),
+    Sleep(Pin<Box<Sleep<&'t Timeouts>>>),
+    Timeout(Pin<Box<Timeout<&'t Timeouts, Inner>>>),
 }
 
 struct Place<'t> {

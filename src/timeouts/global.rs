@@ -38,12 +38,18 @@ pub fn global() -> &'static Timeouts {
 }
 
 /// [`Timeouts::timeout`] of the process's own.
-pub fn timeout<F: IntoFuture>(after: Duration, future: F) -> Timeout<'static, F::IntoFuture> {
+pub fn timeout<F: IntoFuture>(
+    after: Duration,
+    future: F,
+) -> Timeout<&'static Timeouts, F::IntoFuture> {
     global().timeout(after, future)
 }
 
 /// [`Timeouts::timeout_at`] of the process's own.
-pub fn timeout_at<F: IntoFuture>(at: Instant, future: F) -> Timeout<'static, F::IntoFuture> {
+pub fn timeout_at<F: IntoFuture>(
+    at: Instant,
+    future: F,
+) -> Timeout<&'static Timeouts, F::IntoFuture> {
     global().timeout_at(at, future)
 }
 
@@ -92,7 +98,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval<'static> {
 /// Polling it does after a [shutdown](Timeouts::shutdown) of the process's own timeouts.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Nap(Sleep<'static>);
+pub struct Nap(Sleep<&'static Timeouts>);
 
 impl Nap {
     /// Moves the deadline to `after` from now, as [`Sleep::reset`] does.

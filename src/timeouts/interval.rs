@@ -2,7 +2,7 @@
 
 use super::error::TimerError;
 use super::sleep::Sleep;
-use super::waiters::Waiters;
+use super::Timeouts;
 use crate::time::nanos;
 use std::fmt;
 use std::future::poll_fn;
@@ -93,7 +93,7 @@ impl MissedTick {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Interval<'t> {
-    sleep: Sleep<'t>,
+    sleep: Sleep<&'t Timeouts>,
     /// The clock reading at which the tick is due that is waited for.
     at: u64,
     /// In nanoseconds; not zero.
@@ -104,14 +104,14 @@ pub struct Interval<'t> {
 impl<'t> Interval<'t> {
     /// Ticks first so long from now. `ago` is how long ago the first tick was due, if it was.
     pub(super) fn new(
-        waiters: &'t Waiters,
+        timeouts: &'t Timeouts,
         first: Duration,
         ago: Duration,
         period: Duration,
     ) -> Self {
-        let deadlines = &waiters.engine.deadlines;
+        let deadlines = &timeouts.waiters.engine.deadlines;
         Interval {
-            sleep: Sleep::from_now(waiters, first),
+            sleep: timeouts.sleep(first),
             at: deadlines.now().saturating_add(nanos(first)).saturating_sub(nanos(ago)),
             period: nanos(period).max(deadlines.ticks().interval_nanos()),
             missed: MissedTick::default(),

@@ -2,10 +2,10 @@
 //! none.
 //!
 //! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it
-//! makes; each borrows it. They need nothing but the waker that they are polled with. The process
-//! has a store of its own ([`global`]), and the functions of this module are on that one:
-//! [`sleep`], [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`], [`interval_at`], as in
-//! `tokio::time`.
+//! makes; each borrows it, or owns an `Arc` of it. They need nothing but the waker that they are
+//! polled with. The process has a store of its own ([`global`]), and the functions of this module
+//! are on that one: [`sleep`], [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`],
+//! [`interval_at`], as in `tokio::time`.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 
@@ -95,16 +95,16 @@ use waiters::Waiters;
 /// # Borrowing
 ///
 /// What it makes borrows it, so that no reference count is shared by all tasks. What the process's
-/// [own](global) timeouts make is `'static`. A task of others that must be `'static` owns an
-/// `Arc<Timeouts>`:
+/// [own](global) timeouts make is `'static`. A future of others that must be `'static` owns an
+/// `Arc<Timeouts>`, from [`Timeout::new`] or [`Sleep::new`]:
 ///
 /// ```
-/// use expiry::timeouts::TimeoutError;
+/// use expiry::timeouts::{Timeout, TimeoutError};
 /// use expiry::Timeouts;
 /// use std::{future::Future, sync::Arc, time::Duration};
 ///
 /// fn answer(timeouts: Arc<Timeouts>) -> impl Future<Output = Result<u32, TimeoutError>> + Send + 'static {
-///     async move { timeouts.timeout(Duration::from_secs(30), async { 42 }).await }
+///     Timeout::new(timeouts, Duration::from_secs(30), async { 42 })
 /// }
 /// ```
 ///
@@ -225,30 +225,38 @@ impl Timeouts {
     /// refused.
     #[inline]
     #[doc(alias = "deadline")]
-    pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Timeout<'_, F::IntoFuture> {
-        Timeout::new(future.into_future(), Sleep::fresh(&self.waiters, after))
+    pub fn timeout<F: IntoFuture>(
+        &self,
+        after: Duration,
+        future: F,
+    ) -> Timeout<&Self, F::IntoFuture> {
+        Timeout::new(self, after, future)
     }
 
     /// Limits a future to an instant of the system's monotonic clock; otherwise as
     /// [`timeout`](Self::timeout). An instant that has passed leaves the future one poll.
-    pub fn timeout_at<F: IntoFuture>(&self, at: Instant, future: F) -> Timeout<'_, F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep_until(at))
+    pub fn timeout_at<F: IntoFuture>(
+        &self,
+        at: Instant,
+        future: F,
+    ) -> Timeout<&Self, F::IntoFuture> {
+        Timeout { future: future.into_future(), sleep: self.sleep_until(at) }
     }
 
     /// Is ready so long after this call.
     #[doc(alias("delay", "schedule"))]
-    pub fn sleep(&self, after: Duration) -> Sleep<'_> {
-        Sleep::from_now(&self.waiters, after)
+    pub fn sleep(&self, after: Duration) -> Sleep<&Self> {
+        Sleep::new(self, after)
     }
 
     /// Is ready at an instant of the system's monotonic clock; at once if that has passed.
-    pub fn sleep_until(&self, at: Instant) -> Sleep<'_> {
+    pub fn sleep_until(&self, at: Instant) -> Sleep<&Self> {
         self.sleep(at.saturating_duration_since(Instant::now()))
     }
 
     /// Ticks at once, and then at this period, or at the interval if that is longer.
     pub fn interval(&self, period: Duration) -> Interval<'_> {
-        Interval::new(&self.waiters, Duration::ZERO, Duration::ZERO, period)
+        Interval::new(self, Duration::ZERO, Duration::ZERO, period)
     }
 
     /// Ticks every `period`, first at an instant of the system's monotonic clock; otherwise as
@@ -258,7 +266,7 @@ impl Timeouts {
     pub fn interval_at(&self, start: Instant, period: Duration) -> Interval<'_> {
         let now = Instant::now();
         let wait = start.saturating_duration_since(now);
-        Interval::new(&self.waiters, wait, now.saturating_duration_since(start), period)
+        Interval::new(self, wait, now.saturating_duration_since(start), period)
     }
 
     /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a

@@ -2,10 +2,12 @@
 
 use super::error::TimerError;
 use super::waiters::{Waiter, Waiters};
+use super::Timeouts;
 use crate::core::lease::Lease;
 use crate::time::nanos;
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -35,10 +37,11 @@ impl State {
     }
 }
 
-/// A future that is ready when its time is up; from [`Timeouts::sleep`](crate::Timeouts::sleep).
+/// A future that is ready when its time is up. [`Timeouts::sleep`] makes one that borrows the
+/// timeouts, [`new`](Self::new) one that owns its `T`, an `Arc<Timeouts>` say.
 ///
-/// It is `Unpin`, 32 bytes, and borrows the [`Timeouts`](crate::Timeouts). Dropping it cancels it
-/// at once. Polled again after it was ready, it is ready.
+/// It is `Unpin`, and 32 bytes with a reference or an `Arc`. Dropping it cancels it at once. Polled
+/// again after it was ready, it is ready.
 ///
 /// # Examples
 ///
@@ -73,28 +76,37 @@ impl State {
 /// [`TimerError`]: it was refused, or shut down. After that it may be polled again, which tries
 /// again.
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Sleep<'t> {
-    waiters: &'t Waiters,
+pub struct Sleep<T: Deref<Target = Timeouts>> {
+    timeouts: T,
     state: State,
 }
 
-impl<'t> Sleep<'t> {
-    pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
+impl<T: Deref<Target = Timeouts>> Sleep<T> {
+    /// Is ready so long after this call, by these timeouts: as [`Timeouts::sleep`], for a caller
+    /// that hands over an `Arc` of them. The last sleep that owns one keeps them alive. `T` derefs
+    /// to the same timeouts each time; otherwise a call may panic, or end others' sleeps.
+    pub fn new(timeouts: T, after: Duration) -> Self {
         let state = match nanos(after) {
             0 => State::Fresh { after: 0 },
-            after => State::Set { due: waiters.due(after) },
+            after => State::Set { due: timeouts.waiters.due(after) },
         };
-        Sleep { waiters, state }
+        Sleep { timeouts, state }
     }
 
     /// Makes a sleep that counts from its first poll on.
     #[inline(always)]
-    pub(super) fn fresh(waiters: &'t Waiters, after: Duration) -> Self {
-        Sleep { waiters, state: State::Fresh { after: nanos(after) } }
+    pub(super) fn fresh(timeouts: T, after: Duration) -> Self {
+        Sleep { timeouts, state: State::Fresh { after: nanos(after) } }
     }
 
-    pub(super) fn waiters(&self) -> &'t Waiters {
-        self.waiters
+    /// The timeouts.
+    pub const fn timeouts(&self) -> &T {
+        &self.timeouts
+    }
+
+    #[inline(always)]
+    pub(super) fn waiters(&self) -> &Waiters {
+        &self.timeouts.waiters
     }
 
     /// Until this tick. It is not registered, having been ready.
@@ -108,9 +120,9 @@ impl<'t> Sleep<'t> {
     /// waiting; if it was ready, it has to be polled again.
     pub fn reset(&mut self, after: Duration) {
         let after = nanos(after);
-        let due = self.waiters.due(after);
+        let due = self.waiters().due(after);
         if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = self.state {
-            if let Some(Waiter { id, lease }) = self.waiters.reset(Waiter { id, lease }, due) {
+            if let Some(Waiter { id, lease }) = self.waiters().reset(Waiter { id, lease }, due) {
                 self.state = match after {
                     0 => State::Past { lease, id },
                     _ => State::Waiting { due, lease, id },
@@ -135,7 +147,7 @@ impl<'t> Sleep<'t> {
     pub(super) fn cancel(&mut self) {
         if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = self.state {
             self.state = State::Over;
-            self.waiters.cancel(Waiter { id, lease });
+            self.waiters().cancel(Waiter { id, lease });
         }
     }
 
@@ -145,14 +157,14 @@ impl<'t> Sleep<'t> {
         match self.state {
             // What nearly every timeout comes to: registered, and never looked at again.
             State::Fresh { after } if after != 0 => {
-                match self.waiters.register(after, waker) {
+                match self.waiters().register(after, waker) {
                     Ok((due, waiter)) => {
                         self.state = State::waiting(due, waiter);
                         Poll::Pending
                     }
                     Err(why) => {
                         // Its time has begun all the same.
-                        let due = self.waiters.due(after);
+                        let due = self.waiters().due(after);
                         self.state = State::Set { due };
                         Poll::Ready(Err(why))
                     }
@@ -168,10 +180,10 @@ impl<'t> Sleep<'t> {
             match self.state {
                 State::Fresh { after: 0 } => self.state = State::Over,
                 State::Fresh { after } => {
-                    let due = self.waiters.due(after);
+                    let due = self.waiters().due(after);
                     self.state = State::Set { due };
                 }
-                State::Set { due } => match self.waiters.register_until(due, waker) {
+                State::Set { due } => match self.waiters().register_until(due, waker) {
                     None => self.state = State::Over,
                     Some(registered) => {
                         self.state = State::waiting(due, registered?);
@@ -179,12 +191,12 @@ impl<'t> Sleep<'t> {
                     }
                 },
                 State::Waiting { due, lease, id } => {
-                    match self.waiters.waits(Waiter { id, lease }, due, waker) {
+                    match self.waiters().waits(Waiter { id, lease }, due, waker) {
                         Ok(Some((waiter, _old))) => {
                             self.state = State::waiting(due, waiter);
                             return Poll::Pending;
                         }
-                        Ok(None) if self.waiters.is_over(due) => self.state = State::Over,
+                        Ok(None) if self.waiters().is_over(due) => self.state = State::Over,
                         // Further off than a lease can express, and so not over yet; or shut down,
                         // which the registration will say.
                         Ok(None) => self.state = State::Set { due },
@@ -201,7 +213,10 @@ impl<'t> Sleep<'t> {
     }
 }
 
-impl Future for Sleep<'_> {
+/// `T` is never pinned.
+impl<T: Deref<Target = Timeouts>> Unpin for Sleep<T> {}
+
+impl<T: Deref<Target = Timeouts>> Future for Sleep<T> {
     type Output = Result<(), TimerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -209,18 +224,18 @@ impl Future for Sleep<'_> {
     }
 }
 
-impl Drop for Sleep<'_> {
+impl<T: Deref<Target = Timeouts>> Drop for Sleep<T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.cancel();
     }
 }
 
-impl fmt::Debug for Sleep<'_> {
+impl<T: Deref<Target = Timeouts>> fmt::Debug for Sleep<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sleep").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
 #[cfg(all(target_pointer_width = "64", not(expiry_loom)))]
-const _: () = assert!(std::mem::size_of::<Sleep<'_>>() == 32);
+const _: () = assert!(std::mem::size_of::<Sleep<&Timeouts>>() == 32);

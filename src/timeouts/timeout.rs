@@ -2,14 +2,16 @@
 
 use super::error::TimeoutError;
 use super::sleep::Sleep;
+use super::Timeouts;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, IntoFuture};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A future that has so much time to become ready; from
-/// [`Timeouts::timeout`](crate::Timeouts::timeout).
+/// A future that has so much time to become ready. [`Timeouts::timeout`] makes one that borrows
+/// the timeouts, [`new`](Self::new) one that owns its `T`, an `Arc<Timeouts>` say.
 ///
 /// The future is polled first, so one that is ready when its time is up is ready. What is inside
 /// stays there until this is dropped, also after [`TimeoutError::Elapsed`]; its time may then be
@@ -50,20 +52,22 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless they are polled"]
-pub struct Timeout<'t, F> {
-    future: F,
-    sleep: Sleep<'t>,
+pub struct Timeout<T: Deref<Target = Timeouts>, F> {
+    pub(super) future: F,
+    pub(super) sleep: Sleep<T>,
 }
 
-impl<'t, F> Timeout<'t, F> {
+impl<T: Deref<Target = Timeouts>, F> Timeout<T, F> {
+    /// Gives a future so much time, by these timeouts: as [`Timeouts::timeout`], for a caller that
+    /// hands over an `Arc` of them. `T` is as in [`Sleep::new`].
     #[inline(always)]
-    pub(super) fn new(future: F, sleep: Sleep<'t>) -> Self {
-        Timeout { future, sleep }
+    pub fn new(timeouts: T, after: Duration, future: impl IntoFuture<IntoFuture = F>) -> Self {
+        Timeout { future: future.into_future(), sleep: Sleep::fresh(timeouts, after) }
     }
 
     /// The future pinned, and the time.
     #[inline(always)]
-    fn project(self: Pin<&mut Self>) -> (Pin<&mut F>, &mut Sleep<'t>) {
+    fn project(self: Pin<&mut Self>) -> (Pin<&mut F>, &mut Sleep<T>) {
         // SAFETY: `future` is pinned with `self`: nothing moves it out or hands it out otherwise,
         // `Drop` is not implemented, and `Timeout` is `Unpin` only if it is. `sleep` is never
         // pinned.
@@ -95,7 +99,7 @@ impl<'t, F> Timeout<'t, F> {
     }
 }
 
-impl<F: Future> Future for Timeout<'_, F> {
+impl<T: Deref<Target = Timeouts>, F: Future> Future for Timeout<T, F> {
     type Output = Result<F::Output, TimeoutError>;
 
     #[inline]
@@ -113,7 +117,7 @@ impl<F: Future> Future for Timeout<'_, F> {
     }
 }
 
-impl<F: fmt::Debug> fmt::Debug for Timeout<'_, F> {
+impl<T: Deref<Target = Timeouts>, F: fmt::Debug> fmt::Debug for Timeout<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timeout").field("future", &self.future).field("sleep", &self.sleep).finish()
     }

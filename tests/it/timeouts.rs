@@ -287,12 +287,12 @@ fn a_clock_that_goes_back() {
 fn who_comes_late_does_not_end_a_strangers_entry() {
     let (timeouts, clock) = manual(|settings| settings.shards(1));
     let (task, other) = (Task::new(), Task::new());
-    let mut fired: Vec<Sleep<'_>> = (0..64).map(|_| timeouts.sleep(MS)).collect();
+    let mut fired: Vec<Sleep<&Timeouts>> = (0..64).map(|_| timeouts.sleep(MS)).collect();
     for sleep in &mut fired {
         assert!(task.poll(sleep).is_pending());
     }
     pass(&timeouts, &clock, MS);
-    let mut occupants: Vec<Timeout<'_, _>> =
+    let mut occupants: Vec<Timeout<&Timeouts, _>> =
         (0..3 * 4096).map(|_| timeouts.timeout(MS, never())).collect();
     for occupant in &mut occupants {
         assert!(other.poll(occupant).is_pending());

@@ -3,11 +3,11 @@
 use crate::component::{Context, Hook};
 use crate::lanes::{Listener, Sender};
 use crate::metrics::Stats;
-use crate::task::{caught, Panicked};
+use crate::task::{caught, lock, Panicked};
 use crate::tuple::Anchors;
 use rand::rngs::SmallRng;
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The hooks that are notified of each event; usually none.
 pub(crate) type Hooks = Arc<[Box<dyn Hook>]>;
@@ -87,18 +87,14 @@ impl<M> Default for Output<M> {
 }
 
 impl<M: Clone> Output<M> {
-    fn listens(&self) -> MutexGuard<'_, Vec<Listen<M>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a listener.
     pub(crate) fn add(&self, listen: Listen<M>) {
-        self.listens().push(listen);
+        lock(&self.0).push(listen);
     }
 
     /// The way of one of the component's tasks to all listeners.
     pub(crate) fn port(&self, sender: &Sender) -> Port<M> {
-        let listeners = self.listens().iter().map(|listen| listen(sender)).collect();
+        let listeners = lock(&self.0).iter().map(|listen| listen(sender)).collect();
         Port { listeners, offered: 0, sent: 0 }
     }
 }

@@ -1,16 +1,20 @@
 //! What can be wrong with a topology, what a collector refuses, and why a future fails its input.
 
+use crate::task::debug;
 use std::fmt;
 
 /// Why a topology cannot be built. Names the component.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A component has no name.
+    #[error("a component has no name")]
     EmptyName,
     /// Two components have this name.
+    #[error("two components are called {0:?}")]
     DuplicateName(String),
     /// A component has no tasks, no threads, more threads than tasks, or more than 65,536 tasks.
+    #[error("{component:?} has {tasks} tasks on {threads} threads; it takes at least one of each, at most 65,536 tasks, and no more threads than tasks")]
     BadParallelism {
         /// Which component.
         component: String,
@@ -20,14 +24,19 @@ pub enum BuildError {
         threads: usize,
     },
     /// There is no spout: nothing would ever happen.
+    #[error("there is no spout: nothing would ever happen")]
     NoSpout,
     /// A bolt listens to nothing.
+    #[error("{0:?} listens to nothing; give it a grouping")]
     NoInput(String),
     /// A bolt listens to a component of another topology.
+    #[error("{0:?} listens to a component of another topology")]
     OtherTopology(String),
     /// No spout leads to these bolts: they only listen to each other.
+    #[error("no spout leads to {0:?}: they only listen to each other")]
     Unreachable(Vec<String>),
     /// A setting is out of range.
+    #[error("{setting}{} {why}", of(.component))]
     Setting {
         /// The component, or empty for a setting of the topology.
         component: String,
@@ -37,11 +46,14 @@ pub enum BuildError {
         why: &'static str,
     },
     /// The tracker refused its settings.
-    Tracker(expiry::BuildError),
+    #[error("{0}")]
+    Tracker(#[from] expiry::BuildError),
     /// The system gave no thread.
+    #[error("the system gave no thread: {0}")]
     NoThread(String),
     /// A component's first instance cannot be made: see
     /// [`try_spout`](crate::TopologyBuilder::try_spout).
+    #[error("no instance of {component:?} can be made for task {task}: {why}")]
     NoInstance {
         /// Which component.
         component: String,
@@ -58,57 +70,18 @@ impl BuildError {
     }
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildError::EmptyName => f.write_str("a component has no name"),
-            BuildError::DuplicateName(name) => write!(f, "two components are called {name:?}"),
-            BuildError::BadParallelism { component, tasks, threads } => write!(
-                f,
-                "{component:?} has {tasks} tasks on {threads} threads; it takes at least one of each, at most 65,536 tasks, and no more threads than tasks"
-            ),
-            BuildError::NoSpout => f.write_str("there is no spout: nothing would ever happen"),
-            BuildError::NoInput(component) => {
-                write!(f, "{component:?} listens to nothing; give it a grouping")
-            }
-            BuildError::OtherTopology(component) => {
-                write!(f, "{component:?} listens to a component of another topology")
-            }
-            BuildError::Unreachable(components) => {
-                write!(f, "no spout leads to {components:?}: they only listen to each other")
-            }
-            BuildError::Setting { component, setting, why } if component.is_empty() => {
-                write!(f, "{setting} {why}")
-            }
-            BuildError::Setting { component, setting, why } => {
-                write!(f, "{setting} of {component:?} {why}")
-            }
-            BuildError::Tracker(error) => error.fmt(f),
-            BuildError::NoThread(why) => write!(f, "the system gave no thread: {why}"),
-            BuildError::NoInstance { component, task, why } => {
-                write!(f, "no instance of {component:?} can be made for task {task}: {why}")
-            }
-        }
+/// Names the component of a setting, if it has one.
+fn of(component: &str) -> String {
+    if component.is_empty() {
+        return String::new();
     }
-}
-
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Tracker(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<expiry::BuildError> for BuildError {
-    fn from(error: expiry::BuildError) -> Self {
-        BuildError::Tracker(error)
-    }
+    format!(" of {component:?}")
 }
 
 /// A message that was not emitted: as many messages are pending as may be. Emit it when `next` is
 /// called again.
+#[derive(thiserror::Error)]
+#[error("as many messages are pending as may be")]
 pub struct EmitError<M, Id = u64> {
     /// The message.
     pub message: M,
@@ -116,19 +89,7 @@ pub struct EmitError<M, Id = u64> {
     pub id: Id,
 }
 
-impl<M, Id> fmt::Debug for EmitError<M, Id> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EmitError")
-    }
-}
-
-impl<M, Id> fmt::Display for EmitError<M, Id> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("as many messages are pending as may be")
-    }
-}
-
-impl<M, Id> std::error::Error for EmitError<M, Id> {}
+debug!([M, Id] EmitError<M, Id>, |_it| "EmitError");
 
 /// Why a future of a [`concurrent`](crate::concurrent) bolt fails its input. `?` makes one of any
 /// error.

@@ -1,11 +1,12 @@
 //! What operators can see.
 
 use crate::gate::Visitor;
+use crate::task::lock;
 use crate::tuple::Origin;
 use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// A count that one task writes and any thread reads: no read-modify-write.
@@ -95,7 +96,7 @@ impl Taken {
     }
 
     fn add_to(&self, sum: &mut Latency) {
-        let latency = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latency = lock(&self.0);
         sum.0.add(&latency.0).expect("it resizes itself");
     }
 }
@@ -126,7 +127,7 @@ pub(crate) struct Stats {
     pub(crate) late: Count,
     pub(crate) timed_out: Count,
     pub(crate) replayed: Count,
-    pub(crate) dead: Count,
+    pub(crate) dead_letters: Count,
     pub(crate) panics: Count,
     pub(crate) errors: Count,
     /// Messages pending: in flight, or to be emitted again.
@@ -270,6 +271,13 @@ pub struct ComponentMetrics {
     pub own: Vec<(String, u64)>,
 }
 
+/// Adds a task's counters to its component's, field by field.
+macro_rules! sums {
+    ($sum:ident += $stats:ident: $($field:ident)+) => {
+        $($sum.$field += $stats.$field.get();)+
+    };
+}
+
 impl ComponentMetrics {
     pub(crate) fn new(name: &str, sources: impl Iterator<Item = String>) -> Self {
         let inputs = sources.map(|source| InputMetrics { source, ..InputMetrics::default() });
@@ -280,23 +288,9 @@ impl ComponentMetrics {
     pub(crate) fn add(&mut self, stats: &Stats, queued: usize) {
         self.tasks += 1;
         self.queued += queued;
-        for (sum, count) in [
-            (&mut self.emitted, &stats.emitted),
-            (&mut self.transferred, &stats.transferred),
-            (&mut self.acked, &stats.acked),
-            (&mut self.failed, &stats.failed),
-            (&mut self.trees_acked, &stats.trees_acked),
-            (&mut self.trees_failed, &stats.trees_failed),
-            (&mut self.late, &stats.late),
-            (&mut self.timed_out, &stats.timed_out),
-            (&mut self.replayed, &stats.replayed),
-            (&mut self.dead_letters, &stats.dead),
-            (&mut self.panics, &stats.panics),
-            (&mut self.errors, &stats.errors),
-            (&mut self.pending, &stats.pending),
-            (&mut self.overflow, &stats.overflow),
-        ] {
-            *sum += count.get();
+        sums! {
+            self += stats: emitted transferred acked failed trees_acked trees_failed late timed_out
+                replayed dead_letters panics errors pending overflow
         }
         for (sum, input) in self.inputs.iter_mut().zip(&stats.inputs) {
             let (acked, failed) = (input.acked.get(), input.failed.get());

@@ -3,9 +3,10 @@
 use crate::collect::{BoltCollector, SpoutCollector};
 use crate::component::{Bolt, Context, Next, Spout};
 use crate::replay::{Failure, Replay};
+use crate::task::lock;
 use crate::tuple::Tuple;
 use std::iter::Enumerate;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A spout of given messages, for tests. The id of a message is its number, from 0. The spout is
 /// done when all messages are emitted, and notes which of them are acked and which are given up: at
@@ -59,13 +60,13 @@ impl<M: Clone + Send + 'static> VecSpout<M> {
     /// The ids of the acked messages, in the order of their acks.
     #[must_use]
     pub fn acked(&self) -> Vec<u64> {
-        locked(&self.0).acked.clone()
+        lock(&self.0).acked.clone()
     }
 
     /// The ids of the messages that were given up, each with its failure, in that order.
     #[must_use]
     pub fn failed(&self) -> Vec<(u64, Failure)> {
-        locked(&self.0).failed.clone()
+        lock(&self.0).failed.clone()
     }
 }
 
@@ -75,7 +76,7 @@ impl<M: Clone + Send + 'static> Spout<M> for VecSpout<M> {
     }
 
     fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next {
-        let next = locked(&self.0).left.next();
+        let next = lock(&self.0).left.next();
         // A spout is asked only while there is room.
         next.map_or(Next::Done, |(id, message)| {
             out.emit(message, id as u64).map_or(Next::Idle, |()| Next::Ready)
@@ -83,11 +84,11 @@ impl<M: Clone + Send + 'static> Spout<M> for VecSpout<M> {
     }
 
     fn ack(&mut self, id: u64) {
-        locked(&self.0).acked.push(id);
+        lock(&self.0).acked.push(id);
     }
 
     fn fail(&mut self, id: u64, failure: &Failure) {
-        locked(&self.0).failed.push((id, failure.clone()));
+        lock(&self.0).failed.push((id, failure.clone()));
     }
 }
 
@@ -132,27 +133,22 @@ impl<M: Clone + Send + 'static> Collect<M> {
     /// Copies of the messages that have come, in that order.
     #[must_use]
     pub fn all(&self) -> Vec<M> {
-        locked(&self.0).clone()
+        lock(&self.0).clone()
     }
 
     /// Takes out the messages that have come since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<M> {
-        std::mem::take(&mut locked(&self.0))
+        std::mem::take(&mut lock(&self.0))
     }
 }
 
 impl<M: Clone + Send + 'static> Bolt<M> for Collect<M> {
     fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_>) {
         let message = tuple.message().clone();
-        locked(&self.0).push(message);
+        lock(&self.0).push(message);
         out.ack(tuple);
     }
-}
-
-/// A lock whose holder has panicked, in a message's `clone`, has changed nothing.
-fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

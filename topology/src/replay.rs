@@ -50,6 +50,38 @@ impl Default for Replay {
     }
 }
 
+/// Setters: `name(argument: Type) => field;`.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($arg:ident: $type:ty) => $field:ident;)+) => {
+        impl Replay {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $arg: $type) -> Self {
+                self.$field = $arg;
+                self
+            })+
+        }
+    };
+}
+
+setters! {
+    /// How many attempts a message gets at least, the first one included. A message that fails
+    /// after that many, and after [`for_at_least`](Self::for_at_least), is a dead letter. A message
+    /// that a bolt [rejects](crate::BoltCollector::reject) gets no more.
+    attempts(attempts: u32) => attempts;
+    /// How long after its first emission a message is emitted again, however many attempts have
+    /// failed. So an outage that is shorter makes no dead letters. Zero counts attempts only.
+    for_at_least(time: Duration) => at_least;
+    /// The pause before the second attempt; zero for none, which makes the others zero too.
+    base(base: Duration) => base;
+    /// How many times as long each further pause is: 1 and above.
+    factor(factor: f64) => factor;
+    /// The longest pause, jitter not included.
+    cap(cap: Duration) => cap;
+    /// By which share of it a pause is longer or shorter at the most: 0 to 1.
+    jitter(jitter: f64) => jitter;
+}
+
 impl Replay {
     /// No message is emitted again: its first failure is the last one.
     #[must_use]
@@ -57,55 +89,10 @@ impl Replay {
         Replay::default().attempts(1).for_at_least(Duration::ZERO)
     }
 
-    /// How many attempts a message gets at least, the first one included. A message that fails
-    /// after that many, and after [`for_at_least`](Self::for_at_least), is a dead letter. A message
-    /// that a bolt [rejects](crate::BoltCollector::reject) gets no more.
-    #[must_use]
-    pub fn attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts;
-        self
-    }
-
-    /// How long after its first emission a message is emitted again, however many attempts have
-    /// failed. So an outage that is shorter makes no dead letters. Zero counts attempts only.
-    #[must_use]
-    pub fn for_at_least(mut self, time: Duration) -> Self {
-        self.at_least = time;
-        self
-    }
-
     /// Sets no limit to the number of attempts.
     #[must_use]
     pub fn without_limit(self) -> Self {
         self.attempts(u32::MAX)
-    }
-
-    /// The pause before the second attempt; zero for none, which makes the others zero too.
-    #[must_use]
-    pub fn base(mut self, base: Duration) -> Self {
-        self.base = base;
-        self
-    }
-
-    /// How many times as long each further pause is: 1 and above.
-    #[must_use]
-    pub fn factor(mut self, factor: f64) -> Self {
-        self.factor = factor;
-        self
-    }
-
-    /// The longest pause, jitter not included.
-    #[must_use]
-    pub fn cap(mut self, cap: Duration) -> Self {
-        self.cap = cap;
-        self
-    }
-
-    /// By which share of it a pause is longer or shorter at the most: 0 to 1.
-    #[must_use]
-    pub fn jitter(mut self, jitter: f64) -> Self {
-        self.jitter = jitter;
-        self
     }
 
     /// What is wrong with it.

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Takes one in so many.
@@ -35,6 +35,11 @@ impl Sampler {
 /// A time in nanoseconds, at most 584 years.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Locks. What is locked here does not panic between two states.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What all tasks of a topology share.
@@ -122,3 +127,18 @@ fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     }
     Panicked(text.unwrap_or_else(|| "with something that is no text".to_string()))
 }
+
+/// `Debug` of a type with fields that have none: its parameters, and a format string with its
+/// arguments.
+macro_rules! debug {
+    ([$($param:ident),*] $type:ty, |$it:ident| $($format:tt)+) => {
+        impl<$($param),*> std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                write!(f, $($format)+)
+            }
+        }
+    };
+}
+
+pub(crate) use debug;

@@ -1,11 +1,13 @@
 //! The layer of bodies' time limits.
 
+use crate::layer::layer;
 use crate::{TimeoutBody, TimeoutService};
 use expiry::Timeouts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
@@ -20,68 +22,54 @@ pub struct OfRequests;
 #[derive(Debug, Clone, Copy)]
 pub struct OfResponses;
 
-/// Gives each frame of a service's bodies so much time: each is a [`TimeoutBody`].
-///
-/// # Examples
-///
-/// ```
-/// use axum::{routing::post, Router};
-/// use expiry::timeouts::global;
-/// use expiry_tower::BodyTimeoutLayer;
-/// use std::time::Duration;
-///
-/// let silence = Duration::from_secs(30);
-/// let app: Router = Router::new()
-///     .route("/", post(|text: String| async { text }))
-///     .layer(BodyTimeoutLayer::of_requests(global(), silence))
-///     .layer(BodyTimeoutLayer::of_responses(global(), silence));
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct BodyTimeoutLayer<Of> {
-    timeouts: &'static Timeouts,
-    after: Duration,
-    of: PhantomData<Of>,
+layer! {
+    /// Gives each frame of a service's bodies so much time: each is a [`TimeoutBody`].
+    ///
+    /// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`: each body has a clone.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::{routing::post, Router};
+    /// use expiry::timeouts::global;
+    /// use expiry_tower::BodyTimeoutLayer;
+    /// use std::time::Duration;
+    ///
+    /// let silence = Duration::from_secs(30);
+    /// let app: Router = Router::new()
+    ///     .route("/", post(|text: String| async { text }))
+    ///     .layer(BodyTimeoutLayer::of_requests(global(), silence))
+    ///     .layer(BodyTimeoutLayer::of_responses(global(), silence));
+    /// ```
+    BodyTimeoutLayer<Of>, of: PhantomData<Of>
 }
 
-impl BodyTimeoutLayer<OfRequests> {
+impl<T> BodyTimeoutLayer<OfRequests, T> {
     /// A request whose next frame is late has a body that fails: the handler gets the error.
     #[must_use]
-    pub const fn of_requests(timeouts: &'static Timeouts, after: Duration) -> Self {
+    pub const fn of_requests(timeouts: T, after: Duration) -> Self {
         BodyTimeoutLayer { timeouts, after, of: PhantomData }
     }
 }
 
-impl BodyTimeoutLayer<OfResponses> {
+impl<T> BodyTimeoutLayer<OfResponses, T> {
     /// A response whose next frame is late has a body that fails: the server breaks it off.
     #[must_use]
-    pub const fn of_responses(timeouts: &'static Timeouts, after: Duration) -> Self {
+    pub const fn of_responses(timeouts: T, after: Duration) -> Self {
         BodyTimeoutLayer { timeouts, after, of: PhantomData }
     }
 }
 
-impl<Of> BodyTimeoutLayer<Of> {
-    /// How much time each frame has.
-    #[must_use]
-    pub const fn after(&self) -> Duration {
-        self.after
-    }
-
-    fn limited<B>(&self, body: B) -> TimeoutBody<B> {
-        TimeoutBody::new(self.timeouts, self.after, body)
+impl<Of, T: Deref<Target = Timeouts> + Clone> BodyTimeoutLayer<Of, T> {
+    fn limited<B>(&self, body: B) -> TimeoutBody<B, T> {
+        TimeoutBody::new(self.timeouts.clone(), self.after, body)
     }
 }
 
-impl<S, Of: Copy> Layer<S> for BodyTimeoutLayer<Of> {
-    type Service = TimeoutService<S, Self>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        TimeoutService { inner, layer: *self }
-    }
-}
-
-impl<S, B> Service<Request<B>> for TimeoutService<S, BodyTimeoutLayer<OfRequests>>
+impl<S, B, T> Service<Request<B>> for TimeoutService<S, BodyTimeoutLayer<OfRequests, T>>
 where
-    S: Service<Request<TimeoutBody<B>>>,
+    S: Service<Request<TimeoutBody<B, T>>>,
+    T: Deref<Target = Timeouts> + Clone,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -96,20 +84,21 @@ where
     }
 }
 
-impl<S, R, B> Service<R> for TimeoutService<S, BodyTimeoutLayer<OfResponses>>
+impl<S, R, B, T> Service<R> for TimeoutService<S, BodyTimeoutLayer<OfResponses, T>>
 where
     S: Service<R, Response = Response<B>>,
+    T: Deref<Target = Timeouts> + Clone,
 {
-    type Response = Response<TimeoutBody<B>>;
+    type Response = Response<TimeoutBody<B, T>>;
     type Error = S::Error;
-    type Future = BodyTimeoutFuture<S::Future>;
+    type Future = BodyTimeoutFuture<S::Future, T>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        BodyTimeoutFuture { response: self.inner.call(request), layer: self.layer }
+        BodyTimeoutFuture { response: self.inner.call(request), layer: self.layer.clone() }
     }
 }
 
@@ -117,18 +106,19 @@ pin_project! {
     /// The response of a service with a [`BodyTimeoutLayer`] of responses.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are polled"]
-    pub struct BodyTimeoutFuture<F> {
+    pub struct BodyTimeoutFuture<F, T = &'static Timeouts> {
         #[pin]
         response: F,
-        layer: BodyTimeoutLayer<OfResponses>,
+        layer: BodyTimeoutLayer<OfResponses, T>,
     }
 }
 
-impl<F, B, E> Future for BodyTimeoutFuture<F>
+impl<F, B, E, T> Future for BodyTimeoutFuture<F, T>
 where
     F: Future<Output = Result<Response<B>, E>>,
+    T: Deref<Target = Timeouts> + Clone,
 {
-    type Output = Result<Response<TimeoutBody<B>>, E>;
+    type Output = Result<Response<TimeoutBody<B, T>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();

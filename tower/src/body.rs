@@ -1,11 +1,12 @@
 //! The time limit of a body's frames.
 
-use crate::{BoxError, Deadline};
+use crate::BoxError;
 use expiry::timeouts::{Sleep, TimeoutError};
 use expiry::Timeouts;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
@@ -15,13 +16,14 @@ use std::time::Duration;
 enum Limit {
     /// So long after it was found pending.
     Frame(Duration),
-    Until(Deadline),
+    /// At this time of the timeouts.
+    Until(Duration),
 }
 
 impl Limit {
     /// Whether a frame that is ready now is late. Its own time does not count then.
-    fn is_over(&self) -> bool {
-        matches!(self, Limit::Until(deadline) if deadline.remaining().is_zero())
+    fn is_over(&self, timeouts: &Timeouts) -> bool {
+        matches!(*self, Limit::Until(deadline) if deadline <= timeouts.now())
     }
 }
 
@@ -48,6 +50,8 @@ pin_project! {
     /// for the first, and one compare-and-swap for those after it: no allocation. The deadline of a
     /// frame that has come stays until then, and may wake a reader that waits for something else.
     ///
+    /// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>` that the body owns.
+    ///
     /// # Examples
     ///
     /// ```
@@ -68,25 +72,25 @@ pin_project! {
     ///
     /// [`BodyTimeoutLayer`](crate::BodyTimeoutLayer) puts it around all bodies of a service.
     #[derive(Debug)]
-    pub struct TimeoutBody<B> {
+    pub struct TimeoutBody<B, T: Deref<Target = Timeouts> = &'static Timeouts> {
         #[pin]
         body: B,
         limit: Limit,
-        sleep: Sleep<'static>,
+        sleep: Sleep<T>,
         state: State,
     }
 }
 
-impl<B> TimeoutBody<B> {
+impl<B, T: Deref<Target = Timeouts>> TimeoutBody<B, T> {
     /// Gives each frame of `body` so much time.
     #[must_use]
-    pub fn new(timeouts: &'static Timeouts, after: Duration, body: B) -> Self {
-        let sleep = timeouts.sleep(Duration::ZERO);
+    pub fn new(timeouts: T, after: Duration, body: B) -> Self {
+        let sleep = Sleep::new(timeouts, Duration::ZERO);
         TimeoutBody { body, limit: Limit::Frame(after), sleep, state: State::Idle }
     }
 
     /// Gives the whole of `body` until `deadline`, which `sleep` waits for.
-    pub(crate) fn until(deadline: Deadline, sleep: Sleep<'static>, body: B) -> Self {
+    pub(crate) fn until(deadline: Duration, sleep: Sleep<T>, body: B) -> Self {
         TimeoutBody { body, limit: Limit::Until(deadline), sleep, state: State::Idle }
     }
 
@@ -101,10 +105,11 @@ impl<B> TimeoutBody<B> {
     }
 }
 
-impl<B> Body for TimeoutBody<B>
+impl<B, T> Body for TimeoutBody<B, T>
 where
     B: Body,
     B::Error: Into<BoxError>,
+    T: Deref<Target = Timeouts>,
 {
     type Data = B::Data;
     type Error = BoxError;
@@ -118,7 +123,9 @@ where
             return Poll::Ready(None);
         }
         let why = match this.body.poll_frame(context) {
-            Poll::Ready(Some(Ok(_))) if this.limit.is_over() => TimeoutError::Elapsed,
+            Poll::Ready(Some(Ok(_))) if this.limit.is_over(this.sleep.timeouts()) => {
+                TimeoutError::Elapsed
+            }
             Poll::Ready(frame) => {
                 *this.state = State::Idle;
                 return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));

@@ -3,6 +3,7 @@
 use expiry::{Clock, Timeouts};
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -30,15 +31,14 @@ thread_local!(
 /// ```
 /// use expiry::Timeouts;
 /// use expiry_tower::TokioClock;
-/// use std::time::Duration;
+/// use std::{sync::Arc, time::Duration};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # let runtime = builder.enable_time().start_paused(true).build()?;
 /// # runtime.block_on(async {
 /// let clock = TokioClock::new();
-/// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-/// let timeouts: &'static Timeouts = Box::leak(Box::new(timeouts));
-/// tokio::spawn(clock.drive(timeouts));
+/// let timeouts = Arc::new(Timeouts::builder().clock(clock.clone()).build_manual()?);
+/// tokio::spawn(clock.drive(timeouts.clone()));
 ///
 /// let began = tokio::time::Instant::now();
 /// timeouts.sleep(Duration::from_secs(3600)).await?; // in no time
@@ -79,7 +79,7 @@ impl TokioClock {
     /// # Panics
     ///
     /// In a runtime without a time driver.
-    pub async fn drive(self, timeouts: &'static Timeouts) {
+    pub async fn drive(self, timeouts: impl Deref<Target = Timeouts>) {
         loop {
             DRIVING.set(true);
             let polled = timeouts.poll(BUDGET);

@@ -7,6 +7,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
@@ -15,7 +16,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// How long a stream may be idle, and since when it is.
 #[derive(Debug)]
 struct Idle {
-    timeouts: &'static Timeouts,
     limit: Duration,
     /// When bytes went through last, in either direction.
     progress: Duration,
@@ -24,12 +24,16 @@ struct Idle {
 impl Idle {
     /// Is ready with an error when the stream has been idle for too long. The sleep is that of the
     /// direction that waits.
-    fn poll(&self, sleep: &mut Sleep<'static>, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll<T: Deref<Target = Timeouts>>(
+        &self,
+        sleep: &mut Sleep<T>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Error> {
         loop {
             if let Err(why) = ready!(Pin::new(&mut *sleep).poll(context)) {
                 return Poll::Ready(why.into());
             }
-            let idle = self.timeouts.now().saturating_sub(self.progress);
+            let idle = sleep.timeouts().now().saturating_sub(self.progress);
             let rest = self.limit.saturating_sub(idle);
             if rest.is_zero() {
                 return Poll::Ready(TimeoutError::Elapsed.into());
@@ -39,18 +43,18 @@ impl Idle {
     }
 
     /// What one direction's poll returns.
-    fn limit<T>(
+    fn limit<R, T: Deref<Target = Timeouts>>(
         &mut self,
-        sleep: &mut Sleep<'static>,
+        sleep: &mut Sleep<T>,
         context: &mut Context<'_>,
-        polled: Poll<io::Result<T>>,
-        is_progress: impl FnOnce(&T) -> bool,
-    ) -> Poll<io::Result<T>> {
+        polled: Poll<io::Result<R>>,
+        is_progress: impl FnOnce(&R) -> bool,
+    ) -> Poll<io::Result<R>> {
         match &polled {
             Poll::Pending => self.poll(sleep, context).map(Err),
             Poll::Ready(done) => {
                 if done.as_ref().is_ok_and(is_progress) {
-                    self.progress = self.timeouts.now();
+                    self.progress = sleep.timeouts().now();
                 }
                 polled
             }
@@ -69,6 +73,8 @@ pin_project! {
     ///
     /// Where the deadline is refused, such a read or write fails with the kind of the
     /// [`TimerError`](expiry::timeouts::TimerError), which is inside the error.
+    ///
+    /// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`, of which the stream owns two clones.
     ///
     /// # Cost
     ///
@@ -100,22 +106,26 @@ pin_project! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[derive(Debug)]
-    pub struct IdleTimeout<T> {
+    pub struct IdleTimeout<S, T: Deref<Target = Timeouts> = &'static Timeouts> {
         #[pin]
-        stream: T,
+        stream: S,
         idle: Idle,
-        read: Sleep<'static>,
-        write: Sleep<'static>,
+        read: Sleep<T>,
+        write: Sleep<T>,
     }
 }
 
-impl<T> IdleTimeout<T> {
+impl<S, T: Deref<Target = Timeouts>> IdleTimeout<S, T> {
     /// Fails when `stream` is idle for `limit`. The time begins now.
     #[must_use]
-    pub fn new(timeouts: &'static Timeouts, limit: Duration, stream: T) -> Self {
-        let idle = Idle { timeouts, limit, progress: timeouts.now() };
+    pub fn new(timeouts: T, limit: Duration, stream: S) -> Self
+    where
+        T: Clone,
+    {
+        let idle = Idle { limit, progress: timeouts.now() };
         // They are ready at once, and find then what there is to wait for.
-        let [read, write] = [(); 2].map(|()| timeouts.sleep(Duration::ZERO));
+        let read = Sleep::new(timeouts.clone(), Duration::ZERO);
+        let write = Sleep::new(timeouts, Duration::ZERO);
         IdleTimeout { stream, idle, read, write }
     }
 
@@ -125,22 +135,22 @@ impl<T> IdleTimeout<T> {
     }
 
     /// The stream.
-    pub fn get_ref(&self) -> &T {
+    pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
     /// The stream. What is read and written by this is no progress.
-    pub fn get_mut(&mut self) -> &mut T {
+    pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
     /// The stream, without a limit.
-    pub fn into_inner(self) -> T {
+    pub fn into_inner(self) -> S {
         self.stream
     }
 }
 
-impl<T: AsyncRead> AsyncRead for IdleTimeout<T> {
+impl<S: AsyncRead, T: Deref<Target = Timeouts>> AsyncRead for IdleTimeout<S, T> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -153,7 +163,7 @@ impl<T: AsyncRead> AsyncRead for IdleTimeout<T> {
     }
 }
 
-impl<T: AsyncWrite> AsyncWrite for IdleTimeout<T> {
+impl<S: AsyncWrite, T: Deref<Target = Timeouts>> AsyncWrite for IdleTimeout<S, T> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -193,7 +203,7 @@ impl<T: AsyncWrite> AsyncWrite for IdleTimeout<T> {
 
 #[cfg(feature = "hyper-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hyper-util")))]
-impl<T: Connection> Connection for IdleTimeout<T> {
+impl<S: Connection, T: Deref<Target = Timeouts>> Connection for IdleTimeout<S, T> {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }

@@ -4,6 +4,7 @@ use expiry::timeouts::{self, Sleep, TimerError};
 use expiry::Timeouts;
 use hyper::rt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A [`hyper::rt::Timer`]: hyper's own limits, such as that of a request's head, go by these
 /// timeouts.
 ///
-/// hyper wants a box for each sleep, so `sleep` allocates. `reset` does not: it is one
+/// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`, of which each sleep owns a clone. hyper wants
+/// a box for each sleep, so `sleep` allocates. `reset` does not: it is one
 /// compare-and-swap.
 ///
 /// # Refusals
@@ -37,38 +39,37 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// server.header_read_timeout(Duration::from_secs(10));
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct ExpiryTimer {
-    timeouts: &'static Timeouts,
+pub struct ExpiryTimer<T = &'static Timeouts> {
+    timeouts: T,
     /// An instant, and the time of the timeouts then.
     anchor: (Instant, Duration),
 }
 
-impl ExpiryTimer {
+impl<T: Deref<Target = Timeouts>> ExpiryTimer<T> {
     /// A timer on these timeouts. It reads the system's clock once. From then on hyper's instants
     /// go by the clock of the timeouts.
     #[must_use]
-    pub fn new(timeouts: &'static Timeouts) -> Self {
-        ExpiryTimer { timeouts, anchor: (Instant::now(), timeouts.now()) }
+    pub fn new(timeouts: T) -> Self {
+        ExpiryTimer { anchor: (Instant::now(), timeouts.now()), timeouts }
     }
 
     /// The timeouts.
     #[must_use]
-    pub const fn timeouts(&self) -> &'static Timeouts {
-        self.timeouts
-    }
-
-    fn until(&self, deadline: Instant) -> Duration {
-        deadline.saturating_duration_since(rt::Timer::now(self))
+    pub const fn timeouts(&self) -> &T {
+        &self.timeouts
     }
 }
 
-impl rt::Timer for ExpiryTimer {
+impl<T> rt::Timer for ExpiryTimer<T>
+where
+    T: Deref<Target = Timeouts> + Clone + Send + Sync + 'static,
+{
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Unfailing { sleep: self.timeouts.sleep(duration), again: None })
+        Box::pin(Unfailing { sleep: Sleep::new(self.timeouts.clone(), duration), again: None })
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        self.sleep(self.until(deadline))
+        self.sleep(deadline.saturating_duration_since(self.now()))
     }
 
     fn now(&self) -> Instant {
@@ -78,23 +79,26 @@ impl rt::Timer for ExpiryTimer {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<Unfailing>() {
-            Some(ours) => ours.get_mut().sleep.reset(self.until(deadline)),
+        match sleep.as_mut().downcast_mut_pin::<Unfailing<T>>() {
+            Some(ours) => {
+                let rest = deadline.saturating_duration_since(self.now());
+                ours.get_mut().sleep.reset(rest);
+            }
             None => *sleep = self.sleep_until(deadline),
         }
     }
 }
 
 /// A sleep that waits for room where it is refused.
-struct Unfailing {
-    sleep: Sleep<'static>,
+struct Unfailing<T: Deref<Target = Timeouts>> {
+    sleep: Sleep<T>,
     /// Wakes a sleep that was refused.
-    again: Option<Sleep<'static>>,
+    again: Option<Sleep<&'static Timeouts>>,
 }
 
-impl rt::Sleep for Unfailing {}
+impl<T: Deref<Target = Timeouts> + Send + Sync + 'static> rt::Sleep for Unfailing<T> {}
 
-impl Future for Unfailing {
+impl<T: Deref<Target = Timeouts>> Future for Unfailing<T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {

@@ -3,6 +3,7 @@
 use expiry::{timeouts, Timeouts};
 use expiry_tower::ExpiryTimer;
 use hyper::rt::Timer;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 #[test]
 fn a_sleep_that_nothing_can_wake_is_ready() {
     let full = Timeouts::builder().capacity(1).build_manual().unwrap();
-    let timer = ExpiryTimer::new(Box::leak(Box::new(full)));
+    let timer = ExpiryTimer::new(Arc::new(full));
     let mut context = Context::from_waker(Waker::noop());
     let [mut first, mut second] = [(); 2].map(|()| timer.sleep(Duration::from_secs(60)));
     assert!(first.as_mut().poll(&mut context).is_pending());

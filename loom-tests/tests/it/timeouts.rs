@@ -35,19 +35,19 @@ impl Rig {
         Rig { timeouts, clock }
     }
 
-    fn sleep(&self) -> Sleep<'static> {
+    fn sleep(&self) -> Sleep<&'static Timeouts> {
         self.timeouts.sleep(TICK * LIMIT)
     }
 
     /// A sleep that waits already, for this task.
-    fn waiting(&self, task: &Arc<Task>) -> Sleep<'static> {
+    fn waiting(&self, task: &Arc<Task>) -> Sleep<&'static Timeouts> {
         let mut sleep = self.sleep();
         assert!(task.poll(&mut sleep).is_pending());
         sleep
     }
 
     /// A sleep that waits for another task, and is due after a tick.
-    fn neighbour(&self) -> Sleep<'static> {
+    fn neighbour(&self) -> Sleep<&'static Timeouts> {
         let mut sleep = self.timeouts.sleep(TICK);
         assert!(Task::new().poll(&mut sleep).is_pending());
         sleep
@@ -362,7 +362,7 @@ model!(t7_two_drops_beside_a_scan, large_both, |fence| {
 });
 
 /// Which slot it waits in.
-fn slot(sleep: &Sleep<'_>) -> String {
+fn slot(sleep: &Sleep<&Timeouts>) -> String {
     let debug = format!("{sleep:?}");
     let (_, id) = debug.split_once("id: ").expect("it waits");
     id.chars().take_while(char::is_ascii_digit).collect()
@@ -384,7 +384,7 @@ fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static)
 struct Late<T> {
     /// The owner's thread, which uses its entry from before that on.
     owner: thread::JoinHandle<T>,
-    occupants: [Sleep<'static>; 4],
+    occupants: [Sleep<&'static Timeouts>; 4],
     /// Whether one of them has the slot.
     same: bool,
 }
@@ -393,7 +393,7 @@ impl Rig {
     fn late<T: 'static>(
         &self,
         (task, occupant): (&Arc<Task>, &Arc<Task>),
-        owner: impl FnOnce(Sleep<'static>) -> T + Send + 'static,
+        owner: impl FnOnce(Sleep<&'static Timeouts>) -> T + Send + 'static,
     ) -> Late<T> {
         let sleep = self.waiting(task);
         // There are so many that this thread leaves the first one's slot block.
@@ -471,7 +471,7 @@ fn twins() -> (Waker, Waker, &'static std::sync::atomic::AtomicUsize) {
     (first, second, count)
 }
 
-fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError>> {
+fn poll_with(sleep: &mut Sleep<&Timeouts>, waker: &Waker) -> Poll<Result<(), TimerError>> {
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bolt_task::Bench;
 use crate::replay::Failure;
+use crate::task::debug;
 use crate::tuple::{Parents, Tuple};
 use std::fmt;
 use std::time::Duration;
@@ -39,11 +40,7 @@ pub struct BoltCollector<'a, M = ()> {
     pub(crate) bench: &'a mut Bench<M>,
 }
 
-impl<M> fmt::Debug for BoltCollector<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BoltCollector")
-    }
-}
+debug!([M] BoltCollector<'_, M>, |_it| "BoltCollector");
 
 impl<M: Clone + 'static> BoltCollector<'_, M> {
     /// The topology's time, from its clock's origin on. In simulations it is the simulated time.

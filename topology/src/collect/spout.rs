@@ -2,6 +2,7 @@
 
 use crate::error::EmitError;
 use crate::spout_task::Desk;
+use crate::task::debug;
 use std::fmt;
 use std::time::Duration;
 
@@ -37,11 +38,7 @@ pub struct SpoutCollector<'a, M, Id = u64> {
     pub(crate) desk: &'a mut Desk<M, Id>,
 }
 
-impl<M, Id> fmt::Debug for SpoutCollector<'_, M, Id> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SpoutCollector")
-    }
-}
+debug!([M, Id] SpoutCollector<'_, M, Id>, |_it| "SpoutCollector");
 
 impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
     /// The topology's time, from its clock's origin on. In simulations it is the simulated time.

@@ -2,6 +2,7 @@
 
 use super::Bolt;
 use crate::collect::BoltCollector;
+use crate::task::debug;
 use crate::tuple::{Anchors, Tuple};
 use std::fmt;
 use std::marker::PhantomData;
@@ -34,11 +35,7 @@ where
 /// See [`basic`].
 pub struct Basic<F, Out>(F, PhantomData<fn(Out)>);
 
-impl<F, Out> fmt::Debug for Basic<F, Out> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Basic")
-    }
-}
+debug!([F, Out] Basic<F, Out>, |_it| "Basic");
 
 /// What a [`basic`] bolt may return: nothing, or an error.
 pub trait Done {
@@ -66,11 +63,7 @@ pub struct Derive<'a, 'b, M> {
     out: &'a mut BoltCollector<'b, M>,
 }
 
-impl<M> fmt::Debug for Derive<'_, '_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Derive")
-    }
-}
+debug!([M] Derive<'_, '_, M>, |_it| "Derive");
 
 impl<M: Clone + 'static> Derive<'_, '_, M> {
     /// Emits a message.

@@ -37,13 +37,12 @@ use crate::tuple::Tuple;
 ///
 /// It takes messages of type `In` and emits messages of type `Out`; a bolt that emits none has
 /// `Out = ()`.
+#[allow(unused_variables)]
 pub trait Bolt<In, Out = ()>: Send {
     /// The first call of an instance, also after a restart. A topology that
     /// [starts inactive](crate::TopologyBuilder::start_inactive) prepares its bolts at the first
     /// activation.
-    fn prepare(&mut self, context: &Context) {
-        let _ = context;
-    }
+    fn prepare(&mut self, context: &Context) {}
 
     /// A tuple has come. The bolt acks or fails it now, or later in another of its calls. A panic
     /// fails the tuple, and another instance of the bolt is made. The tree of the tuple may have
@@ -63,18 +62,14 @@ pub trait Bolt<In, Out = ()>: Send {
     /// waits for room. While the topology is [drained](crate::Topology::drain), a tick comes early:
     /// once when the bolt has executed what there is, is not [ready](Self::is_ready), or was
     /// [woken](Self::woken).
-    fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {
-        let _ = out;
-    }
+    fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {}
 
     /// The bolt's [`Waker`](crate::Waker) was used since the last call. A bolt that holds tuples
     /// until another thread has an answer acks or fails them here. The call comes also while the
     /// topology is inactive or [drained](crate::Topology::drain), which waits for the trees of held
     /// tuples. It waits while the bolt's output waits for room, unless the bolt is on a cycle.
     /// Several wake-ups may make one call.
-    fn woken(&mut self, out: &mut BoltCollector<'_, Out>) {
-        let _ = out;
-    }
+    fn woken(&mut self, out: &mut BoltCollector<'_, Out>) {}
 
     /// The last call, also if the topology is killed or dropped. The bolt can neither emit nor ack
     /// any more. When a topology has been [drained](crate::Topology::drain), no bolt holds a

@@ -3,12 +3,11 @@
 use super::{Bolt, Context, Waker};
 use crate::collect::BoltCollector;
 use crate::error::Failed;
-use crate::task::{caught, unwound, Panicked};
+use crate::task::{caught, debug, unwound, Panicked};
 use crate::tuple::Tuple;
 use crossbeam_queue::SegQueue;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
 use std::sync::{Arc, Weak};
@@ -127,11 +126,7 @@ impl<In, Out> Concurrent<In, Out> {
     }
 }
 
-impl<In, Out> fmt::Debug for Concurrent<In, Out> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Concurrent")
-    }
-}
+debug!([In, Out] Concurrent<In, Out>, |_it| "Concurrent");
 
 impl<In, Out: Clone + Send + 'static> Bolt<In, Out> for Concurrent<In, Out> {
     fn execute(&mut self, tuple: Tuple<In>, out: &mut BoltCollector<'_, Out>) {

@@ -1,9 +1,9 @@
 //! What an instance is made with: its task's name and number, and a way to wake the task.
 
 use crate::inbox::Call;
-use std::fmt;
+use crate::task::{debug, lock};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task;
 use std::time::Duration;
 
@@ -80,11 +80,7 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{} of {}]", self.component, self.task, self.tasks)
-    }
-}
+debug!([] Context, |it| "{}[{} of {}]", it.component, it.task, it.tasks);
 
 /// The counters of a component, by their names.
 #[derive(Default)]
@@ -93,7 +89,7 @@ pub(crate) struct Registry(Mutex<Vec<(String, Counter)>>);
 impl Registry {
     /// The counter of this name, which is made if there is none.
     fn counter(&self, name: &str) -> Counter {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = lock(&self.0);
         if let Some((_, counter)) = counters.iter().find(|(known, _)| known == name) {
             return counter.clone();
         }
@@ -104,7 +100,7 @@ impl Registry {
 
     /// All names and values, in the order in which they were registered.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
-        let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = lock(&self.0);
         counters.iter().map(|(name, counter)| (name.clone(), counter.get())).collect()
     }
 }
@@ -189,8 +185,4 @@ impl From<Waker> for task::Waker {
     }
 }
 
-impl fmt::Debug for Waker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Waker")
-    }
-}
+debug!([] Waker, |_it| "Waker");

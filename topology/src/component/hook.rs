@@ -36,41 +36,28 @@ pub struct Seen<'a> {
 /// let topology = TopologyBuilder::new();
 /// topology.hook(Trace);
 /// ```
+#[allow(unused_variables)]
 pub trait Hook: Send + Sync {
     /// A component emits this message. For a spout's message, the hook is called at each attempt.
-    fn emit(&self, task: &Context, message: &dyn Any) {
-        let _ = (task, message);
-    }
+    fn emit(&self, task: &Context, message: &dyn Any) {}
 
     /// A bolt has executed a tuple, which it may have acked.
-    fn execute(&self, task: &Context, tuple: &Seen<'_>) {
-        let _ = (task, tuple);
-    }
+    fn execute(&self, task: &Context, tuple: &Seen<'_>) {}
 
     /// A bolt acks a tuple with this message. Of a tuple that was [split](crate::Tuple::split) it
     /// is `()`.
-    fn ack(&self, task: &Context, tuple: &Seen<'_>, message: &dyn Any) {
-        let _ = (task, tuple, message);
-    }
+    fn ack(&self, task: &Context, tuple: &Seen<'_>, message: &dyn Any) {}
 
     /// A bolt has failed a tuple, or has panicked over it.
-    fn fail(&self, task: &Context, tuple: &Seen<'_>) {
-        let _ = (task, tuple);
-    }
+    fn fail(&self, task: &Context, tuple: &Seen<'_>) {}
 
     /// A spout's message was acked, so long after its first emission. The hook is called before the
     /// spout's `ack`.
-    fn spout_ack(&self, task: &Context, id: &dyn fmt::Debug, took: Duration) {
-        let _ = (task, id, took);
-    }
+    fn spout_ack(&self, task: &Context, id: &dyn fmt::Debug, took: Duration) {}
 
     /// An attempt at a spout's message has failed. There is another attempt if `is_last` is false.
-    fn spout_fail(&self, task: &Context, id: &dyn fmt::Debug, failure: &Failure, is_last: bool) {
-        let _ = (task, id, failure, is_last);
-    }
+    fn spout_fail(&self, task: &Context, id: &dyn fmt::Debug, failure: &Failure, is_last: bool) {}
 
     /// A component reports an error, or has panicked.
-    fn error(&self, task: &Context, error: &str) {
-        let _ = (task, error);
-    }
+    fn error(&self, task: &Context, error: &str) {}
 }

@@ -111,6 +111,7 @@ pub enum Next {
 /// assert_eq!(told, ["0 acked", "1 acked", "1 once more", "2 given up", "2 once more"]);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
+#[allow(unused_variables)]
 pub trait Spout<M, Id = u64>: Send {
     /// How its messages are emitted again, if [`replay`](crate::SpoutStage::replay) is not set.
     fn replay_by_default() -> Replay
@@ -125,9 +126,7 @@ pub trait Spout<M, Id = u64>: Send {
     /// [starts inactive](crate::TopologyBuilder::start_inactive) opens its spouts at the first
     /// activation. After that an instance that panics is replaced at once, also while the topology
     /// is inactive.
-    fn open(&mut self, context: &Context) {
-        let _ = context;
-    }
+    fn open(&mut self, context: &Context) {}
 
     /// Asks for messages. The spout emits one or a few now, while there is
     /// [room](SpoutCollector::room). The call is not made while there is no room, while bolts have
@@ -136,25 +135,19 @@ pub trait Spout<M, Id = u64>: Send {
 
     /// All that was derived from the message with this id has been acked. Called once for each
     /// message.
-    fn ack(&mut self, id: Id) {
-        let _ = id;
-    }
+    fn ack(&mut self, id: Id) {}
 
     /// The message with this id is given up: its last attempt has failed or timed out, or a bolt
     /// has rejected it. Called once for each such message, instead of `ack`. If the spout's [dead
     /// letters](crate::SpoutStage::dead_letters) go to bolts, the call comes when the letter has
     /// ended. With [`Replay::once`] the first attempt is the last one, and the spout may emit the
     /// message again by itself, as in Storm.
-    fn fail(&mut self, id: Id, failure: &Failure) {
-        let _ = (id, failure);
-    }
+    fn fail(&mut self, id: Id, failure: &Failure) {}
 
     /// An attempt at the message with this id has failed or timed out, and another one follows
     /// after the pause, with `message`. The spout may change the message for it, for example to
     /// count the attempts. The topology emits it: the spout need do nothing.
-    fn replay(&mut self, id: &Id, failure: &Failure, message: &mut M) {
-        let _ = (id, failure, message);
-    }
+    fn replay(&mut self, id: &Id, failure: &Failure, message: &mut M) {}
 
     /// The time that [`tick_every`](crate::SpoutStage::tick_every) set has passed. Ticks come also
     /// while there is no room, or the topology is inactive. A tick emits nothing.

@@ -2,10 +2,11 @@
 
 use super::{Context, Next, Spout};
 use crate::collect::SpoutCollector;
+use crate::task::lock;
 use futures_core::Stream;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::task::{self, Poll};
 
 /// A spout of what a stream gives. The id of a message is its number, from 0.
@@ -58,7 +59,7 @@ impl<S: Send + 'static> StreamSpout<S> {
     /// follows a panic, have no stream, and are done at once.
     pub fn instances(self) -> impl Fn(&Context) -> Self + Send + Sync + 'static {
         let stream = Mutex::new(self.stream);
-        move |_| Self::of(stream.lock().unwrap_or_else(PoisonError::into_inner).take())
+        move |_| Self::of(lock(&stream).take())
     }
 }
 

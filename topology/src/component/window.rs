@@ -2,6 +2,7 @@
 
 use super::Bolt;
 use crate::collect::BoltCollector;
+use crate::task::nanos;
 use crate::tuple::Tuple;
 use expiry::wheel::{Geometry, TimerId, TimerWheel};
 use std::collections::HashMap;
@@ -83,10 +84,6 @@ struct Windows<In, K, By, Full, Make> {
     open: HashMap<K, (Vec<Tuple<In>>, TimerId)>,
     /// When windows end, in nanoseconds of the topology's time.
     ends: TimerWheel<K>,
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<In, Out, K, R, By, Full, Make> Bolt<In, Out> for Windows<In, K, By, Full, Make>

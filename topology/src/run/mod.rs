@@ -19,7 +19,7 @@ pub use simulation::Simulation;
 pub use stuck::{Stuck, StuckComponent};
 pub use topology::Topology;
 
-use crate::task::Shared;
+use crate::task::{nanos, Shared};
 
 /// Drives a tracker that has no reaper: ends the trees that are due. Returns the clock reading at
 /// which to do so again.
@@ -29,8 +29,7 @@ fn poll(shared: &Shared) -> Option<u64> {
         let now = shared.clock.now();
         let polled = tracker.poll(4096);
         if !polled.more {
-            let next = u64::try_from(polled.next?.as_nanos()).unwrap_or(u64::MAX);
-            return Some(now.saturating_add(next));
+            return Some(now.saturating_add(nanos(polled.next?)));
         }
     }
 }

@@ -112,7 +112,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             self.desk.task.emitter.report(&error);
             return self.end(place, &first);
         }
-        self.desk.task.emitter.stats.dead.add(1);
+        self.desk.task.emitter.stats.dead_letters.add(1);
         if !self.desk.letters.is_closed() {
             match guarded(&mut self.desk, |desk| desk.bury(place, &failure)) {
                 Ok(false) => {}

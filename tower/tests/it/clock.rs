@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn timeouts() -> &'static Timeouts {
     let clock = TokioClock::new();
     let built = Timeouts::builder().clock(clock.clone()).build_manual();
-    let timeouts = Box::leak(Box::new(built.expect("good settings")));
+    let timeouts: &'static Timeouts = Box::leak(Box::new(built.expect("good settings")));
     tokio::spawn(clock.drive(timeouts));
     timeouts
 }

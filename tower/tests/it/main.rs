@@ -8,6 +8,7 @@ mod examples;
 mod idle;
 mod layer;
 mod limits;
+mod owned;
 mod timer;
 
 use expiry::{ManualClock, Timeouts, TimeoutsBuilder};
