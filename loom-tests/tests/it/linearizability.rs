@@ -3,10 +3,10 @@
 //! were delivered.
 //!
 //! The model of a root and the search are those of the crate `model`. Orders keep each thread's own
-//! order. The checker does not ask for the order of real time between threads. An operation that has
-//! seen nothing of another thread's may be ordered before it, as the memory model allows. A poll may
-//! end every root that may be due, or not: the models in `wheel_inbox_reaper` check that it must. In
-//! the end time passes, and nothing may be left.
+//! order. The checker does not ask for the order of real time between threads. An operation that
+//! has seen nothing of another thread's may be ordered before it, as the memory model allows. A
+//! poll may end every root that may be due, or not: the models in `wheel_inbox_reaper` check that
+//! it must. In the end time passes, and nothing may be left.
 
 use expiry::{AckError, Done, Outcome, Reason, RootId};
 use loom::thread::{current, ThreadId};

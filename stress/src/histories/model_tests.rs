@@ -1,8 +1,8 @@
 //! The models: small histories of each store type, sound ones and those that each kind of mistake
 //! would make.
 //!
-//! The tables are those of [`check_tests::judge`]. A call is a tick and what was done. Calls come one
-//! after another, unless they say when they began and ended: `3..20 1-6 touch 5 yes` is a touch
+//! The tables are those of [`check_tests::judge`]. A call is a tick and what was done. Calls come
+//! one after another, unless they say when they began and ended: `3..20 1-6 touch 5 yes` is a touch
 //! that was made from 3 to 20, while the ticks from 1 to 6 went by.
 
 use super::acks::{self, Chosen, Issued};
