@@ -5,13 +5,18 @@
 //! `tests/corpus.rs` calls them with the bytes that were kept, and two of them with random ones.
 //! Both read a history by the same [`Histories`], and run it beside the same model. The wheel has
 //! its driver in `wheel/tests/unit/timers`, because that looks inside.
-
-#![cfg(not(expiry_loom))]
+//!
+//! Where calls overlap, [`linear`] asks whether any order explains their answers. The scenario
+//! `stress histories` and the generated programs of `loom-tests` do. [`due`] and [`roots`] hold what
+//! a deadline and a root may be within an interval.
 
 mod ack;
+pub mod due;
+pub mod linear;
 mod map;
 mod pending;
 mod queue;
+pub mod roots;
 mod rotating;
 mod sessions;
 mod shared;

@@ -1,6 +1,6 @@
 //! The checker itself: histories at random, against every order there is.
 
-use super::*;
+use model::linear::{check, Call, Model, Span, Then};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

@@ -4,12 +4,12 @@
 //! end has yet to be reported. The report is a step by itself. It lies between the beginning of the
 //! poll or call whose thread reported it, and the listener's call.
 
-use super::check::{Span, Then};
-use super::due::Due;
 use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::expiring_map::{Compute, Computed, Entry};
 use expiry::{BuildError, ExpiringMap, InsertError, RemovalCause, StoreError};
+use model::due::Due;
+use model::linear::{Span, Then};
 use rand::rngs::SmallRng;
 use rand::Rng;
 

@@ -1,14 +1,12 @@
 //! Scenario `histories`: records what real threads do to few keys at full speed, and checks whether
 //! that is linearizable.
 //!
-//! `record` runs a round and notes calls, `check` is the checker; `map`, `queue`, `acks`,
-//! `sessions` and `table` are the store types with their sequential models, `due` is what these
-//! know of deadlines, `show` prints what has no explanation. Memory is proportional to the
-//! operations of a round.
+//! `record` runs a round and notes calls, and [`model::linear`] is the checker. `map`, `queue`,
+//! `acks`, `sessions` and `table` are the store types with their sequential models, which know
+//! [`model::due`] of deadlines. `show` prints what has no explanation. Memory is proportional to
+//! the operations of a round.
 
 mod acks;
-mod check;
-mod due;
 mod map;
 mod queue;
 mod record;
@@ -22,7 +20,8 @@ use crate::interrupt;
 use crate::live::{Gauge, Live};
 use crate::options::{Histories, On};
 use crate::report::Report;
-use record::{record, Recorded, Subject, Time};
+use model::linear::check;
+use record::{record, Of, Recorded, Subject, Time};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -187,7 +186,7 @@ fn explain<S: Subject>(recorded: &Recorded<S>, checks: &Checks, round: u64) -> (
     let (next, widest) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(of_key) = histories.get(next.fetch_add(1, Relaxed)) {
-            match check::check::<S>(S::INITIAL, &recorded.history(of_key)) {
+            match check::<Of<S>>(S::INITIAL, &recorded.history(of_key)) {
                 Ok(most) => {
                     widest.fetch_max(most, Relaxed);
                 }
@@ -203,5 +202,7 @@ fn explain<S: Subject>(recorded: &Recorded<S>, checks: &Checks, round: u64) -> (
     (histories.len(), widest.into_inner())
 }
 
+#[cfg(test)]
+mod check_tests;
 #[cfg(test)]
 mod model_tests;

@@ -1,15 +1,15 @@
 //! The models: small histories of each store type, sound ones and those that each kind of mistake
 //! would make.
 //!
-//! The tables are those of [`tests::judge`]. A call is a tick and what was done. Calls come one
-//! after another, unless they say when they began and ended: `3..20 1-6 touch 5 yes` is a touch
+//! The tables are those of [`check_tests::judge`]. A call is a tick and what was done. Calls come
+//! one after another, unless they say when they began and ended: `3..20 1-6 touch 5 yes` is a touch
 //! that was made from 3 to 20, while the ticks from 1 to 6 went by.
 
 use super::acks::{self, Chosen, Issued};
-use super::check::{check, tests, Call, Span};
-use super::record::{Event, Subject};
-use super::{map, queue, sessions, table};
+use super::record::{Event, Of, Subject};
+use super::{check_tests, map, queue, sessions, table};
 use expiry::{Ack, Done, ExpiryQueue, Handle, Reason, SessionError, Updated};
+use model::linear::{check, Call, Span};
 use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -59,11 +59,11 @@ fn is_explained<S: Text>(history: &str) -> bool {
     let calls = history.split(';').filter(|call| !call.is_empty()).enumerate();
     let mut calls: Vec<_> = calls.map(|(place, text)| call::<S>(place, text)).collect();
     calls.sort_by_key(|call| call.at.began);
-    check::<S>(S::INITIAL, &calls).is_ok()
+    check::<Of<S>>(S::INITIAL, &calls).is_ok()
 }
 
 fn judge<S: Text>(table: &str) {
-    tests::judge(table, is_explained::<S>);
+    check_tests::judge(table, is_explained::<S>);
 }
 
 impl Text for map::Load {

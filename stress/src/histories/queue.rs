@@ -3,12 +3,12 @@
 //! A key is there until a poll returns it, even if its time is up, and can be renewed until then.
 //! Most answers say when it expires.
 
-use super::check::{Span, Then};
-use super::due::Due;
 use super::record::{Log, Subject, Time, LONGEST};
 use crate::keys::Key;
 use crate::options::Histories;
 use expiry::{BuildError, ExpiryQueue, Handle, StoreError, Updated};
+use model::due::Due;
+use model::linear::{Span, Then};
 use rand::rngs::SmallRng;
 use rand::Rng;
 

@@ -25,17 +25,18 @@
 //! that reports it. It lasts from the beginning of that thread's poll, or other call, until the
 //! report.
 
-use super::check::{Call, Model, Span, Then};
-use super::due::Due;
 use crate::checks::{Check, Checks};
 use crate::options::Histories;
 use expiry::{BuildError, ManualClock};
+use model::due::{left_by_poll, Due};
+use model::linear::{Call, Model, Span, Then};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::sync::atomic::{fence, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -104,7 +105,7 @@ pub trait Subject: Sized + Sync {
 
     /// What may come of a poll.
     fn polled(state: Self::State, poll: &Span, since: u64, next: &mut Vec<(Self::State, Then)>) {
-        next.extend(left_by_poll::<Self>(state, poll, since));
+        next.extend(left_by_poll(state, Self::due, poll, since));
     }
 
     /// See [`Model::only_looks`].
@@ -142,19 +143,11 @@ pub trait Subject: Sized + Sync {
     fn put(&self, number: u64) -> bool;
 }
 
-/// The state after a poll that has left the entry. See [`Due::is_left`].
-pub fn left_by_poll<S: Subject>(
-    mut state: S::State,
-    poll: &Span,
-    since: u64,
-) -> Option<(S::State, Then)> {
-    if let Some(due) = S::due(&mut state) {
-        *due = due.is_left(poll, since)?;
-    }
-    Some((state, Then::Done))
-}
+/// The sequential model of a subject's objects.
+#[derive(Debug)]
+pub struct Of<S>(PhantomData<S>);
 
-impl<S: Subject> Model for S {
+impl<S: Subject> Model for Of<S> {
     type State = S::State;
     type Did = Event<S::Did>;
 

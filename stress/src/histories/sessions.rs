@@ -8,14 +8,14 @@
 //! the session was touched. A taking takes two for each session: it clears the flag, and it reads
 //! when the session is due. The driver takes the touches in each of its polls.
 
-use super::check::{Span, Then};
-use super::due::Due;
-use super::record::{left_by_poll, Log, Subject, Time, LONGEST};
+use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{
     BuildError, NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker,
     StoreError,
 };
+use model::due::{left_by_poll, Due};
+use model::linear::{Span, Then};
 use rand::rngs::SmallRng;
 use rand::Rng;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -192,7 +192,7 @@ impl Subject for Load {
     /// A poll also takes the touches.
     fn polled(state: State, poll: &Span, since: u64, next: &mut Vec<(State, Then)>) {
         if !matches!(state, Live { touched: true, seat, .. } if !seat.closing) {
-            next.extend(left_by_poll::<Self>(state, poll, since));
+            next.extend(left_by_poll(state, Self::due, poll, since));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A history without an explanation, for people.
 
-use super::check::{Bad, Call, Model};
+use model::linear::{Bad, Call, Model};
 use std::fmt::{Debug, Write};
 
 /// The widest drawing, in characters.

@@ -3,11 +3,11 @@
 //! Each value is an object by itself, from its insertion on. It is there until one call takes it,
 //! or a poll finds its time up. After that its ticket reaches nothing, whatever has its slot then.
 
-use super::check::{Span, Then};
-use super::due::Due;
 use super::record::{Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{BuildError, PendingTable, StoreError, Ticket};
+use model::due::Due;
+use model::linear::{Span, Then};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::Rng;

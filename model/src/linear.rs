@@ -34,11 +34,13 @@ const BEFORE: usize = 4;
 /// When a call was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// Real time: it was made between these two. Calls whose intervals share a reading overlap.
+    /// Real time before the call. Calls whose intervals share a reading overlap.
     pub began: u64,
+    /// Real time after the call.
     pub ended: u64,
-    /// The tick of the object's clock at the beginning and at the end.
+    /// The tick of the object's clock at the beginning.
     pub from: u32,
+    /// The tick of the object's clock at the end.
     pub to: u32,
     /// The tick when the calling thread last delivered an end during the call, or when the call
     /// began. A deadline that the call sets counts from then at the earliest.
@@ -50,13 +52,16 @@ pub struct Span {
 /// A call and its answer, and when it was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<D> {
+    /// When it was made.
     pub at: Span,
+    /// What it was, and its answer.
     pub did: D,
 }
 
 /// Whether a call is done after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
+    /// The call has made its last step.
     Done,
     /// It has another step to make, and remembers this there. Not zero.
     Goes(u32),
@@ -64,7 +69,9 @@ pub enum Then {
 
 /// A sequential model of an object.
 pub trait Model {
+    /// What the object may be.
     type State: Copy + Eq + Hash + Debug + Send + Sync;
+    /// A call and its answer.
     type Did: Copy + Debug + Send + Sync;
 
     /// Pushes the possible results of the next step of `call` to `next`: none if the step cannot be
@@ -344,7 +351,3 @@ impl<'a, M: Model> Search<'a, M> {
         true
     }
 }
-
-#[cfg(test)]
-#[path = "check_tests.rs"]
-pub mod tests;

@@ -5,7 +5,7 @@
 //! no earlier than that of the renewal before it. See [`Due::renewed`], and "Renewals" in the
 //! engine's `deadline`.
 
-use super::check::Span;
+use crate::linear::{Span, Then};
 
 /// The ticks between which a deadline lies, and when the call that set it had ended.
 ///
@@ -79,4 +79,18 @@ impl Due {
             Some(self)
         }
     }
+}
+
+/// The state after a poll that has left the entry, whose deadline `due` finds in the state. See
+/// [`Due::is_left`].
+pub fn left_by_poll<S>(
+    mut state: S,
+    due: impl Fn(&mut S) -> Option<&mut Due>,
+    poll: &Span,
+    since: u64,
+) -> Option<(S, Then)> {
+    if let Some(due) = due(&mut state) {
+        *due = due.is_left(poll, since)?;
+    }
+    Some((state, Then::Done))
 }
