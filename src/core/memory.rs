@@ -26,7 +26,7 @@ pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
 #[cfg(not(expiry_loom))]
 mod imp {
     use super::{OutOfMemory, Range, ZeroValid};
-    use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
+    use memmap2::{MmapMut, MmapOptions};
     use std::marker::PhantomData;
 
     /// An array of `T`, all zeroes at first.
@@ -130,7 +130,7 @@ mod imp {
             if size == 0 || from >= to {
                 return self.zero(range);
             }
-            let (offset, advice) = (from - at(0), UncheckedAdvice::DontNeed);
+            let (offset, advice) = (from - at(0), memmap2::UncheckedAdvice::DontNeed);
             // SAFETY: these pages lie in the mapping, which is private and anonymous, and hold
             // atomics only. They read as zeroes afterwards, a valid value, and callers want zeroes
             // there.

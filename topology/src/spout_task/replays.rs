@@ -108,8 +108,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         };
         if let Some(letter) = &pending.given_up {
             let first = letter.failure.clone();
-            let error = format_args!("a dead letter was not acked: {failure}");
-            self.desk.task.emitter.report(&error);
+            self.desk.task.emitter.report(&format_args!("a dead letter was not acked: {failure}"));
             return self.end(place, &first);
         }
         self.desk.task.emitter.stats.dead_letters.add(1);
@@ -121,8 +120,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                     return;
                 }
                 Err(panicked) => {
-                    let error = format_args!("making a dead letter {panicked}");
-                    self.desk.task.emitter.report(&error);
+                    self.desk.task.emitter.report(&format_args!("making a dead letter {panicked}"));
                 }
             }
         }
