@@ -84,6 +84,22 @@ model!(s02_fail_then_fail_and_ack, || {
     assert!(rig.is_empty());
 });
 
+// A root ends, and the next one has its slot, while another thread lists all roots. Guards: the
+// lease is read again after key and owner, which release what came before them.
+model!(a_list_beside_the_next_root_of_a_slot, || {
+    let rig = Rig::new();
+    let first = rig.issue(3, 10).unwrap();
+    // This takes the chunk's other slot, so the next claim comes round to the first one's.
+    let other = rig.issue(9, 9).unwrap();
+    let a = aside(&rig, |rig| rig.oldest(3));
+    assert_eq!(rig.ack(first, 3), Ok(Ack::Completed));
+    let second = rig.issue(5, 11).unwrap();
+    for listed in a.join().unwrap() {
+        let all = [(first.into(), 10), (other.into(), 9), (second.into(), 11)];
+        assert!(all.contains(&(listed.root, listed.owner)), "{listed:?}");
+    }
+});
+
 /// One of two inits of root 1, by owners 10 and 11, has succeeded. The root's last edge is `edge`.
 fn one_init(rig: &Rig, a: Result<(), AckError>, b: Result<(), AckError>, edge: u64) {
     let owner = match (a, b) {

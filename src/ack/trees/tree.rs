@@ -165,7 +165,9 @@ pub(super) fn occupy<'a, T: 'static>(
     let tree = slot.fields();
     tree.key.store(key, Ordering::Release);
     step("occupied");
-    tree.owner.store(owner, Ordering::Relaxed);
+    // Release, as of the key: a list that reads it sees that the occupant before has ended
+    // (`a_list_beside_the_next_root_of_a_slot` fails without).
+    tree.owner.store(owner, Ordering::Release);
     if let Some(token) = token.take() {
         // SAFETY: just claimed.
         unsafe { Tree::put_token(slot, token) };
