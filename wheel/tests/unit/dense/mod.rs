@@ -1,7 +1,5 @@
-//! The wheel against an oracle that knows nothing of buckets, against a validator of its structure,
-//! and against the bugs that wheels before it had.
+//! The wheel against a validator of its structure, and against the bugs that wheels before it had.
 
-mod model;
 mod named;
 mod random;
 
