@@ -1,6 +1,6 @@
 //! Roots of an `AckTracker`, and the calls that are made on them.
 
-use super::record::{heard_of, Log, Subject, Time, LONGEST};
+use super::record::{heard_of, set, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{AckError, AckTracker, BuildError, Lifetime, Outcome, Reason, RootId};
 use model::due::Due;
@@ -58,10 +58,8 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
 
     fn new(time: &Time, capacity: Option<usize>, options: &Histories) -> Result<Self, BuildError> {
         let now = time.clone();
-        let mut builder = AckTracker::builder()
-            .interval(time.interval())
+        let builder = set!(AckTracker::builder(), time, capacity)
             .timeout(time.ticks(LONGEST))
-            .clock(time.clock.clone())
             .on_outcome(move |outcome: Outcome| {
                 let owner = outcome.owner as Owner;
                 let key = match outcome.root {
@@ -74,9 +72,6 @@ impl<const ISSUED: bool> Subject for Load<ISSUED> {
                 };
                 now.hear(key, did);
             });
-        if let Some(capacity) = capacity {
-            builder = builder.capacity(capacity);
-        }
         let issued = if ISSUED { u32::from(options.threads) * options.operations + 1 } else { 0 };
         Ok(Load {
             tracker: builder.build_manual()?,

@@ -4,7 +4,7 @@
 //! end has yet to be reported. The report is a step by itself. It lies between the beginning of the
 //! poll or call whose thread reported it, and the listener's call.
 
-use super::record::{Log, Subject, Time, LONGEST};
+use super::record::{set, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::expiring_map::{Compute, Computed, Entry};
 use expiry::{BuildError, ExpiringMap, InsertError, RemovalCause, StoreError};
@@ -170,12 +170,7 @@ impl Subject for Load {
     }
 
     fn new(time: &Time, capacity: Option<usize>, _: &Histories) -> Result<Self, BuildError> {
-        let mut builder = ExpiringMap::<u64, Value>::builder()
-            .interval(time.interval())
-            .clock(time.clock.clone());
-        if let Some(capacity) = capacity {
-            builder = builder.capacity(capacity);
-        }
+        let builder = set!(ExpiringMap::<u64, Value>::builder(), time, capacity);
         let now = time.clone();
         let map = builder.removal_listener(move |key: &u64, value: &Value, cause: RemovalCause| {
             if cause == RemovalCause::Expired {

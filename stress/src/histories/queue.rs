@@ -3,7 +3,7 @@
 //! A key is there until a poll returns it, even if its time is up, and can be renewed until then.
 //! Most answers say when it expires.
 
-use super::record::{Log, Subject, Time, LONGEST};
+use super::record::{set, Log, Subject, Time, LONGEST};
 use crate::keys::Key;
 use crate::options::Histories;
 use expiry::{BuildError, ExpiryQueue, Handle, StoreError, Updated};
@@ -115,11 +115,7 @@ impl<K: Key> Subject for Load<K> {
     }
 
     fn new(time: &Time, capacity: Option<usize>, _: &Histories) -> Result<Self, BuildError> {
-        let mut builder =
-            ExpiryQueue::<K>::builder().interval(time.interval()).clock(time.clock.clone());
-        if let Some(capacity) = capacity {
-            builder = builder.capacity(capacity);
-        }
+        let builder = set!(ExpiryQueue::<K>::builder(), time, capacity);
         Ok(Load { queue: builder.build_manual()?, time: time.clone() })
     }
 

@@ -59,6 +59,19 @@ const PAUSE: u64 = 4_000;
 /// How often a thread hands a reading to another thread, which checks that its own are later.
 const HANDED: u64 = 200;
 
+/// A store's builder with the settings that all have in common.
+macro_rules! set {
+    ($builder:expr, $time:expr, $capacity:expr) => {{
+        let builder = $builder.interval($time.interval()).clock($time.clock.clone());
+        match $capacity {
+            Some(capacity) => builder.capacity(capacity),
+            None => builder,
+        }
+    }};
+}
+
+pub(super) use set;
+
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<D> {

@@ -8,7 +8,7 @@
 //! the session was touched. A taking takes two for each session: it clears the flag, and it reads
 //! when the session is due. The driver takes the touches in each of its polls.
 
-use super::record::{Log, Subject, Time, LONGEST};
+use super::record::{set, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{
     BuildError, NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker,
@@ -201,15 +201,8 @@ impl Subject for Load {
     }
 
     fn new(time: &Time, capacity: Option<usize>, options: &Histories) -> Result<Self, BuildError> {
-        let mut builder = SessionTracker::builder()
-            .interval(time.interval())
-            .clock(time.clock.clone())
-            .first_id(FIRST)
-            .minimum_timeout(time.ticks(1))
-            .collect_touches();
-        if let Some(capacity) = capacity {
-            builder = builder.capacity(capacity);
-        }
+        let builder = set!(SessionTracker::builder(), time, capacity);
+        let builder = builder.first_id(FIRST).minimum_timeout(time.ticks(1)).collect_touches();
         Ok(Load {
             tracker: builder.build_manual()?,
             time: time.clone(),

@@ -3,7 +3,7 @@
 //! Each value is an object by itself, from its insertion on. It is there until one call takes it,
 //! or a poll finds its time up. After that its ticket reaches nothing, whatever has its slot then.
 
-use super::record::{Log, Subject, Time, LONGEST};
+use super::record::{set, Log, Subject, Time, LONGEST};
 use crate::options::Histories;
 use expiry::{BuildError, PendingTable, StoreError, Ticket};
 use model::due::Due;
@@ -96,13 +96,8 @@ impl Subject for Load {
     }
 
     fn new(time: &Time, capacity: Option<usize>, options: &Histories) -> Result<Self, BuildError> {
-        let mut builder =
-            PendingTable::builder().interval(time.interval()).clock(time.clock.clone());
-        if let Some(capacity) = capacity {
-            builder = builder.capacity(capacity);
-        }
         Ok(Load {
-            table: builder.build_manual()?,
+            table: set!(PendingTable::builder(), time, capacity).build_manual()?,
             time: time.clone(),
             places: (0..options.keys).map(|_| Mutex::new(None)).collect(),
             values: AtomicU32::new(0),
