@@ -2,6 +2,7 @@
 
 use crate::checks::Check;
 use crate::error::Error;
+use crate::subject::Kind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -386,23 +387,11 @@ allowed is what docs/performance.md has measured for many entries, and a third t
 With --bounded the capacity is --entries, and threads insert twice as many: exactly so many get in, each of the others is refused as \
 full, and never while there is room; what is removed makes exactly as much room again.";
 
-/// What grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Grown {
-    /// An ack tracker that issues the roots.
-    Issued,
-    /// An ack tracker with chosen roots.
-    Chosen,
-    /// An expiring map.
-    Map,
-}
-
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Growth {
     /// What grows; may be repeated [default: all of them]
     #[arg(long, value_enum)]
-    pub on: Vec<Grown>,
+    pub on: Vec<Kind>,
     /// How many entries
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=1 << 30))]
     pub entries: u32,

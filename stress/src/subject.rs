@@ -1,26 +1,30 @@
 //! The stores of the engine behind one trait: entries that are named by numbers.
 
 use crate::mix::mix;
+use clap::ValueEnum;
 use expiry::{
     AckError, AckTracker, BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, Lifetime, Outcome,
     Outcomes, Reason, Receiver, RemovalCause, Root, RootId, ShutdownMode, StoreError, StoreMetrics,
     Tuple, WhenFull,
 };
+use serde::Serialize;
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Roots that a tracker issues.
     Issued,
     /// Roots that the caller chooses.
     Chosen,
-    /// A map from keys to values that are both on the heap.
+    /// An expiring map.
     Map,
-    /// A queue of keys that are on the heap.
+    /// An expiry queue, which does not grow in the scenario of that name.
+    #[value(skip)]
     Queue,
 }
 

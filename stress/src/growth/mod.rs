@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{Percentiles, Recorder, Times};
 use crate::live::{Gauge, Live};
-use crate::options::{threads, Grown, Growth};
+use crate::options::{threads, Growth};
 use crate::report::Report;
 use crate::subject::{build, Kind, Setting, Subject, LONG};
 use crate::usage::{resident, trim};
@@ -52,22 +52,21 @@ const AGAIN: u64 = 16;
 /// Share of the memory, in percent, that may stay once all has ended.
 const STAYS: u64 = 15;
 
-/// A kind that grows: the subject's kind, the most bytes that an entry may take, its key and value
-/// included, and the names of the latencies of inserts and look-ups, and of the bytes an entry
-/// took.
-type Named = (Grown, Kind, u64, [&'static str; 2], &'static str);
+/// A kind that grows: the most bytes that an entry may take, its key and value included, and the
+/// names of the latencies of inserts and look-ups, and of the bytes an entry took.
+type Named = (Kind, u64, [&'static str; 2], &'static str);
 
 const KINDS: [Named; 3] = [
-    (Grown::Issued, Kind::Issued, 48, ["insert_issued", "look_issued"], "bytes_an_issued_root"),
-    (Grown::Chosen, Kind::Chosen, 88, ["insert_chosen", "look_chosen"], "bytes_a_chosen_root"),
-    (Grown::Map, Kind::Map, 120, ["insert_map", "look_map"], "bytes_an_entry_of_the_map"),
+    (Kind::Issued, 48, ["insert_issued", "look_issued"], "bytes_an_issued_root"),
+    (Kind::Chosen, 88, ["insert_chosen", "look_chosen"], "bytes_a_chosen_root"),
+    (Kind::Map, 120, ["insert_map", "look_map"], "bytes_an_entry_of_the_map"),
 ];
 
 /// A run of one kind.
 struct Run<'a> {
     options: &'a Growth,
     checks: &'a Checks,
-    kind: Grown,
+    kind: Kind,
     /// The most bytes that an entry may take.
     bytes: u64,
     subject: Arc<dyn Subject>,
@@ -318,7 +317,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
     let mut live = Live::new("growth", None);
     let mut rows = Vec::new();
     let is_asked = |named: &&Named| options.on.is_empty() || options.on.contains(&named.0);
-    for &(grown, kind, bytes, latency, memory) in KINDS.iter().filter(is_asked) {
+    for &(kind, bytes, latency, memory) in KINDS.iter().filter(is_asked) {
         if interrupt::asked() {
             break;
         }
@@ -335,7 +334,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
         let run = Run {
             options,
             checks: &checks,
-            kind: grown,
+            kind,
             bytes,
             // This includes the list of issued roots, which is the harness's own.
             subject: build::<u64>(setting, numbers as usize)?,
